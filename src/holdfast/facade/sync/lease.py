@@ -1,0 +1,113 @@
+"""A lease: what a caller gets who has acquired, and where ownership lives."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from time import monotonic
+from types import TracebackType
+from typing import Literal, Self
+
+from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.protocol.holding import Holding
+from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.errors import LeaseLost, NotHeld
+
+__all__ = ["Lease", "OnLost"]
+
+OnLost = Literal["raise", "warn"]
+
+
+class Lease:
+    """A grant with an end. Use it as a context manager, or call `release`; it may be released by any thread.
+
+    A lease that is dropped without a release is renewed no more and runs out after its ttl.
+    """
+
+    __slots__ = ("_driver", "_holding", "_on_lost")
+
+    def __init__(self, driver: SyncDriver, holding: Holding, on_lost: OnLost) -> None:
+        self._driver = driver
+        self._holding = holding
+        self._on_lost = on_lost
+
+    def __repr__(self) -> str:
+        holding = self._holding
+        state = "released" if holding.given_up else "lost" if self.lost else f"{self.remaining():.3f} s left"
+        return f"<Lease of {holding.permits.name!r}, fence {holding.fence}, {state}>"
+
+    @property
+    def name(self) -> str:
+        """What is held."""
+        return self._holding.permits.name
+
+    @property
+    def token(self) -> str:
+        """The unguessable id of this lease. Whoever knows it can release it: do not log it."""
+        return self._holding.token.decode()
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every grant of the name. Let the protected resource refuse smaller ones."""
+        return self._holding.fence
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease ended before it was given up. Costs no I/O; also true once its time is over."""
+        return self._holding.lost(monotonic())
+
+    def remaining(self) -> float:
+        """Seconds until the lease ends, if it is not renewed: 0 when it has ended, never more than the server's."""
+        holding = self._holding
+        return 0.0 if holding.given_up or self.lost else max(0.0, holding.deadline - monotonic())
+
+    def check(self) -> None:
+        """Raise LeaseLost if the lease was lost, NotHeld if it was released. Costs no I/O."""
+        if self.lost:
+            raise LeaseLost(self.name, self.fence, self._holding.loss or "")
+        if self._holding.given_up:
+            raise NotHeld(self.name)
+
+    def extend(self, ttl: Duration) -> None:
+        """Let the lease last ``ttl`` seconds from now, or longer if it already does.
+
+        Raises LeaseLost, NotHeld, and ValueError for a ttl below a millisecond.
+        """
+        ttl_ms = milliseconds(ttl, "ttl")
+        self.check()
+        if not self._driver.extend(self._holding, ttl_ms):
+            self.check()
+
+    def release(self) -> bool:
+        """Give the lease up; the next waiter has it when this returns.
+
+        False when there was nothing left to give up: it had been lost, or was released before.
+        """
+        return self._driver.release(self._holding)
+
+    def add_lost_callback(self, callback: Callable[[], object]) -> None:
+        """Call this when the lease is found lost: from the client's keeper thread, or at once if it is known already."""
+        holding = self._holding
+        holding.callbacks = [*(holding.callbacks or ()), callback]
+        if self.lost and callback in (holding.callbacks or ()):
+            holding.callbacks.remove(callback)
+            callback()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._holding.given_up or self.release() or exc_type is not None:
+            return
+        loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
+        if self._on_lost == "raise":
+            raise loss
+        warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
+
+    def __del__(self) -> None:
+        holding = self._holding
+        if holding.permits.renew and not holding.given_up and holding.loss is None:
+            self._driver.let_go(holding)
+            warnings.warn(f"{self!r} was dropped without a release; it runs out by itself", ResourceWarning, stacklevel=2)

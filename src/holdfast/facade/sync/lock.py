@@ -1,0 +1,109 @@
+"""A lock: one holder at a time, first come first served."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.facade.sync.lease import Lease, OnLost
+from holdfast.protocol import looking
+from holdfast.wire.permits import Permits
+from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.records import LockStatus
+
+__all__ = ["Lock"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Lock:
+    """A named lock. The object holds nothing itself: each acquire gives a `Lease`, and threads may share one lock."""
+
+    def __init__(self, driver: SyncDriver, permits: Permits, on_lost: OnLost) -> None:
+        self._driver = driver
+        self._permits = permits
+        self._on_lost = on_lost
+        self._entered: dict[int, Lease] = {}
+
+    def __repr__(self) -> str:
+        return f"<Lock {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """What is locked."""
+        return self._permits.name
+
+    def acquire(self, *, timeout: Duration | None = None) -> Lease:
+        """Wait for the lock and hold it.
+
+        ``timeout`` is how many seconds to wait, without limit if it is None. Raises AcquireTimeout when they are
+        over, QueueFull when the line takes no more, ServerRefused, and the client library's connection errors.
+        However it ends without a lease, nothing is left behind.
+        """
+        seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        attempt = self._driver.attempt(self._permits)
+        try:
+            return Lease(self._driver, attempt.acquire(seconds), self._on_lost)
+        except BaseException:
+            attempt.undo()
+            raise
+
+    def try_acquire(self) -> Lease | None:
+        """Hold the lock if it is free and nobody waits for it, else None. One round trip, no waiting."""
+        attempt = self._driver.attempt(self._permits)
+        try:
+            holding = attempt.try_acquire()
+            return None if holding is None else Lease(self._driver, holding, self._on_lost)
+        except BaseException:
+            attempt.undo()
+            raise
+
+    def locked(self) -> bool:
+        """Whether anybody holds the lock right now."""
+        return bool(self.status().holders)
+
+    def status(self) -> LockStatus:
+        """Who holds the lock and who waits for it. One round trip; changes nothing."""
+        return self._driver.ask(looking.status(self._permits), self.name)
+
+    def force_release(self, *, reason: str = "released by force") -> int:
+        """Take the lock away from whoever holds it now; how many leases that ended.
+
+        The holder learns it at once as LeaseLost with this reason, and the next waiter gets in. The holder's work is
+        not stopped by this: only a fence that the protected resource checks keeps its late writes out.
+        """
+        return self._driver.ask(looking.force_release(self._permits, reason), self.name)
+
+    def __enter__(self) -> Lease:
+        attempt = self._driver.attempt(self._permits)
+        try:
+            lease = Lease(self._driver, attempt.acquire(None), self._on_lost)
+            self._entered[threading.get_ident()] = lease
+            return lease
+        except BaseException:
+            attempt.undo()
+            raise
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Only the way back from a with statement to its lease: a block is left by the thread that entered it.
+        self._entered.pop(threading.get_ident()).__exit__(exc_type, exc, traceback)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function to hold the lock, a new lease each time, while it runs."""
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function!r} is asynchronous: decorate it with a lock of AsyncHoldfast")
+
+        @functools.wraps(function)
+        def holding(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return holding

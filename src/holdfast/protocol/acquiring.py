@@ -1,0 +1,88 @@
+"""From asking for permits to holding them.
+
+The server decides who gets in; this decides when to ask again and what to believe. Two rules bound the belief:
+
+- A lease is counted from the moment before its request was sent. The server starts counting later, so our
+  deadline is never later than the server's (invariant 8).
+- A grant that is rung after a wait carries the server's time of the grant. The reply that put us in line carried the
+  server's time too, so the difference of the two, added to the moment before we asked, bounds the grant from below.
+  It may not exceed the moment we woke at either: that guards against a server clock that jumped ahead meanwhile.
+
+A ring may get lost, so it is never the only way in: a waiter asks again when the earliest lease ends, those at the
+front of the line first, and in any case often enough for the server to know that it is still there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.words.errors import HoldfastError, QueueFull
+from holdfast.wire.effects import Answer, Park, Steps, Waking
+from holdfast.wire.permits import WAIT_MS, Permits
+
+__all__ = ["Grant", "acquire", "cancel", "try_acquire"]
+
+LONGEST_NAP = WAIT_MS / 3000
+"""Seconds after which a waiter asks again, whatever happens."""
+
+GRACE, STEP = 0.002, 0.001
+"""Seconds that a waiter asks after the end of the lease before it, and more for each place further back."""
+
+
+class Grant(NamedTuple):
+    """A lease as it begins: ``deadline`` on the local clock, ``lease`` its length in seconds."""
+
+    fence: int
+    deadline: float
+    lease: float
+
+
+def acquire(want: Permits, token: bytes, until: float) -> Steps[Grant | None]:
+    """Ask and wait for the permits; None when the moment ``until`` came first and the request was taken back.
+
+    Raises QueueFull when the line takes no more waiters.
+    """
+    call = want.acquire(token)
+    while True:
+        answer: Answer = yield call
+        sent_at, reply = answer
+        if reply[0] == b"granted":
+            return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
+        if reply[0] == b"full":
+            raise QueueFull(want.name, reply[1])
+        if reply[0] != b"queued":
+            raise HoldfastError(f"the request for {want.name!r} was taken back while it waited", name=want.name)
+        _, asked_us, position, retry_us = reply
+        waking: Waking = yield Park(token, min(until, sent_at + _nap(position, retry_us)))
+        woke_at, bell = waking
+        if bell is not None:
+            granted_at = min(sent_at + (bell.granted_us - asked_us) / 1e6, woke_at)
+            lease = bell.lease_us / 1e6
+            if granted_at + lease > woke_at:
+                return Grant(bell.fence, granted_at + lease, lease)
+        if woke_at >= until:
+            yield from cancel(want, token)
+            return None
+
+
+def try_acquire(want: Permits, token: bytes) -> Steps[Grant | None]:
+    """Ask once; None when others hold the permits or wait for them."""
+    answer: Answer = yield want.try_acquire(token)
+    sent_at, reply = answer
+    if reply[0] == b"granted":
+        return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
+    return None
+
+
+def cancel(want: Permits, token: bytes) -> Steps[None]:
+    """Take a request back, and with it what it may have been granted meanwhile (invariant 7)."""
+    more = 1
+    while more:
+        answer: Answer = yield want.cancel(token)
+        more = answer.reply[1]
+
+
+def _nap(position: int, retry_us: int) -> float:
+    if retry_us < 0:
+        return LONGEST_NAP
+    return min(LONGEST_NAP, retry_us / 1e6 + GRACE + STEP * position)

@@ -1,0 +1,122 @@
+"""From holding permits to giving them up: what is held, until when, and what is due next.
+
+The `Ledger` is the book that one client keeps of its leases. It decides which renewals are due and which leases are
+lost; a keeper (a thread or a task of floor 3) does what it says. Adding and dropping a lease are single dict
+operations, so they need no lock and no system call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.protocol.acquiring import Grant
+from holdfast.wire.effects import Answer, Steps
+from holdfast.wire.permits import Permits
+
+__all__ = ["Holding", "Ledger", "release", "renew"]
+
+RENEWALS = 3
+"""Renewals that fit into one ttl: the first two may fail."""
+
+SHORTEST_RETRY, LONGEST_RETRY = 0.02, 1.0
+"""Seconds between two tries of a renewal that failed."""
+
+
+class Holding:
+    """One lease. ``deadline`` and ``due_at`` are moments on the local monotonic clock, in seconds."""
+
+    __slots__ = ("callbacks", "deadline", "due_at", "fence", "given_up", "loss", "permits", "token")
+
+    def __init__(self, permits: Permits, token: bytes, grant: Grant) -> None:
+        self.permits = permits
+        self.token = token
+        self.fence = grant.fence
+        self.deadline = grant.deadline
+        self.due_at = grant.deadline - grant.lease * (1 - 1 / RENEWALS) if permits.renew else grant.deadline
+        self.given_up = False
+        self.loss: str | None = None
+        """Why the lease was lost; None while it is not known to be."""
+        self.callbacks: list[Callable[[], object]] | None = None
+
+    def lost(self, now: float) -> bool:
+        """Whether the lease ended before it was given up. Needs no I/O: the deadline is known (invariant 9)."""
+        if self.loss is None and now >= self.deadline and not self.given_up:
+            self.loss = "its time was over before it was renewed or released"
+        return self.loss is not None
+
+    def renewed(self, sent_at: float, lease_us: int) -> None:
+        """The server let the lease go on. Its new deadline counts from before the renewal was sent."""
+        self.deadline = max(self.deadline, sent_at + lease_us / 1e6)
+        self.due_at = sent_at + self.permits.ttl_ms / 1000 / RENEWALS if self.permits.renew else self.deadline
+
+
+class Ledger:
+    """All leases that one client holds."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: dict[bytes, Holding] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def add(self, holding: Holding) -> None:
+        """Enter a lease."""
+        self._held[holding.token] = holding
+
+    def drop(self, holding: Holding) -> None:
+        """Strike a lease out: it is renewed no more (invariant 10)."""
+        self._held.pop(holding.token, None)
+
+    def find(self, token: bytes) -> Holding | None:
+        """The lease of that token."""
+        return self._held.get(token)
+
+    def all(self) -> list[Holding]:
+        """Every lease, whatever others add or drop meanwhile."""
+        return list(self._held.values())
+
+    def next_due(self) -> float | None:
+        """The moment at which something is to be done next; None when nothing is held."""
+        return min((holding.due_at for holding in self.all()), default=None)
+
+    def over(self, now: float) -> list[Holding]:
+        """The leases that time has ended, struck out."""
+        over = [holding for holding in self.all() if holding.lost(now)]
+        for holding in over:
+            self.drop(holding)
+        return over
+
+    def due(self, now: float) -> list[Holding]:
+        """The leases to renew now. Each is put off by a retry, in case its renewal fails."""
+        due = [holding for holding in self.all() if holding.permits.renew and holding.due_at <= now]
+        for holding in due:
+            pause = holding.permits.ttl_ms / 1000 / RENEWALS / 4
+            holding.due_at = min(holding.deadline, now + min(LONGEST_RETRY, max(SHORTEST_RETRY, pause)))
+        return due
+
+    def lose(self, holding: Holding, reason: str) -> None:
+        """The server says that the lease is gone."""
+        holding.loss = holding.loss or reason
+        self.drop(holding)
+
+
+def release(holding: Holding) -> Steps[bool]:
+    """Give a lease up; False when the server no longer had it."""
+    more = 1
+    while more:
+        answer: Answer = yield holding.permits.release(holding.token)
+        if answer.reply[0] == b"lost":
+            return False
+        more = answer.reply[1]
+    return True
+
+
+def renew(holding: Holding, ttl_ms: int) -> Steps[bool]:
+    """Let a lease last that long from now; False when the server no longer had it."""
+    answer: Answer = yield holding.permits.renew_for(holding.token, ttl_ms)
+    if answer.reply[0] == b"lost":
+        return False
+    holding.renewed(answer.sent_at, answer.reply[1])
+    return True

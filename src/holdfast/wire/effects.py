@@ -1,0 +1,60 @@
+"""Effects: what a protocol asks of its driver, and what it gets back.
+
+A protocol is a generator. It yields a `Call` and is sent an `Answer`; it yields a `Park` and is sent a `Waking`.
+All it knows of time are the moments in these two, read from the driver's monotonic clock in seconds; so a test
+needs neither server nor sleep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from holdfast.wire.script import EngineScript
+
+__all__ = ["Answer", "Bell", "Call", "Effect", "Park", "Steps", "Waking"]
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """Run a script. It may be sent more than once: every script of ours is idempotent by token."""
+
+    script: EngineScript
+    tail: bytes
+    """Keys and arguments, packed."""
+    signed: bool = False
+    """Whether the session adds its own address as the last argument."""
+
+
+class Answer(NamedTuple):
+    """The reply to a `Call`, and the moment just before it was sent for the last time."""
+
+    sent_at: float
+    reply: list[Any]
+
+
+class Park(NamedTuple):
+    """Wait until the inbox rings for this token, or until that moment."""
+
+    token: bytes
+    until: float
+
+
+class Bell(NamedTuple):
+    """A grant, as the server rings it: times in microseconds, ``granted_us`` on the server's clock."""
+
+    fence: int
+    granted_us: int
+    lease_us: int
+
+
+class Waking(NamedTuple):
+    """The end of a `Park`: at what moment, and whether the inbox rang. It may also end for no reason."""
+
+    woke_at: float
+    bell: Bell | None
+
+
+Effect: TypeAlias = Call | Park
+Steps: TypeAlias = Generator[Effect, Any, T]

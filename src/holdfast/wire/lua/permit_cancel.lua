@@ -1,0 +1,31 @@
+-- permit_cancel: undo an acquire, wherever it got to, and let the line go on.
+--
+-- KEYS holders queue tokens past last_fence
+-- ARGV token limit
+-- REPLY cancelled more
+--
+-- more is 1 when 100 waiters were served or skipped and the line may go on: send it again.
+--
+-- TWICE the second time there is nothing to take away.
+-- LATE (or early) the token is buried in any case: an acquire that arrives after its cancel
+--   finds itself in `past` and changes nothing.
+-- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
+local holders, queue, tokens, past, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local token, limit = ARGV[1], tonumber(ARGV[2])
+-- @include state
+-- @include past
+-- @include permits
+
+local record, used = unpack(redis.call('HMGET', tokens, token, 'used'))
+redis.call('ZREM', queue, token)
+if redis.call('ZREM', holders, token) == 1 then
+  used = (tonumber(used) or limit) - (record and read_record(record) or 0)
+end
+bury(token)
+redis.call('HDEL', tokens, token)
+local left = sweep(used)
+if left > 0 then
+  redis.call('HSET', tokens, 'used', left)
+end
+local _, more = hand_over(left)
+return {'cancelled', more}

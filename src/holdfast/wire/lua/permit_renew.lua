@@ -1,0 +1,24 @@
+-- permit_renew: let a lease last ttl_ms from now, or longer if it already does.
+--
+-- KEYS holders tokens
+-- ARGV token ttl_ms
+-- REPLY renewed lease_us
+-- REPLY lost
+--
+-- TWICE the deadline is set, never added to.
+-- LATE after a release it finds no holder and changes nothing; it never brings a lease back.
+-- MEMORY the first write is a ZREM that removes nothing: it passes at maxmemory, and so does the rest.
+local holders, tokens = KEYS[1], KEYS[2]
+local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
+-- @include state
+
+local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
+if deadline <= now then
+  return {'lost'}
+end
+deadline = math.max(deadline, now + ttl_ms * 1000)
+redis.call('ZREM', holders, '')
+keep(holders, ttl_ms)
+keep(tokens, ttl_ms)
+redis.call('ZADD', holders, deadline, token)
+return {'renewed', deadline - now}

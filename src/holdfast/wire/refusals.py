@@ -1,0 +1,46 @@
+"""What the server's error replies mean.
+
+An error raised inside a script arrives wrapped in other words, differently on each server, so the code is
+searched for and not only read from the front.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.words.errors import ServerRefused
+
+__all__ = ["forgotten", "passing", "refusal"]
+
+_CODE = re.compile(r"\b(OOM|NOREPLICAS|READONLY|MISCONF|NOPERM|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|CROSSSLOT)\b")
+_PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
+_ADVICE = {
+    "OOM": "the server is out of memory and nothing was changed; raise its maxmemory or free some",
+    "NOREPLICAS": "too few replicas are in sync and nothing was changed; see min-replicas-to-write",
+    "READONLY": "this server is a replica; name the primary, or use Sentinel so that it is found",
+    "MISCONF": "the server cannot persist and therefore takes no writes; see its log",
+    "NOPERM": "the user has too few rights for this script; give them with ACL SETUSER",
+    "MOVED": "the server is part of a cluster, which is not supported yet; use a single primary",
+    "CROSSSLOT": "the server is part of a cluster, which is not supported yet; use a single primary",
+}
+
+
+def forgotten(text: str) -> bool:
+    """Whether the server does not know the script: it wants the source."""
+    return text.startswith("NOSCRIPT")
+
+
+def passing(text: str) -> bool:
+    """Whether the state that made the server refuse is likely to pass in seconds."""
+    return _code(text) in _PASSING
+
+
+def refusal(text: str, name: str) -> ServerRefused:
+    """The error for a refusal that will not pass, with what to do about it."""
+    advice = _ADVICE.get(_code(text), "see the server's words")
+    return ServerRefused(f"the server refused a script for {name!r}: {advice} ({text})", name=name)
+
+
+def _code(text: str) -> str:
+    found = _CODE.search(text)
+    return found[1] if found else ""

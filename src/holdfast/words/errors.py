@@ -1,0 +1,85 @@
+"""What can go wrong, split by whose fault it is.
+
+    HoldfastError
+    ├── AcquireTimeout      nobody's: others held it for longer than the caller would wait (also a TimeoutError)
+    ├── QueueFull           the crowd's: more waiters than the lock allows
+    ├── LeaseLost           time's or an operator's: the lease ended before its holder gave it up
+    ├── NotHeld             the caller's: the lease was already given up
+    ├── NoServer            the set-up's: nobody said which server to use, and none could be started
+    ├── ServerUnsupported   the set-up's: the server or client lacks something that we cannot do without
+    └── ServerRefused       the server's: out of memory, read only, missing replicas, missing rights
+
+Every error carries the name that it is about and says what to do. The client library's own connection
+errors pass through unchanged: a network that is down is not ours to rename.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AcquireTimeout",
+    "HoldfastError",
+    "LeaseLost",
+    "NoServer",
+    "NotHeld",
+    "QueueFull",
+    "ServerRefused",
+    "ServerUnsupported",
+]
+
+
+class HoldfastError(Exception):
+    """The root of all errors that Holdfast raises on its own account."""
+
+    def __init__(self, message: str, *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class AcquireTimeout(HoldfastError, TimeoutError):
+    """The permits did not come free within the caller's ``timeout``. Nothing is left behind."""
+
+    def __init__(self, name: str, timeout: float) -> None:
+        super().__init__(
+            f"{name!r} was still held by others after {timeout:g} s; wait longer with timeout=, or see status() for who holds it",
+            name=name,
+        )
+        self.timeout = timeout
+
+
+class QueueFull(HoldfastError):
+    """The line already has as many waiters as the lock allows. Nothing was changed."""
+
+    def __init__(self, name: str, waiting: int) -> None:
+        super().__init__(f"{waiting} are already waiting for {name!r}; try again later or raise max_waiters=", name=name)
+        self.waiting = waiting
+
+
+class LeaseLost(HoldfastError):
+    """The lease ended before its holder gave it up: somebody else may hold the name by now."""
+
+    def __init__(self, name: str, fence: int, reason: str) -> None:
+        super().__init__(
+            f"the lease of {name!r} with fence {fence} was lost: {reason}; stop the protected work, its writes must not count",
+            name=name,
+        )
+        self.fence = fence
+        self.reason = reason
+
+
+class NotHeld(HoldfastError):
+    """The lease was already released, so there is nothing to check, extend or renew."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the lease of {name!r} was already released; acquire a new one", name=name)
+
+
+class NoServer(HoldfastError):
+    """No server was named, or the embedded one cannot be had here."""
+
+
+class ServerUnsupported(HoldfastError):
+    """The server, or the kind of client given, cannot do what Holdfast needs."""
+
+
+class ServerRefused(HoldfastError):
+    """The server understood and said no: out of memory, read only, too few replicas, no rights."""

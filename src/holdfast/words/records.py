@@ -1,0 +1,47 @@
+"""What is told about a name: frozen records, to be read and passed on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Holder", "LockStatus", "Waiter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One lease, as the server sees it. ``token`` is cut short: a whole one is the right to release."""
+
+    token: str
+    fence: int
+    weight: int
+    remaining: float
+    """Seconds until the lease ends unless it is renewed."""
+    held_for: float
+    """Seconds since the grant."""
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """One request that stands in line."""
+
+    token: str
+    weight: int
+    position: int
+    """0 is next."""
+    waited_for: float
+    """Seconds since it took its place."""
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockStatus:
+    """Who holds a name and who waits for it, at one instant of the server."""
+
+    holders: tuple[Holder, ...]
+    waiters: tuple[Waiter, ...]
+    """The first 100 of the line."""
+    fence: int
+    """The fence of the latest grant; 0 if none is remembered."""
+    waiting: int
+    """How many wait in all."""

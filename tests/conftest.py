@@ -1,0 +1,43 @@
+"""Fixtures: real servers of our own, and a scan after every test that no key was left without a TTL."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from holdfast import Holdfast
+from holdfast.drivers.embedded import PrivateServer
+
+
+@pytest.fixture(scope="session")
+def server():
+    """One server for all tests of a worker that leave it running."""
+    with PrivateServer("--enable-debug-command", "local") as server:
+        yield server
+
+
+@pytest.fixture
+def raw(server):
+    """A plain client, to look behind the scenes. Afterwards: invariant 5, and an empty server."""
+    client = redis.Redis.from_url(server.url, decode_responses=True)
+    client.flushall()
+    yield client
+    immortal = [key for key in client.scan_iter(count=1000) if client.pttl(key) == -1]
+    assert not immortal, f"keys without a TTL: {immortal}"
+    client.flushall()
+    client.config_set("maxmemory", 0)
+    client.close()
+
+
+@pytest.fixture
+def hf(server, raw):
+    """A client of ours."""
+    with Holdfast(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def other(server, raw):
+    """A second client of ours, as another process would be."""
+    with Holdfast(server.url) as client:
+        yield client
