@@ -1,10 +1,10 @@
 """Coordinate processes through Redis or Valkey: locks that are handed over, with leases and fences.
 
-    from holdfast import Holdfast
+from holdfast import Holdfast
 
-    hf = Holdfast("redis://localhost:6379/0")
-    with hf.lock("nightly") as lease:
-        ...
+hf = Holdfast("redis://localhost:6379/0")
+with hf.lock("nightly") as lease:
+    ...
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ def main() -> None:
 
 def _group() -> click.Group:
     class Lazy(click.Group):
-        def list_commands(self, ctx: click.Context) -> list[str]:
+        def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
             return list(COMMANDS)
 
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
             if cmd_name not in COMMANDS:
                 return None
             module, _ = COMMANDS[cmd_name]

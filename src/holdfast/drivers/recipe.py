@@ -22,7 +22,13 @@ RESPONSE_TIMEOUT = 5.0
 """Seconds to wait for a reply where the user's client does not say otherwise."""
 
 _NOT_OURS = frozenset(
-    {"event_dispatcher", "maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler", "cache", "cache_config"}
+    {
+        "event_dispatcher",
+        "maint_notifications_pool_handler",
+        "oss_cluster_maint_notifications_handler",
+        "cache",
+        "cache_config",
+    }
 )
 
 
@@ -70,7 +76,7 @@ class Recipe:
         """A new connection, through its handshake. The client library's errors pass through."""
         limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
         connection = self._connection_class(**self._settings | limits)
-        connection.connect()
+        connection.connect()  # type: ignore[no-untyped-call]  # the client library's
         self.reached = True
         return connection
 

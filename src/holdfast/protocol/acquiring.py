@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.words.errors import HoldfastError, QueueFull
 from holdfast.wire.effects import Answer, Park, Steps, Waking
 from holdfast.wire.permits import WAIT_MS, Permits
+from holdfast.words.errors import HoldfastError, QueueFull
 
-__all__ = ["Grant", "acquire", "cancel", "try_acquire"]
+__all__ = ["Attempt", "Grant", "acquire", "cancel", "try_acquire"]
 
 LONGEST_NAP = WAIT_MS / 3000
 """Seconds after which a waiter asks again, whatever happens."""
@@ -35,6 +35,17 @@ class Grant(NamedTuple):
     fence: int
     deadline: float
     lease: float
+
+
+class Attempt:
+    """One try to acquire. ``pending`` while it may have left something on the server that its caller does not have yet."""
+
+    __slots__ = ("pending", "token", "want")
+
+    def __init__(self, want: Permits, token: bytes) -> None:
+        self.want = want
+        self.token = token
+        self.pending = False
 
 
 def acquire(want: Permits, token: bytes, until: float) -> Steps[Grant | None]:

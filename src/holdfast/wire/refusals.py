@@ -12,7 +12,9 @@ from holdfast.words.errors import ServerRefused
 
 __all__ = ["forgotten", "passing", "refusal"]
 
-_CODE = re.compile(r"\b(OOM|NOREPLICAS|READONLY|MISCONF|NOPERM|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|CROSSSLOT)\b")
+_CODE = re.compile(
+    r"\b(OOM|NOREPLICAS|READONLY|MISCONF|NOPERM|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|CROSSSLOT)\b"
+)
 _PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
 _ADVICE = {
     "OOM": "the server is out of memory and nothing was changed; raise its maxmemory or free some",

@@ -7,6 +7,7 @@ is fed bytes in any pieces and gives whole frames.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["INCOMPLETE", "ErrorReply", "Push", "Reader", "bulk"]
@@ -65,51 +66,46 @@ def _frame(data: bytes, start: int) -> tuple[Any, int]:
     if end < 0:
         raise _Incomplete
     kind, head, position = data[start], data[start + 1 : end], end + 2
-    if kind == 0x3A:  # : integer
-        return int(head), position
-    if kind == 0x24 or kind == 0x3D or kind == 0x21:  # $ bulk, = verbatim, ! long error
-        size = int(head)
-        if size < 0:
-            return None, position
+    if kind in _LINES:
+        return _LINES[kind](head), position
+    size = int(head)
+    if size < 0:
+        return None, position
+    if kind in _BLOBS:
         end = position + size
         if len(data) < end + 2:
             raise _Incomplete
-        body = data[position:end]
-        if kind == 0x21:
-            return ErrorReply(body.decode(errors="replace")), end + 2
-        return (body if kind == 0x24 else body[4:]), end + 2
-    if kind == 0x2A or kind == 0x3E or kind == 0x7E:  # * array, > push, ~ set
-        count = int(head)
-        if count < 0:
-            return None, position
-        items = Push() if kind == 0x3E else []
-        for _ in range(count):
-            item, position = _frame(data, position)
-            items.append(item)
-        return items, position
-    return _rare_frame(kind, head, data, position)
+        return _BLOBS[kind](data[position:end]), end + 2
+    items = []
+    for _ in range(size * 2 if kind in b"%|" else size):
+        item, position = _frame(data, position)
+        items.append(item)
+    if kind == ord("|"):  # an attribute only decorates the frame that follows it
+        return _frame(data, position)
+    return _GROUPS[kind](items), position
 
 
-def _rare_frame(kind: int, head: bytes, data: bytes, position: int) -> tuple[Any, int]:
-    match chr(kind):
-        case "+":
-            return head, position
-        case "-":
-            return ErrorReply(head.decode(errors="replace")), position
-        case "_":
-            return None, position
-        case "#":
-            return head == b"t", position
-        case ",":
-            return float(head), position
-        case "(":
-            return int(head), position
-        case "%" | "|" as mapping:
-            pairs = {}
-            for _ in range(int(head)):
-                key, position = _frame(data, position)
-                value, position = _frame(data, position)
-                pairs[key if isinstance(key, bytes | int | float) else repr(key)] = value
-            # An attribute (|) only decorates the frame that follows it.
-            return (pairs, position) if mapping == "%" else _frame(data, position)
-    raise ValueError(f"the server sent a frame of unknown kind {chr(kind)!r}")
+def _error(text: bytes) -> ErrorReply:
+    return ErrorReply(text.decode(errors="replace"))
+
+
+_LINES: dict[int, Callable[[bytes], Any]] = {
+    ord(":"): int,
+    ord("+"): bytes,
+    ord("-"): _error,
+    ord("_"): lambda _: None,
+    ord("#"): lambda head: head == b"t",
+    ord(","): float,
+    ord("("): int,
+}
+_BLOBS: dict[int, Callable[[bytes], Any]] = {
+    ord("$"): bytes,
+    ord("="): lambda blob: blob[4:],
+    ord("!"): _error,
+}
+_GROUPS: dict[int, Callable[[list[Any]], Any]] = {
+    ord("*"): list,
+    ord("~"): list,
+    ord(">"): Push,
+    ord("%"): lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+}

@@ -50,7 +50,9 @@ class QueueFull(HoldfastError):
     """The line already has as many waiters as the lock allows. Nothing was changed."""
 
     def __init__(self, name: str, waiting: int) -> None:
-        super().__init__(f"{waiting} are already waiting for {name!r}; try again later or raise max_waiters=", name=name)
+        super().__init__(
+            f"{waiting} are already waiting for {name!r}; try again later or raise max_waiters=", name=name
+        )
         self.waiting = waiting
 
 

@@ -106,7 +106,9 @@ def _shared_folder() -> str:
     Path(folder).mkdir(mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise NoServer(f"the folder {folder} is not private to you, so no server is started in it; remove it and try again")
+        raise NoServer(
+            f"the folder {folder} is not private to you, so no server is started in it; remove it and try again"
+        )
     return folder
 
 
@@ -114,5 +116,7 @@ def _await_pong(socket: str) -> None:
     until = time.monotonic() + START_TIMEOUT
     while not leash.answers(socket):
         if time.monotonic() > until:
-            raise NoServer(f"the embedded server did not answer within {START_TIMEOUT:g} s; see the log beside {socket}")
+            raise NoServer(
+                f"the embedded server did not answer within {START_TIMEOUT:g} s; see the log beside {socket}"
+            )
         time.sleep(0.005)

@@ -19,18 +19,17 @@ import weakref
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from redis.exceptions import AuthenticationError
+from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from holdfast.drivers.recipe import Recipe
 from holdfast.drivers.sync.keeper import Keeper
 from holdfast.drivers.sync.pool import Pool
 from holdfast.drivers.sync.session import Session
-from holdfast.protocol import acquiring
+from holdfast.protocol.acquiring import Attempt, Grant, acquire, cancel, try_acquire
 from holdfast.protocol.holding import Holding, Ledger, release, renew
 from holdfast.wire.effects import Answer, Call, Steps
 from holdfast.wire.keys import home_channel, inbox_channel
@@ -39,7 +38,7 @@ from holdfast.wire.refusals import passing, refusal
 from holdfast.wire.resp import ErrorReply
 from holdfast.words.errors import AcquireTimeout, HoldfastError
 
-__all__ = ["Attempt", "SyncDriver"]
+__all__ = ["SyncDriver"]
 
 logger = logging.getLogger("holdfast")
 
@@ -86,10 +85,47 @@ class SyncDriver:
         self._finalizer = weakref.finalize(self, self._keeper.stop)
 
     def attempt(self, want: Permits) -> Attempt:
-        """Begin to acquire."""
+        """Begin to acquire. Whoever does must call `undo` on any exception.
+
+        It must be called from the very frame that returns the lease: an interrupt may strike anywhere before.
+        """
         if self._closed:
             raise HoldfastError("this client was closed; make a new one", name=want.name)
-        return Attempt(self, want)
+        return Attempt(want, secrets.token_hex(16).encode())
+
+    def acquire(self, attempt: Attempt, timeout: float | None) -> Holding:
+        """Wait for the lease. Raises AcquireTimeout after that many seconds, and QueueFull."""
+        want = attempt.want
+        until = inf if timeout is None else monotonic() + timeout
+        session = self._pool.wait(until)
+        grant = None
+        if session is not None:
+            attempt.pending = True
+            grant = self._run(acquire(want, attempt.token, until), session, want.name, until)
+        if grant is None:
+            attempt.pending = False
+            raise AcquireTimeout(want.name, timeout or 0)
+        return self._hold(attempt, grant)
+
+    def try_acquire(self, attempt: Attempt) -> Holding | None:
+        """The lease, or None when it is not free. One round trip."""
+        want = attempt.want
+        attempt.pending = True
+        grant = self._run(try_acquire(want, attempt.token), self._pool.take(), want.name)
+        if grant is None:
+            attempt.pending = False
+            return None
+        return self._hold(attempt, grant)
+
+    def undo(self, attempt: Attempt) -> None:
+        """Leave nothing behind: no place in line, no permit, no renewal."""
+        if attempt.pending:
+            attempt.pending = False
+            holding = self._ledger.find(attempt.token)
+            if holding is not None:
+                self._keeper.forget(holding)
+                holding.given_up = True
+            self._clean_up(cancel(attempt.want, attempt.token), attempt.want.name)
 
     def release(self, holding: Holding) -> bool:
         """Give a lease up; False when there was nothing left to give up."""
@@ -100,7 +136,7 @@ class SyncDriver:
         try:
             released = self._run(release(holding), self._pool.take(), holding.permits.name)
         except BaseException:
-            self._undo(release(holding), holding.permits.name)
+            self._clean_up(release(holding), holding.permits.name)
             raise
         holding.given_up = True
         if not released and not lost:
@@ -137,6 +173,11 @@ class SyncDriver:
         self._pool.close()
         self._begin()
 
+    def _hold(self, attempt: Attempt, grant: Grant) -> Holding:
+        holding = Holding(attempt.want, attempt.token, grant)
+        self._keeper.watch(holding)
+        return holding
+
     def _run(self, steps: Steps[T], session: Session, name: str, until: float = inf) -> T:
         try:
             return self._perform(steps, session, name, until)
@@ -152,22 +193,23 @@ class SyncDriver:
         try:
             effect = next(steps)
             while True:
-                if type(effect) is Call:
-                    try:
-                        outcome = session.call(effect)
-                        if type(outcome) is ErrorReply:
-                            outcome = self._insist(session, effect, name, until, outcome)
-                    except (ServerGone, ServerSilent) as error:
-                        outcome = self._insist(session, effect, name, until, error)
-                    effect = steps.send(outcome)
+                if isinstance(effect, Call):
+                    effect = steps.send(self._call(session, effect, name, until))
                 else:
                     effect = steps.send(session.park(effect))
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] -- a generator's value is not typed
+            return cast("T", end.value)
 
-    def _insist(
-        self, session: Session, call: Call, name: str, until: float, trouble: ErrorReply | Exception
-    ) -> Answer:
+    def _call(self, session: Session, call: Call, name: str, until: float) -> Answer:
+        try:
+            outcome = session.call(call)
+        except (ServerGone, ServerSilent) as error:
+            return self._insist(session, call, name, until, error)
+        if isinstance(outcome, ErrorReply):
+            return self._insist(session, call, name, until, outcome)
+        return outcome
+
+    def _insist(self, session: Session, call: Call, name: str, until: float, trouble: ErrorReply | Exception) -> Answer:
         """Send a call again after a trouble that may pass; raise what does not."""
         give_up = min(until, monotonic() + PATIENCE)
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
@@ -184,72 +226,17 @@ class SyncDriver:
             except (ServerGone, ServerSilent) as error:
                 trouble = error
             else:
-                if type(outcome) is not ErrorReply:
+                if not isinstance(outcome, ErrorReply):
                     return outcome
                 trouble = outcome
         raise AssertionError("the pauses never end")
 
-    def _undo(self, steps: Steps[object], name: str) -> None:
+    def _clean_up(self, steps: Steps[object], name: str) -> None:
         """Clean up after an operation that ended early, as far as the server can be reached; its ttl does the rest."""
         try:
             self._run(steps, self._pool.take(), name, until=monotonic() + UNDO_PATIENCE)
         except (RedisError, HoldfastError) as error:
             logger.warning("could not clean up after %r, its lease will run out by itself: %s", name, error)
-
-
-class Attempt:
-    """One try to acquire, from before the first byte is sent until the caller has its lease.
-
-    Whoever calls it must call `undo` on any exception, out of the same frame that returns the lease: an interrupt
-    may strike in between.
-    """
-
-    __slots__ = ("_driver", "_pending", "_token", "_want")
-
-    def __init__(self, driver: SyncDriver, want: Permits) -> None:
-        self._driver = driver
-        self._want = want
-        self._token = secrets.token_hex(16).encode()
-        self._pending = False
-
-    def acquire(self, timeout: float | None) -> Holding:
-        """Wait for the lease. Raises AcquireTimeout after that many seconds, and QueueFull."""
-        driver, want = self._driver, self._want
-        until = inf if timeout is None else monotonic() + timeout
-        session = driver._pool.wait(until)
-        grant = None
-        if session is not None:
-            self._pending = True
-            grant = driver._run(acquiring.acquire(want, self._token, until), session, want.name, until)
-        if grant is None:
-            self._pending = False
-            raise AcquireTimeout(want.name, timeout or 0)
-        return self._hold(grant)
-
-    def try_acquire(self) -> Holding | None:
-        """The lease, or None when it is not free. One round trip."""
-        driver, want = self._driver, self._want
-        self._pending = True
-        grant = driver._run(acquiring.try_acquire(want, self._token), driver._pool.take(), want.name)
-        if grant is None:
-            self._pending = False
-            return None
-        return self._hold(grant)
-
-    def undo(self) -> None:
-        """Leave nothing behind: no place in line, no permit, no renewal."""
-        if self._pending:
-            self._pending = False
-            holding = self._driver._ledger.find(self._token)
-            if holding is not None:
-                self._driver._keeper.forget(holding)
-                holding.given_up = True
-            self._driver._undo(acquiring.cancel(self._want, self._token), self._want.name)
-
-    def _hold(self, grant: acquiring.Grant) -> Holding:
-        holding = Holding(self._want, self._token, grant)
-        self._driver._keeper.watch(holding)
-        return holding
 
 
 def _after_fork_in_child() -> None:

@@ -11,9 +11,7 @@ happen behind one gate, a release strikes its lease out of the ledger first, and
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import select
 import threading
 from collections.abc import Callable
@@ -23,6 +21,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from holdfast.drivers.sync.doorbell import Doorbell
 from holdfast.drivers.sync.session import Session
 from holdfast.protocol.holding import Holding, Ledger
 from holdfast.wire.refusals import forgotten
@@ -55,7 +54,7 @@ class Keeper:
         self._stopping = False
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._pipe: tuple[int, int] | None = None
+        self._doorbell = Doorbell()
 
     def watch(self, holding: Holding) -> None:
         """Keep this lease from now on."""
@@ -81,31 +80,25 @@ class Keeper:
         with self._starting:
             self._stopping = True
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            self._ring()
+        if thread is None:
+            self._doorbell.close()
+        elif thread is not threading.current_thread():
+            self._doorbell.ring()
             thread.join(self._response_timeout)
 
     def abandon(self) -> None:
         """Forget everything without touching the thread: this is a forked child, it has none."""
         self._stopping = True
         self._session.close()
-        for fd in self._pipe or ():
-            os.close(fd)
+        self._doorbell.close()
 
     def _nudge(self) -> None:
         with self._starting:
             if self._thread is None and not self._stopping:
-                self._pipe = os.pipe()
-                os.set_blocking(self._pipe[0], False)
-                os.set_blocking(self._pipe[1], False)
                 self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
                 self._thread.start()
                 return
-        self._ring()
-
-    def _ring(self) -> None:
-        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: it has ended
-            os.write(self._pipe[1], b"!")  # type: ignore[index] -- there is a pipe since there is a thread
+        self._doorbell.ring()
 
     def _run(self) -> None:
         try:
@@ -114,8 +107,7 @@ class Keeper:
                 self._look()
         finally:
             self._session.close()
-            for fd in self._pipe or ():
-                os.close(fd)
+            self._doorbell.close()
 
     def _sleep(self) -> None:
         """Until something is due, a tick has passed while anything is held, or somebody nudges or rings."""
@@ -125,12 +117,13 @@ class Keeper:
         due = self._ledger.next_due()
         if due is not None:
             self._wakes_at = min(due, monotonic() + TICK)
-        pipe = self._pipe[0]  # type: ignore[index] -- made before the thread
-        watched = [pipe, self._session] if self._session.is_open else [pipe]
+        watched: list[Doorbell | Session] = (
+            [self._doorbell, self._session] if self._session.is_open else [self._doorbell]
+        )
         timeout = None if self._wakes_at == inf else max(0, self._wakes_at - monotonic())
-        ready: list[Any] = select.select(watched, [], [], timeout)[0]
-        if pipe in ready:
-            os.read(pipe, 4096)
+        ready = select.select(watched, [], [], timeout)[0]
+        if self._doorbell in ready:
+            self._doorbell.answer()
         if self._session in ready:
             self._try(self._session.listen)
 
@@ -139,7 +132,9 @@ class Keeper:
             self._tell(holding)
         if self._ledger and not self._session.is_open:
             self._try(self._open)
-        if self._session.is_open:
+        if not self._session.is_open:
+            self._ledger.due(monotonic())  # puts off what cannot be renewed now
+        else:
             self._try(self._renew)
 
     def _open(self) -> None:

@@ -14,7 +14,7 @@ import select
 import socket
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as ServerGone
@@ -31,7 +31,9 @@ __all__ = ["Session"]
 class Session:
     """One connection and its inbox. ``address`` is what the server is told about its owner."""
 
-    def __init__(self, recipe: Recipe, inbox: str, address: str, on_revoked: Callable[[bytes, str], None] | None = None) -> None:
+    def __init__(
+        self, recipe: Recipe, inbox: str, address: str, on_revoked: Callable[[bytes, str], None] | None = None
+    ) -> None:
         self._recipe = recipe
         self._inbox = inbox
         self._address = bulk(address)
@@ -48,7 +50,8 @@ class Session:
         """Connect and subscribe to the inbox, each step within the timeout."""
         connection = self._recipe.connect(timeout)
         self._connection = connection
-        self._socket: socket.socket = connection._sock  # noqa: SLF001 -- the client library has no public way to its socket
+        # The client library has no public way to its socket.
+        self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001
         self._reader = Reader()
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -72,7 +75,7 @@ class Session:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
-                connection.disconnect()
+                connection.disconnect()  # type: ignore[no-untyped-call]  # the client library's
 
     def fileno(self) -> int:
         """The socket's, for those who wait on several things at once."""

@@ -110,4 +110,6 @@ class Lease:
         holding = self._holding
         if holding.permits.renew and not holding.given_up and holding.loss is None:
             self._driver.let_go(holding)
-            warnings.warn(f"{self!r} was dropped without a release; it runs out by itself", ResourceWarning, stacklevel=2)
+            warnings.warn(
+                f"{self!r} was dropped without a release; it runs out by itself", ResourceWarning, stacklevel=2
+            )

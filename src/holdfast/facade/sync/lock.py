@@ -49,19 +49,19 @@ class Lock:
         seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
         attempt = self._driver.attempt(self._permits)
         try:
-            return Lease(self._driver, attempt.acquire(seconds), self._on_lost)
+            return Lease(self._driver, self._driver.acquire(attempt, seconds), self._on_lost)
         except BaseException:
-            attempt.undo()
+            self._driver.undo(attempt)
             raise
 
     def try_acquire(self) -> Lease | None:
         """Hold the lock if it is free and nobody waits for it, else None. One round trip, no waiting."""
         attempt = self._driver.attempt(self._permits)
         try:
-            holding = attempt.try_acquire()
+            holding = self._driver.try_acquire(attempt)
             return None if holding is None else Lease(self._driver, holding, self._on_lost)
         except BaseException:
-            attempt.undo()
+            self._driver.undo(attempt)
             raise
 
     def locked(self) -> bool:
@@ -83,11 +83,11 @@ class Lock:
     def __enter__(self) -> Lease:
         attempt = self._driver.attempt(self._permits)
         try:
-            lease = Lease(self._driver, attempt.acquire(None), self._on_lost)
+            lease = Lease(self._driver, self._driver.acquire(attempt, None), self._on_lost)
             self._entered[threading.get_ident()] = lease
             return lease
         except BaseException:
-            attempt.undo()
+            self._driver.undo(attempt)
             raise
 
     def __exit__(

@@ -20,7 +20,8 @@ local holders, queue, tokens, past, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS
 local token, limit, weight = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ttl_ms, claim_ms, wait_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local max_waiters, who = tonumber(ARGV[7]), ARGV[8]
--- @include state
+-- @include clock
+-- @include keep
 -- @include permits
 
 if redis.call('ZSCORE', past, token) then
@@ -72,7 +73,7 @@ keep(tokens, wait_ms)
 
 local more, fence
 if used < limit then
-  used, more, fence = hand_over(used, token, ttl_ms)
+  _, more, fence = hand_over(used, token, ttl_ms)
   if fence then
     return {'granted', fence, ttl_ms * 1000}
   end

@@ -12,7 +12,8 @@
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
 local holders, queue, tokens, past, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, limit = ARGV[1], tonumber(ARGV[2])
--- @include state
+-- @include clock
+-- @include keep
 -- @include past
 -- @include permits
 

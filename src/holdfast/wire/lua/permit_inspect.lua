@@ -10,7 +10,7 @@
 -- TWICE, LATE and MEMORY it only reads.
 local holders, queue, tokens, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local max_shown = tonumber(ARGV[1])
--- @include state
+-- @include clock
 
 local function list(key, first_score)
   local shown = {}

@@ -10,7 +10,8 @@
 -- MEMORY the first write is a ZREM that removes nothing: it passes at maxmemory, and so does the rest.
 local holders, tokens = KEYS[1], KEYS[2]
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
--- @include state
+-- @include clock
+-- @include keep
 
 local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
 if deadline <= now then

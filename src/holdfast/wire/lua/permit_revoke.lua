@@ -13,7 +13,8 @@
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
 local holders, queue, tokens, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local limit, up_to_fence, reason = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
--- @include state
+-- @include clock
+-- @include keep
 -- @include permits
 
 redis.call('ZREM', holders, '')

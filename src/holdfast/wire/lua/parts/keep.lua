@@ -1,11 +1,7 @@
--- state: the server's clock, and how long the keys of a name live.
+-- keep: how long the keys of a name live.
 --
 -- USES
--- GIVES now keep
-
--- Server time in microseconds. All leases of all clients are measured on this one clock.
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+-- GIVES keep
 
 -- Invariant 5: no key is ever without a TTL. A key outlives the longest lease in it: its TTL is
 -- only ever raised, and a minute of slack makes raising it a rare write.
