@@ -73,7 +73,7 @@ keep(tokens, wait_ms)
 
 local more, fence
 if used < limit then
-  _, more, fence = hand_over(used, token, ttl_ms)
+  more, fence = hand_over(used, token, ttl_ms)
   if fence then
     return {'granted', fence, ttl_ms * 1000}
   end

@@ -32,5 +32,5 @@ local left = sweep(used)
 if left > 0 then
   redis.call('HSET', tokens, 'used', left)
 end
-local _, more = hand_over(left)
+local more = hand_over(left)
 return {'released', more}

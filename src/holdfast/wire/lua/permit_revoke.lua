@@ -38,5 +38,5 @@ if count > 0 then
     redis.call('HSET', tokens, 'used', left)
   end
 end
-local _, more = hand_over(left)
+local more = hand_over(left)
 return {'revoked', count, more}

@@ -63,20 +63,20 @@ end
 -- Give the free permits to the line. Invariant 2: the head fits and gets them, or all wait.
 -- Invariant 6: a head that is gone is dropped at once: its wait-lease has lapsed, or nobody hears
 -- its inbox ring. `me`, the token that is calling, needs no ring and gets its whole ttl.
--- Invariant 13: at most 100 heads a call. Answers what is out, whether the line may go on, and
+-- Invariant 13: at most 100 heads a call. Answers whether the line may go on (1, else 0), and
 -- the fence of `me` if it was granted.
 local function hand_over(used, me, my_ttl_ms)
   local my_fence
   for _ = 1, 100 do
     local head = used < limit and redis.call('ZRANGE', queue, 0, 0)[1]
     if not head then
-      return used, 0, my_fence
+      return 0, my_fence
     end
     local record = redis.call('HGET', tokens, head)
     local weight, claim_ms, wait_until, _, _, who, inbox = read_record(record or '')
     local alive = record and wait_until >= now
     if alive and used + weight > limit then
-      return used, 0, my_fence
+      return 0, my_fence
     end
     redis.call('ZREM', queue, head)
     if alive and head == me then
@@ -97,5 +97,5 @@ local function hand_over(used, me, my_ttl_ms)
       redis.call('HDEL', tokens, head)
     end
   end
-  return used, 1, my_fence
+  return 1, my_fence
 end
