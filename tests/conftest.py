@@ -7,6 +7,7 @@ import redis
 
 from holdfast import Holdfast
 from holdfast.drivers.embedded import PrivateServer
+from tests.actor import Actor
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +42,18 @@ def other(server, raw):
     """A second client of ours, as another process would be."""
     with Holdfast(server.url) as client:
         yield client
+
+
+@pytest.fixture
+def actors(server, raw):
+    """Makes processes that use locks, and ends them."""
+    made = []
+
+    def make(count=1):
+        new = [Actor(server.url) for _ in range(count)]
+        made.extend(new)
+        return new
+
+    yield make
+    for actor in made:
+        actor.close()

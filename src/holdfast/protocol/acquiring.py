@@ -9,7 +9,8 @@ The server decides who gets in; this decides when to ask again and what to belie
   It may not exceed the moment we woke at either: that guards against a server clock that jumped ahead meanwhile.
 
 A ring may get lost, so it is never the only way in: a waiter asks again when the earliest lease ends, those at the
-front of the line first, and in any case often enough for the server to know that it is still there.
+front of the line first; often enough that a grant to somebody frozen is found over; and in any case often enough for
+the server to know that it is still there.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.wire.effects import Answer, Park, Steps, Waking
-from holdfast.wire.permits import WAIT_MS, Permits
-from holdfast.words.errors import HoldfastError, QueueFull
+from holdfast.wire.permits import CLAIM_MS, WAIT_MS, Permits
+from holdfast.words.errors import HoldfastError, QueueFull, ServerRefused
 
 __all__ = ["Attempt", "Grant", "acquire", "cancel", "try_acquire"]
 
 LONGEST_NAP = WAIT_MS / 3000
-"""Seconds after which a waiter asks again, whatever happens."""
+"""Seconds after which every waiter asks again, whatever happens."""
+
+SHORT_NAP, LONGER = CLAIM_MS / 1000, 0.02
+"""Seconds after which the head of the line asks again, and how much later each further place does. A grant that is handed
+to a frozen process is over after its claim window, and nobody rings then: the next in line has to come and see."""
 
 GRACE, STEP = 0.002, 0.001
-"""Seconds that a waiter asks after the end of the lease before it, and more for each place further back."""
+"""Seconds that the head asks after the end of a lease that it knows of, and how much later each further place does."""
 
 
 class Grant(NamedTuple):
@@ -38,7 +43,7 @@ class Grant(NamedTuple):
 
 
 class Attempt:
-    """One try to acquire. ``pending`` while it may have left something on the server that its caller does not have yet."""
+    """One try to acquire. ``pending`` while the server may have something of it that its caller does not have yet."""
 
     __slots__ = ("pending", "token", "want")
 
@@ -48,21 +53,29 @@ class Attempt:
         self.pending = False
 
 
-def acquire(want: Permits, token: bytes, until: float) -> Steps[Grant | None]:
+def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
     """Ask and wait for the permits; None when the moment ``until`` came first and the request was taken back.
 
     Raises QueueFull when the line takes no more waiters.
     """
-    call = want.acquire(token)
+    want, token = attempt.want, attempt.token
+    call, waiting = want.acquire(token), False
+    attempt.pending = True
     while True:
-        answer: Answer = yield call
+        try:
+            answer: Answer = yield call
+        except ServerRefused:
+            attempt.pending = waiting
+            raise
         sent_at, reply = answer
         if reply[0] == b"granted":
             return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
         if reply[0] == b"full":
+            attempt.pending = False
             raise QueueFull(want.name, reply[1])
         if reply[0] != b"queued":
             raise HoldfastError(f"the request for {want.name!r} was taken back while it waited", name=want.name)
+        waiting = True
         _, asked_us, position, retry_us = reply
         waking: Waking = yield Park(token, min(until, sent_at + _nap(position, retry_us)))
         woke_at, bell = waking
@@ -72,28 +85,34 @@ def acquire(want: Permits, token: bytes, until: float) -> Steps[Grant | None]:
             if granted_at + lease > woke_at:
                 return Grant(bell.fence, granted_at + lease, lease)
         if woke_at >= until:
-            yield from cancel(want, token)
+            yield from cancel(attempt)
             return None
 
 
-def try_acquire(want: Permits, token: bytes) -> Steps[Grant | None]:
+def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
     """Ask once; None when others hold the permits or wait for them."""
-    answer: Answer = yield want.try_acquire(token)
+    attempt.pending = True
+    try:
+        answer: Answer = yield attempt.want.try_acquire(attempt.token)
+    except ServerRefused:
+        attempt.pending = False
+        raise
     sent_at, reply = answer
     if reply[0] == b"granted":
         return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
+    attempt.pending = False
     return None
 
 
-def cancel(want: Permits, token: bytes) -> Steps[None]:
+def cancel(attempt: Attempt) -> Steps[None]:
     """Take a request back, and with it what it may have been granted meanwhile (invariant 7)."""
     more = 1
     while more:
-        answer: Answer = yield want.cancel(token)
+        answer: Answer = yield attempt.want.cancel(attempt.token)
         more = answer.reply[1]
+    attempt.pending = False
 
 
 def _nap(position: int, retry_us: int) -> float:
-    if retry_us < 0:
-        return LONGEST_NAP
-    return min(LONGEST_NAP, retry_us / 1e6 + GRACE + STEP * position)
+    nap = min(LONGEST_NAP, SHORT_NAP + LONGER * position)
+    return nap if retry_us < 0 else min(nap, retry_us / 1e6 + GRACE + STEP * position)

@@ -36,7 +36,7 @@ from holdfast.wire.keys import home_channel, inbox_channel
 from holdfast.wire.permits import Permits
 from holdfast.wire.refusals import passing, refusal
 from holdfast.wire.resp import ErrorReply
-from holdfast.words.errors import AcquireTimeout, HoldfastError
+from holdfast.words.errors import AcquireTimeout, HoldfastError, ServerRefused
 
 __all__ = ["SyncDriver"]
 
@@ -100,32 +100,24 @@ class SyncDriver:
         session = self._pool.wait(until)
         grant = None
         if session is not None:
-            attempt.pending = True
-            grant = self._run(acquire(want, attempt.token, until), session, want.name, until)
+            grant = self._run(acquire(attempt, until), session, want.name, until)
         if grant is None:
-            attempt.pending = False
             raise AcquireTimeout(want.name, timeout or 0)
         return self._hold(attempt, grant)
 
     def try_acquire(self, attempt: Attempt) -> Holding | None:
         """The lease, or None when it is not free. One round trip."""
-        want = attempt.want
-        attempt.pending = True
-        grant = self._run(try_acquire(want, attempt.token), self._pool.take(), want.name)
-        if grant is None:
-            attempt.pending = False
-            return None
-        return self._hold(attempt, grant)
+        grant = self._run(try_acquire(attempt), self._pool.take(), attempt.want.name)
+        return None if grant is None else self._hold(attempt, grant)
 
     def undo(self, attempt: Attempt) -> None:
         """Leave nothing behind: no place in line, no permit, no renewal."""
         if attempt.pending:
-            attempt.pending = False
             holding = self._ledger.find(attempt.token)
             if holding is not None:
                 self._keeper.forget(holding)
                 holding.given_up = True
-            self._clean_up(cancel(attempt.want, attempt.token), attempt.want.name)
+            self._clean_up(cancel(attempt), attempt.want.name)
 
     def release(self, holding: Holding) -> bool:
         """Give a lease up; False when there was nothing left to give up."""
@@ -194,7 +186,12 @@ class SyncDriver:
             effect = next(steps)
             while True:
                 if isinstance(effect, Call):
-                    effect = steps.send(self._call(session, effect, name, until))
+                    try:
+                        answer = self._call(session, effect, name, until)
+                    except ServerRefused as error:
+                        effect = steps.throw(error)
+                    else:
+                        effect = steps.send(answer)
                 else:
                     effect = steps.send(session.park(effect))
         except StopIteration as end:

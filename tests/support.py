@@ -1,0 +1,95 @@
+"""What several tests need: the engine's scripts called by hand, and waiting for a condition."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.wire.keys import Place
+from holdfast.wire.script import load
+
+TTL_MS = 30_000
+WAIT_MS = 60_000
+
+
+def eventually(condition, within=10.0):
+    """Wait until the condition holds, and give its value; fail when it never does."""
+    until = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < until, f"it never came true within {within} s"
+        time.sleep(0.002)
+    return value
+
+
+class Engine:
+    """The scripts of one name, called by the words of their headers."""
+
+    def __init__(self, client, name="a", *, limit=1, kind="lock"):
+        self.client = client
+        self.place = Place("hf", kind, name)
+        self.limit = limit
+        self.heard = {}
+
+    def run(self, verb, **args):
+        """Run a script; arguments by name, the reply as a list whose first item is the tag."""
+        script = load(f"permit_{verb}")
+        keys = [self.place.key(part) for part in script.header.keys]
+        argv = [args.pop(name) for name in script.header.args]
+        assert not args
+        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
+        assert reply[0] in script.header.replies
+        assert len(reply) == 1 + len(script.header.replies[reply[0]])
+        return reply
+
+    def acquire(
+        self, token, *, weight=1, ttl=TTL_MS, claim=None, wait=WAIT_MS, inbox=None, max_waiters=1000, label="me"
+    ):
+        """Ask; a waiter's inbox is ``inbox:<token>`` unless told otherwise."""
+        return self.run(
+            "acquire",
+            token=token,
+            limit=self.limit,
+            weight=weight,
+            ttl_ms=ttl,
+            claim_ms=ttl if claim is None else claim,
+            wait_ms=wait,
+            max_waiters=max_waiters,
+            who=f"{inbox or 'inbox:' + token} home:{token} {label}",
+        )
+
+    def release(self, token):
+        return self.run("release", token=token, limit=self.limit)
+
+    def cancel(self, token):
+        return self.run("cancel", token=token, limit=self.limit)
+
+    def renew(self, token, ttl=TTL_MS):
+        return self.run("renew", token=token, ttl_ms=ttl)
+
+    def revoke(self, up_to_fence, reason="test"):
+        return self.run("revoke", limit=self.limit, up_to_fence=up_to_fence, reason=reason)
+
+    def inspect(self, max_shown=100):
+        return self.run("inspect", max_shown=max_shown)
+
+    def key(self, part):
+        return self.place.key(part)
+
+    def holders(self):
+        return self.client.zrange(self.key("holders"), 0, -1)
+
+    def queue(self):
+        return self.client.zrange(self.key("queue"), 0, -1)
+
+    def dump(self):
+        """Everything stored for the name, byte for byte, but for the TTLs."""
+        found = {}
+        for part in ("holders", "queue", "tokens", "past", "last_fence"):
+            kind = self.client.type(self.key(part))
+            read = {
+                "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),
+                "hash": self.client.hgetall,
+                "string": self.client.get,
+                "none": lambda _: None,
+            }[kind]
+            found[part] = read(self.key(part))
+        return found

@@ -1,0 +1,410 @@
+"""Each script alone on a real server: every reply it has, sent twice, arriving late, out of memory."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from holdfast.wire.script import load
+from tests.support import Engine, eventually
+
+VERBS = ("acquire", "release", "renew", "cancel", "revoke", "inspect")
+
+
+@pytest.fixture
+def engine(raw):
+    return Engine(raw)
+
+
+@pytest.fixture
+def listening(raw):
+    """Subscribe to inboxes, so that their waiters count as alive."""
+    subscribers = []
+
+    def listen(*tokens):
+        pubsub = raw.pubsub(ignore_subscribe_messages=True)
+        pubsub.subscribe(*(f"inbox:{token}" for token in tokens), *(f"home:{token}" for token in tokens))
+        subscribers.append(pubsub)
+        eventually(lambda: all(count for _, count in raw.pubsub_numsub(*(f"inbox:{token}" for token in tokens))))
+        return pubsub
+
+    yield listen
+    for pubsub in subscribers:
+        pubsub.close()
+
+
+def heard(pubsub):
+    message = eventually(lambda: pubsub.get_message(timeout=1))
+    return message["data"]
+
+
+# --- acquire
+
+
+def test_a_free_name_is_granted_for_the_whole_ttl(engine):
+    tag, fence, lease_us = engine.acquire("t1", ttl=5000)
+    assert (tag, lease_us) == ("granted", 5_000_000)
+    assert fence == int(engine.client.get(engine.key("last_fence")))
+
+
+def test_acquire_twice_is_the_same_grant_and_the_same_fence(engine):
+    _, fence, lease_us = engine.acquire("t1")
+    before = engine.dump()
+    tag, again, left_us = engine.acquire("t1")
+    assert (tag, again) == ("granted", fence)
+    assert 0 < left_us <= lease_us
+    assert engine.dump() == before
+
+
+def test_a_second_request_stands_in_line_and_twice_is_the_same_place(engine):
+    engine.acquire("t1")
+    tag, now_us, position, retry_us = engine.acquire("t2")
+    assert (tag, position) == ("queued", 0)
+    assert 0 < retry_us <= 30_000_000
+    assert engine.acquire("t3")[2] == 1
+    assert engine.acquire("t2")[2] == 0
+    assert engine.queue() == ["t2", "t3"]
+    assert now_us > 0
+
+
+def test_a_try_leaves_nothing_behind(engine):
+    engine.acquire("t1")
+    before = engine.dump()
+    tag, retry_us = engine.acquire("t2", wait=0)
+    assert tag == "busy"
+    assert retry_us > 0
+    assert engine.dump() == before
+
+
+def test_a_line_that_is_full_takes_no_more(engine):
+    engine.acquire("t1")
+    engine.acquire("t2", max_waiters=1)
+    before = engine.dump()
+    assert engine.acquire("t3", max_waiters=1) == ["full", 1]
+    assert engine.acquire("t2", max_waiters=1)[0] == "queued"
+    assert engine.dump()["queue"] == before["queue"]
+
+
+@pytest.mark.parametrize("verb", ["release", "cancel"])
+def test_an_acquire_that_arrives_after_its_end_changes_nothing(engine, verb):
+    engine.acquire("t1")
+    getattr(engine, verb)("t1")
+    before = engine.dump()
+    assert engine.acquire("t1") == ["over"]
+    assert engine.dump() == before
+
+
+def test_an_acquire_that_arrives_after_its_cancel_though_never_seen_before_changes_nothing(engine):
+    engine.cancel("t1")
+    assert engine.acquire("t1") == ["over"]
+    assert engine.holders() == []
+
+
+def test_a_lease_that_is_over_is_swept_up_by_the_next_request(engine):
+    engine.acquire("t1", ttl=1)
+    _, fence, _ = eventually(lambda: (reply := engine.acquire("t2", wait=0))[0] == "granted" and reply)
+    assert engine.holders() == ["t2"]
+    assert engine.release("t1") == ["lost"]
+    assert engine.renew("t1") == ["lost"]
+    assert engine.holders() == ["t2"]
+    assert fence > 0
+
+
+def test_a_token_whose_lease_is_over_may_ask_afresh(engine):
+    _, first, _ = engine.acquire("t1", ttl=1)
+    again = eventually(lambda: (reply := engine.acquire("t1"))[1] != first and reply)
+    assert again[0] == "granted"
+    assert again[1] > first
+    assert engine.client.hget(engine.key("tokens"), "used") == "1"
+
+
+# --- release and hand over
+
+
+def test_release_twice_is_still_released(engine):
+    engine.acquire("t1")
+    assert engine.release("t1") == ["released", 0]
+    before = engine.dump()
+    assert engine.release("t1") == ["released", 0]
+    assert engine.dump() == before
+
+
+def test_release_of_a_token_that_never_held_is_lost(engine):
+    before = engine.dump()
+    assert engine.release("nobody") == ["lost"]
+    assert engine.dump() == before
+
+
+def test_release_grants_the_head_itself_and_rings_its_inbox(engine, listening):
+    engine.acquire("t1")
+    inbox = listening("t2")
+    engine.acquire("t2", claim=2000)
+    engine.acquire("t3")
+    assert engine.release("t1") == ["released", 0]
+    assert engine.holders() == ["t2"]
+    assert engine.queue() == ["t3"]
+    kind, token, fence, _granted_us, lease_us = heard(inbox).split()
+    assert (kind, token, lease_us) == ("granted", "t2", "2000000")
+    assert engine.acquire("t2")[:2] == ["granted", int(fence)]
+
+
+def test_a_waiter_that_nobody_hears_is_skipped_in_the_same_release(engine, listening):
+    engine.acquire("t1")
+    engine.acquire("dead")
+    listening("t3")
+    engine.acquire("t3")
+    engine.release("t1")
+    assert engine.holders() == ["t3"]
+    assert engine.queue() == []
+    assert not engine.client.hexists(engine.key("tokens"), "dead")
+
+
+def test_a_waiter_whose_wait_lease_lapsed_is_skipped_though_its_inbox_is_there(engine, listening):
+    listening("silent", "t3")
+    engine.acquire("t1")
+    engine.acquire("silent", wait=1)
+    engine.acquire("t3")
+    start = engine.inspect()[1]
+    eventually(lambda: engine.inspect()[1] - start > 2000)
+    engine.release("t1")
+    assert engine.holders() == ["t3"]
+
+
+def test_more_than_a_hundred_dead_waiters_take_more_than_one_call(engine, listening):
+    engine.acquire("t1")
+    for number in range(150):
+        engine.acquire(f"dead{number}")
+    listening("alive")
+    engine.acquire("alive")
+    assert engine.release("t1") == ["released", 1]
+    assert engine.holders() == []
+    assert engine.release("t1") == ["released", 0]
+    assert engine.holders() == ["alive"]
+
+
+def test_more_than_a_hundred_expired_holders_are_counted_out_step_by_step(raw):
+    engine = Engine(raw, limit=150, kind="semaphore")
+    for number in range(150):
+        engine.acquire(f"t{number}", ttl=1000)
+    assert len(engine.holders()) == 150
+    eventually(lambda: engine.inspect()[3] == 0)
+    assert engine.acquire("new", weight=150, wait=0)[0] == "busy"
+    assert engine.acquire("new", weight=150, wait=0)[0] == "granted"
+
+
+# --- weights
+
+
+def test_weights_never_exceed_the_limit_and_a_heavy_head_is_not_overtaken(raw, listening):
+    engine = Engine(raw, limit=3, kind="semaphore")
+    listening("heavy", "light")
+    engine.acquire("t1", weight=2)
+    assert engine.acquire("heavy", weight=2)[0] == "queued"
+    assert engine.acquire("light", weight=1)[0] == "queued"
+    assert engine.acquire("try", weight=1, wait=0)[0] == "busy"
+    assert engine.queue() == ["heavy", "light"]
+    engine.release("t1")
+    assert engine.holders() == ["heavy", "light"]
+
+
+def test_cancelling_a_heavy_head_lets_those_behind_it_in(raw, listening):
+    engine = Engine(raw, limit=3, kind="semaphore")
+    listening("light")
+    engine.acquire("t1", weight=2)
+    engine.acquire("heavy", weight=2)
+    engine.acquire("light", weight=1)
+    assert engine.cancel("heavy") == ["cancelled", 0]
+    assert sorted(engine.holders()) == ["light", "t1"]
+
+
+# --- cancel
+
+
+def test_cancel_takes_back_a_place_in_line(engine):
+    engine.acquire("t1")
+    engine.acquire("t2")
+    assert engine.cancel("t2") == ["cancelled", 0]
+    assert engine.cancel("t2") == ["cancelled", 0]
+    assert engine.queue() == []
+    assert engine.holders() == ["t1"]
+
+
+def test_cancel_takes_back_a_grant_and_passes_it_on(engine, listening):
+    listening("t2")
+    engine.acquire("t1")
+    engine.acquire("t2")
+    engine.cancel("t1")
+    assert engine.holders() == ["t2"]
+
+
+# --- renew
+
+
+def test_renew_sets_the_deadline_and_never_adds_to_it(engine):
+    engine.acquire("t1", ttl=1000)
+    for _ in range(3):
+        tag, lease_us = engine.renew("t1", 5000)
+        assert (tag, lease_us) == ("renewed", 5_000_000)
+
+
+def test_renew_never_shortens_a_lease(engine):
+    engine.acquire("t1", ttl=10_000)
+    assert engine.renew("t1", 1000)[1] > 9_000_000
+
+
+def test_renew_brings_no_lease_back(engine):
+    engine.acquire("t1")
+    engine.release("t1")
+    before = engine.dump()
+    assert engine.renew("t1") == ["lost"]
+    assert engine.dump() == before
+
+
+# --- revoke
+
+
+def test_revoke_takes_what_was_granted_so_far_tells_the_holder_and_passes_on(engine, listening):
+    home = listening("t1")
+    listening("t2")
+    _, fence, _ = engine.acquire("t1")
+    engine.acquire("t2")
+    assert engine.revoke(fence, "too slow") == ["revoked", 1, 0]
+    assert heard(home) == "revoked t1 too slow"
+    assert engine.holders() == ["t2"]
+    assert engine.release("t1") == ["lost"]
+
+
+def test_revoke_twice_spares_whoever_came_next(engine):
+    _, fence, _ = engine.acquire("t1")
+    engine.revoke(fence)
+    engine.acquire("t2")
+    assert engine.revoke(fence) == ["revoked", 0, 0]
+    assert engine.holders() == ["t2"]
+
+
+# --- inspect
+
+
+def test_inspect_shows_who_holds_and_waits_but_no_whole_token(engine):
+    token = "0123456789abcdef"
+    _, fence, _ = engine.acquire(token, label="odd label\nwith lines")
+    engine.acquire("t2")
+    before = engine.dump()
+    tag, _now, last_fence, holding, waiting, held_by, waited_by = engine.inspect()
+    assert (tag, last_fence, holding, waiting) == ("state", fence, 1, 1)
+    assert held_by[0] == token[:8]
+    assert held_by[2].endswith("odd label\nwith lines")
+    assert waited_by[0] == "t2"
+    assert engine.dump() == before
+
+
+# --- invariants that every script keeps
+
+
+def test_an_emptied_name_leaves_no_holder_no_line_and_no_records(engine):
+    engine.acquire("t1")
+    engine.acquire("t2")
+    engine.cancel("t2")
+    engine.release("t1")
+    assert engine.holders() == engine.queue() == []
+    assert set(engine.client.hkeys(engine.key("tokens"))) <= {"used"}
+
+
+@pytest.mark.parametrize("ttl", [1, 1000, 86_400_000])
+def test_every_key_outlives_the_lease_and_dies(engine, ttl):
+    engine.acquire("t1", ttl=ttl)
+    engine.acquire("t2", ttl=1000)
+    engine.renew("t1", ttl)
+    for key in engine.client.scan_iter():
+        assert engine.client.pttl(key) > 0
+    for part in ("holders", "tokens"):
+        assert engine.client.pttl(engine.key(part)) >= ttl
+
+
+def test_at_maxmemory_acquire_is_refused_and_changes_nothing_while_the_rest_works(engine, listening, raw):
+    listening("t2")
+    engine.acquire("t1")
+    engine.acquire("t2")
+    raw.config_set("maxmemory", 1)
+    before = engine.dump()
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        engine.acquire("t3")
+    assert engine.acquire("t3", wait=0)[0] == "busy"
+    assert engine.dump() == before
+    assert engine.renew("t1")[0] == "renewed"
+    assert engine.acquire("t2")[0] == "queued"
+    assert engine.release("t1")[0] == "released"
+    assert engine.holders() == ["t2"]
+    assert engine.cancel("t2")[0] == "cancelled"
+    before = engine.dump()
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        engine.acquire("t4")
+    assert engine.dump() == before
+
+
+def test_at_maxmemory_an_acquire_does_not_slip_in_behind_its_own_sweeping(engine, raw):
+    engine.acquire("t1", ttl=1)
+    eventually(lambda: engine.inspect()[3] == 0)
+    raw.config_set("maxmemory", 1)
+    before = engine.dump()
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        engine.acquire("t2")
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        engine.acquire("t1")
+    assert engine.dump() == before
+
+
+@pytest.mark.parametrize("part", ["holders", "queue", "tokens", "past", "last_fence"])
+def test_losing_any_one_key_never_grants_a_permit_too_many(raw, listening, part):
+    engine = Engine(raw, limit=3, kind="semaphore")
+    listening("w1", "w2")
+    engine.acquire("h1", weight=2)
+    engine.acquire("h2", weight=1)
+    engine.acquire("w1", weight=1)
+    raw.delete(engine.key(part))
+    engine.acquire("n1", weight=1, wait=0)
+    engine.acquire("w2", weight=1)
+    if part == "holders":  # an eviction of the holders is an unlock: nothing can tell
+        assert engine.release("h1") == ["lost"]
+    else:
+        assert set(engine.holders()) == {"h1", "h2"}
+        assert engine.release("h1") == ["released", 0]
+        assert engine.release("h2") == ["released", 0]
+    engine.acquire("w3", weight=3)
+    for token in ("n1", "w1", "w2", "w3"):
+        engine.cancel(token)
+    assert engine.acquire("last", weight=3)[0] == "granted"
+
+
+def test_fences_grow_through_expiry_flushall_and_the_loss_of_their_key(engine, raw):
+    fences = []
+
+    def grant(token):
+        fences.append(engine.acquire(token, wait=0)[1])
+
+    grant("t1")
+    engine.release("t1")
+    grant("t2")
+    raw.flushall()
+    grant("t3")
+    raw.script_flush()
+    engine.release("t3")
+    raw.delete(engine.key("last_fence"))
+    grant("t4")
+    engine.release("t4")
+    raw.set(engine.key("last_fence"), fences[-1] + 10**9, px=10_000)  # as after the clock stepped back
+    grant("t5")
+    assert fences == sorted(set(fences))
+    assert fences[-1] == fences[-2] + 10**9 + 1
+
+
+def test_the_digests_are_these():
+    """A digest that changes is a new script on every server: say so in the changelog and change it here."""
+    digests = {verb: load(f"permit_{verb}").digest for verb in VERBS}
+    assert len(set(digests.values())) == len(VERBS)
+    for verb in VERBS:
+        assert load(f"permit_{verb}").source.isascii()
+    assert digests == KNOWN_DIGESTS
+
+
+KNOWN_DIGESTS = {}
