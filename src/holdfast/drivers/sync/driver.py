@@ -95,19 +95,20 @@ class SyncDriver:
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> Holding:
         """Wait for the lease. Raises AcquireTimeout after that many seconds, and QueueFull."""
-        want = attempt.want
+        want, grant = attempt.want, None
         until = inf if timeout is None else monotonic() + timeout
-        session = self._pool.wait(until)
-        grant = None
-        if session is not None:
-            grant = self._run(acquire(attempt, until), session, want.name, until)
+        if self._pool.enter(until):
+            try:
+                grant = self._run(acquire(attempt, until), want.name, until)
+            finally:
+                self._pool.leave()
         if grant is None:
             raise AcquireTimeout(want.name, timeout or 0)
         return self._hold(attempt, grant)
 
     def try_acquire(self, attempt: Attempt) -> Holding | None:
         """The lease, or None when it is not free. One round trip."""
-        grant = self._run(try_acquire(attempt), self._pool.take(), attempt.want.name)
+        grant = self._run(try_acquire(attempt), attempt.want.name)
         return None if grant is None else self._hold(attempt, grant)
 
     def undo(self, attempt: Attempt) -> None:
@@ -126,7 +127,7 @@ class SyncDriver:
         lost = holding.lost(monotonic())
         self._keeper.forget(holding)
         try:
-            released = self._run(release(holding), self._pool.take(), holding.permits.name)
+            released = self._run(release(holding), holding.permits.name)
         except BaseException:
             self._clean_up(release(holding), holding.permits.name)
             raise
@@ -137,7 +138,7 @@ class SyncDriver:
 
     def extend(self, holding: Holding, ttl_ms: int) -> bool:
         """Let a lease last that long from now; False when it was lost."""
-        if not self._run(renew(holding, ttl_ms), self._pool.take(), holding.permits.name):
+        if not self._run(renew(holding, ttl_ms), holding.permits.name):
             self._ledger.lose(holding, "the server no longer had it when it was to be extended")
             return False
         return True
@@ -148,7 +149,7 @@ class SyncDriver:
 
     def ask(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""
-        return self._run(steps, self._pool.take(), name)
+        return self._run(steps, name)
 
     def close(self) -> None:
         """Close the sessions and end the keeper. Leases that are still held run out by themselves."""
@@ -170,7 +171,8 @@ class SyncDriver:
         self._keeper.watch(holding)
         return holding
 
-    def _run(self, steps: Steps[T], session: Session, name: str, until: float = inf) -> T:
+    def _run(self, steps: Steps[T], name: str, until: float = inf) -> T:
+        session = self._pool.take()
         try:
             return self._perform(steps, session, name, until)
         except HoldfastError:
@@ -208,7 +210,9 @@ class SyncDriver:
 
     def _insist(self, session: Session, call: Call, name: str, until: float, trouble: ErrorReply | Exception) -> Answer:
         """Send a call again after a trouble that may pass; raise what does not."""
-        give_up = min(until, monotonic() + PATIENCE)
+        # Past the caller's time only a cancel is still sent: it gets a little time of its own.
+        left = until - monotonic()
+        give_up = monotonic() + (min(PATIENCE, left) if left > 0 else UNDO_PATIENCE)
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
             hopeless = monotonic() + pause > give_up
             if isinstance(trouble, Exception):
@@ -231,7 +235,7 @@ class SyncDriver:
     def _clean_up(self, steps: Steps[object], name: str) -> None:
         """Clean up after an operation that ended early, as far as the server can be reached; its ttl does the rest."""
         try:
-            self._run(steps, self._pool.take(), name, until=monotonic() + UNDO_PATIENCE)
+            self._run(steps, name, until=monotonic() + UNDO_PATIENCE)
         except (RedisError, HoldfastError) as error:
             logger.warning("could not clean up after %r, its lease will run out by itself: %s", name, error)
 

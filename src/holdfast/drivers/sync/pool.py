@@ -1,15 +1,15 @@
-"""The sessions of one client: few, reused, and never more than the caller allows.
+"""The sessions of one client, reused, and the places for those who wait on one.
 
-Taking an idle session and giving it back are single list operations. A thread that finds none opens one, or waits where
-as many as allowed are out. Who never waits, or must give something up (a try, a release, an undo), is not kept: a client
-whose sessions all stand in line for a lock that it holds itself would never let go of it.
+Only waiting is bounded: a thread that stands in line keeps its session until it is served. Whoever does not wait (a try,
+a release, an undo) is never kept: a client whose threads all stand in line for a lock that it holds itself would
+otherwise never let go of it. Every step here is a single atomic operation of a list or a queue.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from math import inf
+from queue import Empty, SimpleQueue
 from time import monotonic
 
 from holdfast.drivers.sync.session import Session
@@ -18,51 +18,37 @@ __all__ = ["Pool"]
 
 
 class Pool:
-    """Lends sessions that ``make`` makes."""
+    """Lends sessions that ``make`` makes, and ``places`` to wait at."""
 
-    def __init__(self, make: Callable[[], Session], max_sessions: int) -> None:
+    def __init__(self, make: Callable[[], Session], places: int) -> None:
         self._make = make
-        self._max = max_sessions
-        self._made = 0
         self._idle: list[Session] = []
-        self._waiting = 0
-        self._changed = threading.Condition(threading.RLock())
+        self._places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(places):
+            self._places.put(None)
 
     def take(self) -> Session:
-        """An idle session, or a new one that is not yet open, above the limit if need be."""
+        """An idle session, or a new one that is not yet open."""
         try:
             return self._idle.pop()
         except IndexError:
-            with self._changed:
-                self._made += 1
             return self._make()
-
-    def wait(self, until: float) -> Session | None:
-        """The same within the limit; None when the moment ``until`` came first."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            pass
-        with self._changed:
-            self._waiting += 1
-            try:
-                while True:
-                    if self._idle or self._made < self._max:
-                        return self.take()
-                    left = None if until == inf else until - monotonic()
-                    if left is not None and left <= 0:
-                        return None
-                    self._changed.wait(left)
-            finally:
-                self._waiting -= 1
 
     def give(self, session: Session) -> None:
         """Take a session back, open or closed."""
         self._idle.append(session)
-        # Appended first, looked second; who waits does it the other way round, so no wake-up is missed.
-        if self._waiting:
-            with self._changed:
-                self._changed.notify()
+
+    def enter(self, until: float) -> bool:
+        """Take a place to wait at; False when the moment ``until`` came first."""
+        try:
+            self._places.get(timeout=None if until == inf else max(0.0, until - monotonic()))
+        except Empty:
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Make the place free."""
+        self._places.put(None)
 
     def close(self) -> None:
         """Close what is idle. What is out is closed by whoever has it."""

@@ -1,0 +1,346 @@
+"""Replies lost, requests lost, connections cut, interrupts, forks: nothing is left behind, nobody is misled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+
+from holdfast import AcquireTimeout, Holdfast, HoldfastError, LeaseLost
+from holdfast.drivers.embedded import PrivateServer, find_binary, leash
+from holdfast.wire.script import load
+from tests.proxy import Proxy
+from tests.support import Engine, eventually
+
+ROUNDS = 30
+DIGEST = {verb: load(f"permit_{verb}").digest.encode() for verb in ("acquire", "release", "renew", "cancel")}
+
+
+@pytest.fixture
+def proxy(server):
+    proxy = Proxy(server.socket)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def far(proxy, raw, hf):
+    """A client behind the proxy; the server knows all scripts already, and the client was connected once."""
+    with hf.lock("warm") as lease:
+        lease.extend(1)
+    with pytest.raises(AcquireTimeout), hf.lock("warm"):
+        hf.lock("warm").acquire(timeout=0.001)
+    with Holdfast(proxy.url) as client:
+        with client.lock("warm"):
+            pass
+        yield client
+
+
+def nothing_left(raw, name="a"):
+    engine = Engine(raw, name)
+    return engine.holders() == engine.queue() == []
+
+
+@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("verb", ["acquire", "release"])
+def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
+    fences = []
+    for _ in range(ROUNDS):
+        happened = proxy.lose(DIGEST[verb], what)
+        lease = far.lock("a").acquire(timeout=5)
+        assert len(Engine(raw).holders()) == 1
+        assert lease.release() is True
+        assert happened()
+        assert nothing_left(raw)
+        fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+def test_a_lost_try_is_sent_again(far, proxy, raw, what):
+    proxy.lose(DIGEST["acquire"], what)
+    lease = far.lock("a").try_acquire()
+    assert Engine(raw).holders() == [lease.token]
+    proxy.lose(DIGEST["acquire"], what)
+    assert far.lock("a").try_acquire() is None
+    assert lease.release() is True
+
+
+def test_a_lost_extension_does_not_add_up(far, proxy, raw):
+    lease = far.lock("a", ttl=1.0).acquire()
+    for _ in range(ROUNDS):
+        proxy.lose(DIGEST["renew"])
+        lease.extend(10)
+        (holder,) = far.lock("a").status().holders
+        assert lease.remaining() <= holder.remaining <= 10
+    assert lease.release() is True
+
+
+def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
+    with far.lock("a", ttl=0.6) as lease:
+        for _ in range(3):
+            happened = proxy.lose(DIGEST["renew"])
+            eventually(happened)
+        time.sleep(0.6)
+        assert not lease.lost
+
+
+def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, hf):
+    with hf.lock("a") as lease:
+        for what in ("lose reply", "lose request") * 5:
+            happened = proxy.lose(DIGEST["cancel"], what)
+            with pytest.raises(AcquireTimeout):
+                far.lock("a").acquire(timeout=0.01)
+            assert happened()
+            assert Engine(raw).queue() == []
+        assert Engine(raw).holders() == [lease.token]
+
+
+def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, hf):
+    with ThreadPoolExecutor(1) as threads:
+        lease = hf.lock("a").acquire()
+        waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
+        (token,) = eventually(lambda: Engine(raw).queue())
+        for _ in range(5):
+            seen = len(proxy.seen)
+            proxy.cut()
+            eventually(lambda seen=seen: any(DIGEST["acquire"] in piece for piece in proxy.seen[seen:]))
+        assert Engine(raw).queue() == [token]
+        lease.release()
+        assert waiter.result(20).release() is True
+
+
+def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy, raw, hf):
+    with ThreadPoolExecutor(1) as threads:
+        lease = hf.lock("a").acquire()
+        waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
+        (token,) = eventually(lambda: Engine(raw).queue())
+        Engine(raw).run("release", token=lease.token, limit=1)
+        proxy.cut()
+        assert waiter.result(20).token == token
+        assert waiter.result().release() is True
+    assert lease.release() is True
+
+
+def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):
+    with Holdfast(f"unix://{tmp_path}/nobody") as hf:
+        for ask in (hf.lock("a").acquire, hf.lock("a").try_acquire, hf.lock("a").status):
+            with pytest.raises(redis.ConnectionError):
+                ask()
+
+
+def test_a_server_that_comes_back_is_waited_for():
+    with PrivateServer() as server:
+        path = server.socket
+        hf = Holdfast(server.url)
+        lease = hf.lock("a").acquire()
+    folder = Path(path).parent
+    folder.mkdir(0o700)
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(lambda: hf.lock("b").acquire(timeout=20))
+        again = leash.start(find_binary(), str(folder))
+        try:
+            assert waiter.result(20).release() is True
+            assert lease.release() is False, "a server that forgot everything has no lease to give up"
+            assert lease.lost
+        finally:
+            hf.close()
+            leash.end(again)
+
+
+def test_a_timeout_is_kept_when_the_server_says_nothing(far, proxy, raw):
+    far.lock("a").acquire().release()
+    proxy.deaf.set()
+    started = time.monotonic()
+    with pytest.raises(redis.TimeoutError):
+        far.lock("a").acquire(timeout=0.2)
+    assert time.monotonic() - started < 30, "bounded by the response timeouts of asking and of cleaning up"
+
+
+# --- interrupts
+
+INTERRUPTED = """
+import random, signal, sys, time
+from holdfast import Holdfast
+
+class Stop(BaseException):
+    pass
+
+def strike(*_):
+    if armed:
+        raise Stop
+
+armed = False
+signal.signal(signal.SIGALRM, strike)
+hf, other = Holdfast(sys.argv[1]), Holdfast(sys.argv[1])
+random.seed(int(sys.argv[2]))
+lock = hf.lock("a")
+with lock: pass
+struck = 0
+for round in range(int(sys.argv[3])):
+    held = other.lock("a").acquire() if round % 2 else None
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 6e-4))
+        armed = True
+        if held:
+            lock.acquire(timeout=0.0015)
+        else:
+            with lock:
+                armed = False  # a with statement that is being left cannot be guarded in Python
+    except (Stop, TimeoutError) as error:
+        struck += isinstance(error, Stop)
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if held:
+            held.release()
+    status = other.lock("a").status()
+    if status.waiters or status.holders:
+        print("left behind in round", round, status)
+        sys.exit(1)
+print("struck", struck)
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw, seed):
+    command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, str(seed), "400"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[-1]) > 50
+
+
+# --- forks
+
+
+def in_child(action):
+    """Run it in a forked child; its exit code, 0 when it returned True."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if action() is True else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is just what is tested
+def test_a_forked_child_owns_nothing_and_has_sessions_of_its_own(hf, raw):
+    lock = hf.lock("a", ttl=0.6)
+    lease = lock.acquire()
+    time.sleep(0.3)  # the keeper lives
+
+    def child():
+        def refused():
+            try:
+                lease.check()
+            except LeaseLost:
+                return True
+            return False
+
+        with lease:  # leaving a block in the child says and does nothing
+            pass
+        free = hf.lock("b").acquire(timeout=5)
+        return lease.release() is False and refused() and lock.try_acquire() is None and free.release()
+
+    assert in_child(child) == 0
+    time.sleep(0.8)
+    assert not lease.lost
+    assert Engine(raw).holders() == [lease.token]
+    assert lease.release() is True
+
+
+# --- threads
+
+
+def test_many_threads_share_one_lock_object(hf, raw):
+    lock, inside, most = hf.lock("a"), [], []
+
+    def work():
+        for _ in range(20):
+            with lock:
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(work) for _ in range(8)]:
+            done.result(50)
+    assert max(most) == 1
+    assert len(most) == 160
+    assert nothing_left(raw)
+
+
+def test_fewer_sessions_than_threads_neither_deadlock_nor_break_the_timeout(server, raw):
+    with Holdfast(server.url, max_sessions=2) as hf, ThreadPoolExecutor(8) as threads:
+        lease = hf.lock("a").acquire()
+        waiters = [threads.submit(lambda: hf.lock("a").acquire(timeout=20).release()) for _ in range(6)]
+        eventually(lambda: hf.lock("a").status().waiting == 2)
+        with pytest.raises(AcquireTimeout):
+            hf.lock("b").acquire(timeout=0.05)
+        assert hf.lock("b").try_acquire().release() is True
+        assert lease.release() is True
+        assert all(waiter.result(20) for waiter in waiters)
+
+
+def test_a_lease_may_be_released_by_another_thread(hf, raw):
+    lease = hf.lock("a").acquire()
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(lease.release).result(10) is True
+    assert nothing_left(raw)
+
+
+def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy, raw):
+    for _ in range(60):
+        lease = far.lock("a", ttl=0.012).acquire()
+        time.sleep(0.004)
+        lease.release()
+        seen = len(proxy.seen)
+        time.sleep(0.008)
+        token = lease.token.encode()
+        assert not any(token in piece for piece in proxy.seen[seen:])
+
+
+def open_files():
+    """How many files this process has open, where the system tells."""
+    listing = Path("/proc/self/fd")
+    return sum(1 for _ in listing.iterdir()) if listing.exists() else 0
+
+
+def test_a_closed_client_says_so_and_its_threads_and_files_are_gone(server, raw):
+    def threads():
+        return [thread for thread in threading.enumerate() if thread.name == "holdfast-keeper"]
+
+    before = open_files()
+    for _ in range(5):
+        with Holdfast(server.url) as hf:
+            lease = hf.lock("a", ttl=0.1).acquire()
+            time.sleep(0.05)
+            lease.release()
+    with pytest.raises(HoldfastError, match="closed"):
+        hf.lock("a").acquire()
+    eventually(lambda: not threads())
+    assert open_files() <= before
+
+
+def test_signals_that_are_handled_do_not_disturb_a_wait(hf, actors):
+    (holder,) = actors()
+    holder.ask("acquire")
+    got = []
+    previous = signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
+    try:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        threading.Timer(0.3, holder.tell, ("release",)).start()
+        hf.lock("a").acquire(timeout=10).release()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    assert got
