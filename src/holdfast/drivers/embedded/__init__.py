@@ -89,13 +89,10 @@ def shared_url() -> str:
     with open(f"{folder}/lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one process starts it; the others wait here and find it running
         if not leash.answers(socket):
-            subprocess.Popen(
-                [sys.executable, "-I", "-S", leash.__file__, find_binary(), folder],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            supervisor = [sys.executable, "-I", "-S", leash.__file__, find_binary(), folder]
+            # Through a shell that ends at once, so that the supervisor is nobody's child here and outlives us.
+            detach = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
+            subprocess.run([*detach, *supervisor], start_new_session=True, check=True)
             _await_pong(socket)
     return f"unix://{socket}"
 

