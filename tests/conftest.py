@@ -13,7 +13,7 @@ from tests.actor import Actor
 @pytest.fixture(scope="session")
 def server():
     """One server for all tests of a worker that leave it running."""
-    with PrivateServer("--enable-debug-command", "local") as server:
+    with PrivateServer() as server:
         yield server
 
 

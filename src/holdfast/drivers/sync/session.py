@@ -52,6 +52,7 @@ class Session:
         self._connection = connection
         # The client library has no public way to its socket.
         self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001
+        self._socket.settimeout(timeout or self._recipe.response_timeout)  # not every client library does it
         self._reader = Reader()
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
