@@ -49,6 +49,10 @@ class Recipe:
             "socket_connect_timeout": settings.get("socket_connect_timeout") or self.response_timeout,
         }
         self._settings |= _without_maintenance_pushes()
+        try:
+            connection_class(**self._settings)  # connects to nothing yet
+        except TypeError as error:
+            raise ValueError(f"the server's settings are not understood: {error}") from error
         self.reached = False
         """Whether a connection was ever made. A server that was there may come back: it is worth waiting for."""
 

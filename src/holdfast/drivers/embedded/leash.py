@@ -119,5 +119,5 @@ def supervise(binary: str, folder: str) -> None:
 
 if __name__ == "__main__":
     os.chdir("/")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # the server went away, or in the middle of a reply
         supervise(sys.argv[1], sys.argv[2])

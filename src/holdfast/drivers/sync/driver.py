@@ -234,6 +234,8 @@ class SyncDriver:
 
     def _clean_up(self, steps: Steps[object], name: str) -> None:
         """Clean up after an operation that ended early, as far as the server can be reached; its ttl does the rest."""
+        if not self._recipe.reached:
+            return
         try:
             self._run(steps, name, until=monotonic() + UNDO_PATIENCE)
         except (RedisError, HoldfastError) as error:

@@ -1,0 +1,165 @@
+"""From notes to figures: what one measurement says, and what all rounds say together.
+
+Knows neither processes nor locks, so it can be tested with planted notes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from holdfast.bench.contenders import CLASSIC, FLOOR
+from holdfast.bench.worker import Notes, Schedule
+
+__all__ = ["Case", "Hold", "Measurement", "Row", "measure", "overlaps", "summarize"]
+
+
+class Hold(NamedTuple):
+    """One certain hold: the lock was this client's from the one moment to the other, in seconds."""
+
+    acquired: float
+    released: float
+    client: int
+
+
+class Case(NamedTuple):
+    """What is measured, and in which round."""
+
+    round: int
+    clients: int
+    contender: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One contender at one client count in one round."""
+
+    round: int
+    clients: int
+    contender: str
+    seconds: float
+    tries: int
+    acquires: tuple[int, ...]
+    """Of each client."""
+    handoffs: int
+    """How often the lock went from one client to another."""
+    handoff_p50_us: float | None
+    handoff_p99_us: float | None
+    violations: int
+    """How many holds began while another client's was certain."""
+    trouble: tuple[str, ...]
+    """What went wrong; such a measurement has no figures to trust."""
+
+    @property
+    def rate(self) -> float:
+        """Acquires a second, of all clients together."""
+        return sum(self.acquires) / self.seconds
+
+    @property
+    def fairness(self) -> float:
+        """The fewest acquires of a client to the most: 1 is fair, 0 is a client that got none."""
+        return min(self.acquires) / max(self.acquires) if any(self.acquires) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What all rounds say of one contender at one client count: medians, and the spread of the rate."""
+
+    contender: str
+    clients: int
+    tries: float
+    rate: float
+    slowest: float
+    fastest: float
+    fairness: float
+    handoff_p50_us: float | None
+    handoff_p99_us: float | None
+    to_floor: float | None
+    """The rate to that of the wire floor in the same round."""
+    to_classic: float | None
+    """The same to the classic Lua form."""
+
+
+def measure(case: Case, schedule: Schedule, notes: Sequence[Notes], trouble: Sequence[str]) -> Measurement:
+    """Merge the notes of all clients and take from them what falls into the time that counts."""
+    _, go, until = schedule
+    holds = sorted(
+        Hold(acquired, released, client)
+        for client, note in enumerate(notes)
+        for acquired, released in zip(note.acquired, note.released, strict=True)
+    )
+    counted = [0] * len(notes)
+    for hold in holds:
+        counted[hold.client] += go <= hold.acquired < until
+    gaps = sorted(
+        (after.acquired - before.released) * 1e6
+        for before, after in pairwise(holds)
+        if after.client != before.client and go <= after.acquired < until
+    )
+    return Measurement(
+        **case._asdict(),
+        seconds=until - go,
+        tries=sum(note.tries for note in notes),
+        acquires=tuple(counted),
+        handoffs=len(gaps),
+        handoff_p50_us=_quantile(gaps, 0.5),
+        handoff_p99_us=_quantile(gaps, 0.99),
+        violations=len(overlaps(holds)),
+        trouble=tuple(trouble),
+    )
+
+
+def overlaps(holds: Iterable[Hold]) -> list[tuple[Hold, Hold]]:
+    """The pairs of holds that overlapped, each hold with the one before it that lasted longest."""
+    found = []
+    last: Hold | None = None
+    for hold in sorted(holds):
+        if last is not None and hold.acquired < last.released:
+            found.append((last, hold))
+        if last is None or hold.released > last.released:
+            last = hold
+    return found
+
+
+def summarize(measurements: Sequence[Measurement]) -> list[Row]:
+    """One row for each client count and contender, in the order of the measurements' own first round."""
+    sound = [one for one in measurements if not one.trouble]
+    rates = {(one.contender, one.clients, one.round): one.rate for one in sound}
+    groups: dict[tuple[int, str], list[Measurement]] = {}
+    for one in sound:
+        groups.setdefault((one.clients, one.contender), []).append(one)
+    return [_row(group, rates) for group in groups.values()]
+
+
+def _row(group: list[Measurement], rates: dict[tuple[str, int, int], float]) -> Row:
+    def ratio(other: str) -> float | None:
+        bases = [(one.rate, rates.get((other, one.clients, one.round))) for one in group]
+        return _median(rate / base for rate, base in bases if base)
+
+    speeds = [one.rate for one in group]
+    return Row(
+        contender=group[0].contender,
+        clients=group[0].clients,
+        tries=median(one.tries / one.seconds for one in group),
+        rate=median(speeds),
+        slowest=min(speeds),
+        fastest=max(speeds),
+        fairness=median(one.fairness for one in group),
+        handoff_p50_us=_median(one.handoff_p50_us for one in group),
+        handoff_p99_us=_median(one.handoff_p99_us for one in group),
+        to_floor=ratio(FLOOR),
+        to_classic=ratio(CLASSIC),
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None

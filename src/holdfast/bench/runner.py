@@ -1,0 +1,141 @@
+"""The order of a benchmark: which measurement comes when, and the crew of processes that does each.
+
+A client that does not answer in time is killed and replaced; its measurement is reported as failed. Whatever ends a
+benchmark, no process of it is left: the crew is killed on the way out, and clients whose parent is gone end by
+themselves, because their pipe is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from holdfast.bench.figures import Case, Measurement, measure
+from holdfast.bench.worker import Job, Notes, Schedule, work
+
+__all__ = ["WARM_UP", "Crew", "Plan", "run"]
+
+WARM_UP = 0.2
+"""Seconds that all clients contend before anything counts."""
+
+HEAD_START = 0.05
+"""Seconds between telling the clients when to begin and that moment: all are told by then."""
+
+READY_TIMEOUT, GRACE = 20.0, 10.0
+"""Seconds for a client to be ready, and to send its notes after the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure."""
+
+    url: str
+    contenders: tuple[str, ...]
+    clients: tuple[int, ...]
+    rounds: int
+    seconds: float
+    hold: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.contenders) * len(self.clients) * self.rounds
+
+    def order(self) -> Iterator[Case]:
+        """Round by round; the contenders take turns at being first."""
+        for number in range(self.rounds):
+            for place, clients in enumerate(self.clients):
+                turn = (number + place) % len(self.contenders)
+                for contender in self.contenders[turn:] + self.contenders[:turn]:
+                    yield Case(number, clients, contender)
+
+
+def run(plan: Plan) -> Iterator[Measurement]:
+    """Measure, one after the other."""
+    with Crew() as crew:
+        for case in plan.order():
+            job = Job(case.contender, plan.url, f"bench-{case.contender}-{case.round}-{case.clients}", plan.hold)
+            yield measure(case, *crew.do(job, case.clients, plan.seconds))
+
+
+class _Client:
+    """One process and our end of its pipe."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=work, args=(theirs,), daemon=True)
+        # Inherited: a Ctrl-C in the terminal is for the parent alone, which then ends its clients.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self.process.start()
+        finally:
+            signal.signal(signal.SIGINT, handler)
+            theirs.close()
+
+    def end(self) -> None:
+        """Kill the process and wait until it is gone."""
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+
+
+class Crew:
+    """As many client processes as the largest measurement needs, kept from one to the next."""
+
+    def __init__(self) -> None:
+        self._clients: list[_Client] = []
+
+    def do(self, job: Job, count: int, seconds: float) -> tuple[Schedule, list[Notes], list[str]]:
+        """Let ``count`` clients do the job at the same time; when they did it, their notes, and what went wrong."""
+        while len(self._clients) < count:
+            self._clients.append(_Client())
+        clients = self._clients[:count]
+        for client in clients:
+            client.pipe.send(job)
+        answers = self._answers(clients, monotonic() + READY_TIMEOUT, "was not ready in time")
+        trouble = [answer for answer in answers if answer != "ready"]
+        begin = monotonic() + HEAD_START
+        schedule = Schedule(begin, begin + WARM_UP, begin + WARM_UP + seconds)
+        if trouble:
+            self._dismiss(clients)
+            return schedule, [], [str(answer) for answer in trouble]
+        for client in clients:
+            client.pipe.send(schedule)
+        answers = self._answers(clients, schedule.until + GRACE, "did not end in time")
+        notes = [answer for answer in answers if isinstance(answer, Notes)]
+        trouble = [answer for answer in answers if not isinstance(answer, Notes)]
+        if trouble:
+            self._dismiss(clients)
+        return schedule, notes, [str(answer) for answer in trouble]
+
+    def _answers(self, clients: list[_Client], until: float, complaint: str) -> list[object]:
+        return [_answer(client.pipe, until, complaint) for client in clients]
+
+    def _dismiss(self, clients: list[_Client]) -> None:
+        for client in clients:
+            self._clients.remove(client)
+            client.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._dismiss(list(self._clients))
+
+
+def _answer(pipe: Connection, until: float, complaint: str) -> object:
+    with contextlib.suppress(EOFError, OSError):
+        if not pipe.poll(max(0, until - monotonic())):
+            return f"a client {complaint} and was killed"
+        return pipe.recv()
+    return "a client ended by itself"
