@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.bench.contenders import available
-from holdfast.bench.figures import Case, Hold, Measurement, measure, overlaps, summarize
+from holdfast.bench.figures import Case, Hold, Measurement, Notes, Schedule, measure, overlaps, summarize
 from holdfast.bench.runner import Crew, Plan
-from holdfast.bench.worker import Job, Notes, Schedule
+from holdfast.bench.worker import Job
 
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 

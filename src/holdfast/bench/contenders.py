@@ -15,10 +15,11 @@ import redis
 import redis.lock
 
 from holdfast import Holdfast
+from holdfast.bench.figures import CLASSIC, FLOOR
 from holdfast.bench.floor import Floor
 from holdfast.classic import acquire_lock_with_timeout, release_lock, watch
 
-__all__ = ["CLASSIC", "CONTENDERS", "FLOOR", "Contender", "available"]
+__all__ = ["CONTENDERS", "Contender", "available"]
 
 LEASE = 30
 """Seconds, for all contenders that leave the choice to the caller: what Holdfast has by default."""
@@ -162,8 +163,6 @@ class Ours:
     def close(self) -> None:
         self._client.close()
 
-
-CLASSIC, FLOOR = "classic-lua", "floor"
 
 CONTENDERS: dict[str, Callable[[str, str], Contender]] = {
     "classic-first": ClassicFirst,

@@ -6,16 +6,47 @@ Knows neither processes nor locks, so it can be tested with planted notes.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from holdfast.bench.contenders import CLASSIC, FLOOR
-from holdfast.bench.worker import Notes, Schedule
+__all__ = [
+    "CLASSIC",
+    "FLOOR",
+    "Case",
+    "Hold",
+    "Measurement",
+    "Notes",
+    "Row",
+    "Schedule",
+    "measure",
+    "overlaps",
+    "summarize",
+]
 
-__all__ = ["Case", "Hold", "Measurement", "Row", "measure", "overlaps", "summarize"]
+CLASSIC, FLOOR = "classic-lua", "floor"
+"""The contenders that the others are compared with."""
+
+
+class Schedule(NamedTuple):
+    """Moments on the machine-wide monotonic clock: contend from ``begin``, count from ``go`` until ``until``."""
+
+    begin: float
+    go: float
+    until: float
+
+
+class Notes(NamedTuple):
+    """What one client saw: its holds, those of the warm-up among them, and its tries while it counted."""
+
+    tries: int
+    acquired: array[float]
+    """When each acquire had returned."""
+    released: array[float]
+    """When each release was about to be called."""
 
 
 class Hold(NamedTuple):

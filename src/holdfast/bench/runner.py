@@ -18,8 +18,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from holdfast.bench.figures import Case, Measurement, measure
-from holdfast.bench.worker import Job, Notes, Schedule, work
+from holdfast.bench.figures import Case, Measurement, Notes, Schedule, measure
+from holdfast.bench.worker import Job, work
 
 __all__ = ["WARM_UP", "Crew", "Plan", "run"]
 

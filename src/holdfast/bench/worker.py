@@ -11,8 +11,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from holdfast.bench.contenders import CONTENDERS, Contender
+from holdfast.bench.figures import Notes, Schedule
 
-__all__ = ["Job", "Notes", "Schedule", "work"]
+__all__ = ["Job", "work"]
 
 
 class Job(NamedTuple):
@@ -23,24 +24,6 @@ class Job(NamedTuple):
     name: str
     hold: float
     """Seconds in the critical section; 0 for none."""
-
-
-class Schedule(NamedTuple):
-    """Moments on the machine-wide monotonic clock: contend from ``begin``, count from ``go`` until ``until``."""
-
-    begin: float
-    go: float
-    until: float
-
-
-class Notes(NamedTuple):
-    """What one client saw: its holds, those of the warm-up among them, and its tries while it counted."""
-
-    tries: int
-    acquired: array[float]
-    """When each acquire had returned."""
-    released: array[float]
-    """When each release was about to be called."""
 
 
 def work(pipe: Connection) -> None:

@@ -11,7 +11,7 @@ import sys
 try:
     import click
 except ImportError:
-    click = None  # type: ignore[assignment] -- told below, in words
+    click = None  # type: ignore[assignment]  # told below, in words
 
 __all__ = ["main"]
 
