@@ -83,7 +83,7 @@ class Engine:
     def dump(self):
         """Everything stored for the name, byte for byte, but for the TTLs."""
         found = {}
-        for part in ("holders", "queue", "tokens", "past", "last_fence"):
+        for part in ("holders", "queue", "tokens", "past"):
             kind = self.client.type(self.key(part))
             read = {
                 "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),

@@ -128,3 +128,36 @@ def test_the_environment_names_the_server(server, raw, monkeypatch):
     monkeypatch.setenv("REDIS_URL", server.url)
     with Holdfast() as hf, hf.lock("a"):
         assert hf.lock("a").locked()
+
+
+def test_a_shared_server_that_left_before_it_was_used_is_started_again(home):
+    with Holdfast.embedded() as hf:
+        os.kill(leash.server_pid(str(home)), 9)
+        with hf.lock("a") as lease:
+            assert lease.fence
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_private_server_ends_on_close_though_a_forked_child_lives():
+    server = PrivateServer()
+    pid = server.pid
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        server.close()
+        assert not alive(pid)
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+
+
+def test_a_binary_that_is_no_server_is_named(monkeypatch):
+    monkeypatch.setattr(leash, "START_TIMEOUT", 0.3)
+    monkeypatch.setenv("HOLDFAST_SERVER", "/bin/false")
+    with pytest.raises(NoServer, match="/bin/false did not answer"):
+        PrivateServer()
+    monkeypatch.setenv("HOLDFAST_SERVER", "/nowhere/server")
+    with pytest.raises(NoServer, match="no program"):
+        find_binary()

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -194,3 +195,60 @@ def test_an_existing_client_serves_as_it_is(server, raw, decode):
             assert hf.lock("a").locked()
             assert lease.fence > 0
         assert not hf.lock("a").locked()
+
+
+def test_no_callback_and_no_strangers_message_ends_the_keeper(hf, raw):
+    called = threading.Event()
+    lease = hf.lock("a", ttl=0.3).acquire()
+    lease.add_lost_callback(sys.exit)
+    lease.add_lost_callback(called.set)
+    eventually(lambda: hf._driver._keeper._session.is_open)
+    for channel in raw.pubsub_channels("hf:home:*"):
+        for words in ("", "revoked", "granted x", "what is this"):
+            raw.publish(channel, words)
+    raw.flushall()
+    assert called.wait(10)
+    with hf.lock("b", ttl=0.3) as second:
+        time.sleep(0.8)
+        assert not second.lost
+    lease.release()
+
+
+def test_a_dropped_lease_may_be_collected_while_the_keeper_is_at_the_gate(hf):
+    lease = hf.lock("a").acquire()
+    with hf._driver._keeper._gate:
+        hf._driver._keeper._sending = True
+        with pytest.warns(ResourceWarning):
+            del lease
+            gc.collect()
+        hf._driver._keeper._sending = False
+
+
+def test_force_release_works_though_the_latest_fence_is_forgotten(hf, raw):
+    lease = hf.lock("a").acquire()
+    raw.hdel(Engine(raw).key("tokens"), "fence")
+    assert hf.lock("a").force_release() == 1
+    assert lease.release() is False
+
+
+def test_status_is_told_though_a_record_is_missing(hf, raw):
+    lease = hf.lock("a").acquire()
+    raw.delete(Engine(raw).key("tokens"))
+    (holder,) = hf.lock("a").status().holders
+    assert holder.label == ""
+    assert lease.release() is True
+
+
+def test_a_keeper_without_a_server_does_not_spin():
+    with PrivateServer() as server:
+        hf = Holdfast(server.url)
+        leases = [hf.lock(f"n{number}", ttl=3).acquire() for number in range(3)]
+        eventually(lambda: hf._driver._keeper._session.is_open)
+    before = time.process_time()
+    eventually(lambda: all(lease.lost for lease in leases))
+    assert time.process_time() - before < 1.5, "three seconds of trying again are no work"
+    with pytest.raises(redis.ConnectionError):
+        leases[0].release()
+    for lease in leases:
+        lease._holding.given_up = True
+    hf.close()

@@ -116,13 +116,18 @@ def test_a_full_line_leaves_nothing_to_undo():
 def test_a_refusal_leaves_something_to_undo_only_after_the_request_had_stood_in_line():
     attempt = Attempt(permits(), TOKEN)
     with pytest.raises(ServerRefused):
-        perform(acquire(attempt, 1e9), ServerRefused("no", name="a"))
+        perform(acquire(attempt, 1e9), ServerRefused("no", name="a", changed_nothing=True))
     assert not attempt.pending
     with pytest.raises(ServerRefused):
-        perform(acquire(attempt, 1e9), queued(100.0), Waking(101.0, None), ServerRefused("no", name="a"))
+        perform(
+            acquire(attempt, 1e9),
+            queued(100.0),
+            Waking(101.0, None),
+            ServerRefused("no", name="a", changed_nothing=True),
+        )
     assert attempt.pending
     with pytest.raises(ServerRefused):
-        perform(try_acquire(attempt), ServerRefused("no", name="a"))
+        perform(try_acquire(attempt), ServerRefused("no", name="a", changed_nothing=True))
     assert not attempt.pending
 
 
@@ -210,5 +215,5 @@ def test_force_release_names_the_latest_grant_that_it_saw():
         force_release(permits(), "why"), seen, Answer(1.0, [b"revoked", 1, 1]), Answer(1.0, [b"revoked", 0, 0])
     )
     assert verbs(effects) == ["inspect", "revoke", "revoke"]
-    assert b"$2\r\n42\r\n" in effects[1].tail
+    assert b"$7\r\n1000000\r\n" in effects[1].tail
     assert count == 1

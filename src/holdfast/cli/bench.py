@@ -79,7 +79,10 @@ def lock(
             raw | {"rows": list(map(asdict, rows)), "measurements": list(map(asdict, measurements))}, file, indent=1
         )
     title = f"{machine['server']}, Python {machine['python']}, redis-py {machine['redis']}, {machine['cores']} cores"
-    Console().print(table(rows, f"{title}; {rounds} rounds of {seconds:g} s"))
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 110)  # a file takes any width
+    console.print(table(rows, f"{title}; {rounds} rounds of {seconds:g} s"))
     _complain(measurements)
 
 

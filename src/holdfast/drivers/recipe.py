@@ -7,11 +7,13 @@ session depends on: RESP3, bytes, and no retries behind our back, since a sessio
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
+from redis.exceptions import ConnectionError as ServerGone
 from redis.retry import Retry
 
 from holdfast.words.errors import NoServer, ServerUnsupported
@@ -35,8 +37,14 @@ _NOT_OURS = frozenset(
 class Recipe:
     """Makes connections like those of the user's client."""
 
-    def __init__(self, connection_class: type[AbstractConnection], settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        connection_class: type[AbstractConnection],
+        settings: dict[str, Any],
+        revive: Callable[[], object] | None = None,
+    ) -> None:
         self._connection_class = connection_class
+        self._revive = revive
         self.response_timeout = settings.get("socket_timeout") or RESPONSE_TIMEOUT
         self._settings = {key: value for key, value in settings.items() if key not in _NOT_OURS} | {
             "protocol": 3,
@@ -57,8 +65,11 @@ class Recipe:
         """Whether a connection was ever made. A server that was there may come back: it is worth waiting for."""
 
     @classmethod
-    def of(cls, server: object) -> Recipe:
-        """The recipe for a URL, for an existing client, or for None: ``$HOLDFAST_URL``, else ``$REDIS_URL``."""
+    def of(cls, server: object, revive: Callable[[], object] | None = None) -> Recipe:
+        """The recipe for a URL, for an existing client, or for None: ``$HOLDFAST_URL``, else ``$REDIS_URL``.
+
+        ``revive`` brings a server of ours back that has gone meanwhile.
+        """
         if server is None:
             server = os.environ.get("HOLDFAST_URL") or os.environ.get("REDIS_URL")
             if server is None:
@@ -74,13 +85,19 @@ class Recipe:
             pool = server.connection_pool
         else:
             raise TypeError(f"the server must be a URL, a redis.Redis or None, not {server!r}")
-        return cls(pool.connection_class, dict(pool.connection_kwargs))
+        return cls(pool.connection_class, dict(pool.connection_kwargs), revive)
 
     def connect(self, timeout: float | None = None) -> AbstractConnection:
         """A new connection, through its handshake. The client library's errors pass through."""
         limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
         connection = self._connection_class(**self._settings | limits)
-        connection.connect()  # type: ignore[no-untyped-call]  # the client library's
+        try:
+            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
+        except ServerGone:
+            if self._revive is None:
+                raise
+            self._revive()
+            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
         self.reached = True
         return connection
 

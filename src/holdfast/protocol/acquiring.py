@@ -43,14 +43,19 @@ class Grant(NamedTuple):
 
 
 class Attempt:
-    """One try to acquire. ``pending`` while the server may have something of it that its caller does not have yet."""
+    """One try to acquire.
 
-    __slots__ = ("pending", "token", "want")
+    ``pending`` while the server may have something of it that its caller does not have yet, and ``unanswered`` once the
+    server has stopped to answer.
+    """
+
+    __slots__ = ("pending", "token", "unanswered", "want")
 
     def __init__(self, want: Permits, token: bytes) -> None:
         self.want = want
         self.token = token
         self.pending = False
+        self.unanswered = False
 
 
 def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
@@ -64,8 +69,8 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
     while True:
         try:
             answer: Answer = yield call
-        except ServerRefused:
-            attempt.pending = waiting
+        except ServerRefused as error:
+            attempt.pending = waiting or not error.changed_nothing
             raise
         sent_at, reply = answer
         if reply[0] == b"granted":
@@ -79,7 +84,7 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
         _, asked_us, position, retry_us = reply
         waking: Waking = yield Park(token, min(until, sent_at + _nap(position, retry_us)))
         woke_at, bell = waking
-        if bell is not None:
+        if bell is not None and bell.granted_us >= asked_us:  # an older one rang for a grant that is over
             granted_at = min(sent_at + (bell.granted_us - asked_us) / 1e6, woke_at)
             lease = bell.lease_us / 1e6
             if granted_at + lease > woke_at:
@@ -94,8 +99,8 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
     attempt.pending = True
     try:
         answer: Answer = yield attempt.want.try_acquire(attempt.token)
-    except ServerRefused:
-        attempt.pending = False
+    except ServerRefused as error:
+        attempt.pending = not error.changed_nothing
         raise
     sent_at, reply = answer
     if reply[0] == b"granted":
@@ -114,5 +119,7 @@ def cancel(attempt: Attempt) -> Steps[None]:
 
 
 def _nap(position: int, retry_us: int) -> float:
+    if retry_us == 0:  # there is more to be done at once, by whoever comes first
+        return 0.0
     nap = min(LONGEST_NAP, SHORT_NAP + LONGER * position)
     return nap if retry_us < 0 else min(nap, retry_us / 1e6 + GRACE + STEP * position)

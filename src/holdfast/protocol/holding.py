@@ -36,7 +36,7 @@ class Holding:
         self.given_up = False
         self.loss: str | None = None
         """Why the lease was lost; None while it is not known to be."""
-        self.callbacks: list[Callable[[], object]] | None = None
+        self.callbacks: list[Callable[[], object]] = []
 
     def lost(self, now: float) -> bool:
         """Whether the lease ended before it was given up. Needs no I/O: the deadline is known (invariant 9)."""

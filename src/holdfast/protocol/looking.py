@@ -33,9 +33,11 @@ def force_release(want: Permits, reason: str) -> Steps[int]:
     The fence seen first bounds what is taken, so a call that is sent again cannot hurt whoever came next.
     """
     seen: Answer = yield want.inspect(0)
+    _, now_us, fence, *_ = seen.reply
     count, more = 0, 1
     while more:
-        answer: Answer = yield want.revoke(seen.reply[2], reason)
+        # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
+        answer: Answer = yield want.revoke(max(now_us, fence), reason)
         _, revoked, more = answer.reply
         count += revoked
     return count
@@ -47,5 +49,7 @@ def _rows(flat: list[Any]) -> list[tuple[bytes, bytes, bytes]]:
 
 def _record(record: bytes) -> tuple[int, int, int, int, int, str]:
     """Weight, claim, wait-lease, fence, since and label; see ``lua/parts/permits.lua``."""
+    if not record:  # evicted
+        return 0, 0, 0, 0, 0, ""
     weight, claim, wait_until, fence, since, _inbox, _home, label = record.decode(errors="replace").split(" ", 7)
     return int(weight), int(claim), int(wait_until), int(fence), int(since), label

@@ -39,8 +39,10 @@ def passing(text: str) -> bool:
 
 def refusal(text: str, name: str) -> ServerRefused:
     """The error for a refusal that will not pass, with what to do about it."""
-    advice = _ADVICE.get(_code(text), "see the server's words")
-    return ServerRefused(f"the server refused a script for {name!r}: {advice} ({text})", name=name)
+    code = _code(text)
+    advice = _ADVICE.get(code, "see the server's words")
+    message = f"the server refused a script for {name!r}: {advice} ({text})"
+    return ServerRefused(message, name=name, changed_nothing=code == "OOM")
 
 
 def _code(text: str) -> str:

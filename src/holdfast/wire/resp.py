@@ -51,14 +51,39 @@ class Reader:
 
     def frame(self) -> Any:
         """The next whole frame, or `INCOMPLETE`."""
-        if not self._buffer:
+        data = self._buffer
+        if not data:
             return INCOMPLETE
+        if data[0] in b"*>" and (items := _flat(data)) is not None:
+            self._buffer = b""
+            return items
         try:
-            frame, used = _frame(self._buffer, 0)
+            frame, used = _frame(data, 0)
         except _Incomplete:
             return INCOMPLETE
-        self._buffer = self._buffer[used:]
+        self._buffer = data[used:]
         return frame
+
+
+def _flat(data: bytes) -> list[Any] | None:
+    """The bytes as one whole array or push of integers and texts, which nearly all are; None if they are anything else.
+
+    Twice as fast as the way below: split at the line ends, and then see whether that was right. A text with a line end
+    in it shows by its length.
+    """
+    if data[-2:] != b"\r\n":
+        return None
+    lines = iter(data[:-2].split(b"\r\n"))
+    size = int(next(lines)[1:])
+    items: list[Any] = [] if data[0] == ord("*") else Push()
+    for line in lines:
+        if line[:1] == b":":
+            items.append(int(line[1:]))
+        elif line[:1] == b"$" and (text := next(lines, None)) is not None and len(text) == int(line[1:]):
+            items.append(text)
+        else:
+            return None
+    return items if len(items) == size else None
 
 
 def _frame(data: bytes, start: int) -> tuple[Any, int]:

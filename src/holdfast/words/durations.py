@@ -10,7 +10,7 @@ __all__ = ["Duration", "milliseconds"]
 Duration = float | timedelta
 """Seconds, as a number or a timedelta."""
 
-LONGEST_MS = 366 * 24 * 3600 * 1000
+LONGEST = 366 * 24 * 3600
 
 
 def milliseconds(value: Duration, what: str) -> int:
@@ -22,12 +22,11 @@ def milliseconds(value: Duration, what: str) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise TypeError(f"{what} must be seconds (a number) or a timedelta, not {value!r}")
-    if not math.isfinite(seconds):
+    if isinstance(seconds, float) and not math.isfinite(seconds):
         raise ValueError(f"{what} must be finite, not {value!r}")
+    if seconds > LONGEST:
+        raise ValueError(f"{what} must be at most 366 days, not {value!r}")
     if seconds < 0.001:
         raise ValueError(f"{what} must be at least a millisecond (0.001), not {value!r}")
     # A float such as 0.003 * 1000 may come out a hair above 3: that hair is no millisecond.
-    ms = math.ceil(round(seconds * 1000, 6))
-    if ms > LONGEST_MS:
-        raise ValueError(f"{what} must be at most 366 days, not {value!r}")
-    return ms
+    return math.ceil(round(seconds * 1000, 6))

@@ -38,9 +38,9 @@ class HoldfastError(Exception):
 class AcquireTimeout(HoldfastError, TimeoutError):
     """The permits did not come free within the caller's ``timeout``. Nothing is left behind."""
 
-    def __init__(self, name: str, timeout: float) -> None:
+    def __init__(self, name: str, timeout: float, why: str = "others hold it") -> None:
         super().__init__(
-            f"{name!r} was still held by others after {timeout:g} s; wait longer with timeout=, or see status() for who holds it",
+            f"{name!r} could not be acquired within {timeout:g} s: {why}; wait longer with timeout=, or see status()",
             name=name,
         )
         self.timeout = timeout
@@ -85,3 +85,8 @@ class ServerUnsupported(HoldfastError):
 
 class ServerRefused(HoldfastError):
     """The server understood and said no: out of memory, read only, too few replicas, no rights."""
+
+    def __init__(self, message: str, *, name: str, changed_nothing: bool) -> None:
+        super().__init__(message, name=name)
+        self.changed_nothing = changed_nothing
+        """Whether the server is known to have refused before anything was written."""

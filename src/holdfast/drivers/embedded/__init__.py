@@ -26,9 +26,6 @@ from holdfast.words.errors import NoServer
 
 __all__ = ["PrivateServer", "find_binary", "shared_url"]
 
-START_TIMEOUT = 10.0
-"""Seconds that a server may take until it answers."""
-
 LONGEST_FOLDER = 100
 """Bytes of a path that leave room for a socket's name: systems allow from 103 on."""
 
@@ -125,10 +122,12 @@ def _shared_folder() -> str:
 
 
 def _await_pong(folder: str) -> None:
-    until = time.monotonic() + START_TIMEOUT
+    until = time.monotonic() + leash.START_TIMEOUT
     while not leash.answers(f"{folder}/s"):
         if time.monotonic() > until:
             log = Path(folder, "log")
             words = log.read_text(errors="replace")[-300:] if log.exists() else "it wrote no log"
-            raise NoServer(f"the embedded server {find_binary()} did not answer within {START_TIMEOUT:g} s: {words}")
+            raise NoServer(
+                f"the embedded server {find_binary()} did not answer within {leash.START_TIMEOUT:g} s: {words}"
+            )
         time.sleep(0.005)

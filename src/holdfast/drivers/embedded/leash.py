@@ -1,7 +1,8 @@
 """A server on a leash: it ends when the process that holds the leash does, however that one ends.
 
-The leash is a pipe. A small shell starts the server and reads from the pipe; when we close our end, or the kernel does
-it for us after a SIGKILL, the shell stops the server and removes its folder's traces.
+The leash is a pipe. A small shell starts the server and reads from the pipe; when we write a line or close our end, or
+the kernel does it for us after a SIGKILL, the shell removes the socket, so that nobody finds it any more, kills the
+server, which has nothing to save, and removes its folder's traces.
 
 Run as a program, this file is the supervisor of a shared server: it holds the leash and lets go of it when the server
 has had no client for a while. So that it starts fast it uses the standard library only, and nothing of ours.
@@ -17,10 +18,13 @@ import subprocess
 import sys
 import time
 
-__all__ = ["answers", "end", "server_pid", "start"]
+__all__ = ["START_TIMEOUT", "answers", "end", "server_pid", "start"]
 
 LINGER = 5.0
 """Seconds that a shared server waits for another client after its last one left."""
+
+START_TIMEOUT = 10.0
+"""Seconds that a server may take until it answers."""
 
 LOOK = 0.5
 """Seconds between two looks at who is connected."""
@@ -31,9 +35,10 @@ folder=$1; shift
 pid=$!
 echo $pid >"$folder/pid"
 read -r _
-kill $pid 2>/dev/null
+rm -f "$folder/s"
+kill -9 $pid 2>/dev/null
 wait $pid
-rm -f "$folder/s" "$folder/pid" "$folder/log"
+rm -f "$folder/pid" "$folder/log"
 rmdir "$folder" 2>/dev/null
 """
 
@@ -54,8 +59,12 @@ def start(binary: str, folder: str, options: tuple[str, ...] = ()) -> subprocess
 
 def end(leash: subprocess.Popen[bytes]) -> None:
     """Let go of the leash and wait until the server is gone."""
-    if leash.stdin is not None:
-        leash.stdin.close()
+    if leash.stdin is not None and not leash.stdin.closed:
+        with contextlib.suppress(OSError):
+            leash.stdin.write(b"\n")  # a forked child may still hold the pipe open: the line counts, not the end
+            leash.stdin.flush()
+        with contextlib.suppress(OSError):
+            leash.stdin.close()
     leash.wait()
 
 
@@ -97,8 +106,9 @@ def supervise(binary: str, folder: str) -> None:
     """Keep a shared server while it has clients, and a little longer."""
     leash = start(binary, folder)
     path = f"{folder}/s"
+    until = time.monotonic() + START_TIMEOUT
     while not answers(path):
-        if leash.poll() is not None:
+        if leash.poll() is not None or time.monotonic() > until:
             return
         time.sleep(0.005)
     with _connect(path) as connection:

@@ -1,11 +1,12 @@
 """Performs protocols in the caller's own thread.
 
 Whatever ends an operation early (a timeout of the network, Ctrl-C, an error of our own), what it may have left on the
-server is undone: the undo is itself a protocol, given along with the operation. It runs on a fresh session, and the
-original exception always wins.
+server is undone: at once on a fresh session, or by the keeper as soon as a silent server speaks again. The original
+exception always wins.
 
 Scripts are idempotent, so a call whose reply got lost is simply sent again, on a new connection, with growing pauses.
-A server that was never reached fails at once; one that was there before is given some seconds to come back.
+A server that was never reached fails at once; one that was there before is given some seconds to come back, but never
+more than the caller's own time.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ T = TypeVar("T")
 PATIENCE = 10.0
 """Seconds that a server which was there before is given to come back."""
 
-UNDO_PATIENCE = 2.0
-"""Seconds that cleaning up may take when the server does not answer."""
+UNDO_PATIENCE = 1.0
+"""Seconds that cleaning up may take the caller; then the keeper goes on with it."""
 
 PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each further try; the last one goes on."""
@@ -91,19 +92,25 @@ class SyncDriver:
         """
         if self._closed:
             raise HoldfastError("this client was closed; make a new one", name=want.name)
-        return Attempt(want, secrets.token_hex(16).encode())
+        return Attempt(want, os.urandom(16).hex().encode())
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> Holding:
         """Wait for the lease. Raises AcquireTimeout after that many seconds, and QueueFull."""
-        want, grant = attempt.want, None
         until = inf if timeout is None else monotonic() + timeout
-        if self._pool.enter(until):
-            try:
-                grant = self._run(acquire(attempt, until), want.name, until)
-            finally:
-                self._pool.leave()
+        try:
+            grant, entered = self._enter(attempt, until)
+            if entered:
+                try:
+                    grant = self._run(acquire(attempt, until), attempt.want.name, until)
+                finally:
+                    self._pool.places.put(None)
+        except (ServerGone, ServerSilent) as error:
+            attempt.unanswered = True
+            if monotonic() >= until and isinstance(error, ServerSilent):
+                raise AcquireTimeout(attempt.want.name, timeout or 0, "the server did not answer") from error
+            raise
         if grant is None:
-            raise AcquireTimeout(want.name, timeout or 0)
+            raise AcquireTimeout(attempt.want.name, timeout or 0)
         return self._hold(attempt, grant)
 
     def try_acquire(self, attempt: Attempt) -> Holding | None:
@@ -113,39 +120,64 @@ class SyncDriver:
 
     def undo(self, attempt: Attempt) -> None:
         """Leave nothing behind: no place in line, no permit, no renewal."""
-        if attempt.pending:
+        if attempt.pending and self._recipe.reached:
             holding = self._ledger.find(attempt.token)
             if holding is not None:
                 self._keeper.forget(holding)
                 holding.given_up = True
-            self._clean_up(cancel(attempt), attempt.want.name)
+            call = attempt.want.cancel(attempt.token)
+            if attempt.unanswered:
+                self._keeper.run_errand(call)
+            else:
+                self._clean_up(cancel(attempt), call, attempt.want.name)
 
     def release(self, holding: Holding) -> bool:
         """Give a lease up; False when there was nothing left to give up."""
         if holding.given_up:
             return False
-        lost = holding.lost(monotonic())
-        self._keeper.forget(holding)
+        name = holding.permits.name
         try:
-            released = self._run(release(holding), holding.permits.name)
+            lost = holding.lost(monotonic())
+            self._keeper.forget(holding)
+            released = self._run(release(holding), name)
+        except (ServerGone, ServerSilent):
+            self._keeper.run_errand(holding.permits.release(holding.token))
+            raise
         except BaseException:
-            self._clean_up(release(holding), holding.permits.name)
+            self._clean_up(release(holding), holding.permits.release(holding.token), name)
             raise
         holding.given_up = True
         if not released and not lost:
-            holding.loss = "the server no longer had it when it was to be released"
+            self._keeper.lose(holding, "the server no longer had it when it was to be released")
         return released and not lost
+
+    def leave(self, holding: Holding, *, failed: bool) -> bool:
+        """Release at the end of a block; False when the caller is to hear of a loss.
+
+        When the block itself failed, its exception is what matters: ours are only logged.
+        """
+        try:
+            return self.release(holding) or failed
+        except (RedisError, HoldfastError):
+            if not failed:
+                raise
+            logger.exception("could not release %r after its block had failed", holding.permits.name)
+            return True
 
     def extend(self, holding: Holding, ttl_ms: int) -> bool:
         """Let a lease last that long from now; False when it was lost."""
-        if not self._run(renew(holding, ttl_ms), holding.permits.name):
-            self._ledger.lose(holding, "the server no longer had it when it was to be extended")
+        if not self._run(renew(holding, ttl_ms), holding.permits.name, holding.deadline):
+            self._keeper.lose(holding, "the server no longer had it when it was to be extended")
             return False
         return True
 
     def let_go(self, holding: Holding) -> None:
-        """Renew a lease no more: its holder is gone without a word."""
-        self._keeper.forget(holding)
+        """Renew a lease no more: its holder is gone without a word. May be called in the middle of anything."""
+        self._ledger.drop(holding)
+
+    def tell(self, holding: Holding) -> None:
+        """Call the callbacks of a lost lease that have not been called."""
+        self._keeper.tell(holding)
 
     def ask(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""
@@ -163,10 +195,28 @@ class SyncDriver:
             holding.given_up, holding.loss = True, "it belongs to the process that this one was forked from"
         self._finalizer.detach()
         self._keeper.abandon()
-        self._pool.close()
-        self._begin()
+        self._pool.abandon()
+        if not self._closed:
+            self._begin()
+
+    def _enter(self, attempt: Attempt, until: float) -> tuple[Grant | None, bool]:
+        """Take a place to wait at: a grant if one came meanwhile, and whether a place was taken.
+
+        While there is no place, trying goes on: those who wait may wait for what this very caller holds.
+        """
+        for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
+            if self._pool.enter(min(pause, max(0.0, until - monotonic()))):
+                return None, True
+            if monotonic() >= until:
+                break
+            grant = self._run(try_acquire(attempt), attempt.want.name, until)
+            if grant is not None:
+                return grant, False
+        return None, False
 
     def _hold(self, attempt: Attempt, grant: Grant) -> Holding:
+        if self._closed:
+            raise HoldfastError("this client was closed while it waited", name=attempt.want.name)
         holding = Holding(attempt.want, attempt.token, grant)
         self._keeper.watch(holding)
         return holding
@@ -200,8 +250,11 @@ class SyncDriver:
             return cast("T", end.value)
 
     def _call(self, session: Session, call: Call, name: str, until: float) -> Answer:
+        within = self._recipe.response_timeout
+        if until != inf:
+            within = min(within, self._left(until))
         try:
-            outcome = session.call(call)
+            outcome = session.call(call, within)
         except (ServerGone, ServerSilent) as error:
             return self._insist(session, call, name, until, error)
         if isinstance(outcome, ErrorReply):
@@ -210,11 +263,9 @@ class SyncDriver:
 
     def _insist(self, session: Session, call: Call, name: str, until: float, trouble: ErrorReply | Exception) -> Answer:
         """Send a call again after a trouble that may pass; raise what does not."""
-        # Past the caller's time only a cancel is still sent: it gets a little time of its own.
-        left = until - monotonic()
-        give_up = monotonic() + (min(PATIENCE, left) if left > 0 else UNDO_PATIENCE)
+        give_up = monotonic() + min(PATIENCE, self._left(until))
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
-            hopeless = monotonic() + pause > give_up
+            hopeless = monotonic() + pause >= give_up
             if isinstance(trouble, Exception):
                 if hopeless or not self._recipe.reached or isinstance(trouble, AuthenticationError):
                     raise trouble
@@ -223,7 +274,7 @@ class SyncDriver:
             session.close()  # a new connection also finds a new primary
             time.sleep(pause)
             try:
-                outcome = session.call(call)
+                outcome = session.call(call, min(self._recipe.response_timeout, give_up - monotonic()))
             except (ServerGone, ServerSilent) as error:
                 trouble = error
             else:
@@ -232,14 +283,18 @@ class SyncDriver:
                 trouble = outcome
         raise AssertionError("the pauses never end")
 
-    def _clean_up(self, steps: Steps[object], name: str) -> None:
-        """Clean up after an operation that ended early, as far as the server can be reached; its ttl does the rest."""
-        if not self._recipe.reached:
-            return
+    def _left(self, until: float) -> float:
+        """Seconds left to the caller. Past its time only taking back goes on, and gets a little time of its own."""
+        left = until - monotonic()
+        return left if left > 0 else UNDO_PATIENCE
+
+    def _clean_up(self, steps: Steps[object], call: Call, name: str) -> None:
+        """Take back what an operation that ended early may have left."""
         try:
             self._run(steps, name, until=monotonic() + UNDO_PATIENCE)
         except (RedisError, HoldfastError) as error:
-            logger.warning("could not clean up after %r, its lease will run out by itself: %s", name, error)
+            logger.warning("could not clean up after %r yet, going on with it in the background: %s", name, error)
+            self._keeper.run_errand(call)
 
 
 def _after_fork_in_child() -> None:

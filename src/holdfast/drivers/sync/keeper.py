@@ -1,12 +1,14 @@
 """One thread that keeps the leases of one client: it renews them, and tells their holders when they are lost.
 
-It sleeps on a pipe and on its own session, whose inbox is the client's home: there the server rings when an operator
+It sleeps on a doorbell and on its own session, whose inbox is the client's home: there the server rings when an operator
 takes a lease away. Entering a lease in the ledger costs no system call: the thread looks by itself at least every half
 a second while anything is held, and is nudged only for what is due sooner. Its connection is made when a lease first
 lives to be looked at; a program that holds locks for milliseconds never pays for it.
 
 No renewal is sent for a token after its release has returned (invariant 10): collecting what is due and sending it
 happen behind one gate, a release strikes its lease out of the ledger first, and passes through the gate second.
+
+It also runs errands: what could not be taken back while the server was silent is taken back when it speaks again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import logging
 import select
 import threading
+import time
 from collections.abc import Callable
 from math import inf
 from time import monotonic
@@ -24,7 +27,8 @@ from redis.exceptions import RedisError
 from holdfast.drivers.sync.doorbell import Doorbell
 from holdfast.drivers.sync.session import Session
 from holdfast.protocol.holding import Holding, Ledger
-from holdfast.wire.refusals import forgotten
+from holdfast.wire.effects import Call
+from holdfast.wire.refusals import forgotten, passing
 from holdfast.wire.resp import ErrorReply
 
 __all__ = ["Keeper"]
@@ -34,8 +38,8 @@ logger = logging.getLogger("holdfast")
 TICK = 0.5
 """Seconds between two looks at the ledger while something is held."""
 
-SHORTEST_TIMEOUT = 0.02
-"""Seconds that even a renewal just before its deadline is given."""
+ERRAND = 20.0
+"""Seconds that an errand is tried for: as long as the server remembers what is over."""
 
 
 class Keeper:
@@ -47,6 +51,7 @@ class Keeper:
         self._session = make_session(self.revoked)
         self._ledger = ledger
         self._response_timeout = response_timeout
+        self._errands: list[tuple[Call, float]] = []
         self._gate = threading.Lock()
         self._sending = False
         self._sources = False
@@ -63,17 +68,35 @@ class Keeper:
             self._nudge()
 
     def forget(self, holding: Holding) -> None:
-        """Keep this lease no more. When this returns, nothing is sent for it again."""
+        """Keep this lease no more. When this returns, no renewal is sent for it again."""
         self._ledger.drop(holding)
         if self._sending:
             with self._gate:
                 pass
 
+    def lose(self, holding: Holding, reason: str) -> None:
+        """The lease is gone, and its holder is to know."""
+        self._ledger.lose(holding, reason)
+        self._announce(holding)
+
     def revoked(self, token: bytes, reason: str) -> None:
         """The server rang: an operator took this lease away."""
         holding = self._ledger.find(token)
         if holding is not None:
-            self._lose(holding, reason)
+            self.lose(holding, reason)
+
+    def tell(self, holding: Holding) -> None:
+        """Call the callbacks of a lease that was lost, each of them once."""
+        while holding.callbacks:
+            try:
+                holding.callbacks.pop(0)()
+            except BaseException:
+                logger.exception("a callback for the lost lease of %r failed", holding.permits.name)
+
+    def run_errand(self, call: Call) -> None:
+        """Send this as soon as the server can be reached."""
+        self._errands.append((call, monotonic() + ERRAND))
+        self._nudge()
 
     def stop(self) -> None:
         """End the thread and its session; leases run out by themselves."""
@@ -95,47 +118,59 @@ class Keeper:
     def _nudge(self) -> None:
         with self._starting:
             if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+                thread.start()
+                self._thread = thread
                 return
         self._doorbell.ring()
 
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._sleep()
-                self._look()
+                try:
+                    self._sleep()
+                    self._look()
+                except Exception:
+                    logger.exception("the keeper of leases stumbled and goes on")
+                    self._session.close()
+                    time.sleep(TICK)
         finally:
             self._session.close()
             self._doorbell.close()
 
     def _sleep(self) -> None:
         """Until something is due, a tick has passed while anything is held, or somebody nudges or rings."""
-        lazy = self._wakes_at != inf and not self._ledger
+        busy = bool(self._ledger) or bool(self._errands)
+        lazy = self._wakes_at != inf and not busy
         self._wakes_at = inf if lazy else monotonic() + TICK
         # Told first, looked second; who enters a lease does it the other way round, so none is overslept.
         due = self._ledger.next_due()
         if due is not None:
             self._wakes_at = min(due, monotonic() + TICK)
-        watched: list[Doorbell | Session] = (
-            [self._doorbell, self._session] if self._session.is_open else [self._doorbell]
-        )
-        timeout = None if self._wakes_at == inf else max(0, self._wakes_at - monotonic())
-        ready = select.select(watched, [], [], timeout)[0]
-        if self._doorbell in ready:
+        poll = select.poll()
+        poll.register(self._doorbell, select.POLLIN)
+        if self._session.is_open:
+            poll.register(self._session, select.POLLIN)
+        rang = [
+            fd for fd, _ in poll.poll(None if self._wakes_at == inf else max(0, self._wakes_at - monotonic()) * 1000)
+        ]
+        if self._doorbell.fileno() in rang:
             self._doorbell.answer()
-        if self._session in ready:
+        if self._session.is_open and self._session.fileno() in rang:
             self._try(self._session.listen)
 
     def _look(self) -> None:
         for holding in self._ledger.over(monotonic()):
-            self._tell(holding)
-        if self._ledger and not self._session.is_open:
+            self._announce(holding)
+        if (self._ledger or self._errands) and not self._session.is_open:
             self._try(self._open)
         if not self._session.is_open:
             self._ledger.due(monotonic())  # puts off what cannot be renewed now
-        else:
-            self._try(self._renew)
+            self._errands = [(call, until) for call, until in self._errands if monotonic() < until]
+            return
+        self._try(self._renew)
+        if self._errands and self._session.is_open:
+            self._try(self._do_errands)
 
     def _open(self) -> None:
         self._session.open(self._patience())
@@ -146,12 +181,14 @@ class Keeper:
 
     def _renew(self) -> None:
         self._sending = True
-        with self._gate:
-            due = self._ledger.due(monotonic())
-            if due:
-                calls = [holding.permits.renew_for(holding.token, holding.permits.ttl_ms) for holding in due]
-                sent_at = self._session.send(calls, sources=self._sources, timeout=self._patience())
-        self._sending = False
+        try:
+            with self._gate:
+                due = self._ledger.due(monotonic())
+                if due:
+                    calls = [holding.permits.renew_for(holding.token, holding.permits.ttl_ms) for holding in due]
+                    sent_at = self._session.send(calls, sources=self._sources, within=self._patience())
+        finally:
+            self._sending = False
         if due:
             self._settle(due, sent_at, self._session.replies(len(due)))
 
@@ -161,35 +198,35 @@ class Keeper:
             if isinstance(reply, ErrorReply):
                 if forgotten(reply):
                     self._sources, holding.due_at = True, monotonic()
-                else:
-                    logger.warning("could not renew the lease of %r, trying again: %s", holding.permits.name, reply)
+                    continue
+                logger.warning("could not renew the lease of %r, trying again: %s", holding.permits.name, reply)
+                if passing(reply):
+                    self._session.close()  # a new connection also finds a new primary
             elif reply[0] == b"renewed":
                 holding.renewed(sent_at, reply[1])
             elif self._ledger.find(holding.token) is holding:
-                self._lose(holding, "the server no longer had it when it was to be renewed")
+                self.lose(holding, "the server no longer had it when it was to be renewed")
+
+    def _do_errands(self) -> None:
+        errands = list(self._errands)
+        self._session.send([call for call, _ in errands], sources=True, within=self._patience())
+        for errand, reply in zip(errands, self._session.replies(len(errands)), strict=True):
+            goes_on = isinstance(reply, ErrorReply) or (reply[0] != b"lost" and reply[1])
+            if not goes_on or monotonic() >= errand[1]:
+                self._errands.remove(errand)
+
+    def _announce(self, holding: Holding) -> None:
+        logger.warning("lost the lease of %r with fence %d: %s", holding.permits.name, holding.fence, holding.loss)
+        self.tell(holding)
 
     def _patience(self) -> float:
-        """How long to wait for the server: no longer than until the next lease ends."""
-        ends = min((holding.deadline for holding in self._ledger.all()), default=inf)
-        return max(SHORTEST_TIMEOUT, min(self._response_timeout, ends - monotonic()))
+        """How long to wait for the server: no longer than until the next lease ends that is to be renewed."""
+        ends = min((holding.deadline for holding in self._ledger.all() if holding.permits.renew), default=inf)
+        return min(self._response_timeout, ends - monotonic())
 
     def _try(self, action: Any) -> None:
         """Do something that the network may prevent; the ledger knows when to try again."""
         try:
             action()
         except RedisError as error:
-            self._sending = False
             logger.debug("the keeper could not reach the server: %s", error)
-
-    def _lose(self, holding: Holding, reason: str) -> None:
-        self._ledger.lose(holding, reason)
-        self._tell(holding)
-
-    def _tell(self, holding: Holding) -> None:
-        logger.warning("lost the lease of %r with fence %d: %s", holding.permits.name, holding.fence, holding.loss)
-        callbacks, holding.callbacks = holding.callbacks, None
-        for callback in callbacks or ():
-            try:
-                callback()
-            except Exception:
-                logger.exception("a callback for the lost lease of %r failed", holding.permits.name)

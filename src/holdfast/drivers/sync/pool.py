@@ -7,10 +7,9 @@ otherwise never let go of it. Every step here is a single atomic operation of a 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from math import inf
 from queue import Empty, SimpleQueue
-from time import monotonic
 
 from holdfast.drivers.sync.session import Session
 
@@ -18,39 +17,47 @@ __all__ = ["Pool"]
 
 
 class Pool:
-    """Lends sessions that ``make`` makes, and ``places`` to wait at."""
+    """Lends sessions that ``make`` makes. ``places`` holds a token for each thread that may still begin to wait."""
 
     def __init__(self, make: Callable[[], Session], places: int) -> None:
         self._make = make
         self._idle: list[Session] = []
-        self._places: SimpleQueue[None] = SimpleQueue()
+        self._all: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._closed = False
+        self.places: SimpleQueue[None] = SimpleQueue()
         for _ in range(places):
-            self._places.put(None)
+            self.places.put(None)
 
     def take(self) -> Session:
         """An idle session, or a new one that is not yet open."""
         try:
             return self._idle.pop()
         except IndexError:
-            return self._make()
+            session = self._make()
+            self._all.add(session)
+            return session
 
     def give(self, session: Session) -> None:
         """Take a session back, open or closed."""
         self._idle.append(session)
+        if self._closed:
+            self.close()
 
-    def enter(self, until: float) -> bool:
-        """Take a place to wait at; False when the moment ``until`` came first."""
+    def enter(self, seconds: float | None) -> bool:
+        """Take a place to wait at; False when none came free in that time. Whoever leaves puts None into ``places``."""
         try:
-            self._places.get(timeout=None if until == inf else max(0.0, until - monotonic()))
+            self.places.get(timeout=seconds)
         except Empty:
             return False
         return True
 
-    def leave(self) -> None:
-        """Make the place free."""
-        self._places.put(None)
-
     def close(self) -> None:
-        """Close what is idle. What is out is closed by whoever has it."""
+        """Close what is idle, and from now on what comes back."""
+        self._closed = True
         while self._idle:
             self._idle.pop().close()
+
+    def abandon(self) -> None:
+        """Close every session there is, lent or not: this is a forked child, and they are its parent's."""
+        for session in list(self._all):
+            session.close()

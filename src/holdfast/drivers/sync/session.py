@@ -2,7 +2,7 @@
 
 The connection is made by the client library; from then on the session reads its socket itself, since replies and
 pushes arrive interleaved and in either order: a push that a script causes to its own connection comes before the
-script's reply up to Redis 7.0 and after it from 7.2 on.
+script's reply up to Redis 7.0 and after it from 7.2 on, and both may come in one piece.
 
 A session belongs to one thread at a time. After any exception it is closed, never reused: a reply may still be on its way.
 """
@@ -18,14 +18,18 @@ from typing import Any, cast
 
 from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as ServerGone
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from holdfast.drivers.recipe import Recipe
 from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
-from holdfast.wire.refusals import forgotten
+from holdfast.wire.refusals import forgotten, passing
 from holdfast.wire.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
 
 __all__ = ["Session"]
+
+SHORTEST_LIMIT = 0.02
+"""Seconds that the server is given for a reply even when the caller's time is all but over."""
 
 
 class Session:
@@ -46,30 +50,30 @@ class Session:
         """Whether there is a connection, as far as is known."""
         return self._connection is not None
 
-    def open(self, timeout: float | None = None) -> None:
-        """Connect and subscribe to the inbox, each step within the timeout."""
-        connection = self._recipe.connect(timeout)
+    def open(self, within: float | None = None) -> None:
+        """Connect and subscribe to the inbox, each step within that many seconds."""
+        limit = self._recipe.response_timeout if within is None else within
+        try:
+            connection = self._recipe.connect(max(limit, SHORTEST_LIMIT))
+        except ResponseError as error:
+            if passing(str(error)):
+                raise ServerGone(f"the server is not ready: {error}") from error
+            raise
         self._connection = connection
         # The client library has no public way to its socket.
         self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001
-        self._socket.settimeout(timeout or self._recipe.response_timeout)  # not every client library does it
+        self._limited = 0.0
         self._reader = Reader()
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._bells.clear()
-        try:
-            self._socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._inbox))
-            while (frame := self._frame()) is not None:
-                if isinstance(frame, ErrorReply):
-                    raise ServerGone(f"the server does not let us listen to {self._inbox!r}: {frame}")
-                if frame[0] == b"subscribe":
-                    return
-        except OSError as error:
-            self.close()
-            raise _translated(error) from error
-        except BaseException:
-            self.close()
-            raise
+        with self._closing_on_error():
+            self._limit(limit)
+            # The confirmation of a subscription is a push, so the reply to wait for is that of a PING behind it.
+            self._socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._inbox) + b"*1\r\n" + bulk("PING"))
+            reply = self._reply()
+            if isinstance(reply, ErrorReply):
+                raise ServerGone(f"the server does not let us listen to {self._inbox!r}: {reply}")
 
     def close(self) -> None:
         """Let go of the connection, whatever state it is in."""
@@ -82,14 +86,19 @@ class Session:
         """The socket's, for those who wait on several things at once."""
         return self._socket.fileno()
 
-    def call(self, call: Call) -> Answer | ErrorReply:
-        """Run a script and wait for its reply; an error of the server's is returned, one of the network's raised."""
+    def call(self, call: Call, within: float) -> Answer | ErrorReply:
+        """Run a script and wait that many seconds for its reply, opening the session first if need be.
+
+        An error of the server's is returned, one of the network's raised.
+        """
         if self._connection is None:
-            self.open()
+            self.open(within)
         script, tail, signed = call
         if signed:
             tail += self._address
         try:
+            if within != self._limited:
+                self._limit(within)
             sent_at = monotonic()
             self._socket.sendall(script.by_digest + tail)
             reply = self._reply()
@@ -105,43 +114,33 @@ class Session:
             raise
         return reply if type(reply) is ErrorReply else Answer(sent_at, reply)
 
-    def send(self, calls: list[Call], *, sources: bool, timeout: float) -> float:
-        """Send several scripts at once and say when; their `replies` are to be fetched within the timeout."""
-        try:
-            self._socket.settimeout(timeout)
+    def send(self, calls: list[Call], *, sources: bool, within: float) -> float:
+        """Send several scripts at once and say when; their `replies` are to come within that many seconds."""
+        with self._closing_on_error():
+            self._limit(within)
             sent_at = monotonic()
             heads = ((call.script.by_source if sources else call.script.by_digest) + call.tail for call in calls)
             self._socket.sendall(b"".join(heads))
-        except OSError as error:
-            self.close()
-            raise _translated(error) from error
-        except BaseException:
-            self.close()
-            raise
         return sent_at
 
     def replies(self, count: int) -> list[Any]:
         """The replies to what was sent, errors among them."""
-        try:
+        with self._closing_on_error():
             return [self._reply() for _ in range(count)]
-        except OSError as error:
-            self.close()
-            raise _translated(error) from error
-        except BaseException:
-            self.close()
-            raise
 
     def park(self, park: Park) -> Waking:
         """Wait for the inbox to ring. A connection that breaks ends the wait too: whoever waits asks again then."""
+        token, until = park
         try:
             while True:
-                bell = self._bells.pop(park.token, None)
+                self._hear_all()  # what came in one piece with a reply is here already: no poll tells of it
+                bell = self._bells.pop(token, None)
                 now = monotonic()
-                if bell is not None or now >= park.until:
+                if bell is not None or now >= until:
                     return Waking(now, bell)
                 self._bells.clear()  # what rang for others rang too late: they are gone
-                self._listen(park.until - now)
-        except (OSError, ServerGone, ServerSilent):
+                self._await_bytes(until - now)
+        except (OSError, ServerGone):
             self.close()
             return Waking(monotonic(), None)
         except BaseException:
@@ -150,8 +149,59 @@ class Session:
 
     def listen(self) -> None:
         """Take in what has arrived, without waiting."""
+        with self._closing_on_error():
+            self._await_bytes(0)
+            self._hear_all()
+
+    def _await_bytes(self, seconds: float) -> None:
+        pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already, no poll tells of
+        if (pending and pending()) or self._poll.poll(seconds * 1000):
+            self._receive()
+
+    def _hear_all(self) -> None:
+        while (frame := self._reader.frame()) is not INCOMPLETE:
+            self._hear(frame)
+
+    def _reply(self) -> Any:
+        """The next frame that is no push; the pushes before it are heard."""
+        while True:
+            frame = self._reader.frame()
+            if frame is INCOMPLETE:
+                self._receive()
+            elif type(frame) is Push:
+                self._hear(frame)
+            else:
+                return frame
+
+    def _receive(self) -> None:
+        data = self._socket.recv(16384)
+        if not data:
+            raise ServerGone("the server closed the connection")
+        self._reader.feed(data)
+
+    def _limit(self, within: float) -> None:
+        """Let no send and no receive last longer than that."""
+        self._limited = within
+        self._socket.settimeout(max(within, SHORTEST_LIMIT))
+
+    def _hear(self, frame: Any) -> None:
+        match frame:
+            case [b"message", _, bytes(message)]:
+                kind, _, rest = message.partition(b" ")
+                token, _, rest = rest.partition(b" ")
+            case _:
+                return
+        if kind == b"granted":
+            with contextlib.suppress(ValueError):  # a stranger's words
+                fence, granted_us, lease_us = map(int, rest.split())
+                self._bells[token] = Bell(fence, granted_us, lease_us)
+        elif kind == b"revoked" and self._on_revoked is not None:
+            self._on_revoked(token, rest.decode(errors="replace"))
+
+    @contextlib.contextmanager
+    def _closing_on_error(self) -> Any:
         try:
-            self._listen(0)
+            yield
         except OSError as error:
             self.close()
             raise _translated(error) from error
@@ -159,43 +209,9 @@ class Session:
             self.close()
             raise
 
-    def _listen(self, seconds: float) -> None:
-        """Wait that long for bytes and take in the pushes among them."""
-        pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already, no poll reports
-        if (pending and pending()) or self._poll.poll(seconds * 1000):
-            self._receive()
-            while (frame := self._reader.frame()) is not INCOMPLETE:
-                self._hear(frame)
-
-    def _reply(self) -> Any:
-        while type(frame := self._frame()) is Push:
-            self._hear(frame)
-        return frame
-
-    def _frame(self) -> Any:
-        while (frame := self._reader.frame()) is INCOMPLETE:
-            self._receive()
-        return frame
-
-    def _receive(self) -> None:
-        data = self._socket.recv(65536)
-        if not data:
-            raise ServerGone("the server closed the connection")
-        self._reader.feed(data)
-
-    def _hear(self, frame: Any) -> None:
-        if not isinstance(frame, Push) or frame[0] != b"message":
-            return
-        kind, token, rest = frame[2].split(b" ", 2)
-        if kind == b"granted":
-            fence, granted_us, lease_us = map(int, rest.split())
-            self._bells[token] = Bell(fence, granted_us, lease_us)
-        elif kind == b"revoked" and self._on_revoked is not None:
-            self._on_revoked(token, rest.decode(errors="replace"))
-
 
 def _translated(error: OSError) -> ServerGone | ServerSilent:
     """The client library's own errors for a socket that fails, as its users know them."""
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | BlockingIOError):
         return ServerSilent("the server did not answer in time")
     return ServerGone(f"the connection to the server broke: {error}")

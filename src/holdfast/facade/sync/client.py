@@ -30,10 +30,13 @@ class Holdfast:
         self, server: Any = None, *, namespace: str = "hf", label: str | None = None, max_sessions: int = 64
     ) -> None:
         encode_name(namespace, "namespace")
+        if label is not None:
+            encode_name(label, "label")
         if max_sessions < 1:
             raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
+        recipe = server if isinstance(server, Recipe) else Recipe.of(server)
         self._namespace = namespace
-        self._driver = SyncDriver(Recipe.of(server), namespace, label, max_sessions)
+        self._driver = SyncDriver(recipe, namespace, label, max_sessions)
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
@@ -44,7 +47,7 @@ class Holdfast:
         """
         from holdfast.drivers.embedded import shared_url
 
-        return cls(shared_url(), **options)
+        return cls(Recipe.of(shared_url(), revive=shared_url), **options)
 
     def lock(
         self,

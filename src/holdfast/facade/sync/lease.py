@@ -87,11 +87,9 @@ class Lease:
 
     def add_lost_callback(self, callback: Callable[[], object]) -> None:
         """Call this when the lease is found lost: from the client's keeper thread, or at once if it is known already."""
-        holding = self._holding
-        holding.callbacks = [*(holding.callbacks or ()), callback]
-        if self.lost and callback in (holding.callbacks or ()):
-            holding.callbacks.remove(callback)
-            callback()
+        self._holding.callbacks.append(callback)
+        if self.lost:
+            self._driver.tell(self._holding)
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +97,7 @@ class Lease:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._holding.given_up or self.release() or exc_type is not None:
+        if self._holding.given_up or self._driver.leave(self._holding, failed=exc_type is not None):
             return
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":
@@ -107,8 +105,8 @@ class Lease:
         warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
 
     def __del__(self) -> None:
-        holding = self._holding
-        if holding.permits.renew and not holding.given_up and holding.loss is None:
+        holding: Holding | None = getattr(self, "_holding", None)  # an interrupt may have struck while it was made
+        if holding is not None and holding.permits.renew and not holding.given_up and not self.lost:
             self._driver.let_go(holding)
             warnings.warn(
                 f"{self!r} was dropped without a release; it runs out by itself", ResourceWarning, stacklevel=2

@@ -29,7 +29,7 @@ class Lock:
         self._driver = driver
         self._permits = permits
         self._on_lost = on_lost
-        self._entered: dict[int, Lease] = {}
+        self._entered: dict[int, list[Lease]] = {}
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r}>"
@@ -84,7 +84,7 @@ class Lock:
         attempt = self._driver.attempt(self._permits)
         try:
             lease = Lease(self._driver, self._driver.acquire(attempt, None), self._on_lost)
-            self._entered[threading.get_ident()] = lease
+            self._entered.setdefault(threading.get_ident(), []).append(lease)
             return lease
         except BaseException:
             self._driver.undo(attempt)
@@ -93,8 +93,23 @@ class Lock:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Only the way back from a with statement to its lease: a block is left by the thread that entered it.
-        self._entered.pop(threading.get_ident()).__exit__(exc_type, exc, traceback)
+        self._leave().__exit__(exc_type, exc, traceback)
+
+    def _leave(self) -> Lease:
+        """The lease of the block that is being left.
+
+        Nearly always it was entered by this thread. A framework may leave it in another one, though; then the block that
+        was entered first elsewhere must do.
+        """
+        mine = threading.get_ident()
+        for thread in (mine, *self._entered):
+            leases = self._entered.get(thread)
+            if leases:
+                lease = leases.pop(-1 if thread == mine else 0)
+                if not leases:
+                    self._entered.pop(thread, None)
+                return lease
+        raise RuntimeError(f"a block of {self!r} is left that was never entered")
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function to hold the lock, a new lease each time, while it runs."""

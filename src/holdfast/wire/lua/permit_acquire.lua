@@ -1,6 +1,6 @@
 -- permit_acquire: ask for permits; be granted them now, or stand in line.
 --
--- KEYS holders queue tokens past last_fence
+-- KEYS holders queue tokens past
 -- ARGV token limit weight ttl_ms claim_ms wait_ms max_waiters who
 -- REPLY granted fence lease_us
 -- REPLY queued now_us position retry_us
@@ -16,73 +16,91 @@
 -- LATE after its release or cancel it finds itself in `past`: `over`, and nothing changes.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is
 --   in line already goes on, since it takes up nothing new.
-local holders, queue, tokens, past, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local holders, queue, tokens, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, limit, weight = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ttl_ms, claim_ms, wait_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local max_waiters, who = tonumber(ARGV[7]), ARGV[8]
+if redis.call('ZSCORE', past, token) then
+  return {'over'}
+end
+local known, stored, fence = unpack(redis.call('HMGET', tokens, token, 'used', 'fence'))
 -- @include clock
 -- @include keep
 -- @include permits
 
-if redis.call('ZSCORE', past, token) then
-  return {'over'}
-end
-
-local known, stored = unpack(redis.call('HMGET', tokens, token, 'used'))
-local since = now
+local since, place = now_text, false
 if known then
   local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
-  local held, _, _, fence, waiting_since = read_record(known)
+  local held, _, _, granted, waiting_since = read_record(known)
   if deadline > now then
-    return {'granted', fence, deadline - now}
+    return {'granted', granted, deadline - now}
   end
   if deadline > 0 then
-    redis.call('HSETNX', tokens, 'used', 0)
+    redis.call('ZADD', holders, 'XX', 0, '')
     redis.call('ZREM', holders, token)
-    stored = (tonumber(stored) or limit) - held
+    used = used - held
+    settle()
+  else
+    since, place = waiting_since, redis.call('ZRANK', queue, token)
   end
-  since = waiting_since
 end
 
-local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-local place = known and redis.call('ZRANK', queue, token)
 if place then
   redis.call('HDEL', tokens, '')
 end
-local used, earliest = sweep(stored)
-
+local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+local ends = sweep()
 if not last[1] and used + weight <= limit then
-  return {'granted', hold(token, weight, ttl_ms, used, who), ttl_ms * 1000}
+  local granted = hold(token, weight, ttl_ms, who)
+  keep(tokens, ttl_ms + 3600000)
+  return {'granted', tonumber(granted), ttl_ms * 1000}
 end
+local retry_us = ends and math.max(0, ends - now) or -1
 if wait_ms == 0 and used + weight > limit then
-  return {'busy', earliest and earliest - now or -1}
+  return {'busy', retry_us}
 end
 
+local position = place
 if not place then
-  local length = redis.call('ZCARD', queue)
-  if length >= max_waiters then
-    return {'full', length}
+  position = last[1] and redis.call('ZCARD', queue) or 0
+  if position >= max_waiters then
+    -- Make room: those whose wait-lease has lapsed are there only until somebody looks.
+    for _, waiter in ipairs(redis.call('ZRANGE', queue, 0, 99)) do
+      local record = redis.call('HGET', tokens, waiter)
+      local _, _, wait_until = read_record(record or '')
+      if not record or wait_until < now then
+        redis.call('ZADD', queue, 'XX', 0, '')
+        redis.call('ZREM', queue, waiter)
+        redis.call('HDEL', tokens, waiter)
+        position = position - 1
+      end
+    end
+  end
+  if position >= max_waiters then
+    return {'full', position}
   end
 end
-redis.call('HSET', tokens, token, write_record(weight, claim_ms, now + math.max(wait_ms, 1) * 1000, 0, since, who))
+local wait_until = string.format('%.0f', now + math.max(wait_ms, 1) * 1000)
+redis.call('HSET', tokens, token, write_record(weight, claim_ms, wait_until, 0, since, who))
 if not place then
   redis.call('ZADD', queue, (tonumber(last[2]) or 0) + 1, token)
 end
-keep(queue, wait_ms)
-keep(tokens, wait_ms)
+-- The `tokens` will do for the grant that is handed over later; the line lives as long as they do.
+keep(queue, wait_ms + 3600000)
+keep(tokens, wait_ms + claim_ms + 3600000)
 
-local more, fence
 if used < limit then
-  more, fence = hand_over(used, token, ttl_ms)
-  if fence then
-    return {'granted', fence, ttl_ms * 1000}
+  local more, granted = hand_over(token, ttl_ms)
+  if granted then
+    return {'granted', tonumber(granted), ttl_ms * 1000}
   end
-  earliest = tonumber(redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2])
+  ends = earliest()
+  retry_us = more == 1 and 0 or ends and math.max(0, ends - now) or -1
+  position = redis.call('ZRANK', queue, token)
 end
-local retry_us = more == 1 and 0 or earliest and earliest - now or -1
 if wait_ms == 0 then
   redis.call('ZREM', queue, token)
   redis.call('HDEL', tokens, token)
   return {'busy', retry_us}
 end
-return {'queued', now, redis.call('ZRANK', queue, token), retry_us}
+return {'queued', now, position, retry_us}

@@ -1,6 +1,6 @@
 -- permit_cancel: undo an acquire, wherever it got to, and let the line go on.
 --
--- KEYS holders queue tokens past last_fence
+-- KEYS holders queue tokens past
 -- ARGV token limit
 -- REPLY cancelled more
 --
@@ -10,23 +10,21 @@
 -- LATE (or early) the token is buried in any case: an acquire that arrives after its cancel
 --   finds itself in `past` and changes nothing.
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
-local holders, queue, tokens, past, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local holders, queue, tokens, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, limit = ARGV[1], tonumber(ARGV[2])
+local record, stored, fence = unpack(redis.call('HMGET', tokens, token, 'used', 'fence'))
 -- @include clock
 -- @include keep
 -- @include past
 -- @include permits
 
-local record, used = unpack(redis.call('HMGET', tokens, token, 'used'))
 redis.call('ZREM', queue, token)
 if redis.call('ZREM', holders, token) == 1 then
-  used = (tonumber(used) or limit) - (record and read_record(record) or 0)
+  used = used - (record and read_record(record) or 0)
+  settle()
 end
 bury(token)
 redis.call('HDEL', tokens, token)
-local left = sweep(used)
-if left > 0 then
-  redis.call('HSET', tokens, 'used', left)
-end
-local more = hand_over(left)
+sweep()
+local more = hand_over()
 return {'cancelled', more}

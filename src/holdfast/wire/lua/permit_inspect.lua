@@ -1,14 +1,14 @@
 -- permit_inspect: who holds what, and who waits. Changes nothing.
 --
--- KEYS holders queue tokens last_fence
+-- KEYS holders queue tokens
 -- ARGV max_shown
--- REPLY state now_us last_fence holding waiting held_by waited_by
+-- REPLY state now_us fence holding waiting held_by waited_by
 --
 -- held_by and waited_by list up to max_shown tokens each, three items a token: its first 8
 -- characters (a whole token is the right to release), its deadline or ticket, its record.
 --
 -- TWICE, LATE and MEMORY it only reads.
-local holders, queue, tokens, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
 local max_shown = tonumber(ARGV[1])
 -- @include clock
 
@@ -24,6 +24,6 @@ local function list(key, first_score)
 end
 
 local live = string.format('(%.0f', now)
-local fence = tonumber(redis.call('GET', last_fence)) or 0
+local fence = tonumber(redis.call('HGET', tokens, 'fence') or 0)
 local holding, waiting = redis.call('ZCOUNT', holders, live, '+inf'), redis.call('ZCARD', queue)
 return {'state', now, fence, holding, waiting, list(holders, live), list(queue, '-inf')}

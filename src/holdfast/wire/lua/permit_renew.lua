@@ -1,6 +1,6 @@
 -- permit_renew: let a lease last ttl_ms from now, or longer if it already does.
 --
--- KEYS holders tokens
+-- KEYS holders queue tokens
 -- ARGV token ttl_ms
 -- REPLY renewed lease_us
 -- REPLY lost
@@ -8,7 +8,7 @@
 -- TWICE the deadline is set, never added to.
 -- LATE after a release it finds no holder and changes nothing; it never brings a lease back.
 -- MEMORY the first write is a ZREM that removes nothing: it passes at maxmemory, and so does the rest.
-local holders, tokens = KEYS[1], KEYS[2]
+local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 -- @include clock
 -- @include keep
@@ -20,6 +20,7 @@ end
 deadline = math.max(deadline, now + ttl_ms * 1000)
 redis.call('ZREM', holders, '')
 keep(holders, ttl_ms)
-keep(tokens, ttl_ms)
+keep(tokens, ttl_ms + 3600000)
+keep(queue, ttl_ms + 3600000)
 redis.call('ZADD', holders, deadline, token)
 return {'renewed', deadline - now}

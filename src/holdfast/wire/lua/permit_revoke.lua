@@ -1,6 +1,6 @@
 -- permit_revoke: take the leases of a name away by force and let the line go on.
 --
--- KEYS holders queue tokens last_fence
+-- KEYS holders queue tokens
 -- ARGV limit up_to_fence reason
 -- REPLY revoked count more
 --
@@ -11,32 +11,29 @@
 -- TWICE the second time those grants are gone and nobody else is touched.
 -- LATE newer grants have larger fences and stay.
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
-local holders, queue, tokens, last_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
 local limit, up_to_fence, reason = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local stored, fence = unpack(redis.call('HMGET', tokens, 'used', 'fence'))
 -- @include clock
 -- @include keep
 -- @include permits
 
 redis.call('ZREM', holders, '')
-local left = sweep(redis.call('HGET', tokens, 'used'))
+sweep()
 local count = 0
 for _, token in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
   local record = redis.call('HGET', tokens, token)
-  local weight, _, _, fence, _, who = read_record(record or '')
-  if not record or fence <= up_to_fence then
+  local weight, _, _, granted, _, who = read_record(record or '')
+  if not record or granted <= up_to_fence then
     redis.call('ZREM', holders, token)
     redis.call('HDEL', tokens, token)
-    left, count = left - (weight or 0), count + 1
+    used, count = used - (weight or 0), count + 1
     if who then
       redis.call('PUBLISH', string.match(who, '^%S+ (%S+)'), 'revoked ' .. token .. ' ' .. reason)
     end
   end
 end
-if count > 0 then
-  left = sweep(left)
-  if left > 0 then
-    redis.call('HSET', tokens, 'used', left)
-  end
-end
-local more = hand_over(left)
+settle()
+sweep()
+local more = hand_over()
 return {'revoked', count, more}

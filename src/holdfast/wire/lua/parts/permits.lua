@@ -1,63 +1,83 @@
 -- permits: counting the permits that are out, granting one request, handing free ones to the line.
 --
--- USES holders queue tokens last_fence limit now keep
--- GIVES read_record write_record sweep hold hand_over
+-- USES holders queue tokens limit now keep stored fence
+-- GIVES now_text used read_record write_record earliest sweep settle hold hand_over
 --
 -- A token's record in `tokens` is one line of text:
 --   weight  claim_ms  wait_until_us  fence  since_us  inbox  home  label
--- and `who` is the text from the inbox on. While a token waits, its fence is 0.
--- The field `used` of `tokens` holds the weights of all tokens in `holders`.
+-- and `who` is the text from the inbox on. While a token waits, its fence is 0. Beside the records
+-- stand two fields: `used`, the weights of all in `holders`, and `fence`, the latest one.
+-- Times are written with %.0f: Lua's tostring keeps 14 digits, and a time in microseconds has 16.
+local now_text = string.format('%.0f', now)
 
 local function read_record(record)
-  local weight, claim_ms, wait_until, fence, since, who, inbox =
+  local weight, claim_ms, wait_until, fence_text, since, who, inbox =
     string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%d+) ((%S+) .*)$')
-  return tonumber(weight), tonumber(claim_ms), tonumber(wait_until), tonumber(fence), tonumber(since), who, inbox
+  return tonumber(weight), tonumber(claim_ms), tonumber(wait_until), tonumber(fence_text), since, who, inbox
 end
 
--- Lua's tostring keeps 14 digits and a time in microseconds has 16: hence %.0f, here and below.
-local function write_record(weight, claim_ms, wait_until, fence, since, who)
-  return string.format('%.0f %.0f %.0f %.0f %.0f %s', weight, claim_ms, wait_until, fence, since, who)
+local function write_record(weight, claim_ms, wait_until, fence_text, since, who)
+  return weight .. ' ' .. claim_ms .. ' ' .. wait_until .. ' ' .. fence_text .. ' ' .. since .. ' ' .. who
 end
 
--- Invariant 1 begins here: count what is out now, after sweeping up the leases that are over (at
--- most 100 a call; the next call goes on). Answers the count and the earliest deadline, if any.
--- Without the field `used` (an eviction) a name with holders counts as full: never one too many.
-local function sweep(used)
-  local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
-  if not first[1] then
-    return 0
+-- How many permits are out, as this script goes on. Where the field is missing (an eviction) though
+-- there are holders, the name counts as full until they are gone: never a permit too many.
+stored, fence = tonumber(stored), tonumber(fence) or 0
+local used = stored or limit
+
+-- Write the count down. With no holders left it need not be: an empty set of holders says it all.
+local function settle()
+  if stored and used ~= stored and used > 0 then
+    redis.call('HSET', tokens, 'used', used)
+    stored = used
   end
-  used = tonumber(used) or limit
-  if tonumber(first[2]) > now then
-    return used, tonumber(first[2])
-  end
-  local expired = redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
-  -- Invariant 11: at maxmemory this changes nothing and is refused, unless the caller has already
-  -- given something back. An acquire must not slip in through the ZREM below.
-  redis.call('HSETNX', tokens, 'used', 0)
-  for _, record in ipairs(redis.call('HMGET', tokens, unpack(expired))) do
-    used = used - (record and read_record(record) or 0)
-  end
-  redis.call('ZREM', holders, unpack(expired))
-  redis.call('HDEL', tokens, unpack(expired))
-  first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
-  if not first[1] then
-    return 0
-  end
-  redis.call('HSET', tokens, 'used', used)
-  return used, tonumber(first[2])
 end
 
--- Grant one request. Invariant 3: the fence grows even where the key that remembers it was lost.
--- The record comes first: a holder without its weight must never be seen.
-local function hold(token, weight, lease_ms, used, who)
-  local fence = math.max((tonumber(redis.call('GET', last_fence)) or 0) + 1, now)
-  redis.call('HSET', tokens, token, write_record(weight, lease_ms, 0, fence, now, who), 'used', used + weight)
+-- When the next lease ends, if any is there. It may be over already, and not yet swept up.
+local function earliest()
+  return tonumber(redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2])
+end
+
+-- Invariant 1 begins here: sweep up the leases that are over, at most 100 a call (the next call
+-- goes on), so that `used` tells what is out now. Answers when the next lease ends.
+local function sweep()
+  local ends = earliest()
+  if ends and ends <= now then
+    -- Invariant 11: this changes nothing and is refused at maxmemory, unless the caller has already
+    -- given something back. An acquire must not slip in through the ZREM below.
+    redis.call('ZADD', holders, 'XX', 0, '')
+    local expired = redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
+    for _, record in ipairs(redis.call('HMGET', tokens, unpack(expired))) do
+      used = used - (record and read_record(record) or 0)
+    end
+    redis.call('ZREM', holders, unpack(expired))
+    redis.call('HDEL', tokens, unpack(expired))
+    settle()
+    ends = earliest()
+  end
+  if not ends then
+    used = 0
+  end
+  return ends
+end
+
+-- Grant one request; answers its fence. Invariant 3: the fence grows even where it was forgotten.
+-- The record comes first: a holder without its weight must never be seen. The `tokens` live an
+-- hour longer than any lease, so that the fence outlives every step that a clock may take back.
+local function hold(token, weight, lease_ms, who)
+  fence = math.max(fence + 1, now)
+  used = used + weight
+  local fence_text = fence == now and now_text or string.format('%.0f', fence)
+  local record = write_record(weight, lease_ms, 0, fence_text, now_text, who)
+  redis.call('HSET', tokens, token, record, 'used', used, 'fence', fence_text)
+  stored = used
   redis.call('ZADD', holders, now + lease_ms * 1000, token)
-  keep(holders, lease_ms)
-  keep(tokens, lease_ms)
-  redis.call('SET', last_fence, string.format('%.0f', fence), 'PX', 3600000)
-  return fence
+  if used == weight then
+    redis.call('PEXPIRE', holders, lease_ms + 60000)
+  else
+    keep(holders, lease_ms)
+  end
+  return fence_text
 end
 
 -- Give the free permits to the line. Invariant 2: the head fits and gets them, or all wait.
@@ -65,37 +85,37 @@ end
 -- its inbox ring. `me`, the token that is calling, needs no ring and gets its whole ttl.
 -- Invariant 13: at most 100 heads a call. Answers whether the line may go on (1, else 0), and
 -- the fence of `me` if it was granted.
-local function hand_over(used, me, my_ttl_ms)
+local function hand_over(me, my_ttl_ms)
   local my_fence
   for _ = 1, 100 do
     local head = used < limit and redis.call('ZRANGE', queue, 0, 0)[1]
     if not head then
+      settle()
       return 0, my_fence
     end
     local record = redis.call('HGET', tokens, head)
     local weight, claim_ms, wait_until, _, _, who, inbox = read_record(record or '')
     local alive = record and wait_until >= now
     if alive and used + weight > limit then
+      settle()
       return 0, my_fence
     end
     redis.call('ZREM', queue, head)
     if alive and head == me then
-      my_fence = hold(head, weight, my_ttl_ms, used, who)
-      used = used + weight
+      my_fence = hold(head, weight, my_ttl_ms, who)
     elseif alive then
-      local fence = hold(head, weight, claim_ms, used, who)
-      local bell = string.format('granted %s %.0f %.0f %.0f', head, fence, now, claim_ms * 1000)
-      if redis.call('PUBLISH', inbox, bell) > 0 then
-        used = used + weight
-      else
+      local granted = head .. ' ' .. hold(head, weight, claim_ms, who)
+      local bell = 'granted ' .. granted .. ' ' .. now_text .. ' ' .. claim_ms .. '000'
+      if redis.call('PUBLISH', inbox, bell) == 0 then
         alive = false
         redis.call('ZREM', holders, head)
-        redis.call('HSET', tokens, 'used', used)
+        used = used - weight
       end
     end
     if not alive then
       redis.call('HDEL', tokens, head)
     end
   end
+  settle()
   return 1, my_fence
 end
