@@ -81,7 +81,7 @@ def lock(
     title = f"{machine['server']}, Python {machine['python']}, redis-py {machine['redis']}, {machine['cores']} cores"
     console = Console()
     if not console.is_terminal:
-        console.width = max(console.width, 110)  # a file takes any width
+        console.width = max(console.width, 100)  # a file takes any width
     console.print(table(rows, f"{title}; {rounds} rounds of {seconds:g} s"))
     _complain(measurements)
 

@@ -60,9 +60,11 @@ class PrivateServer:
     def __init__(self, *options: str) -> None:
         self._folder = tempfile.mkdtemp(prefix="holdfast-")
         self.socket = f"{self._folder}/s"
-        self._leash = leash.start(find_binary(), self._folder, options)
+        self._leash = leash.Leash(find_binary(), self._folder, *options, tidy=True)
         try:
-            _await_pong(self._folder)
+            _await_pong(self._folder, self._leash)
+            self.pid = leash.server_pid(self.socket)
+            """The process id of the server itself."""
         except BaseException:
             self.close()
             raise
@@ -72,14 +74,9 @@ class PrivateServer:
         """Where clients find it."""
         return f"unix://{self.socket}"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the server itself."""
-        return leash.server_pid(self._folder)
-
     def close(self) -> None:
         """End the server and wait until it is gone."""
-        leash.end(self._leash)
+        self._leash.end()
 
     def __enter__(self) -> Self:
         return self
@@ -121,9 +118,11 @@ def _shared_folder() -> str:
     return folder
 
 
-def _await_pong(folder: str) -> None:
+def _await_pong(folder: str, leashed: leash.Leash | None = None) -> None:
     until = time.monotonic() + leash.START_TIMEOUT
     while not leash.answers(f"{folder}/s"):
+        if leashed is not None and leashed.loose:
+            raise NoServer(f"the embedded server {find_binary()} ended as soon as it was started; is it a server?")
         if time.monotonic() > until:
             log = Path(folder, "log")
             words = log.read_text(errors="replace")[-300:] if log.exists() else "it wrote no log"

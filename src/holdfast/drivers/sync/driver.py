@@ -204,14 +204,16 @@ class SyncDriver:
 
         While there is no place, trying goes on: those who wait may wait for what this very caller holds.
         """
+        if self._pool.enter(0):
+            return None, True
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
-            if self._pool.enter(min(pause, max(0.0, until - monotonic()))):
-                return None, True
-            if monotonic() >= until:
-                break
             grant = self._run(try_acquire(attempt), attempt.want.name, until)
             if grant is not None:
                 return grant, False
+            if self._pool.enter(min(pause, until - monotonic())):
+                return None, True
+            if monotonic() >= until:
+                break
         return None, False
 
     def _hold(self, attempt: Attempt, grant: Grant) -> Holding:
@@ -223,17 +225,6 @@ class SyncDriver:
 
     def _run(self, steps: Steps[T], name: str, until: float = inf) -> T:
         session = self._pool.take()
-        try:
-            return self._perform(steps, session, name, until)
-        except HoldfastError:
-            raise
-        except BaseException:
-            session.close()
-            raise
-        finally:
-            self._pool.give(session)
-
-    def _perform(self, steps: Steps[T], session: Session, name: str, until: float) -> T:
         try:
             effect = next(steps)
             while True:
@@ -248,6 +239,13 @@ class SyncDriver:
                     effect = steps.send(session.park(effect))
         except StopIteration as end:
             return cast("T", end.value)
+        except HoldfastError:
+            raise
+        except BaseException:
+            session.close()
+            raise
+        finally:
+            self._pool.give(session)
 
     def _call(self, session: Session, call: Call, name: str, until: float) -> Answer:
         within = self._recipe.response_timeout

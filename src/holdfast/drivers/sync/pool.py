@@ -43,10 +43,10 @@ class Pool:
         if self._closed:
             self.close()
 
-    def enter(self, seconds: float | None) -> bool:
+    def enter(self, seconds: float) -> bool:
         """Take a place to wait at; False when none came free in that time. Whoever leaves puts None into ``places``."""
         try:
-            self.places.get(timeout=seconds)
+            self.places.get(seconds > 0, seconds)
         except Empty:
             return False
         return True
