@@ -1,6 +1,6 @@
 """Key and channel names: the one place where they are made.
 
-The state of one name lives in five keys with one hash tag, ``{<namespace>:<kind>:<name>}:<part>``. Namespace
+The state of one name lives in four keys with one hash tag, ``{<namespace>:<kind>:<name>}:<part>``. Namespace
 and name are percent-encoded, the namespace with its colons, so that two different triples never meet in one key
 and nothing can end the tag early. The parts are called what the scripts' headers call them.
 """

@@ -96,7 +96,7 @@ class Session:
         script, tail, signed = call
         if signed:
             tail += self._address
-        try:
+        try:  # the hot path: without the context manager that does the same elsewhere
             if within != self._limited:
                 self._limit(within)
             sent_at = monotonic()
