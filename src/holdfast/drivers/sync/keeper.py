@@ -166,7 +166,8 @@ class Keeper:
             self._try(self._open)
         if not self._session.is_open:
             self._ledger.due(monotonic())  # puts off what cannot be renewed now
-            self._errands = [(call, until) for call, until in self._errands if monotonic() < until]
+            for errand in [errand for errand in self._errands if monotonic() >= errand[1]]:
+                self._errands.remove(errand)  # in place: another thread may be adding one
             return
         self._try(self._renew)
         if self._errands and self._session.is_open:
