@@ -65,7 +65,7 @@ class Plan:
     @property
     def ttl(self) -> float:
         """Of the leases whose holders die or freeze; never so short that a busy machine loses a healthy one."""
-        return max(1.0, round(2.0 * self.pace, 1))
+        return max(2.0, round(2.0 * self.pace, 1))
 
     @property
     def patience(self) -> float:
