@@ -82,7 +82,13 @@ def test_a_waiter_asks_again_when_the_lease_before_it_ends():
 
 @pytest.mark.parametrize(
     ("position", "retry_us", "nap"),
-    [(0, 10**9, SHORT_NAP), (10, 10**9, SHORT_NAP + 10 * LONGER), (9999, 10**9, LONGEST_NAP), (9999, -1, LONGEST_NAP)],
+    [
+        (0, 10**9, SHORT_NAP),
+        (10, 10**9, SHORT_NAP + 10 * LONGER),
+        (9999, 10**9, LONGEST_NAP),
+        (9999, -1, LONGEST_NAP),
+        (9999, 0, 0.0),
+    ],
 )
 def test_naps_are_short_at_the_head_of_the_line_and_bounded_at_its_end(position, retry_us, nap):
     steps = acquire(Attempt(permits(), TOKEN), 1e9)

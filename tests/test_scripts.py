@@ -85,6 +85,17 @@ def test_a_line_that_is_full_takes_no_more(engine):
     assert engine.dump()["queue"] == before["queue"]
 
 
+def test_a_line_full_of_waiters_that_lapsed_has_room(engine):
+    engine.acquire("t1")
+    engine.acquire("lapsed", wait=1)
+    start = engine.inspect()[1]
+    eventually(lambda: engine.inspect()[1] - start > 2000)
+    assert engine.acquire("t2", max_waiters=1)[0] == "queued"
+    assert engine.queue() == ["t2"]
+    assert not engine.client.hexists(engine.key("tokens"), "lapsed")
+    assert engine.acquire("t3", max_waiters=1) == ["full", 1]
+
+
 @pytest.mark.parametrize("verb", ["release", "cancel"])
 def test_an_acquire_that_arrives_after_its_end_changes_nothing(engine, verb):
     engine.acquire("t1")
