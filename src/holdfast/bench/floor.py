@@ -12,7 +12,7 @@ import secrets
 import socket
 from typing import Any
 
-from holdfast.drivers.recipe import Recipe
+from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.wire.effects import Call
 from holdfast.wire.keys import Place, home_channel, inbox_channel
 from holdfast.wire.permits import Permits
@@ -40,7 +40,7 @@ class Floor:
         self._acquire = _template(acquire, token, address)
         self._release = _template(release, token, b"")
 
-        connection: Any = Recipe.of(url).connect()  # the client library leaves its methods untyped
+        connection: Any = SyncRecipe.of(url).connect()  # the client library leaves its methods untyped
         for call in (acquire, release):
             connection.send_command("SCRIPT", "LOAD", call.script.source)
             connection.read_response()

@@ -1,20 +1,18 @@
 """How to reach the server: the connection class and settings of the user's own client, made fit for a session.
 
 TLS, credentials, Sentinel, unix sockets and what else a client was given come along. Ours are only the settings that a
-session depends on: RESP3, bytes, and no retries behind our back, since a session re-sends by itself.
+session depends on: RESP3, bytes, and no retries behind our back, since a session re-sends by itself. Each colour adds
+how it connects.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import redis
-from redis.backoff import NoBackoff
-from redis.connection import AbstractConnection
-from redis.exceptions import ConnectionError as ServerGone
-from redis.retry import Retry
+import redis.asyncio
 
 from holdfast.words.errors import NoServer, ServerUnsupported
 
@@ -28,6 +26,7 @@ _NOT_OURS = frozenset(
         "event_dispatcher",
         "maint_notifications_pool_handler",
         "oss_cluster_maint_notifications_handler",
+        "himport_registry",
         "cache",
         "cache_config",
     }
@@ -37,19 +36,23 @@ _NOT_OURS = frozenset(
 class Recipe:
     """Makes connections like those of the user's client."""
 
-    def __init__(
-        self,
-        connection_class: type[AbstractConnection],
-        settings: dict[str, Any],
-        revive: Callable[[], object] | None = None,
-    ) -> None:
-        self._connection_class = connection_class
+    library: ClassVar[Any]
+    """``redis`` or ``redis.asyncio``: where the clients of this colour come from."""
+    no_retry: ClassVar[Any]
+    """The library's object for not trying again."""
+    other: ClassVar[str]
+    """Who takes the clients of the other colour."""
+
+    def __init__(self, pool: Any, revive: Callable[[], object] | None = None) -> None:
+        settings = pool.connection_kwargs
+        self._connection_class = pool.connection_class
+        self._pool = pool  # a Sentinel's connections know theirs only weakly
         self._revive = revive
         self.response_timeout = settings.get("socket_timeout") or RESPONSE_TIMEOUT
-        self._settings = {key: value for key, value in settings.items() if key not in _NOT_OURS} | {
+        self._settings: dict[str, Any] = {key: value for key, value in settings.items() if key not in _NOT_OURS} | {
             "protocol": 3,
             "decode_responses": False,
-            "retry": Retry(NoBackoff(), 0),
+            "retry": self.no_retry,
             "retry_on_timeout": False,
             "retry_on_error": [],
             "health_check_interval": 0,
@@ -58,48 +61,40 @@ class Recipe:
         }
         self._settings |= _without_maintenance_pushes()
         try:
-            connection_class(**self._settings)  # connects to nothing yet
+            self._make()  # connects to nothing yet
         except TypeError as error:
             raise ValueError(f"the server's settings are not understood: {error}") from error
         self.reached = False
         """Whether a connection was ever made. A server that was there may come back: it is worth waiting for."""
 
     @classmethod
-    def of(cls, server: object, revive: Callable[[], object] | None = None) -> Recipe:
+    def of(cls, server: object, revive: Callable[[], object] | None = None) -> Self:
         """The recipe for a URL, for an existing client, or for None: ``$HOLDFAST_URL``, else ``$REDIS_URL``.
 
         ``revive`` brings a server of ours back that has gone meanwhile.
         """
+        if isinstance(server, cls):
+            return server
         if server is None:
             server = os.environ.get("HOLDFAST_URL") or os.environ.get("REDIS_URL")
             if server is None:
                 raise NoServer(
-                    "no server was named: pass a URL or a redis.Redis, set HOLDFAST_URL or REDIS_URL, "
-                    "or try it out with Holdfast.embedded()"
+                    "no server was named: pass a URL or a client of redis-py, set HOLDFAST_URL or REDIS_URL, "
+                    "or try it out with .embedded()"
                 )
         if isinstance(server, str):
-            pool = redis.ConnectionPool.from_url(server)
-        elif isinstance(server, redis.RedisCluster):
+            return cls(cls.library.ConnectionPool.from_url(server), revive)
+        if isinstance(server, cls.library.Redis):
+            return cls(server.connection_pool, revive)
+        if isinstance(server, redis.RedisCluster | redis.asyncio.RedisCluster):
             raise ServerUnsupported("Redis Cluster is not supported yet; use a client of a single primary")
-        elif isinstance(server, redis.Redis):
-            pool = server.connection_pool
-        else:
-            raise TypeError(f"the server must be a URL, a redis.Redis or None, not {server!r}")
-        return cls(pool.connection_class, dict(pool.connection_kwargs), revive)
+        if isinstance(server, redis.Redis | redis.asyncio.Redis):
+            raise TypeError(f"a client of {type(server).__module__} goes with {cls.other}, not with this class")
+        raise TypeError(f"the server must be a URL, a {cls.library.__name__}.Redis or None, not {server!r}")
 
-    def connect(self, timeout: float | None = None) -> AbstractConnection:
-        """A new connection, through its handshake. The client library's errors pass through."""
-        limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-        connection = self._connection_class(**self._settings | limits)
-        try:
-            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
-        except ServerGone:
-            if self._revive is None:
-                raise
-            self._revive()
-            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
-        self.reached = True
-        return connection
+    def _make(self, **limits: float) -> Any:
+        """A connection that is not connected yet."""
+        return self._connection_class(**self._settings | limits)
 
 
 def _without_maintenance_pushes() -> dict[str, Any]:

@@ -65,9 +65,9 @@ class Ledger:
         """Enter a lease."""
         self._held[holding.token] = holding
 
-    def drop(self, holding: Holding) -> None:
-        """Strike a lease out: it is renewed no more (invariant 10)."""
-        self._held.pop(holding.token, None)
+    def drop(self, holding: Holding) -> bool:
+        """Strike a lease out: it is renewed no more (invariant 10). Whether it was there."""
+        return self._held.pop(holding.token, None) is not None
 
     def find(self, token: bytes) -> Holding | None:
         """The lease of that token."""

@@ -10,12 +10,13 @@ import re
 
 from holdfast.words.errors import ServerRefused
 
-__all__ = ["forgotten", "passing", "refusal"]
+__all__ = ["elsewhere", "forgotten", "passing", "refusal"]
 
 _CODE = re.compile(
     r"\b(OOM|NOREPLICAS|READONLY|MISCONF|NOPERM|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|CROSSSLOT)\b"
 )
 _PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
+_ELSEWHERE = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
 _ADVICE = {
     "OOM": "the server is out of memory and nothing was changed; raise its maxmemory or free some",
     "NOREPLICAS": "too few replicas are in sync and nothing was changed; see min-replicas-to-write",
@@ -35,6 +36,11 @@ def forgotten(text: str) -> bool:
 def passing(text: str) -> bool:
     """Whether the state that made the server refuse is likely to pass in seconds."""
     return _code(text) in _PASSING
+
+
+def elsewhere(text: str) -> bool:
+    """Whether another server may be the primary by now, so that a new connection finds it."""
+    return _code(text) in _ELSEWHERE
 
 
 def refusal(text: str, name: str) -> ServerRefused:

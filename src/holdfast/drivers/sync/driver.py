@@ -15,6 +15,7 @@ import itertools
 import logging
 import os
 import secrets
+import threading
 import time
 import weakref
 from functools import partial
@@ -26,9 +27,10 @@ from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as ServerGone
 from redis.exceptions import TimeoutError as ServerSilent
 
-from holdfast.drivers.recipe import Recipe
+from holdfast.drivers.patience import PATIENCE, PAUSES, UNDO_PATIENCE
 from holdfast.drivers.sync.keeper import Keeper
 from holdfast.drivers.sync.pool import Pool
+from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.drivers.sync.session import Session
 from holdfast.protocol.acquiring import Attempt, Grant, acquire, cancel, try_acquire
 from holdfast.protocol.holding import Holding, Ledger, release, renew
@@ -45,22 +47,15 @@ logger = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 
-PATIENCE = 10.0
-"""Seconds that a server which was there before is given to come back."""
-
-UNDO_PATIENCE = 1.0
-"""Seconds that cleaning up may take the caller; then the keeper goes on with it."""
-
-PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
-"""Seconds before each further try; the last one goes on."""
-
 _drivers: weakref.WeakSet[SyncDriver] = weakref.WeakSet()
 
 
 class SyncDriver:
     """Everything of one client that is not words: sessions, keeper, leases."""
 
-    def __init__(self, recipe: Recipe, namespace: str, label: str | None, max_sessions: int) -> None:
+    def __init__(self, recipe: SyncRecipe, namespace: str, label: str | None, max_sessions: int) -> None:
+        if max_sessions < 1:
+            raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
         self._recipe = recipe
         self._namespace = namespace
         self._label = label
@@ -84,6 +79,11 @@ class SyncDriver:
         self._pool = Pool(make, self._max_sessions)
         self._keeper = Keeper(partial(Session, self._recipe, home, ""), self._ledger, self._recipe.response_timeout)
         self._finalizer = weakref.finalize(self, self._keeper.stop)
+
+    @staticmethod
+    def caller() -> object:
+        """Who is calling: the current thread."""
+        return threading.get_ident()
 
     def attempt(self, want: Permits) -> Attempt:
         """Begin to acquire. Whoever does must call `undo` on any exception.
@@ -171,9 +171,12 @@ class SyncDriver:
             return False
         return True
 
-    def let_go(self, holding: Holding) -> None:
-        """Renew a lease no more: its holder is gone without a word. May be called in the middle of anything."""
-        self._ledger.drop(holding)
+    def let_go(self, holding: Holding) -> bool:
+        """Renew a lease no more: its holder is gone without a word. Whether it was renewed until now.
+
+        May be called in the middle of anything.
+        """
+        return self._ledger.drop(holding) and not self._closed
 
     def tell(self, holding: Holding) -> None:
         """Call the callbacks of a lost lease that have not been called."""

@@ -24,8 +24,10 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from holdfast.drivers.patience import ERRAND
 from holdfast.drivers.sync.doorbell import Doorbell
 from holdfast.drivers.sync.session import Session
+from holdfast.drivers.telling import Telling
 from holdfast.protocol.holding import Holding, Ledger
 from holdfast.wire.effects import Call
 from holdfast.wire.refusals import forgotten, passing
@@ -38,18 +40,15 @@ logger = logging.getLogger("holdfast")
 TICK = 0.5
 """Seconds between two looks at the ledger while something is held."""
 
-ERRAND = 20.0
-"""Seconds that an errand is tried for: as long as the server remembers what is over."""
 
-
-class Keeper:
+class Keeper(Telling):
     """Renews what is in the ledger. ``make_session`` makes the session that listens to the client's home."""
 
     def __init__(
         self, make_session: Callable[[Callable[[bytes, str], None]], Session], ledger: Ledger, response_timeout: float
     ) -> None:
+        super().__init__(ledger)
         self._session = make_session(self.revoked)
-        self._ledger = ledger
         self._response_timeout = response_timeout
         self._errands: list[tuple[Call, float]] = []
         self._gate = threading.Lock()
@@ -73,25 +72,6 @@ class Keeper:
         if self._sending:
             with self._gate:
                 pass
-
-    def lose(self, holding: Holding, reason: str) -> None:
-        """The lease is gone, and its holder is to know."""
-        self._ledger.lose(holding, reason)
-        self._announce(holding)
-
-    def revoked(self, token: bytes, reason: str) -> None:
-        """The server rang: an operator took this lease away."""
-        holding = self._ledger.find(token)
-        if holding is not None:
-            self.lose(holding, reason)
-
-    def tell(self, holding: Holding) -> None:
-        """Call the callbacks of a lease that was lost, each of them once."""
-        while holding.callbacks:
-            try:
-                holding.callbacks.pop(0)()
-            except BaseException:
-                logger.exception("a callback for the lost lease of %r failed", holding.permits.name)
 
     def run_errand(self, call: Call) -> None:
         """Send this as soon as the server can be reached."""
@@ -161,7 +141,7 @@ class Keeper:
 
     def _look(self) -> None:
         for holding in self._ledger.over(monotonic()):
-            self._announce(holding)
+            self.announce(holding)
         if (self._ledger or self._errands) and not self._session.is_open:
             self._try(self._open)
         if not self._session.is_open:
@@ -215,10 +195,6 @@ class Keeper:
             goes_on = isinstance(reply, ErrorReply) or (reply[0] != b"lost" and reply[1])
             if not goes_on or monotonic() >= errand[1]:
                 self._errands.remove(errand)
-
-    def _announce(self, holding: Holding) -> None:
-        logger.warning("lost the lease of %r with fence %d: %s", holding.permits.name, holding.fence, holding.loss)
-        self.tell(holding)
 
     def _patience(self) -> float:
         """How long to wait for the server: no longer than until the next lease ends that is to be renewed."""

@@ -21,10 +21,11 @@ from redis.exceptions import ConnectionError as ServerGone
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as ServerSilent
 
-from holdfast.drivers.recipe import Recipe
+from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
 from holdfast.wire.refusals import forgotten, passing
 from holdfast.wire.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
+from holdfast.wire.rings import Granted, Revoked, read_ring
 
 __all__ = ["Session"]
 
@@ -36,7 +37,7 @@ class Session:
     """One connection and its inbox. ``address`` is what the server is told about its owner."""
 
     def __init__(
-        self, recipe: Recipe, inbox: str, address: str, on_revoked: Callable[[bytes, str], None] | None = None
+        self, recipe: SyncRecipe, inbox: str, address: str, on_revoked: Callable[[bytes, str], None] | None = None
     ) -> None:
         self._recipe = recipe
         self._inbox = inbox
@@ -185,18 +186,11 @@ class Session:
         self._socket.settimeout(max(within, SHORTEST_LIMIT))
 
     def _hear(self, frame: Any) -> None:
-        match frame:
-            case [b"message", _, bytes(message)]:
-                kind, _, rest = message.partition(b" ")
-                token, _, rest = rest.partition(b" ")
-            case _:
-                return
-        if kind == b"granted":
-            with contextlib.suppress(ValueError):  # a stranger's words
-                fence, granted_us, lease_us = map(int, rest.split())
-                self._bells[token] = Bell(fence, granted_us, lease_us)
-        elif kind == b"revoked" and self._on_revoked is not None:
-            self._on_revoked(token, rest.decode(errors="replace"))
+        match read_ring(frame):
+            case Granted(token, bell):
+                self._bells[token] = bell
+            case Revoked(token, reason) if self._on_revoked is not None:
+                self._on_revoked(token, reason)
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Any:

@@ -1,3 +1,4 @@
+# Made by tools/unasync.py from facade/aio/client.py: edit that one, then run the tool.
 """The client: where every object comes from."""
 
 from __future__ import annotations
@@ -5,8 +6,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.drivers.recipe import Recipe
 from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.facade.sync.lease import OnLost
 from holdfast.facade.sync.lock import Lock
 from holdfast.wire.keys import Place
@@ -20,10 +21,11 @@ __all__ = ["Holdfast"]
 class Holdfast:
     """Coordination through one Redis or Valkey server. Threads may share it; a forked child starts afresh with it.
 
-    ``server`` is a URL, an existing ``redis.Redis`` (its settings are used, its connections are not), or None for
-    ``$HOLDFAST_URL``, else ``$REDIS_URL``. ``namespace`` begins every key. ``label`` is how `status` shows this
-    client's leases, by default host and process id. At most ``max_sessions`` threads wait at the same time, each on
-    a connection of its own; further ones wait for a connection. Connects when first used.
+    ``server`` is a URL, an existing ``redis.Redis`` (its settings are used, its connections are not), or None
+    for ``$HOLDFAST_URL``, else ``$REDIS_URL``. ``namespace`` begins every key. ``label`` is how `status` shows this
+    client's leases, by default host and process id. Connects when first used.
+
+    At most ``max_sessions`` threads wait at the same time, each on a connection of its own; further ones wait for one.
     """
 
     def __init__(
@@ -32,11 +34,8 @@ class Holdfast:
         encode_name(namespace, "namespace")
         if label is not None:
             encode_name(label, "label")
-        if max_sessions < 1:
-            raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
-        recipe = server if isinstance(server, Recipe) else Recipe.of(server)
         self._namespace = namespace
-        self._driver = SyncDriver(recipe, namespace, label, max_sessions)
+        self._driver = SyncDriver(SyncRecipe.of(server), namespace, label, max_sessions)
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
@@ -47,7 +46,7 @@ class Holdfast:
         """
         from holdfast.drivers.embedded import shared_url
 
-        return cls(Recipe.of(shared_url(), revive=shared_url), **options)
+        return cls(SyncRecipe.of(shared_url(), revive=shared_url), **options)
 
     def lock(
         self,
@@ -61,8 +60,10 @@ class Holdfast:
         """The lock of that name.
 
         ``ttl`` is how many seconds the server keeps a lease that is not renewed; with ``renew`` it is renewed at a third
-        of that for as long as it is held and this process lives. ``on_lost`` says what leaving a ``with`` block does
-        after a loss: raise LeaseLost, or warn. No I/O. Raises ValueError and TypeError for what no lock can have.
+        of that for as long as it is held and this process lives. No I/O. Raises ValueError and TypeError for what no
+        lock can have.
+
+        ``on_lost`` says what leaving a ``with`` block does after a loss: "raise" LeaseLost, or "warn".
         """
         if on_lost not in ("raise", "warn"):
             raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")

@@ -1,7 +1,9 @@
+# Made by tools/unasync.py from facade/aio/lease.py: edit that one, then run the tool.
 """A lease: what a caller gets who has acquired, and where ownership lives."""
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from time import monotonic
@@ -21,20 +23,22 @@ OnLost = Literal["raise", "warn"]
 class Lease:
     """A grant with an end. Use it as a context manager, or call `release`; it may be released by any thread.
 
+    When the lease was lost within a ``with`` block, leaving the block raises LeaseLost.
     A lease that is dropped without a release is renewed no more and runs out after its ttl.
     """
 
-    __slots__ = ("_driver", "_holding", "_on_lost")
+    __slots__ = ("_driver", "_holding", "_lost_event", "_on_lost")
 
     def __init__(self, driver: SyncDriver, holding: Holding, on_lost: OnLost) -> None:
         self._driver = driver
         self._holding = holding
         self._on_lost = on_lost
+        self._lost_event: threading.Event | None = None
 
     def __repr__(self) -> str:
         holding = self._holding
         state = "released" if holding.given_up else "lost" if self.lost else f"{self.remaining():.3f} s left"
-        return f"<Lease of {holding.permits.name!r}, fence {holding.fence}, {state}>"
+        return f"<{type(self).__name__} of {holding.permits.name!r}, fence {holding.fence}, {state}>"
 
     @property
     def name(self) -> str:
@@ -55,6 +59,14 @@ class Lease:
     def lost(self) -> bool:
         """Whether the lease ended before it was given up. Costs no I/O; also true once its time is over."""
         return self._holding.lost(monotonic())
+
+    @property
+    def lost_event(self) -> threading.Event:
+        """Set when the lease is found lost; wait for it where nothing else tells."""
+        if self._lost_event is None:
+            self._lost_event = threading.Event()
+            self.add_lost_callback(self._lost_event.set)
+        return self._lost_event
 
     def remaining(self) -> float:
         """Seconds until the lease ends, if it is not renewed: 0 when it has ended, never more than the server's."""
@@ -97,7 +109,8 @@ class Lease:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._holding.given_up or self._driver.leave(self._holding, failed=exc_type is not None):
+        failed = exc_type is not None
+        if self._holding.given_up or self._driver.leave(self._holding, failed=failed):
             return
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":
@@ -106,8 +119,8 @@ class Lease:
 
     def __del__(self) -> None:
         holding: Holding | None = getattr(self, "_holding", None)  # an interrupt may have struck while it was made
-        if holding is not None and holding.permits.renew and not holding.given_up and not self.lost:
-            self._driver.let_go(holding)
-            warnings.warn(
-                f"{self!r} was dropped without a release; it runs out by itself", ResourceWarning, stacklevel=2
-            )
+        if holding is None or not holding.permits.renew or holding.given_up or self.lost:
+            return
+        if self._driver.let_go(holding):
+            message = f"{self!r} was dropped without a release; it runs out by itself"
+            warnings.warn(message, ResourceWarning, stacklevel=2)

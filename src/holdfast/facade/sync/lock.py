@@ -1,16 +1,16 @@
+# Made by tools/unasync.py from facade/aio/lock.py: edit that one, then run the tool.
 """A lock: one holder at a time, first come first served."""
 
 from __future__ import annotations
 
 import functools
-import inspect
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.facade.sync.lease import Lease, OnLost
+from holdfast.facade.wrapping import require_plain_function
 from holdfast.protocol import looking
 from holdfast.wire.permits import Permits
 from holdfast.words.durations import Duration, milliseconds
@@ -23,16 +23,16 @@ R = TypeVar("R")
 
 
 class Lock:
-    """A named lock. The object holds nothing itself: each acquire gives a `Lease`, and threads may share one lock."""
+    """A named lock. The object holds nothing itself: each acquire gives a lease, and threads may share one lock."""
 
     def __init__(self, driver: SyncDriver, permits: Permits, on_lost: OnLost) -> None:
         self._driver = driver
         self._permits = permits
         self._on_lost = on_lost
-        self._entered: dict[int, list[Lease]] = {}
+        self._entered: dict[object, list[Lease]] = {}
 
     def __repr__(self) -> str:
-        return f"<Lock {self.name!r}>"
+        return f"<{type(self).__name__} {self.name!r}>"
 
     @property
     def name(self) -> str:
@@ -84,8 +84,8 @@ class Lock:
         attempt = self._driver.attempt(self._permits)
         try:
             lease = Lease(self._driver, self._driver.acquire(attempt, None), self._on_lost)
-            self._entered.setdefault(threading.get_ident(), []).append(lease)
-            return lease
+            self._entered.setdefault(self._driver.caller(), []).append(lease)
+            return lease.__enter__()
         except BaseException:
             self._driver.undo(attempt)
             raise
@@ -101,20 +101,19 @@ class Lock:
         Nearly always it was entered by this thread. A framework may leave it in another one, though; then the block that
         was entered first elsewhere must do.
         """
-        mine = threading.get_ident()
-        for thread in (mine, *self._entered):
-            leases = self._entered.get(thread)
+        mine = self._driver.caller()
+        for caller in (mine, *self._entered):
+            leases = self._entered.get(caller)
             if leases:
-                lease = leases.pop(-1 if thread == mine else 0)
+                lease = leases.pop(-1 if caller == mine else 0)
                 if not leases:
-                    self._entered.pop(thread, None)
+                    self._entered.pop(caller, None)
                 return lease
         raise RuntimeError(f"a block of {self!r} is left that was never entered")
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function to hold the lock, a new lease each time, while it runs."""
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{function!r} is asynchronous: decorate it with a lock of AsyncHoldfast")
+        require_plain_function(function)
 
         @functools.wraps(function)
         def holding(*args: P.args, **kwargs: P.kwargs) -> R:

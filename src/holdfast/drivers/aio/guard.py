@@ -1,0 +1,52 @@
+"""Ends a block whose lease was lost, the way `asyncio.timeout` ends one whose time is over.
+
+A loss cancels the task that is in the block. When the cancellation comes back out of the block it is taken off the task
+again, and becomes a LeaseLost there. A cancellation by anybody else meanwhile wins, and so does any other exception of
+the block; timeouts may be nested within and around it.
+
+A loss strikes from a callback of the loop, so the task is suspended at an await of the block just then: it can't have
+left the block without the cancellation having reached it. In the one other case the task itself finds the loss, by
+asking for more time; then it hears of it by that call's LeaseLost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+from holdfast.protocol.holding import Holding
+
+__all__ = ["Guard", "ended_by_loss"]
+
+
+class Guard:
+    """Watches over one block of one task; cancels it only if it ``strikes``."""
+
+    __slots__ = ("_cancelling", "_struck", "_task")
+
+    def __init__(self, holding: Holding, *, strikes: bool) -> None:
+        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        self._struck = False
+        if not strikes:
+            return
+        holding.callbacks.append(self._strike)
+        if holding.lost(monotonic()):  # nobody will call
+            asyncio.get_running_loop().call_soon(self._strike)
+
+    def leave(self, error: BaseException | None) -> bool:
+        """The block is left; whether it was this guard's cancellation, and no other exception, that ended it."""
+        task, self._task = self._task, None
+        if not self._struck or task is None:
+            return False
+        return task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
+
+    def _strike(self) -> None:
+        if self._task is not None and not self._struck and self._task is not asyncio.current_task():
+            self._struck = self._task.cancel("the lease was lost")
+
+
+def ended_by_loss(guards: list[Guard], error: BaseException | None) -> bool:
+    """Leave the block that was entered last; whether it was the loss of the lease that ended it with this error."""
+    return bool(guards) and guards.pop().leave(error)

@@ -1,0 +1,153 @@
+"""Keeps the leases of one client on one event loop: renews them, and tells their holders when they are lost.
+
+It is one timer of the loop and no task: nobody can cancel it by accident, it is still there while the blocks of a program
+that ends are left, and nothing of it is pending when the loop goes away. It sets itself to the moment when something is
+due next; renewals that are due together leave together.
+
+A lease that is released withdraws its renewal: one that is on its way stays there, but none is sent after that
+(invariant 10).
+
+It also runs errands: what could not be taken back in time is taken back as soon as the server answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from time import monotonic
+
+from redis.exceptions import RedisError
+
+from holdfast.drivers.aio.session import Outcome, Session
+from holdfast.drivers.patience import ERRAND
+from holdfast.drivers.telling import Telling
+from holdfast.protocol.holding import Holding, Ledger
+from holdfast.wire.effects import Call
+from holdfast.wire.refusals import elsewhere
+from holdfast.wire.resp import ErrorReply
+
+__all__ = ["Keeper"]
+
+logger = logging.getLogger("holdfast")
+
+SHORTEST_NAP = 0.01
+"""Seconds between two looks at the ledger at least, however many leases end one after the other."""
+
+ERRAND_PAUSE = 0.5
+"""Seconds before an errand that the server refused is tried again."""
+
+
+class Keeper(Telling):
+    """Renews what is in the ledger. ``make_session`` makes the session from what it is to call: revoked, and gap."""
+
+    def __init__(
+        self, make_session: Callable[[Callable[[bytes, str], None], Callable[[], None]], Session], ledger: Ledger
+    ) -> None:
+        super().__init__(ledger)
+        self.session = make_session(self.revoked, self._ask_for_all)
+        self._loop = asyncio.get_running_loop()
+        self._renewals: dict[bytes, Future[Outcome]] = {}
+        self._errands: set[Future[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._wakes_at = inf
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no errand is being run."""
+        return not self._errands
+
+    def watch(self, holding: Holding) -> None:
+        """Keep this lease from now on."""
+        self._ledger.add(holding)
+        if holding.due_at < self._wakes_at:
+            self._wake_at(holding.due_at)
+
+    def forget(self, holding: Holding) -> None:
+        """Keep this lease no more. When this returns, no renewal is sent for it again."""
+        self._ledger.drop(holding)
+        if self._renewals and (renewal := self._renewals.pop(holding.token, None)) is not None:
+            renewal.cancel()
+
+    def run_errand(self, call: Call) -> Future[None]:
+        """Send this as soon as the server can be reached; done when it was done, or given up."""
+        errand: Future[None] = self._loop.create_future()
+        self._errands.add(errand)
+        self._send_errand(call, monotonic() + ERRAND, errand)
+        return errand
+
+    def end(self) -> None:
+        """Keep nothing any more: leases run out by themselves."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for holding in self._ledger.all():
+            self.forget(holding)
+
+    def _wake_at(self, moment: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._wakes_at = moment
+        self._alarm = self._loop.call_later(max(0.0, moment - monotonic()), self._look)
+
+    def _look(self) -> None:
+        self._alarm, self._wakes_at = None, inf
+        now = monotonic()
+        for holding in self._ledger.over(now):
+            self.announce(holding)
+        for holding in self._ledger.due(now):
+            if holding.token not in self._renewals:
+                renewal = self.session.send(holding.permits.renew_for(holding.token, holding.permits.ttl_ms))
+                self._renewals[holding.token] = renewal
+                renewal.add_done_callback(partial(self._settle, holding))
+        due_at = self._ledger.next_due()
+        if due_at is not None and due_at < self._wakes_at:
+            self._wake_at(max(due_at, now + SHORTEST_NAP))
+
+    def _ask_for_all(self) -> None:
+        """While nobody listened, a lease may have been taken away: ask for each."""
+        for holding in self._ledger.all():
+            if holding.permits.renew:
+                holding.due_at = monotonic()
+        if self._ledger:
+            self._wake_at(monotonic())
+
+    def _settle(self, holding: Holding, renewal: Future[Outcome]) -> None:
+        if renewal.cancelled():
+            return
+        self._renewals.pop(holding.token, None)
+        error = renewal.exception()
+        if error is not None:
+            logger.debug("the keeper could not reach the server: %s", error)
+            return
+        outcome = renewal.result()
+        if isinstance(outcome, ErrorReply):
+            logger.warning("could not renew the lease of %r, trying again: %s", holding.permits.name, outcome)
+            if elsewhere(outcome):
+                self.session.refresh(monotonic())
+        elif outcome.reply[0] == b"renewed":
+            holding.renewed(outcome.sent_at, outcome.reply[1])
+        elif self._ledger.find(holding.token) is holding:
+            self.lose(holding, "the server no longer had it when it was to be renewed")
+
+    def _send_errand(self, call: Call, until: float, errand: Future[None]) -> None:
+        sent = self.session.send(call, max(0.0, until - monotonic()))
+        sent.add_done_callback(partial(self._settle_errand, call, until, errand))
+
+    def _settle_errand(self, call: Call, until: float, errand: Future[None], sent: Future[Outcome]) -> None:
+        error = None if sent.cancelled() else sent.exception()
+        if error is None and not sent.cancelled() and monotonic() < until:
+            outcome = sent.result()
+            if isinstance(outcome, ErrorReply):
+                self._loop.call_later(ERRAND_PAUSE, self._send_errand, call, until, errand)
+                return
+            if outcome.reply[0] != b"lost" and outcome.reply[1]:
+                self._send_errand(call, until, errand)
+                return
+        elif isinstance(error, RedisError):
+            logger.debug("an errand was given up: %s", error)
+        self._errands.discard(errand)
+        if not errand.done():
+            errand.set_result(None)

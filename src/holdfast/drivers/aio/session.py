@@ -1,0 +1,383 @@
+"""One RESP3 connection for all tasks of an event loop: it sends their scripts and hears the grants for all of them.
+
+What the tasks of one turn of the loop send leaves in one write. Replies come back in the order of the requests, grants
+by token, and both reach whoever waits through a future. Whoever stops waiting (a cancelled task) only cancels that
+future: its request keeps its place among the replies, so nobody's reply is ever taken for another's.
+
+A connection that breaks is made anew, and everything that was not answered is sent again: scripts are idempotent. That
+goes on until the patience of each request is over. A server that was never reached fails all of them at once. Those
+who wait for a grant are woken, since a ring may have been lost; they ask again.
+
+The server is given up as silent when nothing at all has come for a while though an answer is due. The time is counted
+in ticks of the loop, so that a loop that was blocked blames itself and not the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from asyncio import Future
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from time import monotonic
+from typing import Any, TypeAlias
+
+from redis.exceptions import AuthenticationError, ResponseError
+from redis.exceptions import ConnectionError as ServerGone
+from redis.exceptions import TimeoutError as ServerSilent
+
+from holdfast.drivers.aio.line import Line
+from holdfast.drivers.aio.recipe import AsyncRecipe
+from holdfast.drivers.patience import PATIENCE, PAUSES
+from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
+from holdfast.wire.refusals import forgotten, passing
+from holdfast.wire.resp import ErrorReply, Push, bulk
+from holdfast.wire.rings import Granted, Revoked, read_ring
+
+__all__ = ["Outcome", "Session"]
+
+Outcome: TypeAlias = Answer | ErrorReply
+
+BATCH = 128
+"""Requests in one write; between two writes the transport is asked whether it can take more."""
+
+TICKS = 5
+"""Parts of the response timeout: so many in a row without a byte, and the server counts as silent."""
+
+
+class _Request:
+    """A script on its way, and who waits for its reply."""
+
+    __slots__ = ("by_source", "call", "future", "give_up_at", "number", "patience", "sent_at")
+
+    def __init__(self, call: Call, future: Future[Outcome], patience: float) -> None:
+        self.call = call
+        self.future = future
+        self.patience = patience
+        self.give_up_at = inf
+        self.by_source = False
+        self.number = 0
+        self.sent_at = 0.0
+
+
+class _Gap:
+    """Instead of a bell: the line was down, and something may have been missed."""
+
+
+_GAP = _Gap()
+
+
+class Session:
+    """The one session of a client on one event loop. ``inbox`` is where it hears of grants and of losses."""
+
+    def __init__(
+        self,
+        recipe: AsyncRecipe,
+        inbox: str,
+        address: str,
+        *,
+        on_revoked: Callable[[bytes, str], None],
+        on_gap: Callable[[], None],
+    ) -> None:
+        self._recipe = recipe
+        self._inbox = inbox
+        self._address = bulk(address)
+        self._on_revoked = on_revoked
+        self._on_gap = on_gap
+        self._loop = asyncio.get_running_loop()
+        self._line: Line | None = None
+        self._opened_at = -inf
+        self._greeting: Future[Any] | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._outbox: deque[_Request] = deque()
+        self._sent: deque[_Request] = deque()
+        self._count = 0
+        self._sources: dict[str, int] = {}
+        self._ears: dict[bytes, Bell | _Gap | Future[Bell | None] | None] = {}
+        self._flushing = False
+        self._ticker: asyncio.TimerHandle | None = None
+        self._silent_ticks = 0
+        self._ended = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._line is not None and self._greeting is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for anything."""
+        return not (self._sent or self._outbox or self._ears)
+
+    def send(self, call: Call, patience: float = PATIENCE) -> Future[Outcome]:
+        """Send a script. Its reply, or the network's error once a break has lasted for ``patience`` seconds, is to come.
+
+        Cancel the future to withdraw: what is not sent by then never is, and nothing is sent a second time.
+        """
+        future: Future[Outcome] = self._loop.create_future()
+        self._outbox.append(_Request(call, future, patience))
+        self._stir()
+        return future
+
+    def expect(self, token: bytes) -> None:
+        """Keep the bell that rings for this token, until `forget`."""
+        self._ears[token] = None
+
+    def forget(self, token: bytes) -> None:
+        """Listen for this token no more."""
+        self._ears.pop(token, None)
+
+    async def park(self, park: Park) -> Waking:
+        """Wait for the inbox to ring. A connection that breaks ends the wait too: whoever waits asks again then."""
+        token, until = park
+        heard = self._ears[token]
+        left = until - monotonic()
+        if heard is None and left > 0:
+            ear: Future[Bell | None] = self._loop.create_future()
+            self._ears[token] = ear
+            alarm = self._loop.call_later(left, _wake, ear)
+            try:
+                heard = await ear
+            finally:
+                alarm.cancel()
+        self._ears[token] = None
+        return Waking(monotonic(), heard if isinstance(heard, Bell) else None)
+
+    def refresh(self, asked_at: float) -> None:
+        """Find the server anew, unless that was done since that moment: another one may be the primary by now."""
+        if self.is_open and self._opened_at <= asked_at:
+            self._break(ServerGone("the server is no primary any more"))
+
+    def wake_all(self, error: Exception) -> None:
+        """Let everybody who waits for a grant fail."""
+        for ear in self._waiting():
+            ear.set_exception(_another(error))
+
+    def end(self, error: Exception | None = None) -> None:
+        """Let go of the connection. Whoever still waits for something gets the error, or is left alone with its loop."""
+        self._ended = True
+        self._drop_line()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if error is not None:
+            self.wake_all(error)
+            self._fail(error, inf)
+
+    def bury(self) -> None:
+        """Let go of the connection of a loop that is closed."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.bury()
+
+    def abandon(self) -> None:
+        """Forget the connection: this is a forked child, and it is the parent's."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.abandon()
+
+    # --- what the line says
+
+    def hear(self, frames: Iterable[Any]) -> None:
+        """Give each reply and each ring to whom it belongs."""
+        self._silent_ticks = 0
+        sent = self._sent
+        for frame in frames:
+            if type(frame) is Push:
+                self._ring(frame)
+            elif self._greeting is not None:
+                if not self._greeting.done():
+                    self._greeting.set_result(frame)
+            elif not sent:
+                self._break(ServerGone(f"the server said what nobody had asked for: {frame!r:.100}"))
+                return
+            else:
+                request = sent.popleft()
+                if request.future.done():
+                    continue
+                if type(frame) is not ErrorReply:
+                    request.future.set_result(Answer(request.sent_at, frame))
+                elif forgotten(frame):
+                    self._send_whole(request)
+                else:
+                    request.future.set_result(frame)
+
+    def resume(self) -> None:
+        """Write what had to wait."""
+        self._flush()
+
+    def hang_up(self, line: Line, error: Exception | None) -> None:
+        """Make a new connection, if anybody needs it."""
+        if line is self._line:
+            self._break(ServerGone(f"the connection to the server broke: {error or 'it was closed at the other end'}"))
+
+    # --- sending
+
+    def _stir(self) -> None:
+        if self._ended:
+            self._fail(ServerGone("the session with the server is over"), inf)
+        elif self._connecting is not None:
+            return
+        elif self._line is None:
+            self._connecting = self._loop.create_task(self._connect(), name="holdfast-connect")
+        elif not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        outbox, sent, line = self._outbox, self._sent, self._line
+        while outbox and self.is_open and line is not None and not line.paused:
+            pieces: list[bytes] = []
+            now = monotonic()
+            for _ in range(min(len(outbox), BATCH)):
+                request = outbox.popleft()
+                if request.future.done():
+                    continue
+                script, tail, signed = request.call
+                pieces += (script.by_source if request.by_source else script.by_digest, tail)
+                if signed:
+                    pieces.append(self._address)
+                self._count += 1
+                request.number, request.sent_at, request.by_source = self._count, now, False
+                sent.append(request)
+            line.write(b"".join(pieces))
+        if sent and self._ticker is None:
+            self._tick()
+
+    def _send_whole(self, request: _Request) -> None:
+        """Send a script that was forgotten again: whole, unless that has been done since it was sent."""
+        name = request.call.script.name
+        if self._sources.get(name, -1) <= request.number:
+            request.by_source = True
+            self._sources[name] = self._count + 1
+        self._outbox.append(request)
+        self._stir()
+
+    def _tick(self) -> None:
+        self._ticker = None
+        if self._line is None or not self._sent:
+            self._silent_ticks = 0
+        elif self._silent_ticks >= TICKS:
+            self._break(ServerSilent("the server did not answer in time"))
+        else:
+            self._silent_ticks += 1
+            self._ticker = self._loop.call_later(self._recipe.response_timeout / TICKS, self._tick)
+
+    # --- connecting
+
+    async def _connect(self) -> None:
+        """Make a connection, again and again for as long as somebody needs it."""
+        try:
+            for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
+                await asyncio.sleep(pause)
+                try:
+                    await self._open()
+                except (ServerGone, ServerSilent) as error:
+                    hopeless = not self._recipe.reached or isinstance(error, AuthenticationError)
+                    self._fail(error, inf if hopeless else monotonic())
+                except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait are told
+                    self._fail(error, inf)
+                if self.is_open or not self._outbox:
+                    break
+        finally:
+            self._connecting = None
+            if self._outbox:
+                self._stir()
+
+    async def _open(self) -> None:
+        try:
+            self._line = await Line.open(self._recipe, self)
+        except ResponseError as error:
+            if passing(str(error)):
+                raise ServerGone(f"the server is not ready: {error}") from error
+            raise
+        self._greeting = self._loop.create_future()
+        self._opened_at = monotonic()
+        self._sources.clear()
+        self._silent_ticks = 0
+        try:
+            # The confirmation of a subscription is a push, so the reply to wait for is that of a PING behind it.
+            self._line.write(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._inbox) + b"*1\r\n" + bulk("PING"))
+            async with asyncio.timeout(self._recipe.response_timeout):
+                reply = await self._greeting
+            if isinstance(reply, ErrorReply):
+                raise ServerGone(f"the server does not let us listen to {self._inbox!r}: {reply}")
+        except TimeoutError:
+            raise ServerSilent("the server did not answer in time") from None
+        finally:
+            greeted = self._greeting.done() and not self._greeting.cancelled() and not self._greeting.exception()
+            self._greeting = None
+            if not greeted:
+                self._drop_line()
+
+    def _drop_line(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def _break(self, error: Exception) -> None:
+        """The line is dead. Keep what was not answered for the next one, wake those who wait, and begin anew."""
+        self._drop_line()
+        if self._greeting is not None:
+            if not self._greeting.done():
+                self._greeting.set_exception(error)
+            return
+        now = monotonic()
+        self._outbox = deque(
+            request for request in itertools.chain(self._sent, self._outbox) if not request.future.done()
+        )
+        self._sent.clear()
+        for request in self._outbox:
+            request.give_up_at = min(request.give_up_at, now + request.patience)
+        for ear in self._waiting():
+            ear.set_result(None)
+        for token, heard in self._ears.items():
+            self._ears[token] = heard or _GAP
+        self._on_gap()
+        if self._outbox:
+            self._stir()
+
+    def _fail(self, error: Exception, moment: float) -> None:
+        """Let those fail whose patience ends by that moment."""
+        waiting = [request for request in itertools.chain(self._sent, self._outbox) if not request.future.done()]
+        self._sent.clear()
+        self._outbox.clear()
+        for request in waiting:
+            request.give_up_at = min(request.give_up_at, monotonic() + request.patience)
+            if request.give_up_at <= moment:
+                request.future.set_exception(_another(error))
+            else:
+                self._outbox.append(request)
+
+    # --- rings
+
+    def _ring(self, frame: Push) -> None:
+        match read_ring(frame):
+            case Granted(token, bell):
+                heard = self._ears.get(token, _GAP)
+                if isinstance(heard, Future):
+                    if not heard.done():
+                        heard.set_result(bell)
+                elif token in self._ears:
+                    self._ears[token] = bell
+            case Revoked(token, reason):
+                self._on_revoked(token, reason)
+
+    def _waiting(self) -> Iterator[Future[Bell | None]]:
+        return (ear for ear in list(self._ears.values()) if isinstance(ear, Future) and not ear.done())
+
+
+def _wake(ear: Future[Bell | None]) -> None:
+    if not ear.done():
+        ear.set_result(None)
+
+
+def _another(error: Exception) -> Exception:
+    """The same error for one more: each that is raised collects a traceback of its own."""
+    with contextlib.suppress(TypeError):
+        return type(error)(*error.args)
+    return error

@@ -1,0 +1,17 @@
+"""How long an operation goes on when the network or the server fails, in both colours."""
+
+from __future__ import annotations
+
+__all__ = ["ERRAND", "PATIENCE", "PAUSES", "UNDO_PATIENCE"]
+
+PATIENCE = 10.0
+"""Seconds that a server which was there before is given to come back."""
+
+UNDO_PATIENCE = 1.0
+"""Seconds that cleaning up may take the caller; then it goes on in the background."""
+
+ERRAND = 20.0
+"""Seconds for which it goes on there: as long as the server remembers what is over."""
+
+PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds before each further try; the last one goes on."""
