@@ -192,6 +192,16 @@ def test_the_ledger_renews_at_a_third_and_tries_again_before_the_end():
     assert ledger.next_due() == 121.0
 
 
+def test_renewals_that_are_nearly_due_go_along_with_one_that_is():
+    ledger = Ledger()
+    leases = [Holding(permits(), b"%d" % number, Grant(7, 130.0 + number / 4, 30.0)) for number in range(8)]
+    for lease in leases:
+        ledger.add(lease)
+    assert ledger.due(109.9) == [], "none goes early alone"
+    assert ledger.due(110.0) == leases[:5], "a second is a tenth of the time between two renewals"
+    assert ledger.next_due() == 111.0
+
+
 def test_a_handed_over_lease_is_due_within_its_claim_window():
     lease = Holding(permits(), TOKEN, Grant(7, 102.0, 2.0))
     assert lease.due_at == pytest.approx(100.0 + 2 / 3)

@@ -18,6 +18,10 @@ __all__ = ["Holding", "Ledger", "release", "renew"]
 RENEWALS = 3
 """Renewals that fit into one ttl: the first two may fail."""
 
+EARLY = 0.1
+"""Part of the time between two renewals by which one may come early, so that it goes along with others: however many
+leases are held, a ttl has some thirty looks at them."""
+
 SHORTEST_RETRY, LONGEST_RETRY = 0.02, 1.0
 """Seconds between two tries of a renewal that failed."""
 
@@ -38,6 +42,11 @@ class Holding:
         """Why the lease was lost; None while it is not known to be."""
         self.callbacks: list[Callable[[], object]] = []
 
+    @property
+    def period(self) -> float:
+        """Seconds from one renewal to the next."""
+        return self.permits.ttl_ms / 1000 / RENEWALS
+
     def lost(self, now: float) -> bool:
         """Whether the lease ended before it was given up. Needs no I/O: the deadline is known (invariant 9)."""
         if self.loss is None and now >= self.deadline and not self.given_up:
@@ -47,7 +56,7 @@ class Holding:
     def renewed(self, sent_at: float, lease_us: int) -> None:
         """The server let the lease go on. Its new deadline counts from before the renewal was sent."""
         self.deadline = max(self.deadline, sent_at + lease_us / 1e6)
-        self.due_at = sent_at + self.permits.ttl_ms / 1000 / RENEWALS if self.permits.renew else self.deadline
+        self.due_at = sent_at + self.period if self.permits.renew else self.deadline
 
 
 class Ledger:
@@ -89,10 +98,13 @@ class Ledger:
         return over
 
     def due(self, now: float) -> list[Holding]:
-        """The leases to renew now. Each is put off by a retry, in case its renewal fails."""
-        due = [holding for holding in self.all() if holding.permits.renew and holding.due_at <= now]
+        """The leases to renew now, once the first of them is due. Each is put off by a retry, in case its renewal fails."""
+        kept = [holding for holding in self.all() if holding.permits.renew]
+        if not any(holding.due_at <= now for holding in kept):
+            return []
+        due = [holding for holding in kept if holding.due_at <= now + holding.period * EARLY]
         for holding in due:
-            pause = holding.permits.ttl_ms / 1000 / RENEWALS / 4
+            pause = holding.period / 4
             holding.due_at = min(holding.deadline, now + min(LONGEST_RETRY, max(SHORTEST_RETRY, pause)))
         return due
 

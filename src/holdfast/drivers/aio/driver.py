@@ -217,7 +217,8 @@ class AsyncDriver:
 
     async def _call(self, home: Home, call: Call, name: str, until: float) -> Answer:
         asked_at = monotonic()
-        outcome = await self._outcome(home, call, until)
+        coming = home.session.send(call)
+        outcome = await coming if until == inf else await _within(home, coming, _left(until))
         if isinstance(outcome, Answer):
             return outcome
         give_up = monotonic() + min(PATIENCE, _left(until))
@@ -228,20 +229,19 @@ class AsyncDriver:
                 home.session.refresh(asked_at)
             await asyncio.sleep(pause)
             asked_at = monotonic()
-            outcome = await self._outcome(home, call, give_up)
+            outcome = await _within(home, home.session.send(call), give_up - asked_at)
             if isinstance(outcome, Answer):
                 return outcome
         raise AssertionError("the pauses never end")
 
-    async def _outcome(self, home: Home, call: Call, until: float) -> Outcome:
-        coming = home.session.send(call)
-        if until == inf:
-            return await coming
-        alarm = home.loop.call_later(_left(until), _give_up, coming)
-        try:
-            return await coming
-        finally:
-            alarm.cancel()
+
+async def _within(home: Home, coming: Future[Outcome], seconds: float) -> Outcome:
+    """Wait for a reply, but no longer than that."""
+    alarm = home.loop.call_later(seconds, _give_up, coming)
+    try:
+        return await coming
+    finally:
+        alarm.cancel()
 
 
 def _left(until: float) -> float:

@@ -1,6 +1,7 @@
 """One RESP3 connection for all tasks of an event loop: it sends their scripts and hears the grants for all of them.
 
-What the tasks of one turn of the loop send leaves in one write. Replies come back in the order of the requests, grants
+What the tasks send within one turn of the loop leaves in one write, but for the first request on a quiet connection,
+which leaves at once. Replies come back in the order of the requests, grants
 by token, and both reach whoever waits through a future. Whoever stops waiting (a cancelled task) only cancels that
 future: its request keeps its place among the replies, so nobody's reply is ever taken for another's.
 
@@ -223,6 +224,8 @@ class Session:
             return
         elif self._line is None:
             self._connecting = self._loop.create_task(self._connect(), name="holdfast-connect")
+        elif not self._sent and not self._flushing:
+            self._flush()  # nothing else is under way: waiting for the end of the turn would only cost a turn
         elif not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
