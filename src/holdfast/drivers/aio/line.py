@@ -13,6 +13,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, Protocol, Self, cast
 
+from redis.exceptions import ConnectionError as ServerGone
+
 from holdfast.drivers.aio.recipe import AsyncRecipe
 from holdfast.wire.resp import INCOMPLETE, Reader
 
@@ -50,6 +52,8 @@ class Line(asyncio.Protocol):
     async def open(cls, recipe: AsyncRecipe, party: Party) -> Self:
         """Connect, and take the transport over."""
         line = cls(await recipe.connect(), party)
+        if line._transport.is_closing():
+            raise ServerGone("the server closed the connection at once")
         line._transport.set_protocol(line)
         return line
 
