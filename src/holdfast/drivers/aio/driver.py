@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import logging
 import os
+import sys
 import weakref
 from asyncio import AbstractEventLoop, Future
 from math import inf
@@ -93,8 +94,8 @@ class AsyncDriver:
 
     async def undo(self, attempt: Attempt) -> None:
         """Leave nothing behind: no place in line, no permit, no renewal."""
-        if attempt.pending and self._recipe.reached:
-            home = self._home()
+        home = self._here()
+        if attempt.pending and self._recipe.reached and home is not None:
             holding = home.ledger.find(attempt.token)
             if holding is not None:
                 home.keeper.forget(holding)
@@ -107,9 +108,12 @@ class AsyncDriver:
         """Give a lease up; False when there was nothing left to give up."""
         if holding.given_up:
             return False
-        home = self._home()
         lost = holding.lost(monotonic())
         self._forget(holding)
+        if _is_being_closed():
+            self._release_without_waiting(holding)
+            return not lost
+        home = self._home()
         try:
             released = await self._run(home, release(holding), holding.permits.name)
         except (ServerGone, ServerSilent):
@@ -161,9 +165,10 @@ class AsyncDriver:
     async def close(self) -> None:
         """Close the connections. Leases that are still held run out by themselves."""
         self._closed = True
-        home = self._homes.pop(asyncio.get_running_loop(), None)
+        home = self._here()
         if home is not None:
             await home.close(HoldfastError("this client was closed meanwhile"))
+            self._homes.pop(home.loop, None)
         self._finalizer()
 
     def forget_parent(self) -> None:
@@ -187,6 +192,18 @@ class AsyncDriver:
             label = self._label or f"{os.uname().nodename}:{os.getpid()}"
             home = self._homes[loop] = Home(self._recipe, self._namespace, label)
         return home
+
+    def _here(self) -> Home | None:
+        """The home on the running loop, if there are both."""
+        try:
+            return self._homes.get(asyncio.get_running_loop())
+        except RuntimeError:
+            return None
+
+    def _release_without_waiting(self, holding: Holding) -> None:
+        holding.given_up = True
+        if (home := self._here()) is not None:
+            home.keeper.run_errand(holding.permits.release(holding.token))
 
     def _forget(self, holding: Holding) -> None:
         for home in list(self._homes.values()):
@@ -257,7 +274,13 @@ def _give_up(coming: Future[Outcome]) -> None:
 
 async def _see_to(errand: Future[None]) -> None:
     """Wait until an errand is done, but not for long. It goes on whatever becomes of the waiting."""
-    await asyncio.wait((errand,), timeout=UNDO_PATIENCE)
+    if not _is_being_closed():
+        await asyncio.wait((errand,), timeout=UNDO_PATIENCE)
+
+
+def _is_being_closed() -> bool:
+    """Whether the calling coroutine is being closed before its end, and therefore may not wait for anything."""
+    return isinstance(sys.exception(), GeneratorExit)
 
 
 def _leave_all(homes: dict[AbstractEventLoop, Home]) -> None:

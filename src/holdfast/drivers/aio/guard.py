@@ -5,8 +5,8 @@ again, and becomes a LeaseLost there. A cancellation by anybody else meanwhile w
 the block; timeouts may be nested within and around it.
 
 A loss strikes from a callback of the loop, so the task is suspended at an await of the block just then: it can't have
-left the block without the cancellation having reached it. In the one other case the task itself finds the loss, by
-asking for more time; then it hears of it by that call's LeaseLost.
+left the block without the cancellation having reached it. Where the task finds the loss by itself, it goes on to its
+next await, and is struck there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class Guard:
         return task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
 
     def _strike(self) -> None:
-        if self._task is not None and not self._struck and self._task is not asyncio.current_task():
+        if self._task is None or self._struck:
+            return
+        if self._task is asyncio.current_task():
+            self._task.get_loop().call_soon(self._strike)
+        else:
             self._struck = self._task.cancel("the lease was lost")
 
 

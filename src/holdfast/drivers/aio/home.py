@@ -42,14 +42,16 @@ class Home:
 
     async def close(self, error: Exception) -> None:
         """Let those who wait fail and clean up, and then let go of the connection."""
-        self.session.wake_all(error)
+        self.session.refuse(error)
         until = monotonic() + UNDO_PATIENCE
-        await asyncio.sleep(0)
-        while not (self.session.is_idle and self.keeper.is_idle) and monotonic() < until:  # noqa: ASYNC110 -- an event would burden every reply
-            await asyncio.sleep(0.001)
-        self.keeper.end()
-        self.session.end(error)
-        _step(self._farewell.aclose())
+        try:
+            await asyncio.sleep(0)
+            while not (self.session.is_idle and self.keeper.is_idle) and monotonic() < until:  # noqa: ASYNC110 -- an event would burden every reply
+                await asyncio.sleep(0.001)
+        finally:
+            self.keeper.end()
+            self.session.end(error)
+            _step(self._farewell.aclose())
         await asyncio.sleep(0)  # the transport's last word
 
     def leave(self) -> None:

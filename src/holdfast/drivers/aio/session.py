@@ -100,6 +100,7 @@ class Session:
         self._flushing = False
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
+        self._refusal: Exception | None = None
         self._ended = False
 
     @property
@@ -133,6 +134,8 @@ class Session:
     async def park(self, park: Park) -> Waking:
         """Wait for the inbox to ring. A connection that breaks ends the wait too: whoever waits asks again then."""
         token, until = park
+        if self._refusal is not None:
+            raise _another(self._refusal)
         heard = self._ears[token]
         left = until - monotonic()
         if heard is None and left > 0:
@@ -151,8 +154,9 @@ class Session:
         if self.is_open and self._opened_at <= asked_at:
             self._break(ServerGone("the server is no primary any more"))
 
-    def wake_all(self, error: Exception) -> None:
-        """Let everybody who waits for a grant fail."""
+    def refuse(self, error: Exception) -> None:
+        """Let everybody fail who waits for a grant, now or later."""
+        self._refusal = error
         for ear in self._waiting():
             ear.set_exception(_another(error))
 
@@ -165,7 +169,7 @@ class Session:
         if self._ticker is not None:
             self._ticker.cancel()
         if error is not None:
-            self.wake_all(error)
+            self.refuse(error)
             self._fail(error, inf)
 
     def bury(self) -> None:
