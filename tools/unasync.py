@@ -35,7 +35,9 @@ RULES: list[tuple[str, str]] = [
     (r"^ *@enterable\n", ""),
     (r'"_guards", ', ""),
     (r"^ *self\._guards\b.*\n", ""),
-    (r" and not ended_by_loss\(self\._guards, exc\)", ""),
+    (r"^ *struck = .*\n", ""),
+    (r" and not struck", ""),
+    (r"None if struck else exc", "exc"),
     # what only threads have
     (r"def __init__\((self, server: .*)\) -> None:\n", r"def __init__(\n        \1, max_sessions: int = 64\n    ) -> None:\n"),
     (r"(AsyncRecipe\.of\(server\), namespace, label)", r"\1, max_sessions"),

@@ -6,7 +6,7 @@ import logging
 
 from holdfast.protocol.holding import Holding, Ledger
 
-__all__ = ["Telling"]
+__all__ = ["Telling", "tell"]
 
 logger = logging.getLogger("holdfast")
 
@@ -31,12 +31,15 @@ class Telling:
     def announce(self, holding: Holding) -> None:
         """Let everybody know of a loss."""
         logger.warning("lost the lease of %r with fence %d: %s", holding.permits.name, holding.fence, holding.loss)
-        self.tell(holding)
+        tell(holding)
 
-    def tell(self, holding: Holding) -> None:
-        """Call the callbacks of a lease that was lost, each of them once."""
-        while holding.callbacks:
-            try:
-                holding.callbacks.pop(0)()
-            except (Exception, SystemExit):
-                logger.exception("a callback for the lost lease of %r failed", holding.permits.name)
+
+def tell(holding: Holding) -> None:
+    """Call the callbacks of a lease that was lost, each of them once."""
+    while holding.callbacks:
+        try:
+            holding.callbacks.pop(0)()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            logger.exception("a callback for the lost lease of %r failed", holding.permits.name)

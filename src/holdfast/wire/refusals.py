@@ -10,7 +10,7 @@ import re
 
 from holdfast.words.errors import ServerRefused
 
-__all__ = ["elsewhere", "forgotten", "passing", "refusal"]
+__all__ = ["elsewhere", "forgotten", "not_heard", "passing", "refusal"]
 
 _CODE = re.compile(
     r"\b(OOM|NOREPLICAS|READONLY|MISCONF|NOPERM|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|CROSSSLOT)\b"
@@ -49,6 +49,14 @@ def refusal(text: str, name: str) -> ServerRefused:
     advice = _ADVICE.get(code, "see the server's words")
     message = f"the server refused a script for {name!r}: {advice} ({text})"
     return ServerRefused(message, name=name, changed_nothing=code == "OOM")
+
+
+def not_heard(text: str, inbox: str) -> ServerRefused:
+    """The error for a session that may not listen: nobody could tell it of its grants."""
+    message = (
+        f"the server does not let us listen to {inbox!r}: allow it with ACL SETUSER … +subscribe &{inbox} ({text})"
+    )
+    return ServerRefused(message, name=inbox, changed_nothing=True)
 
 
 def _code(text: str) -> str:

@@ -10,6 +10,7 @@ Every event loop that a client is used on has a home of its own there; a client 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import logging
 import os
@@ -21,7 +22,6 @@ from time import monotonic
 from typing import TypeVar, cast
 
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from holdfast.drivers.aio.home import Home
@@ -33,7 +33,7 @@ from holdfast.protocol.holding import Holding, release, renew
 from holdfast.wire.effects import Answer, Call, Park, Steps
 from holdfast.wire.permits import Permits
 from holdfast.wire.refusals import elsewhere, passing, refusal
-from holdfast.words.errors import AcquireTimeout, HoldfastError, ServerRefused
+from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld, ServerRefused
 
 __all__ = ["AsyncDriver"]
 
@@ -42,6 +42,8 @@ logger = logging.getLogger("holdfast")
 T = TypeVar("T")
 
 _drivers: weakref.WeakSet[AsyncDriver] = weakref.WeakSet()
+_parents: list[Home] = []
+"""In a forked child: what its parent has, not to be finalized here."""
 
 
 class AsyncDriver:
@@ -70,53 +72,37 @@ class AsyncDriver:
     async def acquire(self, attempt: Attempt, timeout: float | None) -> Holding:
         """Wait for the lease. Raises AcquireTimeout after that many seconds, and QueueFull."""
         until = inf if timeout is None else monotonic() + timeout
-        name = attempt.want.name
-        home = self._home()
-        home.session.expect(attempt.token)
         try:
-            grant = await self._run(home, acquire(attempt, until), name, until)
+            holding = await self._hold(attempt, acquire(attempt, until), until)
         except (ServerGone, ServerSilent) as error:
             attempt.unanswered = True
             if monotonic() >= until and isinstance(error, ServerSilent):
-                raise AcquireTimeout(name, timeout or 0, "the server did not answer") from error
+                raise AcquireTimeout(attempt.want.name, timeout or 0, "the server did not answer") from error
             raise
-        finally:
-            home.session.forget(attempt.token)
-        if grant is None:
-            raise AcquireTimeout(name, timeout or 0)
-        return self._hold(home, attempt, grant)
+        if holding is None:
+            raise AcquireTimeout(attempt.want.name, timeout or 0)
+        return holding
 
     async def try_acquire(self, attempt: Attempt) -> Holding | None:
         """The lease, or None when it is not free. One round trip."""
-        home = self._home()
-        grant = await self._run(home, try_acquire(attempt), attempt.want.name)
-        return None if grant is None else self._hold(home, attempt, grant)
+        return await self._hold(attempt, try_acquire(attempt))
 
     async def undo(self, attempt: Attempt) -> None:
         """Leave nothing behind: no place in line, no permit, no renewal."""
-        home = self._here()
-        if attempt.pending and self._recipe.reached and home is not None:
-            holding = home.ledger.find(attempt.token)
-            if holding is not None:
-                home.keeper.forget(holding)
-                holding.given_up = True
-            errand = home.keeper.run_errand(attempt.want.cancel(attempt.token))
-            if not attempt.unanswered:
-                await _see_to(errand)
+        errand = self._begin_undo(attempt)
+        if errand is not None and not attempt.unanswered:
+            await _see_to(errand)
 
     async def release(self, holding: Holding) -> bool:
         """Give a lease up; False when there was nothing left to give up."""
         if holding.given_up:
             return False
-        lost = holding.lost(monotonic())
-        self._forget(holding)
-        if _is_being_closed():
-            self._release_without_waiting(holding)
-            return not lost
         home = self._home()
+        lost = holding.lost(monotonic())
+        owner = self._forget(holding) or home
         try:
             released = await self._run(home, release(holding), holding.permits.name)
-        except (ServerGone, ServerSilent):
+        except (ServerGone, ServerSilent, GeneratorExit):
             home.keeper.run_errand(holding.permits.release(holding.token))
             raise
         except BaseException:
@@ -124,39 +110,46 @@ class AsyncDriver:
             raise
         holding.given_up = True
         if not released and not lost:
-            home.keeper.lose(holding, "the server no longer had it when it was to be released")
+            owner.lose(holding, "the server no longer had it when it was to be released")
         return released and not lost
 
-    async def leave(self, holding: Holding, *, failed: bool) -> bool:
-        """Release at the end of a block; False when the caller is to hear of a loss.
+    async def leave(self, holding: Holding, error: BaseException | None) -> bool:
+        """Release at the end of a block that ended with this error; False when the caller is to hear of a loss.
 
-        When the block itself failed, its exception is what matters: ours are only logged.
+        When the block itself failed, its exception is what matters, and does not wait for a server that is gone. Nor
+        does a loss that is known.
         """
-        try:
-            return await self.release(holding) or failed
-        except (RedisError, HoldfastError):
-            if not failed:
-                raise
-            logger.exception("could not release %r after its block had failed", holding.permits.name)
-            return True
+        if error is None and not holding.lost(monotonic()):
+            return await self.release(holding)
+        if not holding.given_up:
+            home = self._here()
+            owner = self._forget(holding) or home
+            holding.given_up = True
+            if home is not None and owner is not None:
+                errand = home.keeper.run_errand(holding.permits.release(holding.token))
+                if holding.loss is None and _may_wait(error):
+                    await _see_released(owner, holding, errand)
+        return error is not None
 
     async def extend(self, holding: Holding, ttl_ms: int) -> bool:
-        """Let a lease last that long from now; False when it was lost."""
+        """Let a lease last that long from now; False when it was lost. Raises NotHeld if it is being given up."""
         home = self._home()
-        if not await self._run(home, renew(holding, ttl_ms), holding.permits.name, holding.deadline):
-            home.keeper.lose(holding, "the server no longer had it when it was to be extended")
-            return False
-        return True
+        if await self._run(home, renew(holding, ttl_ms), holding.permits.name, holding.deadline):
+            return True
+        owner = self._owner(holding)
+        if owner is not None:
+            owner.lose(holding, "the server no longer had it when it was to be extended")
+        if holding.loss is None:
+            raise NotHeld(holding.permits.name)
+        return False
 
     def let_go(self, holding: Holding) -> bool:
-        """Renew a lease no more: its holder is gone without a word. Whether it was renewed until now."""
-        kept = [home for home in list(self._homes.values()) if home.ledger.find(holding.token) is holding]
-        self._forget(holding)
-        return any(not home.loop.is_closed() for home in kept)
+        """Renew a lease no more: its holder is gone without a word. Whether it was renewed until now.
 
-    def tell(self, holding: Holding) -> None:
-        """Call the callbacks of a lost lease that have not been called."""
-        self._home().keeper.tell(holding)
+        May be called in the middle of anything, by any thread.
+        """
+        owner = self._owner(holding)
+        return owner is not None and owner.ledger.drop(holding) and not self._closed and not owner.loop.is_closed()
 
     async def ask(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""
@@ -178,6 +171,7 @@ class AsyncDriver:
             for holding in home.ledger.all():
                 holding.given_up, holding.loss = True, "it belongs to the process that this one was forked from"
             home.session.abandon()
+        _parents.extend(self._homes.values())
         self._homes = {}
         self._finalizer = weakref.finalize(self, _leave_all, self._homes)
 
@@ -187,8 +181,10 @@ class AsyncDriver:
         if home is None:
             if self._closed:
                 raise HoldfastError("this client was closed; make a new one")
-            for gone in [loop for loop in self._homes if loop.is_closed()]:
-                self._homes.pop(gone).leave()
+            for other in list(self._homes.values()):
+                if other.loop.is_closed():
+                    self._homes.pop(other.loop, None)
+                    other.leave()
             label = self._label or f"{os.uname().nodename}:{os.getpid()}"
             home = self._homes[loop] = Home(self._recipe, self._namespace, label)
         return home
@@ -200,21 +196,49 @@ class AsyncDriver:
         except RuntimeError:
             return None
 
-    def _release_without_waiting(self, holding: Holding) -> None:
-        holding.given_up = True
-        if (home := self._here()) is not None:
-            home.keeper.run_errand(holding.permits.release(holding.token))
+    def _owner(self, holding: Holding) -> Home | None:
+        """The home that keeps this lease."""
+        homes = list(self._homes.values())
+        return next((home for home in homes if home.ledger.find(holding.token) is holding), None)
 
-    def _forget(self, holding: Holding) -> None:
-        for home in list(self._homes.values()):
-            home.keeper.forget(holding)
+    def _forget(self, holding: Holding) -> Home | None:
+        """Let nobody keep this lease any more. The home that did."""
+        owner = self._owner(holding)
+        if owner is not None:
+            owner.keeper.forget(holding)
+        return owner
 
-    def _hold(self, home: Home, attempt: Attempt, grant: Grant) -> Holding:
+    async def _hold(self, attempt: Attempt, steps: Steps[Grant | None], until: float = inf) -> Holding | None:
+        """Perform an acquire, and keep what it grants."""
+        home = self._home()
+        home.session.expect(attempt.token)
+        try:
+            grant = await self._run(home, steps, attempt.want.name, until)
+        except GeneratorExit:  # the coroutine is closed before its end, and may not wait for anything
+            self._begin_undo(attempt)
+            attempt.pending = False
+            raise
+        finally:
+            revoked = home.session.forget(attempt.token)
+        if grant is None:
+            return None
         if self._closed:
             raise HoldfastError("this client was closed while it waited", name=attempt.want.name)
         holding = Holding(attempt.want, attempt.token, grant)
         home.keeper.watch(holding)
+        if revoked is not None:
+            home.keeper.lose(holding, revoked)
         return holding
+
+    def _begin_undo(self, attempt: Attempt) -> Future[Outcome | None] | None:
+        home = self._here()
+        if not attempt.pending or not self._recipe.reached or home is None:
+            return None
+        holding = home.ledger.find(attempt.token)
+        if holding is not None:
+            home.keeper.forget(holding)
+            holding.given_up = True
+        return home.keeper.run_errand(attempt.want.cancel(attempt.token))
 
     async def _run(self, home: Home, steps: Steps[T], name: str, until: float = inf) -> T:
         try:
@@ -272,15 +296,28 @@ def _give_up(coming: Future[Outcome]) -> None:
         coming.set_exception(ServerSilent("the server did not answer in time"))
 
 
-async def _see_to(errand: Future[None]) -> None:
+async def _see_to(errand: Future[Outcome | None]) -> None:
     """Wait until an errand is done, but not for long. It goes on whatever becomes of the waiting."""
-    if not _is_being_closed():
-        await asyncio.wait((errand,), timeout=UNDO_PATIENCE)
+    await asyncio.wait((errand,), timeout=UNDO_PATIENCE)
 
 
-def _is_being_closed() -> bool:
-    """Whether the calling coroutine is being closed before its end, and therefore may not wait for anything."""
-    return isinstance(sys.exception(), GeneratorExit)
+def _may_wait(error: BaseException | None) -> bool:
+    """Whether the caller, who handles this error, may wait: a coroutine that is closed may not, an async generator may."""
+    if not isinstance(error, GeneratorExit):
+        return True
+    frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells the two apart
+    while frame.f_back is not None and frame.f_code.co_flags & inspect.CO_COROUTINE:
+        frame = frame.f_back
+    return bool(frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR)
+
+
+async def _see_released(owner: Home, holding: Holding, errand: Future[Outcome | None]) -> None:
+    await _see_to(errand)
+    outcome = errand.result() if errand.done() else None
+    if not isinstance(outcome, Answer):
+        logger.warning("could not release %r yet after its block had failed", holding.permits.name)
+    elif outcome.reply[0] == b"lost":
+        owner.lose(holding, "the server no longer had it when it was to be released")
 
 
 def _leave_all(homes: dict[AbstractEventLoop, Home]) -> None:

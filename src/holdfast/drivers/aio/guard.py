@@ -15,6 +15,7 @@ import asyncio
 from time import monotonic
 from typing import Any
 
+from holdfast.drivers.aio.loops import call_on, runs_here
 from holdfast.protocol.holding import Holding
 
 __all__ = ["Guard", "ended_by_loss"]
@@ -43,12 +44,16 @@ class Guard:
         return task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
 
     def _strike(self) -> None:
-        if self._task is None or self._struck:
+        task = self._task
+        if task is None or self._struck:
             return
-        if self._task is asyncio.current_task():
-            self._task.get_loop().call_soon(self._strike)
+        loop = task.get_loop()
+        if not runs_here(loop):
+            call_on(loop, self._strike)
+        elif task is asyncio.current_task():
+            loop.call_soon(self._strike)
         else:
-            self._struck = self._task.cancel("the lease was lost")
+            self._struck = task.cancel("the lease was lost")
 
 
 def ended_by_loss(guards: list[Guard], error: BaseException | None) -> bool:

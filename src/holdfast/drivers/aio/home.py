@@ -13,12 +13,16 @@ import secrets
 from collections.abc import AsyncGenerator, Callable
 from time import monotonic
 
+from redis.exceptions import ConnectionError as ServerGone
+
 from holdfast.drivers.aio.keeper import Keeper
+from holdfast.drivers.aio.loops import call_on
 from holdfast.drivers.aio.recipe import AsyncRecipe
 from holdfast.drivers.aio.session import Session
 from holdfast.drivers.patience import UNDO_PATIENCE
-from holdfast.protocol.holding import Ledger
+from holdfast.protocol.holding import Holding, Ledger
 from holdfast.wire.keys import home_channel
+from holdfast.words.errors import HoldfastError
 
 __all__ = ["Home"]
 
@@ -37,22 +41,32 @@ class Home:
         self.ledger = Ledger()
         self.keeper = Keeper(make, self.ledger)
         self.session = self.keeper.session
-        self._farewell = _farewell(self.keeper, self.session)
-        _step(self._farewell.__anext__())
+        self._ended = False
+        self._farewell = self._until_the_loop_ends()
+        with contextlib.suppress(StopIteration):
+            self._farewell.__anext__().send(None)  # to its yield: from then on the loop knows it
 
     async def close(self, error: Exception) -> None:
         """Let those who wait fail and clean up, and then let go of the connection."""
         self.session.refuse(error)
-        until = monotonic() + UNDO_PATIENCE
         try:
-            await asyncio.sleep(0)
-            while not (self.session.is_idle and self.keeper.is_idle) and monotonic() < until:  # noqa: ASYNC110 -- an event would burden every reply
-                await asyncio.sleep(0.001)
+            await self._settle()
         finally:
-            self.keeper.end()
-            self.session.end(error)
-            _step(self._farewell.aclose())
+            self._end(error)
         await asyncio.sleep(0)  # the transport's last word
+
+    def _end(self, error: Exception) -> None:
+        """Let go of the connection at once."""
+        self._ended = True
+        self.keeper.retire()
+        self.session.end(error)
+        with contextlib.suppress(StopIteration, StopAsyncIteration, RuntimeError):  # or it is the farewell that ends us
+            self._farewell.aclose().send(None)
+
+    def lose(self, holding: Holding, reason: str) -> None:
+        """A lease of this home is gone."""
+        self.ledger.lose(holding, reason)
+        call_on(self.loop, self.keeper.announce, holding)
 
     def leave(self) -> None:
         """Let go of everything from wherever: the client is gone, or the loop is."""
@@ -60,18 +74,21 @@ class Home:
             self.session.bury()
         else:
             with contextlib.suppress(RuntimeError):  # it is being closed in another thread
-                self.loop.call_soon_threadsafe(_step, self._farewell.aclose())
+                self.loop.call_soon_threadsafe(self._end, HoldfastError("this client was closed meanwhile"))
 
+    async def _settle(self) -> None:
+        """Wait until nobody waits for the server any more, but not for long."""
+        until = monotonic() + UNDO_PATIENCE
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        while not (self.session.is_idle and self.keeper.is_idle) and monotonic() < until:  # noqa: ASYNC110 -- an event would burden every reply
+            await asyncio.sleep(0.001)
 
-async def _farewell(keeper: Keeper, session: Session) -> AsyncGenerator[None]:
-    try:
-        yield
-    finally:  # without an await in here, so that a single step ends it
-        keeper.end()
-        session.end()
-
-
-def _step(coroutine: object) -> None:
-    """Drive a coroutine that awaits nothing to its end."""
-    with contextlib.suppress(StopIteration, StopAsyncIteration):
-        coroutine.send(None)  # type: ignore[attr-defined]  # an awaitable of an asynchronous generator has it
+    async def _until_the_loop_ends(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            if not self._ended:
+                await self._settle()  # other generators are ended beside this one, and may have something to give back
+                self._end(ServerGone("the event loop ended"))
+                self.keeper.end()

@@ -16,17 +16,17 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from math import inf
 from time import monotonic
 
-from redis.exceptions import RedisError
-
+from holdfast.drivers.aio.loops import call_on
 from holdfast.drivers.aio.session import Outcome, Session
 from holdfast.drivers.patience import ERRAND
 from holdfast.drivers.telling import Telling
 from holdfast.protocol.holding import Holding, Ledger
-from holdfast.wire.effects import Call
+from holdfast.wire.effects import Answer, Call
 from holdfast.wire.refusals import elsewhere
 from holdfast.wire.resp import ErrorReply
 
@@ -51,9 +51,10 @@ class Keeper(Telling):
         self.session = make_session(self.revoked, self._ask_for_all)
         self._loop = asyncio.get_running_loop()
         self._renewals: dict[bytes, Future[Outcome]] = {}
-        self._errands: set[Future[None]] = set()
+        self._errands: set[Future[Outcome | None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._wakes_at = inf
+        self._retired = False
 
     @property
     def is_idle(self) -> bool:
@@ -70,17 +71,25 @@ class Keeper(Telling):
         """Keep this lease no more. When this returns, no renewal is sent for it again."""
         self._ledger.drop(holding)
         if self._renewals and (renewal := self._renewals.pop(holding.token, None)) is not None:
-            renewal.cancel()
+            call_on(self._loop, renewal.cancel)
 
-    def run_errand(self, call: Call) -> Future[None]:
-        """Send this as soon as the server can be reached; done when it was done, or given up."""
-        errand: Future[None] = self._loop.create_future()
+    def run_errand(self, call: Call) -> Future[Outcome | None]:
+        """Send this as soon as the server can be reached; done when it was done, or None when it was given up."""
+        errand: Future[Outcome | None] = self._loop.create_future()
         self._errands.add(errand)
         self._send_errand(call, monotonic() + ERRAND, errand)
         return errand
 
+    def retire(self) -> None:
+        """Renew no more: leases run out by themselves. Who wants to be told of that still is."""
+        self._retired = True
+        for holding in self._ledger.all():
+            holding.due_at = holding.deadline
+            if not holding.callbacks:
+                self.forget(holding)
+
     def end(self) -> None:
-        """Keep nothing any more: leases run out by themselves."""
+        """Keep nothing any more."""
         if self._alarm is not None:
             self._alarm.cancel()
         for holding in self._ledger.all():
@@ -90,31 +99,39 @@ class Keeper(Telling):
         if self._alarm is not None:
             self._alarm.cancel()
         self._wakes_at = moment
-        self._alarm = self._loop.call_later(max(0.0, moment - monotonic()), self._look)
+        self._alarm = self._loop.call_later(max(0.0, moment - monotonic()), self._look, context=Context())
 
     def _look(self) -> None:
         self._alarm, self._wakes_at = None, inf
         now = monotonic()
-        for holding in self._ledger.over(now):
-            self.announce(holding)
-        for holding in self._ledger.due(now):
-            if holding.token not in self._renewals:
-                renewal = self.session.send(holding.permits.renew_for(holding.token, holding.permits.ttl_ms))
-                self._renewals[holding.token] = renewal
-                renewal.add_done_callback(partial(self._settle, holding))
-        due_at = self._ledger.next_due()
-        if due_at is not None and due_at < self._wakes_at:
-            self._wake_at(max(due_at, now + SHORTEST_NAP))
+        try:
+            for holding in self._ledger.over(now):
+                self.forget(holding)
+                self.announce(holding)
+            for holding in () if self._retired else self._ledger.due(now):
+                if holding.token not in self._renewals:
+                    self._renew(holding)
+        finally:
+            due_at = self._ledger.next_due()
+            if due_at is not None and due_at < self._wakes_at:
+                self._wake_at(max(due_at, now + SHORTEST_NAP))
+
+    def _renew(self, holding: Holding) -> None:
+        renewal = self.session.send(holding.permits.renew_for(holding.token, holding.permits.ttl_ms))
+        self._renewals[holding.token] = renewal
+        renewal.add_done_callback(partial(self._settle, holding, monotonic()))
 
     def _ask_for_all(self) -> None:
         """While nobody listened, a lease may have been taken away: ask for each."""
+        if self._retired:
+            return
         for holding in self._ledger.all():
             if holding.permits.renew:
                 holding.due_at = monotonic()
         if self._ledger:
             self._wake_at(monotonic())
 
-    def _settle(self, holding: Holding, renewal: Future[Outcome]) -> None:
+    def _settle(self, holding: Holding, asked_at: float, renewal: Future[Outcome]) -> None:
         if renewal.cancelled():
             return
         self._renewals.pop(holding.token, None)
@@ -126,28 +143,29 @@ class Keeper(Telling):
         if isinstance(outcome, ErrorReply):
             logger.warning("could not renew the lease of %r, trying again: %s", holding.permits.name, outcome)
             if elsewhere(outcome):
-                self.session.refresh(monotonic())
+                self.session.refresh(asked_at)
         elif outcome.reply[0] == b"renewed":
             holding.renewed(outcome.sent_at, outcome.reply[1])
         elif self._ledger.find(holding.token) is holding:
             self.lose(holding, "the server no longer had it when it was to be renewed")
 
-    def _send_errand(self, call: Call, until: float, errand: Future[None]) -> None:
+    def _send_errand(self, call: Call, until: float, errand: Future[Outcome | None]) -> None:
         sent = self.session.send(call, max(0.0, until - monotonic()))
         sent.add_done_callback(partial(self._settle_errand, call, until, errand))
 
-    def _settle_errand(self, call: Call, until: float, errand: Future[None], sent: Future[Outcome]) -> None:
-        error = None if sent.cancelled() else sent.exception()
-        if error is None and not sent.cancelled() and monotonic() < until:
-            outcome = sent.result()
-            if isinstance(outcome, ErrorReply):
-                self._loop.call_later(ERRAND_PAUSE, self._send_errand, call, until, errand)
-                return
-            if outcome.reply[0] != b"lost" and outcome.reply[1]:
-                self._send_errand(call, until, errand)
-                return
-        elif isinstance(error, RedisError):
+    def _settle_errand(self, call: Call, until: float, errand: Future[Outcome | None], sent: Future[Outcome]) -> None:
+        error = sent.exception()
+        outcome = None if error else sent.result()
+        if error is not None:
             logger.debug("an errand was given up: %s", error)
+        elif monotonic() >= until:
+            pass
+        elif isinstance(outcome, ErrorReply):
+            self._loop.call_later(ERRAND_PAUSE, self._send_errand, call, until, errand)
+            return
+        elif isinstance(outcome, Answer) and outcome.reply[0] != b"lost" and outcome.reply[1]:
+            self._send_errand(call, until, errand)
+            return
         self._errands.discard(errand)
         if not errand.done():
-            errand.set_result(None)
+            errand.set_result(outcome)

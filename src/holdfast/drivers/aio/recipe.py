@@ -10,6 +10,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ServerGone
+from redis.exceptions import RedisError
 
 from holdfast.drivers.recipe import Recipe
 
@@ -37,9 +38,11 @@ class AsyncRecipe(Recipe):
         connection: Any = self._make()
         try:
             await connection.connect()
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(Exception):
                 await connection.disconnect(nowait=True)
+            if isinstance(error.__cause__, RedisError):  # the client library wraps it up, on some kinds of connection
+                raise error.__cause__ from None
             raise
         # The client library has no public way to its streams. It is to forget them: they are ours from now on.
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001

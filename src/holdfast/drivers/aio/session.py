@@ -21,6 +21,7 @@ import itertools
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import Context
 from math import inf
 from time import monotonic
 from typing import Any, TypeAlias
@@ -33,7 +34,7 @@ from holdfast.drivers.aio.line import Line
 from holdfast.drivers.aio.recipe import AsyncRecipe
 from holdfast.drivers.patience import PATIENCE, PAUSES
 from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
-from holdfast.wire.refusals import forgotten, passing
+from holdfast.wire.refusals import forgotten, not_heard, passing
 from holdfast.wire.resp import ErrorReply, Push, bulk
 from holdfast.wire.rings import Granted, Revoked, read_ring
 
@@ -97,6 +98,8 @@ class Session:
         self._count = 0
         self._sources: dict[str, int] = {}
         self._ears: dict[bytes, Bell | _Gap | Future[Bell | None] | None] = {}
+        self._revoked: dict[bytes, str] = {}
+        self._tries = 0
         self._flushing = False
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
@@ -127,15 +130,17 @@ class Session:
         """Keep the bell that rings for this token, until `forget`."""
         self._ears[token] = None
 
-    def forget(self, token: bytes) -> None:
-        """Listen for this token no more."""
+    def forget(self, token: bytes) -> str | None:
+        """Listen for this token no more. The reason, if it was granted and taken away before anybody could see to it."""
         self._ears.pop(token, None)
+        return self._revoked.pop(token, None) if self._revoked else None
 
     async def park(self, park: Park) -> Waking:
         """Wait for the inbox to ring. A connection that breaks ends the wait too: whoever waits asks again then."""
         token, until = park
         if self._refusal is not None:
             raise _another(self._refusal)
+        self._revoked.pop(token, None)  # that was an earlier grant
         heard = self._ears[token]
         left = until - monotonic()
         if heard is None and left > 0:
@@ -147,7 +152,10 @@ class Session:
             finally:
                 alarm.cancel()
         self._ears[token] = None
-        return Waking(monotonic(), heard if isinstance(heard, Bell) else None)
+        if isinstance(heard, Bell):
+            return Waking(monotonic(), heard)
+        self._revoked.pop(token, None)
+        return Waking(monotonic(), None)
 
     def refresh(self, asked_at: float) -> None:
         """Find the server anew, unless that was done since that moment: another one may be the primary by now."""
@@ -160,17 +168,16 @@ class Session:
         for ear in self._waiting():
             ear.set_exception(_another(error))
 
-    def end(self, error: Exception | None = None) -> None:
-        """Let go of the connection. Whoever still waits for something gets the error, or is left alone with its loop."""
+    def end(self, error: Exception) -> None:
+        """Let go of the connection. Whoever still waits for something gets the error."""
         self._ended = True
         self._drop_line()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._ticker is not None:
             self._ticker.cancel()
-        if error is not None:
-            self.refuse(error)
-            self._fail(error, inf)
+        self.refuse(error)
+        self._fail(error, inf)
 
     def bury(self) -> None:
         """Let go of the connection of a loop that is closed."""
@@ -204,6 +211,7 @@ class Session:
                 if request.future.done():
                     continue
                 if type(frame) is not ErrorReply:
+                    self._tries = 0
                     request.future.set_result(Answer(request.sent_at, frame))
                 elif forgotten(frame):
                     self._send_whole(request)
@@ -227,7 +235,8 @@ class Session:
         elif self._connecting is not None:
             return
         elif self._line is None:
-            self._connecting = self._loop.create_task(self._connect(), name="holdfast-connect")
+            # In a context of its own: whoever happens to be first has nothing to do with the rest.
+            self._connecting = self._loop.create_task(self._connect(), name="holdfast-connect", context=Context())
         elif not self._sent and not self._flushing:
             self._flush()  # nothing else is under way: waiting for the end of the turn would only cost a turn
         elif not self._flushing:
@@ -279,8 +288,11 @@ class Session:
     async def _connect(self) -> None:
         """Make a connection, again and again for as long as somebody needs it."""
         try:
-            for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
-                await asyncio.sleep(pause)
+            while True:
+                await asyncio.sleep(PAUSES[min(self._tries, len(PAUSES) - 1)])
+                self._tries += (
+                    1  # until a script is answered: a server that greets only to hang up is not spared the pauses
+                )
                 try:
                     await self._open()
                 except (ServerGone, ServerSilent) as error:
@@ -292,7 +304,7 @@ class Session:
                     break
         finally:
             self._connecting = None
-            if self._outbox:
+            if any(not request.future.done() for request in self._outbox):
                 self._stir()
 
     async def _open(self) -> None:
@@ -312,14 +324,14 @@ class Session:
             async with asyncio.timeout(self._recipe.response_timeout):
                 reply = await self._greeting
             if isinstance(reply, ErrorReply):
-                raise ServerGone(f"the server does not let us listen to {self._inbox!r}: {reply}")
-        except TimeoutError:
-            raise ServerSilent("the server did not answer in time") from None
-        finally:
-            greeted = self._greeting.done() and not self._greeting.cancelled() and not self._greeting.exception()
+                raise ServerGone(str(reply)) if passing(reply) else not_heard(reply, self._inbox)
+        except BaseException as error:
             self._greeting = None
-            if not greeted:
-                self._drop_line()
+            self._drop_line()
+            if isinstance(error, TimeoutError):
+                raise ServerSilent("the server did not answer in time") from None
+            raise
+        self._greeting = None
 
     def _drop_line(self) -> None:
         line, self._line = self._line, None
@@ -345,6 +357,7 @@ class Session:
         for token, heard in self._ears.items():
             self._ears[token] = heard or _GAP
         self._on_gap()
+        self._fail(error, now)
         if self._outbox:
             self._stir()
 
@@ -357,6 +370,7 @@ class Session:
             request.give_up_at = min(request.give_up_at, monotonic() + request.patience)
             if request.give_up_at <= moment:
                 request.future.set_exception(_another(error))
+                request.future.exception()  # seen, should nobody wait for it any more
             else:
                 self._outbox.append(request)
 
@@ -365,6 +379,7 @@ class Session:
     def _ring(self, frame: Push) -> None:
         match read_ring(frame):
             case Granted(token, bell):
+                self._revoked.pop(token, None)
                 heard = self._ears.get(token, _GAP)
                 if isinstance(heard, Future):
                     if not heard.done():
@@ -372,6 +387,8 @@ class Session:
                 elif token in self._ears:
                     self._ears[token] = bell
             case Revoked(token, reason):
+                if token in self._ears:
+                    self._revoked[token] = reason
                 self._on_revoked(token, reason)
 
     def _waiting(self) -> Iterator[Future[Bell | None]]:

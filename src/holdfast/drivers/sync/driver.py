@@ -39,7 +39,7 @@ from holdfast.wire.keys import home_channel, inbox_channel
 from holdfast.wire.permits import Permits
 from holdfast.wire.refusals import passing, refusal
 from holdfast.wire.resp import ErrorReply
-from holdfast.words.errors import AcquireTimeout, HoldfastError, ServerRefused
+from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld, ServerRefused
 
 __all__ = ["SyncDriver"]
 
@@ -131,7 +131,7 @@ class SyncDriver:
             else:
                 self._clean_up(cancel(attempt), call, attempt.want.name)
 
-    def release(self, holding: Holding) -> bool:
+    def release(self, holding: Holding, until: float = inf) -> bool:
         """Give a lease up; False when there was nothing left to give up."""
         if holding.given_up:
             return False
@@ -139,7 +139,7 @@ class SyncDriver:
         try:
             lost = holding.lost(monotonic())
             self._keeper.forget(holding)
-            released = self._run(release(holding), name)
+            released = self._run(release(holding), name, until)
         except (ServerGone, ServerSilent):
             self._keeper.run_errand(holding.permits.release(holding.token))
             raise
@@ -151,25 +151,34 @@ class SyncDriver:
             self._keeper.lose(holding, "the server no longer had it when it was to be released")
         return released and not lost
 
-    def leave(self, holding: Holding, *, failed: bool) -> bool:
-        """Release at the end of a block; False when the caller is to hear of a loss.
+    def leave(self, holding: Holding, error: BaseException | None) -> bool:
+        """Release at the end of a block that ended with this error; False when the caller is to hear of a loss.
 
-        When the block itself failed, its exception is what matters: ours are only logged.
+        When the block itself failed, its exception is what matters: ours are only logged, and a server that is gone is
+        not waited for. Nor is it after a loss that is known.
         """
+        if holding.lost(monotonic()) and not holding.given_up:
+            self._keeper.forget(holding)
+            holding.given_up = True
+            self._keeper.run_errand(holding.permits.release(holding.token))
+            return error is not None
         try:
-            return self.release(holding) or failed
+            return self.release(holding, inf if error is None else monotonic() + UNDO_PATIENCE) or error is not None
         except (RedisError, HoldfastError):
-            if not failed:
+            if error is None:
                 raise
             logger.exception("could not release %r after its block had failed", holding.permits.name)
             return True
 
     def extend(self, holding: Holding, ttl_ms: int) -> bool:
-        """Let a lease last that long from now; False when it was lost."""
-        if not self._run(renew(holding, ttl_ms), holding.permits.name, holding.deadline):
+        """Let a lease last that long from now; False when it was lost. Raises NotHeld if it is being given up."""
+        if self._run(renew(holding, ttl_ms), holding.permits.name, holding.deadline):
+            return True
+        if self._ledger.find(holding.token) is holding:
             self._keeper.lose(holding, "the server no longer had it when it was to be extended")
-            return False
-        return True
+        if holding.loss is None:
+            raise NotHeld(holding.permits.name)
+        return False
 
     def let_go(self, holding: Holding) -> bool:
         """Renew a lease no more: its holder is gone without a word. Whether it was renewed until now.
@@ -177,10 +186,6 @@ class SyncDriver:
         May be called in the middle of anything.
         """
         return self._ledger.drop(holding) and not self._closed
-
-    def tell(self, holding: Holding) -> None:
-        """Call the callbacks of a lost lease that have not been called."""
-        self._keeper.tell(holding)
 
     def ask(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""

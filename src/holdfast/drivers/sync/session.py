@@ -23,7 +23,7 @@ from redis.exceptions import TimeoutError as ServerSilent
 
 from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
-from holdfast.wire.refusals import forgotten, passing
+from holdfast.wire.refusals import forgotten, not_heard, passing
 from holdfast.wire.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
 from holdfast.wire.rings import Granted, Revoked, read_ring
 
@@ -74,7 +74,7 @@ class Session:
             self._socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._inbox) + b"*1\r\n" + bulk("PING"))
             reply = self._reply()
             if isinstance(reply, ErrorReply):
-                raise ServerGone(f"the server does not let us listen to {self._inbox!r}: {reply}")
+                raise ServerGone(str(reply)) if passing(reply) else not_heard(reply, self._inbox)
 
     def close(self) -> None:
         """Let go of the connection, whatever state it is in."""

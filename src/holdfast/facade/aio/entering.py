@@ -18,10 +18,9 @@ P = ParamSpec("P")
 class Entering(Coroutine[Any, Any, "AsyncLease"]):
     """A coroutine that gives a lease; entered as a block, it holds the lease for as long as the block lasts."""
 
-    __slots__ = ("_coroutine", "_lease")
-
     def __init__(self, coroutine: Coroutine[Any, Any, AsyncLease]) -> None:
         self._coroutine = coroutine
+        self.__name__ = self.__qualname__ = "AsyncLock.acquire"  # for whoever shows a task that runs it
 
     def __await__(self) -> Generator[Any, Any, AsyncLease]:
         return self._coroutine.__await__()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Literal, Self
 
 from holdfast.drivers.aio.driver import AsyncDriver
 from holdfast.drivers.aio.guard import Guard, ended_by_loss
+from holdfast.drivers.telling import tell
 from holdfast.protocol.holding import Holding
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.errors import LeaseLost, NotHeld
@@ -99,10 +102,13 @@ class AsyncLease:
         return await self._driver.release(self._holding)
 
     def add_lost_callback(self, callback: Callable[[], object]) -> None:
-        """Call this when the lease is found lost: from the event loop, or at once if it is known already."""
-        self._holding.callbacks.append(callback)
+        """Call this when the lease is found lost: from the event loop, or at once if it is known already.
+
+        It is called in a copy of the context in which it is given.
+        """
+        self._holding.callbacks.append(partial(copy_context().run, callback))
         if self.lost:
-            self._driver.tell(self._holding)
+            tell(self._holding)
 
     async def __aenter__(self) -> Self:
         self._guards.append(Guard(self._holding, strikes=self._on_lost == "raise"))
@@ -111,8 +117,10 @@ class AsyncLease:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        failed = exc_type is not None and not ended_by_loss(self._guards, exc)
-        if self._holding.given_up or await self._driver.leave(self._holding, failed=failed):
+        struck = ended_by_loss(self._guards, exc)
+        if self._holding.given_up and not struck:
+            return
+        if await self._driver.leave(self._holding, None if struck else exc):
             return
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":

@@ -6,11 +6,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Literal, Self
 
 from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.drivers.telling import tell
 from holdfast.protocol.holding import Holding
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.errors import LeaseLost, NotHeld
@@ -98,10 +101,13 @@ class Lease:
         return self._driver.release(self._holding)
 
     def add_lost_callback(self, callback: Callable[[], object]) -> None:
-        """Call this when the lease is found lost: from the client's keeper thread, or at once if it is known already."""
-        self._holding.callbacks.append(callback)
+        """Call this when the lease is found lost: from the client's keeper thread, or at once if it is known already.
+
+        It is called in a copy of the context in which it is given.
+        """
+        self._holding.callbacks.append(partial(copy_context().run, callback))
         if self.lost:
-            self._driver.tell(self._holding)
+            tell(self._holding)
 
     def __enter__(self) -> Self:
         return self
@@ -109,8 +115,9 @@ class Lease:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        failed = exc_type is not None
-        if self._holding.given_up or self._driver.leave(self._holding, failed=failed):
+        if self._holding.given_up:
+            return
+        if self._driver.leave(self._holding, exc):
             return
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":
