@@ -24,4 +24,29 @@ fast, and starves the others; read the rate together with the fairness. Handoffs
 clients, so a contender that rarely hands over has few of them. Notes cost two readings of the clock per hold, for all
 contenders alike. An overlap shorter than the notes' own distance from the truth is not seen; ``--hold 1`` looks harder.
 Trust ratios before rates, and medians of many rounds before both.
+
+**Tasks instead of processes** (``bench async``). One process with one event loop, the loop that asyncio comes with; its
+tasks contend, each with a lock of its own (the setting `distinct`) or all for one (`one`). What was said above holds but
+for this:
+
+- Connections are made and scripts loaded before anything counts: each task first takes a lock of its own. Rivals may
+  have as many connections as they want, with the limit on open files raised for them; the table says how many the server
+  saw.
+- The wire floor is one bare connection that many clients share without being tasks (see `pipeline`): what leaves, leaves
+  together. Where all want one lock a handover costs it one round trip, in which one client releases and another asks.
+- In `one` the lock is held for one turn of the loop, but by the floor for none; without that, no two tasks of one loop
+  could be seen to hold it at once. What it costs was looked for and was less than the rounds differ.
+- Those who still wait when the time is over are cancelled, so what they waited for is not counted: a lock with which
+  nobody but a few get in within the time has a fairness of 0, and no handoff where there was none.
+- One process can use one core: with many tasks it is the client's code that is measured, where the server does not set
+  the pace. Garbage is collected as ever, and a pause for it counts.
+- The memory of a waiter is the growth of a fresh process's real memory while that many come to wait for a held lock,
+  divided by their number: see `gauges` for why, and `memory` for what is left out.
+
+A rival that cannot do it (too many connections, an error, no end) is reported for that measurement, and the rest goes
+on.
+
+**A crowd** (``bench crowd``) is one measurement of Holdfast alone and no comparison: that a long line is kept in order,
+on one connection, and what it costs the server. Its times are the server's own, by its slow log; the longest of ten
+thousand shows when the scheduler took the core away rather than what the script does.
 """

@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 __all__ = [
     "CLASSIC",
+    "DISTINCT",
     "FLOOR",
+    "ONE",
+    "REDIS",
     "Case",
     "Hold",
     "Measurement",
@@ -24,11 +27,16 @@ __all__ = [
     "Schedule",
     "measure",
     "overlaps",
+    "quantile",
     "summarize",
+    "without_row",
 ]
 
-CLASSIC, FLOOR = "classic-lua", "floor"
+CLASSIC, REDIS, FLOOR = "classic-lua", "redis-py", "floor"
 """The contenders that the others are compared with."""
+
+ONE, DISTINCT = "one", "distinct"
+"""The settings: all clients want the same lock, or each a lock of its own."""
 
 
 class Schedule(NamedTuple):
@@ -63,6 +71,7 @@ class Case(NamedTuple):
     round: int
     clients: int
     contender: str
+    setting: str = ONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,15 @@ class Measurement:
     """How many holds began while another client's was certain."""
     trouble: tuple[str, ...]
     """What went wrong; such a measurement has no figures to trust."""
+    setting: str = ONE
+    connections: int | None = None
+    """How many the server saw of the contender while it was measured, where they were counted."""
+
+    @property
+    def where(self) -> str:
+        """Which measurement it is, in words."""
+        clients = f"{self.clients} clients" + (" of distinct locks" if self.setting == DISTINCT else "")
+        return f"{self.contender}, {clients}, round {self.round + 1}"
 
     @property
     def rate(self) -> float:
@@ -113,10 +131,19 @@ class Row:
     """The rate to that of the wire floor in the same round."""
     to_classic: float | None
     """The same to the classic Lua form."""
+    to_redis: float | None = None
+    """The same to the lock of redis-py."""
+    setting: str = ONE
+    connections: float | None = None
 
 
-def measure(case: Case, schedule: Schedule, notes: Sequence[Notes], trouble: Sequence[str]) -> Measurement:
-    """Merge the notes of all clients and take from them what falls into the time that counts."""
+def measure(
+    case: Case, schedule: Schedule, notes: Sequence[Notes], trouble: Sequence[str], connections: int | None = None
+) -> Measurement:
+    """Merge the notes of all clients and take from them what falls into the time that counts.
+
+    Where each has a lock of its own there is nothing to hand over, and holds may overlap.
+    """
     _, go, until = schedule
     holds = sorted(
         Hold(acquired, released, client)
@@ -126,9 +153,10 @@ def measure(case: Case, schedule: Schedule, notes: Sequence[Notes], trouble: Seq
     counted = [0] * len(notes)
     for hold in holds:
         counted[hold.client] += go <= hold.acquired < until
+    shared = holds if case.setting == ONE else []
     gaps = sorted(
         (after.acquired - before.released) * 1e6
-        for before, after in pairwise(holds)
+        for before, after in pairwise(shared)
         if after.client != before.client and go <= after.acquired < until
     )
     return Measurement(
@@ -137,10 +165,11 @@ def measure(case: Case, schedule: Schedule, notes: Sequence[Notes], trouble: Seq
         tries=sum(note.tries for note in notes),
         acquires=tuple(counted),
         handoffs=len(gaps),
-        handoff_p50_us=_quantile(gaps, 0.5),
-        handoff_p99_us=_quantile(gaps, 0.99),
-        violations=len(overlaps(holds)),
+        handoff_p50_us=quantile(gaps, 0.5),
+        handoff_p99_us=quantile(gaps, 0.99),
+        violations=len(overlaps(shared)),
         trouble=tuple(trouble),
+        connections=connections,
     )
 
 
@@ -156,19 +185,26 @@ def overlaps(holds: Iterable[Hold]) -> list[tuple[Hold, Hold]]:
     return found
 
 
+def without_row(measurements: Sequence[Measurement]) -> list[Case]:
+    """What has no row in `summarize`, because it went well in no round."""
+    well = {(one.clients, one.contender, one.setting) for one in measurements if not one.trouble}
+    measured = dict.fromkeys((one.clients, one.contender, one.setting) for one in measurements)
+    return [Case(0, *which) for which in measured if which not in well]
+
+
 def summarize(measurements: Sequence[Measurement]) -> list[Row]:
-    """One row for each client count and contender, in the order of the measurements' own first round."""
+    """One row for each setting, client count and contender, in the order of the measurements' own first round."""
     sound = [one for one in measurements if not one.trouble]
-    rates = {(one.contender, one.clients, one.round): one.rate for one in sound}
-    groups: dict[tuple[int, str], list[Measurement]] = {}
+    rates = {(one.contender, one.setting, one.clients, one.round): one.rate for one in sound}
+    groups: dict[tuple[str, int, str], list[Measurement]] = {}
     for one in sound:
-        groups.setdefault((one.clients, one.contender), []).append(one)
+        groups.setdefault((one.setting, one.clients, one.contender), []).append(one)
     return [_row(group, rates) for group in groups.values()]
 
 
-def _row(group: list[Measurement], rates: dict[tuple[str, int, int], float]) -> Row:
+def _row(group: list[Measurement], rates: dict[tuple[str, str, int, int], float]) -> Row:
     def ratio(other: str) -> float | None:
-        bases = [(one.rate, rates.get((other, one.clients, one.round))) for one in group]
+        bases = [(one.rate, rates.get((other, one.setting, one.clients, one.round))) for one in group]
         return _median(rate / base for rate, base in bases if base)
 
     speeds = [one.rate for one in group]
@@ -184,6 +220,9 @@ def _row(group: list[Measurement], rates: dict[tuple[str, int, int], float]) -> 
         handoff_p99_us=_median(one.handoff_p99_us for one in group),
         to_floor=ratio(FLOOR),
         to_classic=ratio(CLASSIC),
+        to_redis=ratio(REDIS),
+        setting=group[0].setting,
+        connections=_median(one.connections for one in group),
     )
 
 
@@ -192,5 +231,6 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float | None:
+def quantile(ordered: Sequence[float], share: float) -> float | None:
+    """The value that this share of them does not exceed; None of none."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None

@@ -3,6 +3,8 @@
 It has the server do the same work as the library does (the same scripts, a random token each time, an inbox on the same
 connection) and leaves out all that makes a library: it parses no replies beyond telling them apart, renews nothing,
 never asks twice and undoes nothing. What the library reaches of it is the price of being one.
+
+`Floor` is one client of one lock; `holdfast.bench.pipeline` is the same for many at once on one connection.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.wire.effects import Call
 from holdfast.wire.keys import Place, home_channel, inbox_channel
 from holdfast.wire.permits import Permits
 from holdfast.wire.resp import bulk
+from holdfast.wire.script import load
 
-__all__ = ["Floor"]
+__all__ = ["Bare", "Floor", "Template"]
 
 GRANTED, QUEUED, RELEASED = b"*3\r\n$7\r\ngranted", b"*4\r\n$6\r\nqueued", b"*2\r\n$8\r\nreleased"
 
@@ -26,29 +29,62 @@ GRANTED_LINES, QUEUED_AND_PUSHED_LINES, RELEASED_LINES, SUBSCRIBED_LINES = 5, 13
 """Where a message ends is known from its lines alone: none of them carries text of others' making."""
 
 
+class Template(NamedTuple):
+    """The bytes of a call around its token."""
+
+    before: bytes
+    after: bytes
+
+
+class Bare:
+    """A connection that knows the scripts and hears its own inbox, and its bare socket."""
+
+    def __init__(self, url: str) -> None:
+        identity = secrets.token_hex(8)
+        inbox, home = inbox_channel("bench", identity, 1), home_channel("bench", identity)
+        self._address = bulk(f"{inbox} {home} {os.uname().nodename}:{os.getpid()}")
+        connection: Any = SyncRecipe.of(url).connect()  # the client library leaves its methods untyped
+        for script in map(load, ("permit_acquire", "permit_release")):
+            connection.send_command("SCRIPT", "LOAD", script.source)
+            connection.read_response()
+        self._connection = connection
+        self.socket: socket.socket = connection._sock  # noqa: SLF001 -- the client library has no public way to its socket
+        self.socket.settimeout(None)  # blocking for real: a timeout costs a poll before each recv and send
+        self.socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(inbox))
+        self.receive_lines(b"", SUBSCRIBED_LINES)
+
+    def templates(self, name: str) -> tuple[Template, Template]:
+        """How to acquire and to release the lock of that name."""
+        permits = Permits(Place("bench", "lock", name), ttl_ms=30_000, renew=True)
+        token = secrets.token_hex(16).encode()
+        return self._template(permits.acquire(token), token), self._template(permits.release(token), token)
+
+    def receive_lines(self, data: bytes, lines: int) -> None:
+        """Receive until there are that many lines; reply and push may come in one piece or in several."""
+        while data.count(b"\r\n") < lines:
+            more = self.socket.recv(4096)
+            if not more:
+                raise ConnectionError("the server closed the connection")
+            data += more
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.disconnect()
+
+    def _template(self, call: Call, token: bytes) -> Template:
+        whole = call.script.by_digest + call.tail + (self._address if call.signed else b"")
+        return Template(*whole.split(token))
+
+
 class Floor:
     """One client of the floor."""
 
     def __init__(self, url: str, name: str) -> None:
         self.tries = 0
-        permits = Permits(Place("bench", "lock", name), ttl_ms=30_000, renew=True)
-        identity = secrets.token_hex(8)
-        inbox, home = inbox_channel("bench", identity, 1), home_channel("bench", identity)
-        address = bulk(f"{inbox} {home} {os.uname().nodename}:{os.getpid()}")
-        token = secrets.token_hex(16).encode()
-        acquire, release = permits.acquire(token), permits.release(token)
-        self._acquire = _template(acquire, token, address)
-        self._release = _template(release, token, b"")
-
-        connection: Any = SyncRecipe.of(url).connect()  # the client library leaves its methods untyped
-        for call in (acquire, release):
-            connection.send_command("SCRIPT", "LOAD", call.script.source)
-            connection.read_response()
-        self._connection = connection
-        self._socket: socket.socket = connection._sock  # noqa: SLF001 -- the client library has no public way to its socket
-        self._socket.settimeout(None)  # blocking for real: a timeout costs a poll before each recv and send
-        self._socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(inbox))
-        self._receive_lines(b"", SUBSCRIBED_LINES)
+        self._bare = Bare(url)
+        self._socket = self._bare.socket
+        self._acquire, self._release = self._bare.templates(name)
+        self.close = self._bare.close
 
     def acquire(self) -> None:
         """Ask, and if put in line, wait for the push on the same socket."""
@@ -58,9 +94,9 @@ class Floor:
         self._socket.sendall(before + token + after)
         data = self._socket.recv(4096)
         if data.startswith(GRANTED):
-            self._receive_lines(data, GRANTED_LINES)
+            self._bare.receive_lines(data, GRANTED_LINES)
         elif data.startswith(QUEUED):
-            self._receive_lines(data, QUEUED_AND_PUSHED_LINES)
+            self._bare.receive_lines(data, QUEUED_AND_PUSHED_LINES)
         else:
             raise RuntimeError(f"the floor cannot go on after {data!r}")
 
@@ -71,22 +107,4 @@ class Floor:
         data = self._socket.recv(4096)
         if not data.startswith(RELEASED):
             raise RuntimeError(f"the floor cannot go on after {data!r}")
-        self._receive_lines(data, RELEASED_LINES)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.disconnect()
-
-    def _receive_lines(self, data: bytes, lines: int) -> None:
-        """Receive until there are that many lines; reply and push may come in one piece or in several."""
-        while data.count(b"\r\n") < lines:
-            more = self._socket.recv(4096)
-            if not more:
-                raise ConnectionError("the server closed the connection")
-            data += more
-
-
-def _template(call: Call, token: bytes, address: bytes) -> tuple[bytes, bytes]:
-    """The bytes of a call before and after the token."""
-    before, after = (call.script.by_digest + call.tail + address).split(token)
-    return before, after
+        self._bare.receive_lines(data, RELEASED_LINES)

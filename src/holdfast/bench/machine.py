@@ -15,6 +15,9 @@ import holdfast
 
 __all__ = ["describe"]
 
+PACKAGES = "redis", "hiredis", "python-redis-lock", "coredis", "redis-fifo-lock", "py-redis-semaphore"
+"""Whose versions matter: the client libraries and the rivals."""
+
 
 def describe(url: str) -> dict[str, Any]:
     """Machine, versions and date, as they go into the raw results."""
@@ -30,7 +33,7 @@ def describe(url: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "server": f"{server} {info[f'{server}_version']}",
         "holdfast": holdfast.__version__,
-        **{package: _version(package) for package in ("redis", "hiredis", "python-redis-lock")},
+        **{package: _version(package) for package in PACKAGES},
     }
 
 

@@ -12,16 +12,17 @@ import multiprocessing
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
-from holdfast.bench.figures import Case, Measurement, Notes, Schedule, measure
-from holdfast.bench.worker import Job, work
+from holdfast.bench.figures import ONE, Case, Measurement, Schedule, measure
+from holdfast.bench.worker import READY, Job, Work, work
 
-__all__ = ["WARM_UP", "Crew", "Plan", "run"]
+__all__ = ["WARM_UP", "Crew", "Plan", "in_turn", "run"]
 
 WARM_UP = 0.2
 """Seconds that all clients contend before anything counts."""
@@ -30,7 +31,9 @@ HEAD_START = 0.05
 """Seconds between telling the clients when to begin and that moment: all are told by then."""
 
 READY_TIMEOUT, GRACE = 20.0, 10.0
-"""Seconds for a client to be ready, and to send its notes after the end."""
+"""Seconds for a client to be ready, and to send its result after the end."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +46,27 @@ class Plan:
     rounds: int
     seconds: float
     hold: float = 0.0
+    settings: tuple[str, ...] = (ONE,)
 
     def __len__(self) -> int:
-        return len(self.contenders) * len(self.clients) * self.rounds
+        return len(self.contenders) * len(self.clients) * len(self.settings) * self.rounds
 
     def order(self) -> Iterator[Case]:
         """Round by round; the contenders take turns at being first."""
         for number in range(self.rounds):
-            for place, clients in enumerate(self.clients):
-                turn = (number + place) % len(self.contenders)
-                for contender in self.contenders[turn:] + self.contenders[:turn]:
-                    yield Case(number, clients, contender)
+            for place, (setting, clients) in enumerate(product(self.settings, self.clients)):
+                for contender in in_turn(self.contenders, number + place):
+                    yield Case(number, clients, contender, setting)
+
+
+def in_turn(contenders: tuple[str, ...], turn: int) -> tuple[str, ...]:
+    """The contenders in an order in which each of them comes first, when its turn has come."""
+    first = turn % max(1, len(contenders))
+    return contenders[first:] + contenders[:first]
 
 
 def run(plan: Plan) -> Iterator[Measurement]:
-    """Measure, one after the other."""
+    """Let processes contend, one measurement after the other."""
     with Crew() as crew:
         for case in plan.order():
             job = Job(case.contender, plan.url, f"bench-{case.contender}-{case.round}-{case.clients}", plan.hold)
@@ -93,15 +102,15 @@ class Crew:
     def __init__(self) -> None:
         self._clients: list[_Client] = []
 
-    def do(self, job: Job, count: int, seconds: float) -> tuple[Schedule, list[Notes], list[str]]:
-        """Let ``count`` clients do the job at the same time; when they did it, their notes, and what went wrong."""
+    def do(self, job: Work[T], count: int, seconds: float) -> tuple[Schedule, list[T], list[str]]:
+        """Let ``count`` clients do the job at the same time; when they did it, what came of it, and what went wrong."""
         while len(self._clients) < count:
             self._clients.append(_Client())
         clients = self._clients[:count]
         for client in clients:
             client.pipe.send(job)
         answers = self._answers(clients, monotonic() + READY_TIMEOUT, "was not ready in time")
-        trouble = [answer for answer in answers if answer != "ready"]
+        trouble = [answer for answer in answers if answer != READY]
         begin = monotonic() + HEAD_START
         schedule = Schedule(begin, begin + WARM_UP, begin + WARM_UP + seconds)
         if trouble:
@@ -110,13 +119,13 @@ class Crew:
         for client in clients:
             client.pipe.send(schedule)
         answers = self._answers(clients, schedule.until + GRACE, "did not end in time")
-        notes = [answer for answer in answers if isinstance(answer, Notes)]
-        trouble = [answer for answer in answers if not isinstance(answer, Notes)]
+        results = [answer for answer in answers if not isinstance(answer, str)]
+        trouble = [answer for answer in answers if isinstance(answer, str)]
         if trouble:
             self._dismiss(clients)
-        return schedule, notes, [str(answer) for answer in trouble]
+        return schedule, results, trouble
 
-    def _answers(self, clients: list[_Client], until: float, complaint: str) -> list[object]:
+    def _answers(self, clients: list[_Client], until: float, complaint: str) -> list[Any]:
         return [_answer(client.pipe, until, complaint) for client in clients]
 
     def _dismiss(self, clients: list[_Client]) -> None:
@@ -133,7 +142,7 @@ class Crew:
         self._dismiss(list(self._clients))
 
 
-def _answer(pipe: Connection, until: float, complaint: str) -> object:
+def _answer(pipe: Connection, until: float, complaint: str) -> Any:
     with contextlib.suppress(EOFError, OSError):
         if not pipe.poll(max(0, until - monotonic())):
             return f"a client {complaint} and was killed"

@@ -1,51 +1,143 @@
-"""The results as people read them: one block for each client count."""
+"""The results as people read them: tables that fit 100 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from rich import box
 from rich.table import Table
 
+from holdfast.bench.aio_contenders import AIO_CONTENDERS, OURS
 from holdfast.bench.contenders import CONTENDERS
-from holdfast.bench.figures import Row
+from holdfast.bench.crowd import Crowd, ScriptTimes, inversions
+from holdfast.bench.figures import DISTINCT, FLOOR, ONE, Case, Row
+from holdfast.bench.memory import CostRow
 
-__all__ = ["table"]
+__all__ = ["cost_table", "crowd_table", "lock_table", "script_table", "tasks_table"]
 
-COLUMNS = ("tries/s", "acquires/s", "min-max", "fairness", "handoff µs", "x floor", "x Lua")
+Cells = Mapping[str, Callable[[Row], str]]
+"""What stands in each column, but for the first two."""
 
 
-def table(rows: Sequence[Row], title: str) -> Table:
-    """A table that fits 100 columns. The handoff is given as p50/p99."""
-    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    grid.add_column("clients", justify="right", no_wrap=True)
+def lock_table(rows: Sequence[Row], title: str) -> Table:
+    """One block for each client count. The handoff is given as p50/p99."""
+    return _blocks(rows, [], order=list(CONTENDERS), first="clients", cells=LOCK, title=title)
+
+
+def tasks_table(rows: Sequence[Row], failed: Sequence[Case], setting: str, title: str) -> Table:
+    """One block for each number of tasks, in one setting; ``failed`` have no row because no round of theirs went well."""
+    mine = [row for row in rows if row.setting == setting]
+    lost = [case for case in failed if case.setting == setting]
+    return _blocks(mine, lost, order=[*AIO_CONTENDERS, FLOOR], first="tasks", cells=TASKS[setting], title=title)
+
+
+def cost_table(rows: Sequence[CostRow], title: str) -> Table:
+    """What a waiter costs."""
+    grid = _grid(title, ("contender",), ("waiters", "bytes each", "connections"))
+    for row in sorted(rows, key=lambda row: list(AIO_CONTENDERS).index(row.contender)):
+        cells = f"{row.waiters:,}", _or_dash(row.bytes_per_waiter, ",.0f"), f"{row.connections:,.0f}"
+        grid.add_row(row.contender, *cells, style=_style(row.contender))
+    return grid
+
+
+def crowd_table(crowd: Crowd, waiters: int, title: str) -> Table:
+    """One row."""
+    columns = "waiters", "got in", "inversions", "seconds", "acquires/s", "bytes each", "connections"
+    grid = _grid(title, (), columns)
+    grid.add_row(
+        f"{waiters:,}",
+        f"{len(crowd.order):,}",
+        f"{inversions(crowd.order):,}",
+        f"{crowd.seconds:.2f}",
+        f"{len(crowd.order) / crowd.seconds:,.0f}",
+        _or_dash(None if crowd.grown is None else crowd.grown / waiters, ",.0f"),
+        f"{crowd.connections:,}",
+    )
+    return grid
+
+
+def script_table(found: Iterable[ScriptTimes]) -> Table:
+    """One row for each script."""
+    grid = _grid("Time within the server, µs", ("script",), ("calls", "p50", "p99", "p99.9", "longest"))
+    for one in found:
+        grid.add_row(
+            one.script, f"{one.calls:,}", *(f"{time:,.0f}" for time in (one.p50, one.p99, one.p999, one.longest))
+        )
+    return grid
+
+
+def _blocks(
+    rows: Sequence[Row], failed: Sequence[Case], *, order: list[str], first: str, cells: Cells, title: str
+) -> Table:
+    grid = _grid(title, (), (first,))
     grid.add_column("contender", no_wrap=True)
-    for column in COLUMNS:
+    for column in cells:
         grid.add_column(column, justify="right", no_wrap=True)
-    order = list(CONTENDERS)
-    rows = sorted(rows, key=lambda row: (row.clients, order.index(row.contender)))
-    for clients, block in groupby(rows, key=lambda row: row.clients):
-        for place, row in enumerate(block):
-            grid.add_row(
-                "" if place else str(clients), *_cells(row), style="bold" if row.contender == "holdfast" else ""
-            )
+    lines = [
+        (row.clients, order.index(row.contender), row.contender, [cell(row) for cell in cells.values()]) for row in rows
+    ]
+    lines += [(case.clients, order.index(case.contender), case.contender, ["failed"]) for case in failed]
+    for clients, block in groupby(sorted(lines), key=lambda line: line[0]):
+        for place, (_, _, contender, texts) in enumerate(block):
+            grid.add_row("" if place else str(clients), contender, *texts, style=_style(contender))
         grid.add_section()
     return grid
 
 
-def _cells(row: Row) -> list[str]:
-    return [
-        row.contender,
-        f"{row.tries:,.0f}",
-        f"{row.rate:,.0f}",
-        f"{row.slowest / 1000:.1f}-{row.fastest / 1000:.1f}k",
-        "-" if row.clients == 1 else f"{row.fairness:.2f}",
-        "-" if row.clients == 1 else f"{_or_dash(row.handoff_p50_us, '.0f')}/{_or_dash(row.handoff_p99_us, '.0f')}",
-        _or_dash(row.to_floor, ".2f"),
-        _or_dash(row.to_classic, ".2f"),
-    ]
+def _grid(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in texts:
+        grid.add_column(column, no_wrap=True)
+    for column in numbers:
+        grid.add_column(column, justify="right", no_wrap=True)
+    return grid
+
+
+def _style(contender: str) -> str:
+    return "bold" if contender == OURS else ""
+
+
+def _span(row: Row) -> str:
+    if row.fastest < 1000:
+        return f"{row.slowest:.0f}-{row.fastest:.0f}"
+    form = ".1f" if row.fastest < 99_950 else ".0f"
+    return f"{row.slowest / 1000:{form}}-{row.fastest / 1000:{form}}k"
+
+
+def _handoff(row: Row) -> str:
+    return f"{_time(row.handoff_p50_us)}/{_time(row.handoff_p99_us)}"
+
+
+def _time(microseconds: float | None) -> str:
+    """Microseconds as such, unless they are so many that they would break the table."""
+    if microseconds is None or microseconds < 10_000:
+        return _or_dash(microseconds, ".0f")
+    return f"{microseconds / 1000:.0f}ms"
 
 
 def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
+
+
+def _of_many(cell: Callable[[Row], str]) -> Callable[[Row], str]:
+    """What makes no sense for one alone."""
+    return lambda row: "-" if row.clients == 1 else cell(row)
+
+
+RATE: Cells = {"acquires/s": lambda row: f"{row.rate:,.0f}", "min-max": _span}
+SHARING: Cells = {"fairness": _of_many(lambda row: f"{row.fairness:.2f}"), "handoff µs": _of_many(_handoff)}
+TO_FLOOR: Cells = {"x floor": lambda row: _or_dash(row.to_floor, ".2f")}
+OF_TASKS: Cells = {
+    "conns": lambda row: _or_dash(row.connections, ",.0f"),
+    **TO_FLOOR,
+    "x redis": lambda row: _or_dash(row.to_redis, ".2f"),
+}
+LOCK: Cells = {
+    "tries/s": lambda row: f"{row.tries:,.0f}",
+    **RATE,
+    **SHARING,
+    **TO_FLOOR,
+    "x Lua": lambda row: _or_dash(row.to_classic, ".2f"),
+}
+TASKS: Mapping[str, Cells] = {DISTINCT: {**RATE, **OF_TASKS}, ONE: {**RATE, **SHARING, **OF_TASKS}}

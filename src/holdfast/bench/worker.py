@@ -1,4 +1,4 @@
-"""One client process: told what to do over a pipe, it contends and sends back its notes."""
+"""One client process: told what to do over a pipe, it does it and sends back what came of it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,33 @@ import gc
 import time
 import traceback
 from array import array
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.bench.contenders import CONTENDERS, Contender
 from holdfast.bench.figures import Notes, Schedule
 
-__all__ = ["Job", "work"]
+__all__ = ["READY", "Job", "Start", "Work", "work"]
+
+READY = "ready"
+
+Start = Callable[[], Schedule]
+"""Called by a job when it is ready; it returns when all others are, with the moments of what follows."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Work(Protocol[T_co]):
+    """What a client process can be told to do. It travels through a pipe, and so does what comes of it."""
+
+    def do(self, start: Start) -> T_co:
+        """Make ready, call ``start``, and do it. What comes of it is no text: a text is a complaint."""
 
 
 class Job(NamedTuple):
-    """What to contend with."""
+    """Contend for one lock."""
 
     contender: str
     url: str
@@ -25,33 +40,39 @@ class Job(NamedTuple):
     hold: float
     """Seconds in the critical section; 0 for none."""
 
+    def do(self, start: Start) -> Notes:
+        """Acquire and release; what was seen of it."""
+        contender = CONTENDERS[self.contender](self.url, self.name)
+        try:
+            contender.acquire()  # once, so that connections are made and scripts loaded
+            contender.release()
+            gc.collect()
+            return _contend(contender, start(), self.hold)
+        finally:
+            contender.close()
+
 
 def work(pipe: Connection) -> None:
-    """Do jobs until the other end of the pipe is closed. Every job is answered: ready, then notes; or an error text."""
+    """Do jobs until the other end of the pipe is closed. Every job is answered: ready, then its result; or a text."""
+
+    def start() -> Schedule:
+        pipe.send(READY)
+        try:
+            schedule: Schedule = pipe.recv()
+        except EOFError:
+            raise SystemExit from None  # the parent is gone, and no contender's error handling is to think otherwise
+        return schedule
+
     while True:
         try:
-            job = pipe.recv()
+            job: Work[Any] = pipe.recv()
             try:
-                _do(job, pipe)
-            except (EOFError, BrokenPipeError):
-                raise
+                answer = job.do(start)
             except Exception:  # noqa: BLE001 -- whatever it was, the parent reports it
-                pipe.send(traceback.format_exc())
+                answer = traceback.format_exc()
+            pipe.send(answer)
         except (EOFError, BrokenPipeError):
             return
-
-
-def _do(job: Job, pipe: Connection) -> None:
-    contender = CONTENDERS[job.contender](job.url, job.name)
-    try:
-        contender.acquire()  # once, so that connections are made and scripts loaded
-        contender.release()
-        gc.collect()
-        pipe.send("ready")
-        schedule: Schedule = pipe.recv()
-        pipe.send(_contend(contender, schedule, job.hold))
-    finally:
-        contender.close()
 
 
 def _contend(contender: Contender, schedule: Schedule, hold: float) -> Notes:

@@ -25,6 +25,7 @@ from redis.exceptions import ConnectionError as ServerGone
 from redis.exceptions import TimeoutError as ServerSilent
 
 from holdfast.drivers.aio.home import Home
+from holdfast.drivers.aio.loops import current_task
 from holdfast.drivers.aio.recipe import AsyncRecipe
 from holdfast.drivers.aio.session import Outcome
 from holdfast.drivers.patience import PATIENCE, PAUSES, UNDO_PATIENCE
@@ -60,8 +61,8 @@ class AsyncDriver:
 
     @staticmethod
     def caller() -> object:
-        """Who is calling: the current task."""
-        return asyncio.current_task()
+        """Who is calling: the current task, if there is one."""
+        return current_task()
 
     def attempt(self, want: Permits) -> Attempt:
         """Begin to acquire. Whoever does must call `undo` on any exception."""
@@ -270,7 +271,11 @@ class AsyncDriver:
                 home.session.refresh(asked_at)
             await asyncio.sleep(pause)
             asked_at = monotonic()
-            outcome = await _within(home, home.session.send(call), give_up - asked_at)
+            refused = outcome
+            try:
+                outcome = await _within(home, home.session.send(call), give_up - asked_at)
+            except (ServerGone, ServerSilent) as error:
+                raise refusal(refused, name) from error
             if isinstance(outcome, Answer):
                 return outcome
         raise AssertionError("the pauses never end")

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import Any
 
-from holdfast.drivers.aio.loops import call_on, runs_here
+from holdfast.drivers.aio.loops import call_on, current_task, runs_here
 from holdfast.protocol.holding import Holding
 
 __all__ = ["Guard", "ended_by_loss"]
@@ -27,14 +26,14 @@ class Guard:
     __slots__ = ("_cancelling", "_struck", "_task")
 
     def __init__(self, holding: Holding, *, strikes: bool) -> None:
-        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+        self._task = current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._struck = False
         if not strikes:
             return
         holding.callbacks.append(self._strike)
-        if holding.lost(monotonic()):  # nobody will call
-            asyncio.get_running_loop().call_soon(self._strike)
+        if self._task is not None and holding.lost(monotonic()):  # nobody will call
+            self._task.get_loop().call_soon(self._strike)
 
     def leave(self, error: BaseException | None) -> bool:
         """The block is left; whether it was this guard's cancellation, and no other exception, that ended it."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
-__all__ = ["call_on", "runs_here"]
+__all__ = ["call_on", "current_task", "runs_here"]
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
@@ -15,6 +16,14 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    """The task that is running, if a loop is."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:

@@ -296,6 +296,8 @@ class Session:
                 try:
                     await self._open()
                 except (ServerGone, ServerSilent) as error:
+                    if not self._recipe.reached:
+                        self._tries = 0
                     hopeless = not self._recipe.reached or isinstance(error, AuthenticationError)
                     self._fail(error, inf if hopeless else monotonic())
                 except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait are told
