@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ERRAND", "PATIENCE", "PAUSES", "UNDO_PATIENCE"]
+import contextlib
+
+__all__ = ["ERRAND", "PATIENCE", "PAUSES", "UNDO_PATIENCE", "another"]
 
 PATIENCE = 10.0
 """Seconds that a server which was there before is given to come back."""
@@ -15,3 +17,10 @@ ERRAND = 20.0
 
 PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each further try; the last one goes on."""
+
+
+def another(error: Exception) -> Exception:
+    """The same error for one more who waits: each that is raised collects a traceback of its own."""
+    with contextlib.suppress(TypeError):
+        return type(error)(*error.args)
+    return error

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 import logging
 import os
 import sys
@@ -19,22 +18,22 @@ import weakref
 from asyncio import AbstractEventLoop, Future
 from math import inf
 from time import monotonic
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from redis.exceptions import ConnectionError as ServerGone
 from redis.exceptions import TimeoutError as ServerSilent
 
 from holdfast.drivers.aio.home import Home
 from holdfast.drivers.aio.loops import current_task
+from holdfast.drivers.aio.performing import perform
 from holdfast.drivers.aio.recipe import AsyncRecipe
 from holdfast.drivers.aio.session import Outcome
-from holdfast.drivers.patience import PATIENCE, PAUSES, UNDO_PATIENCE
+from holdfast.drivers.patience import UNDO_PATIENCE
 from holdfast.protocol.acquiring import Attempt, Grant, acquire, try_acquire
 from holdfast.protocol.holding import Holding, release, renew
-from holdfast.wire.effects import Answer, Call, Park, Steps
+from holdfast.wire.effects import Answer, Steps
 from holdfast.wire.permits import Permits
-from holdfast.wire.refusals import elsewhere, passing, refusal
-from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld, ServerRefused
+from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld
 
 __all__ = ["AsyncDriver"]
 
@@ -102,7 +101,7 @@ class AsyncDriver:
         lost = holding.lost(monotonic())
         owner = self._forget(holding) or home
         try:
-            released = await self._run(home, release(holding), holding.permits.name)
+            released = await perform(home.session, release(holding), holding.permits.name)
         except (ServerGone, ServerSilent, GeneratorExit):
             home.keeper.run_errand(holding.permits.release(holding.token))
             raise
@@ -135,7 +134,7 @@ class AsyncDriver:
     async def extend(self, holding: Holding, ttl_ms: int) -> bool:
         """Let a lease last that long from now; False when it was lost. Raises NotHeld if it is being given up."""
         home = self._home()
-        if await self._run(home, renew(holding, ttl_ms), holding.permits.name, holding.deadline):
+        if await perform(home.session, renew(holding, ttl_ms), holding.permits.name, holding.deadline):
             return True
         owner = self._owner(holding)
         if owner is not None:
@@ -154,7 +153,7 @@ class AsyncDriver:
 
     async def ask(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""
-        return await self._run(self._home(), steps, name)
+        return await perform(self._home().session, steps, name)
 
     async def close(self) -> None:
         """Close the connections. Leases that are still held run out by themselves."""
@@ -212,15 +211,15 @@ class AsyncDriver:
     async def _hold(self, attempt: Attempt, steps: Steps[Grant | None], until: float = inf) -> Holding | None:
         """Perform an acquire, and keep what it grants."""
         home = self._home()
-        home.session.expect(attempt.token)
+        home.session.ears.expect(attempt.token)
         try:
-            grant = await self._run(home, steps, attempt.want.name, until)
+            grant = await perform(home.session, steps, attempt.want.name, until)
         except GeneratorExit:  # the coroutine is closed before its end, and may not wait for anything
             self._begin_undo(attempt)
             attempt.pending = False
             raise
         finally:
-            revoked = home.session.forget(attempt.token)
+            revoked = home.session.ears.forget(attempt.token)
         if grant is None:
             return None
         if self._closed:
@@ -240,65 +239,6 @@ class AsyncDriver:
             home.keeper.forget(holding)
             holding.given_up = True
         return home.keeper.run_errand(attempt.want.cancel(attempt.token))
-
-    async def _run(self, home: Home, steps: Steps[T], name: str, until: float = inf) -> T:
-        try:
-            effect = next(steps)
-            while True:
-                if isinstance(effect, Park):
-                    effect = steps.send(await home.session.park(effect))
-                    continue
-                try:
-                    answer = await self._call(home, effect, name, until)
-                except ServerRefused as error:
-                    effect = steps.throw(error)
-                else:
-                    effect = steps.send(answer)
-        except StopIteration as end:
-            return cast("T", end.value)
-
-    async def _call(self, home: Home, call: Call, name: str, until: float) -> Answer:
-        asked_at = monotonic()
-        coming = home.session.send(call)
-        outcome = await coming if until == inf else await _within(home, coming, _left(until))
-        if isinstance(outcome, Answer):
-            return outcome
-        give_up = monotonic() + min(PATIENCE, _left(until))
-        for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
-            if not passing(outcome) or monotonic() + pause >= give_up:
-                raise refusal(outcome, name)
-            if elsewhere(outcome):
-                home.session.refresh(asked_at)
-            await asyncio.sleep(pause)
-            asked_at = monotonic()
-            refused = outcome
-            try:
-                outcome = await _within(home, home.session.send(call), give_up - asked_at)
-            except (ServerGone, ServerSilent) as error:
-                raise refusal(refused, name) from error
-            if isinstance(outcome, Answer):
-                return outcome
-        raise AssertionError("the pauses never end")
-
-
-async def _within(home: Home, coming: Future[Outcome], seconds: float) -> Outcome:
-    """Wait for a reply, but no longer than that."""
-    alarm = home.loop.call_later(seconds, _give_up, coming)
-    try:
-        return await coming
-    finally:
-        alarm.cancel()
-
-
-def _left(until: float) -> float:
-    """Seconds left to the caller. Past its time only taking back goes on, and gets a little time of its own."""
-    left = until - monotonic()
-    return left if left > 0 else UNDO_PATIENCE
-
-
-def _give_up(coming: Future[Outcome]) -> None:
-    if not coming.done():
-        coming.set_exception(ServerSilent("the server did not answer in time"))
 
 
 async def _see_to(errand: Future[Outcome | None]) -> None:

@@ -48,7 +48,7 @@ class Home:
 
     async def close(self, error: Exception) -> None:
         """Let those who wait fail and clean up, and then let go of the connection."""
-        self.session.refuse(error)
+        self.session.ears.refuse(error)
         try:
             await self._settle()
         finally:

@@ -16,11 +16,10 @@ in ticks of the loop, so that a loop that was blocked blames itself and not the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from math import inf
 from time import monotonic
@@ -30,10 +29,11 @@ from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as ServerGone
 from redis.exceptions import TimeoutError as ServerSilent
 
+from holdfast.drivers.aio.ears import Ears
 from holdfast.drivers.aio.line import Line
 from holdfast.drivers.aio.recipe import AsyncRecipe
-from holdfast.drivers.patience import PATIENCE, PAUSES
-from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
+from holdfast.drivers.patience import PATIENCE, PAUSES, another
+from holdfast.wire.effects import Answer, Call
 from holdfast.wire.refusals import forgotten, not_heard, passing
 from holdfast.wire.resp import ErrorReply, Push, bulk
 from holdfast.wire.rings import Granted, Revoked, read_ring
@@ -64,13 +64,6 @@ class _Request:
         self.sent_at = 0.0
 
 
-class _Gap:
-    """Instead of a bell: the line was down, and something may have been missed."""
-
-
-_GAP = _Gap()
-
-
 class Session:
     """The one session of a client on one event loop. ``inbox`` is where it hears of grants and of losses."""
 
@@ -89,6 +82,7 @@ class Session:
         self._on_revoked = on_revoked
         self._on_gap = on_gap
         self._loop = asyncio.get_running_loop()
+        self.ears = Ears()
         self._line: Line | None = None
         self._opened_at = -inf
         self._greeting: Future[Any] | None = None
@@ -97,13 +91,10 @@ class Session:
         self._sent: deque[_Request] = deque()
         self._count = 0
         self._sources: dict[str, int] = {}
-        self._ears: dict[bytes, Bell | _Gap | Future[Bell | None] | None] = {}
-        self._revoked: dict[bytes, str] = {}
         self._tries = 0
         self._flushing = False
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
-        self._refusal: Exception | None = None
         self._ended = False
 
     @property
@@ -114,7 +105,7 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits for anything."""
-        return not (self._sent or self._outbox or self._ears)
+        return not (self._sent or self._outbox or self.ears)
 
     def send(self, call: Call, patience: float = PATIENCE) -> Future[Outcome]:
         """Send a script. Its reply, or the network's error once a break has lasted for ``patience`` seconds, is to come.
@@ -126,47 +117,10 @@ class Session:
         self._stir()
         return future
 
-    def expect(self, token: bytes) -> None:
-        """Keep the bell that rings for this token, until `forget`."""
-        self._ears[token] = None
-
-    def forget(self, token: bytes) -> str | None:
-        """Listen for this token no more. The reason, if it was granted and taken away before anybody could see to it."""
-        self._ears.pop(token, None)
-        return self._revoked.pop(token, None) if self._revoked else None
-
-    async def park(self, park: Park) -> Waking:
-        """Wait for the inbox to ring. A connection that breaks ends the wait too: whoever waits asks again then."""
-        token, until = park
-        if self._refusal is not None:
-            raise _another(self._refusal)
-        self._revoked.pop(token, None)  # that was an earlier grant
-        heard = self._ears[token]
-        left = until - monotonic()
-        if heard is None and left > 0:
-            ear: Future[Bell | None] = self._loop.create_future()
-            self._ears[token] = ear
-            alarm = self._loop.call_later(left, _wake, ear)
-            try:
-                heard = await ear
-            finally:
-                alarm.cancel()
-        self._ears[token] = None
-        if isinstance(heard, Bell):
-            return Waking(monotonic(), heard)
-        self._revoked.pop(token, None)
-        return Waking(monotonic(), None)
-
     def refresh(self, asked_at: float) -> None:
         """Find the server anew, unless that was done since that moment: another one may be the primary by now."""
         if self.is_open and self._opened_at <= asked_at:
             self._break(ServerGone("the server is no primary any more"))
-
-    def refuse(self, error: Exception) -> None:
-        """Let everybody fail who waits for a grant, now or later."""
-        self._refusal = error
-        for ear in self._waiting():
-            ear.set_exception(_another(error))
 
     def end(self, error: Exception) -> None:
         """Let go of the connection. Whoever still waits for something gets the error."""
@@ -176,7 +130,7 @@ class Session:
             self._connecting.cancel()
         if self._ticker is not None:
             self._ticker.cancel()
-        self.refuse(error)
+        self.ears.refuse(error)
         self._fail(error, inf)
 
     def bury(self) -> None:
@@ -306,7 +260,9 @@ class Session:
                     break
         finally:
             self._connecting = None
-            if any(not request.future.done() for request in self._outbox):
+            while self._outbox and self._outbox[0].future.done():
+                self._outbox.popleft()  # withdrawn meanwhile
+            if self._outbox:
                 self._stir()
 
     async def _open(self) -> None:
@@ -354,10 +310,7 @@ class Session:
         self._sent.clear()
         for request in self._outbox:
             request.give_up_at = min(request.give_up_at, now + request.patience)
-        for ear in self._waiting():
-            ear.set_result(None)
-        for token, heard in self._ears.items():
-            self._ears[token] = heard or _GAP
+        self.ears.gap()
         self._on_gap()
         self._fail(error, now)
         if self._outbox:
@@ -371,7 +324,7 @@ class Session:
         for request in waiting:
             request.give_up_at = min(request.give_up_at, monotonic() + request.patience)
             if request.give_up_at <= moment:
-                request.future.set_exception(_another(error))
+                request.future.set_exception(another(error))
                 request.future.exception()  # seen, should nobody wait for it any more
             else:
                 self._outbox.append(request)
@@ -381,29 +334,7 @@ class Session:
     def _ring(self, frame: Push) -> None:
         match read_ring(frame):
             case Granted(token, bell):
-                self._revoked.pop(token, None)
-                heard = self._ears.get(token, _GAP)
-                if isinstance(heard, Future):
-                    if not heard.done():
-                        heard.set_result(bell)
-                elif token in self._ears:
-                    self._ears[token] = bell
+                self.ears.granted(token, bell)
             case Revoked(token, reason):
-                if token in self._ears:
-                    self._revoked[token] = reason
+                self.ears.revoked(token, reason)
                 self._on_revoked(token, reason)
-
-    def _waiting(self) -> Iterator[Future[Bell | None]]:
-        return (ear for ear in list(self._ears.values()) if isinstance(ear, Future) and not ear.done())
-
-
-def _wake(ear: Future[Bell | None]) -> None:
-    if not ear.done():
-        ear.set_result(None)
-
-
-def _another(error: Exception) -> Exception:
-    """The same error for one more: each that is raised collects a traceback of its own."""
-    with contextlib.suppress(TypeError):
-        return type(error)(*error.args)
-    return error
