@@ -8,6 +8,7 @@ import redis
 from holdfast import Holdfast
 from holdfast.drivers.embedded import PrivateServer
 from tests.actor import Actor
+from tests.colours import ASYNCIO, SYNC
 
 
 @pytest.fixture(scope="session")
@@ -30,16 +31,36 @@ def raw(server):
     client.close()
 
 
+@pytest.fixture(params=[SYNC, ASYNCIO], ids=lambda colour: colour.name)
+def colour(request):
+    """Each colour in turn, for what is true of both."""
+    return request.param
+
+
+@pytest.fixture
+async def here(colour, server, raw):
+    """A client of either colour."""
+    async with colour.client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def there(colour, server, raw):
+    """A second client of that colour, as another process would be."""
+    async with colour.client(server.url) as client:
+        yield client
+
+
 @pytest.fixture
 def hf(server, raw):
-    """A client of ours."""
+    """A client of the sync colour."""
     with Holdfast(server.url) as client:
         yield client
 
 
 @pytest.fixture
 def other(server, raw):
-    """A second client of ours, as another process would be."""
+    """A second client of the sync colour."""
     with Holdfast(server.url) as client:
         yield client
 

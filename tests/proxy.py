@@ -22,6 +22,8 @@ class Proxy:
         self.path = f"{self._folder}/s"
         self.rules = []
         self.deaf = threading.Event()
+        self.dribbling = threading.Event()
+        """While set, replies arrive byte by byte."""
         self.seen = []
         self._pairs = []
         self._listener = socket.socket(socket.AF_UNIX)
@@ -32,6 +34,11 @@ class Proxy:
     @property
     def url(self):
         return f"unix://{self.path}"
+
+    @property
+    def connections(self):
+        """How many were made so far."""
+        return len(self._pairs)
 
     def lose(self, needle, what="lose reply", *, times=1):
         """Lose the reply (or the request) of the next pieces that contain these bytes."""
@@ -49,9 +56,7 @@ class Proxy:
     def cut(self):
         """Cut every connection now."""
         for pair in self._pairs:
-            for end in pair:
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
+            cut_off(*pair)
 
     def close(self):
         # A thread sits in accept: shutting down wakes it, closing alone would not.
@@ -75,7 +80,7 @@ class Proxy:
             threading.Thread(target=self._backward, args=(server, client, muted), daemon=True).start()
 
     def _forward(self, client, server, muted):
-        with client, server, contextlib.suppress(OSError):
+        with client, server, ended(client, server), contextlib.suppress(OSError):
             while piece := client.recv(65536):
                 self.seen.append(piece)
                 verdict = next(filter(None, (rule(piece) for rule in self.rules)), None)
@@ -92,7 +97,22 @@ class Proxy:
             while piece := server.recv(65536):
                 if muted.is_set():
                     break
-                client.sendall(piece)
-        for end in (client, server):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                step = 1 if self.dribbling.is_set() else len(piece)
+                for start in range(0, len(piece), step):
+                    client.sendall(piece[start : start + step])
+        cut_off(client, server)
+
+
+@contextlib.contextmanager
+def ended(*ends):
+    """Closing a socket while another thread receives from it would leave the connection open: it is cut off before."""
+    try:
+        yield
+    finally:
+        cut_off(*ends)
+
+
+def cut_off(*ends):
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import time
 
 from holdfast.wire.keys import Place
@@ -18,6 +20,20 @@ def eventually(condition, within=10.0):
         assert time.monotonic() < until, f"it never came true within {within} s"
         time.sleep(0.002)
     return value
+
+
+async def comes_true(condition, within=10.0):
+    """What `eventually` is, in a coroutine; the condition may be one too."""
+    until = time.monotonic() + within
+    while not (value := await settled(condition())):
+        assert time.monotonic() < until, f"it never came true within {within} s"
+        await asyncio.sleep(0.002)
+    return value
+
+
+async def settled(value):
+    """What was given, awaited if it can be."""
+    return await value if inspect.isawaitable(value) else value
 
 
 class Engine:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from pathlib import Path
+
+import pytest
 
 import holdfast
 
 SOURCE = Path(holdfast.__file__).parent
 FLOORS = {"words": 0, "wire": 1, "protocol": 2, "drivers": 3, "facade": 4}
 RIM = 5
+
+OUTSIDE = {"redis", "valkey", "hiredis", "socket", "ssl", "select", "selectors", "signal", "subprocess", "time"}
+OUTSIDE |= {"threading", "_thread", "queue", "concurrent", "multiprocessing", "asyncio", "sched"}
+"""What is on the other side of the drivers: the client library, the network, processes, threads, tasks and clocks."""
 
 
 def floor_of(module):
@@ -45,12 +52,73 @@ def test_imports_point_down_only():
     assert seen > 50
 
 
+def touched(path):
+    """The packages that a file imports."""
+    return {imported.split(".")[0] for imported in imports(path)}
+
+
 def test_only_the_drivers_and_the_rim_touch_redis_threads_and_clocks():
-    outside = {"redis", "socket", "select", "threading", "asyncio", "time", "subprocess", "multiprocessing"}
+    seen = set()
     for module, path in modules():
         if floor_of(module) < FLOORS["drivers"]:
-            touched = {imported.split(".")[0] for imported in imports(path)} & outside
-            assert not touched, f"{module} touches {touched}"
+            assert not touched(path) & OUTSIDE, f"{module} touches {touched(path) & OUTSIDE}"
+        elif floor_of(module) == FLOORS["facade"]:
+            # An event to wait for, and how much time is left: nothing else of them.
+            own = {"aio": {"asyncio", "time"}, "sync": {"threading", "time"}}.get(colour_of(module), set())
+            assert not touched(path) & OUTSIDE - own, f"{module} touches {touched(path) & OUTSIDE}"
+        else:
+            seen |= touched(path) & OUTSIDE
+    assert seen >= {"redis", "socket", "select", "threading", "asyncio", "time", "subprocess"}
+
+
+def colour_of(module):
+    parts = module.split(".")
+    return parts[2] if len(parts) > 2 and parts[1] in ("drivers", "facade") else None
+
+
+def test_the_two_colours_know_nothing_of_each_other():
+    foreign = {"aio": {"threading", "queue", "select", "socket"}, "sync": {"asyncio"}}
+    seen = set()
+    for module, path in modules():
+        colour = colour_of(module)
+        if colour in foreign:
+            seen.add(module.rpartition(".")[0])
+            assert not touched(path) & foreign[colour], f"{module} touches {touched(path) & foreign[colour]}"
+            for imported in imports(path):
+                assert colour_of(imported) not in foreign.keys() - {colour}, f"{module} imports {imported}"
+    assert seen >= {f"holdfast.{floor}.{colour}" for floor in ("drivers", "facade") for colour in foreign}
+
+
+def members(kind):
+    """The public members of a class, and what they are called with."""
+    found = {}
+    for name in dir(kind):
+        if not name.startswith("_"):
+            member = getattr(kind, name)
+            found[name] = type(member)
+            if callable(member):
+                given = inspect.signature(member).parameters.values()
+                found[name] = [(parameter.name, parameter.kind, parameter.default) for parameter in given]
+    return found
+
+
+@pytest.mark.parametrize("name", ["Holdfast", "Lock", "Lease"])
+def test_the_two_colours_have_the_same_members(name):
+    sync, asynchronous = getattr(holdfast, name), getattr(holdfast, f"Async{name}")
+    assert members(sync) == members(asynchronous)
+    assert len(members(sync)) >= 3, members(sync)
+    for plain, other in (("__enter__", "__aenter__"), ("__exit__", "__aexit__")):
+        assert hasattr(sync, plain)
+        assert not hasattr(sync, other)
+        assert hasattr(asynchronous, other)
+        assert not hasattr(asynchronous, plain), "a plain with would not wait"
+
+
+def test_every_class_of_the_facade_has_its_twin():
+    classes = {name for name in holdfast.__all__ if ".facade." in getattr(getattr(holdfast, name), "__module__", "")}
+    twins = {name for name in classes if name.startswith("Async")}
+    assert twins == {f"Async{name}" for name in classes - twins}
+    assert len(twins) >= 3
 
 
 def test_every_module_says_what_it_is():

@@ -1,75 +1,176 @@
-"""The lock, as its users see it."""
+"""The lock, as its users see it in both colours."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-import threading
 
 import pytest
 import redis
+import redis.asyncio
 
-from holdfast import AcquireTimeout, Holdfast, QueueFull, ServerUnsupported
-from tests.support import eventually
+from holdfast import AcquireTimeout, Holdfast, HoldfastError, LeaseLost, NotHeld, QueueFull, ServerUnsupported
+from tests.colours import ASYNCIO, SYNC, in_line
+from tests.support import Engine
+
+NOWHERE = "redis://127.0.0.1:1/0"
 
 
-def test_a_lock_excludes_others_until_it_is_released(hf, other):
-    lease = hf.lock("a").acquire()
-    assert other.lock("a").try_acquire() is None
+async def take_and_give(lock):
+    """Wait in line, hold the lock, and give its fence."""
+    async with lock.acquire(timeout=20) as lease:
+        return lease.fence
+
+
+# --- holding
+
+
+async def test_a_lock_excludes_others_until_it_is_released(here, there):
+    lease = await here.lock("a").acquire()
+    assert await there.lock("a").try_acquire() is None
     with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.05 s: others hold it"):
-        other.lock("a").acquire(timeout=0.05)
-    assert lease.release() is True
-    with other.lock("a") as second:
+        await there.lock("a").acquire(timeout=0.05)
+    assert await lease.release() is True
+    async with there.lock("a") as second:
         assert second.fence > lease.fence
 
 
-def test_a_release_hands_the_lock_to_the_thread_that_waits(hf, other):
-    got = threading.Event()
-    lease = hf.lock("a").acquire()
+async def test_a_release_hands_the_lock_to_the_one_who_waits(here, there, raw):
+    lease = await here.lock("a").acquire()
 
-    def wait():
-        with other.lock("a"):
-            got.set()
+    async def wait():
+        async with there.lock("a") as second:
+            return second.token
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    while not hf.lock("a").status().waiters:
-        pass
-    assert not got.is_set()
-    lease.release()
-    thread.join(5)
-    assert got.is_set()
+    async with asyncio.TaskGroup() as tasks:
+        waiter = tasks.create_task(wait())
+        await in_line(here.lock("a"))
+        (token,) = Engine(raw).queue()
+        assert not waiter.done()
+        assert await lease.release() is True
+    assert waiter.result() == token
 
 
-def test_a_decorated_function_runs_under_the_lock(hf, other):
-    lock = hf.lock("a")
-
-    @lock
-    def job(value, *, other_value):
-        """Its own words."""
-        assert other.lock("a").try_acquire() is None
-        return value + other_value
-
-    assert job(1, other_value=2) == 3
-    assert job(3, other_value=4) == 7
-    assert job.__doc__ == "Its own words."
-    assert not lock.locked()
-
-
-def test_a_coroutine_function_is_not_decorated_by_a_sync_lock(hf):
-    async def job():
-        pass
-
-    with pytest.raises(TypeError, match="AsyncHoldfast"):
-        hf.lock("a")(job)
+async def test_those_who_wait_are_served_in_their_order(here, there):
+    first = await here.lock("a").acquire()
+    async with asyncio.TaskGroup() as tasks:
+        waiters = []
+        for number in range(5):
+            waiters.append(tasks.create_task(take_and_give((here, there)[number % 2].lock("a"))))
+            await in_line(here.lock("a"), number + 1)
+        assert await there.lock("a").try_acquire() is None
+        await first.release()
+        assert await here.lock("a").try_acquire() is None, "whoever comes now stands behind those who wait"
+    fences = [waiter.result() for waiter in waiters]
+    assert first.fence < fences[0]
+    assert fences == sorted(fences)
 
 
-def test_status_tells_who_holds_and_who_waits(server, raw):
-    with Holdfast(server.url, label="billing worker 3") as mine, Holdfast(server.url) as yours:
-        with mine.lock("a", ttl=30) as lease:
-            thread = threading.Thread(target=lambda: yours.lock("a").acquire(timeout=20).release())
-            thread.start()
-            eventually(lambda: mine.lock("a").status().waiting)
-            status = mine.lock("a").status()
+async def test_an_acquire_may_be_entered_as_a_block(here, there, raw):
+    async with here.lock("a").acquire(timeout=5) as lease:
+        assert Engine(raw).holders() == [lease.token]
+        with pytest.raises(AcquireTimeout):
+            async with there.lock("a").acquire(timeout=0.02):
+                pytest.fail("two are in it")
+    assert Engine(raw).holders() == Engine(raw).queue() == []
+    assert await lease.release() is False
+    async with here.lock("a").acquire() as second:
+        assert second.fence > lease.fence
+    assert not await here.lock("a").locked()
+
+
+async def test_an_exception_leaves_the_block_and_the_lock_is_free(here):
+    lock = here.lock("a")
+    for block in (lock, lock.acquire(timeout=5)):
+        with pytest.raises(KeyError, match="mine"):
+            async with block:
+                assert await lock.locked()
+                raise KeyError("mine")
+        assert not await lock.locked()
+
+
+async def test_a_lease_is_a_block_of_its_own_and_may_end_early(here):
+    lease = await here.lock("a").acquire()
+    async with lease as same:
+        assert same.token == lease.token
+    assert await lease.release() is False
+    async with here.lock("a") as lease:
+        assert await lease.release() is True
+        async with here.lock("a"):
+            pass
+    assert not await here.lock("a").locked()
+
+
+async def test_one_lock_object_is_entered_by_many_and_each_leaves_its_own_block(here):
+    lock, inside, most, fences = here.lock("a"), [], [], []
+
+    async def work():
+        for _ in range(10):
+            async with lock as lease:
+                inside.append(1)
+                most.append(len(inside))
+                fences.append(lease.fence)
+                await asyncio.sleep(0)
+                inside.pop()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(work())
+    assert set(most) == {1}
+    assert len(fences) == 40
+    assert fences == sorted(set(fences))
+    assert not await lock.locked()
+
+
+async def test_a_lease_is_released_by_another_than_the_one_who_acquired_it(here):
+    lease = await here.lock("a").acquire()
+
+    async def give():
+        return await lease.release()
+
+    assert await asyncio.create_task(give()) is True
+    assert not await here.lock("a").locked()
+
+
+async def test_a_lease_is_extended(here, raw):
+    lease = await here.lock("a", ttl=1.0, renew=False).acquire()
+    await lease.extend(100)
+    (holder,) = (await here.lock("a").status()).holders
+    assert 90 < lease.remaining() <= holder.remaining <= 100
+    await lease.extend(1)
+    assert lease.remaining() > 90, "it is never made shorter"
+    with pytest.raises(ValueError, match="ttl must be"):
+        await lease.extend(0)
+    raw.delete(Engine(raw).key("holders"))
+    with pytest.raises(LeaseLost):
+        await lease.extend(100)
+    assert lease.lost
+    assert await lease.release() is False
+
+
+async def test_a_released_lease_says_so(here):
+    lease = await here.lock("a").acquire()
+    lease.check()
+    assert await lease.release() is True
+    assert await lease.release() is False
+    assert not lease.lost
+    assert lease.remaining() == 0
+    with pytest.raises(NotHeld, match="already released"):
+        lease.check()
+    with pytest.raises(NotHeld, match="already released"):
+        await lease.extend(1)
+    assert "released" in repr(lease)
+
+
+# --- looking
+
+
+async def test_status_tells_who_holds_and_who_waits(colour, server, raw):
+    async with colour.client(server.url, label="billing worker 3") as mine, colour.client(server.url) as yours:
+        async with asyncio.TaskGroup() as tasks, mine.lock("a", ttl=30) as lease:
+            tasks.create_task(take_and_give(yours.lock("a")))
+            await in_line(mine.lock("a"))
+            status = await mine.lock("a").status()
             (holder,), (waiter,) = status.holders, status.waiters
             assert (holder.label, holder.fence, holder.weight) == ("billing worker 3", lease.fence, 1)
             assert lease.token.startswith(holder.token)
@@ -79,24 +180,98 @@ def test_status_tells_who_holds_and_who_waits(server, raw):
             assert (waiter.position, waiter.weight) == (0, 1)
             assert status.fence == lease.fence
             assert waiter.waited_for >= 0
-        thread.join(20)
-        assert not mine.lock("a").status().waiters
+        assert not (await mine.lock("a").status()).waiters
 
 
-def test_different_namespaces_are_different_locks(server, raw):
-    with Holdfast(server.url, namespace="one") as one, Holdfast(server.url, namespace="two") as two:
-        with one.lock("a"), two.lock("a"):
+async def test_different_namespaces_are_different_locks(colour, server, raw):
+    async with colour.client(server.url, namespace="one") as one, colour.client(server.url, namespace="two") as two:
+        async with one.lock("a"), two.lock("a"):
             assert {key.split(":")[0] for key in raw.scan_iter()} == {"{one", "{two"}
 
 
-def test_a_line_that_is_full_turns_the_next_one_away(hf, other):
-    with hf.lock("a"):
-        thread = threading.Thread(target=lambda: other.lock("a").acquire(timeout=20).release())
-        thread.start()
-        eventually(lambda: hf.lock("a").status().waiting)
+async def test_names_and_reprs_tell_the_colour(colour, here):
+    lock = here.lock("a b")
+    lease = await lock.acquire()
+    assert lock.name == lease.name == "a b"
+    prefix = "" if colour is SYNC else "Async"
+    assert repr(lock) == f"<{prefix}Lock 'a b'>"
+    assert repr(lease).startswith(f"<{prefix}Lease of 'a b', fence {lease.fence}, ")
+    assert await lease.release() is True
+    assert "released" in repr(lease)
+
+
+async def test_a_line_that_is_full_turns_the_next_one_away(here, there):
+    async with asyncio.TaskGroup() as tasks, here.lock("a"):
+        tasks.create_task(take_and_give(there.lock("a")))
+        await in_line(here.lock("a"))
         with pytest.raises(QueueFull, match="1 are already waiting for 'a'"):
-            hf.lock("a", max_waiters=1).acquire()
-    thread.join(20)
+            await here.lock("a", max_waiters=1).acquire()
+
+
+# --- decorating
+
+
+async def test_a_decorated_function_runs_under_the_lock(colour, here, raw):
+    lock, holders = here.lock("a"), []
+
+    def body(value, *, other_value):
+        """Its own words."""
+        holders.append(Engine(raw).holders())
+        return value + other_value
+
+    job = lock(colour.function(body))
+    assert await job(1, other_value=2) == 3
+    assert await job(3, other_value=4) == 7
+    assert [len(held) for held in holders] == [1, 1]
+    assert holders[0] != holders[1], "each call has a lease of its own"
+    assert (job.__name__, job.__doc__) == ("body", "Its own words.")
+    assert not await lock.locked()
+
+
+async def test_a_decorated_function_that_fails_gives_the_lock_back(colour, here):
+    def body():
+        raise KeyError("mine")
+
+    job = here.lock("a")(colour.function(body))
+    with pytest.raises(KeyError, match="mine"):
+        await job()
+    assert not await here.lock("a").locked()
+
+
+def plain():
+    pass
+
+
+async def coroutine():
+    pass
+
+
+def generator():
+    yield
+
+
+async def asynchronous_generator():
+    yield
+
+
+@pytest.mark.parametrize(
+    ("colour", "function"),
+    [(SYNC, coroutine), (SYNC, asynchronous_generator), (ASYNCIO, plain), (ASYNCIO, generator)],
+    ids=lambda value: value.name if value in (SYNC, ASYNCIO) else value.__name__,
+)
+async def test_a_function_of_the_other_colour_is_not_decorated(colour, function):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(TypeError, match=rf"decorate it with a lock of {colour.other.__name__}\b"):
+            client.lock("a")(function)
+
+
+async def test_an_asynchronous_generator_is_decorated_by_neither(colour):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(TypeError, match="asynchronous_generator"):
+            client.lock("a")(asynchronous_generator)
+
+
+# --- what cannot be
 
 
 @pytest.mark.parametrize(
@@ -110,15 +285,20 @@ def test_a_line_that_is_full_turns_the_next_one_away(hf, other):
         ({"max_waiters": 0}, ValueError),
     ],
 )
-def test_bad_options_are_refused_before_any_io(options, error):
-    with Holdfast("redis://127.0.0.1:1/0") as hf, pytest.raises(error):
-        hf.lock("a", **options)
+async def test_bad_options_are_refused_before_any_io(colour, options, error):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error):
+            client.lock("a", **options)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1"])
-def test_bad_timeouts_are_refused_before_any_io(timeout):
-    with Holdfast("redis://127.0.0.1:1/0") as hf, pytest.raises((ValueError, TypeError), match="timeout must"):
-        hf.lock("a").acquire(timeout=timeout)
+async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises((ValueError, TypeError), match="timeout must"):
+            await client.lock("a").acquire(timeout=timeout)
+        with pytest.raises((ValueError, TypeError), match="timeout must"):
+            async with client.lock("a").acquire(timeout=timeout):
+                pytest.fail("it was entered")
 
 
 @pytest.mark.parametrize(
@@ -127,15 +307,44 @@ def test_bad_timeouts_are_refused_before_any_io(timeout):
         (42, TypeError, "must be a URL"),
         ("nonsense://x", ValueError, "scheme"),
         (object.__new__(redis.RedisCluster), ServerUnsupported, "Cluster is not supported yet"),
+        (object.__new__(redis.asyncio.RedisCluster), ServerUnsupported, "Cluster is not supported yet"),
     ],
+    ids=["number", "scheme", "cluster", "asyncio cluster"],
 )
-def test_a_server_that_cannot_be_is_refused(server, error, words):
+def test_a_server_that_cannot_be_is_refused(colour, server, error, words):
     with pytest.raises(error, match=words):
-        Holdfast(server)
+        colour.client(server)
 
 
-def test_a_client_with_bad_options_is_refused():
+async def test_a_client_of_the_other_colour_is_refused(colour):
+    async with (ASYNCIO if colour is SYNC else SYNC).users_client() as client:
+        with pytest.raises(TypeError, match=rf"goes with {colour.other.__name__}\b"):
+            colour.client(client)
+
+
+def test_a_client_with_bad_options_is_refused(colour):
     with pytest.raises(ValueError, match="namespace must not be empty"):
-        Holdfast("redis://127.0.0.1:1/0", namespace="")
+        colour.client(NOWHERE, namespace="")
+    with pytest.raises(ValueError, match="label must not be empty"):
+        colour.client(NOWHERE, label="")
+
+
+async def test_a_closed_client_says_so(colour, server, raw):
+    async with colour.client(server.url) as client:
+        await (await client.lock("a").acquire()).release()
+    lock = client.lock("a")
+    for use in (lock.acquire, lock.try_acquire):
+        with pytest.raises(HoldfastError, match="closed"):
+            await use()
+    with pytest.raises(HoldfastError, match="closed"):
+        async with lock:
+            pytest.fail("it was entered")
+    await client.close()
+
+
+# --- only of the sync colour
+
+
+def test_a_client_without_any_session_is_refused():
     with pytest.raises(ValueError, match="max_sessions"):
-        Holdfast("redis://127.0.0.1:1/0", max_sessions=0)
+        Holdfast(NOWHERE, max_sessions=0)
