@@ -447,6 +447,32 @@ async def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy
         assert not any(token in piece for piece in proxy.seen[seen:])
 
 
+@pytest.mark.parametrize("state", ["unsent", "unanswered"])
+async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw, state):
+    lease = await far.lock("a", ttl=0.9).acquire()
+    session = session_of(far)
+    if state == "unsent":
+        session._line.pause_writing()
+        await comes_true(lambda: session._outbox)
+    else:
+        proxy.deaf.set()
+        await comes_true(lambda: session._sent and any(DIGEST["renew"] in piece for piece in proxy.seen))
+    assert home_of(far).keeper._renewals
+    seen = len(proxy.seen)
+    releasing = asyncio.create_task(lease.release())
+    await asyncio.sleep(0.01)
+    proxy.deaf.clear()
+    if state == "unsent":
+        session._line.resume_writing()
+    else:
+        proxy.cut()
+    assert await releasing is True
+    said = b"".join(proxy.seen[seen:])
+    assert DIGEST["release"] in said
+    assert DIGEST["renew"] not in said
+    assert nothing_left(raw)
+
+
 async def test_the_blocks_own_exception_wins_over_a_server_that_is_gone(caplog):
     with PrivateServer() as server:
         hf = AsyncHoldfast(server.url)
@@ -549,7 +575,7 @@ async def in_child(action):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is just what is tested
 async def test_a_forked_child_owns_nothing_and_has_a_connection_of_its_own(near, raw):
-    lock = near.lock("a", ttl=0.6)
+    lock = near.lock("a", ttl=2.0)
     lease = await lock.acquire()
     waiter = asyncio.create_task(near.lock("a").acquire())
     await comes_true(Engine(raw).queue)
@@ -570,7 +596,7 @@ async def test_a_forked_child_owns_nothing_and_has_a_connection_of_its_own(near,
             return await lease.release() is False and await lock.try_acquire() is None and await entered.locked()
 
     assert await in_child(lambda: asyncio.run(child()) and asyncio.run(child())) == 0
-    await asyncio.sleep(0.8)
+    await asyncio.sleep(2.1)
     assert not lease.lost
     assert Engine(raw).holders() == [lease.token]
     assert {client["id"] for client in raw.client_list()} == mine, "our connection is the same as before"

@@ -450,7 +450,8 @@ async def test_what_is_held_and_given_back_is_not_remembered(mine, raw):
         home = home_of(mine)
         session, keeper = home.session, home.keeper
         return [
-            len(book) for book in (session.ears, session._sent, session._outbox, session.ears._revoked, keeper._renewals)
+            len(book)
+            for book in (session.ears, session._sent, session._outbox, session.ears._revoked, keeper._renewals)
         ] + [len(home.ledger.all()), len(keeper._errands), len(lock._entered)]
 
     for _ in range(20):

@@ -407,8 +407,9 @@ async def test_what_was_not_answered_is_sent_again_in_order_but_not_what_was_wit
     peer.say(number(0), number(1)[:5])
     assert await replies(futures[:1]) == [0]
     futures[2].cancel()
-    peer.writer.close()
+    stage.session._line.pause_writing()
     futures += send(stage, 6)
+    peer.writer.close()
     peer = await stage.meet()
     commands = await peer.hear(5)
     assert [int(command[-2]) for command in commands] == [1, 3, 4, 5, 6]
@@ -478,6 +479,19 @@ async def test_a_break_in_the_greeting_is_tried_again(stage):
     peer.say(number(1))
     assert await replies([future]) == [1]
     assert stage.count == 3
+
+
+async def test_a_server_that_hangs_up_on_every_script_is_asked_with_growing_pauses(stage):
+    future = stage.session.send(call(), 0.5)
+    while not future.done():
+        with contextlib.suppress(TimeoutError):
+            peer = await asyncio.wait_for(stage.peers.get(), 0.1)
+            await peer.greet()
+            await peer.hear()
+            peer.writer.close()
+    with pytest.raises(ServerGone):
+        await future
+    assert 3 < stage.count < 12
 
 
 async def test_patience_ends_for_each_by_itself(stage):
@@ -558,12 +572,13 @@ async def test_a_quiet_connection_is_not_silent(stage):
 
 
 async def test_a_loop_that_was_blocked_blames_itself(stage):
-    peer = await stage.open(response_timeout=0.1)
+    peer = await stage.open(response_timeout=0.05)
     (future,) = send(stage, 1)
     await peer.hear()
-    for _ in range(3):
-        time.sleep(0.2)  # noqa: ASYNC251 -- a loop that is blocked is just what is tested
-        await asyncio.sleep(0)
+    for _ in range(4):
+        time.sleep(0.1)  # noqa: ASYNC251 -- a loop that is blocked is just what is tested
+        for _ in range(2):
+            await asyncio.sleep(0)
     peer.say(number(1))
     assert await replies([future]) == [1]
     assert stage.count == 1

@@ -349,7 +349,6 @@ async def test_no_log_and_no_repr_shows_a_whole_token(here, raw, caplog):
 # --- only of the sync colour: the keeper is a thread
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # the collector may meet it before its owner
 def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
     hf = Holdfast(server.url)
     hf.lock("a", ttl=0.1).acquire().release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 
 import pytest
@@ -254,10 +255,15 @@ async def asynchronous_generator():
     yield
 
 
+class Asynchronous:
+    async def __call__(self):
+        pass
+
+
 @pytest.mark.parametrize(
     ("colour", "function"),
-    [(SYNC, coroutine), (SYNC, asynchronous_generator), (ASYNCIO, plain), (ASYNCIO, generator)],
-    ids=lambda value: value.name if value in (SYNC, ASYNCIO) else value.__name__,
+    [(SYNC, coroutine), (SYNC, functools.partial(coroutine)), (SYNC, Asynchronous()), (ASYNCIO, plain)],
+    ids=["sync-coroutine", "sync-partial", "sync-object", "asyncio-plain"],
 )
 async def test_a_function_of_the_other_colour_is_not_decorated(colour, function):
     async with colour.client(NOWHERE) as client:
@@ -265,10 +271,11 @@ async def test_a_function_of_the_other_colour_is_not_decorated(colour, function)
             client.lock("a")(function)
 
 
-async def test_an_asynchronous_generator_is_decorated_by_neither(colour):
+@pytest.mark.parametrize("function", [generator, asynchronous_generator])
+async def test_a_generator_is_decorated_by_neither(colour, function):
     async with colour.client(NOWHERE) as client:
-        with pytest.raises(TypeError, match="asynchronous_generator"):
-            client.lock("a")(asynchronous_generator)
+        with pytest.raises(TypeError, match=r"is a generator.*use a with block within it"):
+            client.lock("a")(function)
 
 
 # --- what cannot be

@@ -48,7 +48,7 @@ async def perform(session: Session, steps: Steps[T], name: str, until: float = i
 async def _call(session: Session, call: Call, name: str, until: float) -> Answer:
     asked_at = monotonic()
     coming = session.send(call)
-    outcome = await coming if until == inf else await _within(coming, _left(until))
+    outcome = await coming if until == inf else await _within(coming, monotonic() + _left(until))
     if isinstance(outcome, Answer):
         return outcome
     give_up = monotonic() + min(PATIENCE, _left(until))
@@ -60,7 +60,7 @@ async def _call(session: Session, call: Call, name: str, until: float) -> Answer
         await asyncio.sleep(pause)
         asked_at, refused = monotonic(), outcome
         try:
-            outcome = await _within(session.send(call), give_up - asked_at)
+            outcome = await _within(session.send(call), give_up)
         except (ServerGone, ServerSilent) as error:
             raise refusal(refused, name) from error
         if isinstance(outcome, Answer):
@@ -68,17 +68,22 @@ async def _call(session: Session, call: Call, name: str, until: float) -> Answer
     raise AssertionError("the pauses never end")
 
 
-async def _within(coming: Future[Outcome], seconds: float) -> Outcome:
-    """Wait for a reply, but no longer than that."""
-    alarm = coming.get_loop().call_later(seconds, _give_up, coming)
+async def _within(coming: Future[Outcome], until: float) -> Outcome:
+    """Wait for a reply, but no longer than until that moment."""
+    alarm = coming.get_loop().call_later(until - monotonic(), _give_up, coming, until)
     try:
         return await coming
     finally:
         alarm.cancel()
 
 
-def _give_up(coming: Future[Outcome]) -> None:
-    if not coming.done():
+def _give_up(coming: Future[Outcome], until: float) -> None:
+    if coming.done():
+        return
+    early = until - monotonic()  # some loops count in whole milliseconds
+    if early > 0:
+        coming.get_loop().call_later(early, _give_up, coming, until)
+    else:
         coming.set_exception(ServerSilent("the server did not answer in time"))
 
 

@@ -67,18 +67,19 @@ class SyncDriver:
     def _begin(self) -> None:
         """Start empty, under a new identity: at first, and again in a forked child."""
         client_id = secrets.token_hex(8)
-        home = home_channel(self._namespace, client_id)
         label = self._label or f"{os.uname().nodename}:{os.getpid()}"
+        recipe, namespace = self._recipe, self._namespace  # what is made below must not keep this driver alive
+        home = home_channel(namespace, client_id)
         numbers = itertools.count(1)
 
         def make() -> Session:
-            inbox = inbox_channel(self._namespace, client_id, next(numbers))
-            return Session(self._recipe, inbox, f"{inbox} {home} {label}")
+            inbox = inbox_channel(namespace, client_id, next(numbers))
+            return Session(recipe, inbox, f"{inbox} {home} {label}")
 
         self._ledger = Ledger()
         self._pool = Pool(make, self._max_sessions)
-        self._keeper = Keeper(partial(Session, self._recipe, home, ""), self._ledger, self._recipe.response_timeout)
-        self._finalizer = weakref.finalize(self, self._keeper.stop)
+        self._keeper = Keeper(partial(Session, recipe, home, ""), self._ledger, recipe.response_timeout)
+        self._finalizer = weakref.finalize(self, _end, self._keeper, self._pool)
 
     @staticmethod
     def caller() -> object:
@@ -195,7 +196,6 @@ class SyncDriver:
         """Close the sessions and end the keeper. Leases that are still held run out by themselves."""
         self._closed = True
         self._finalizer()
-        self._pool.close()
 
     def forget_parent(self) -> None:
         """This process was forked: the parent's leases, sessions and keeper are none of its business."""
@@ -301,6 +301,11 @@ class SyncDriver:
         except (RedisError, HoldfastError) as error:
             logger.warning("could not clean up after %r yet, going on with it in the background: %s", name, error)
             self._keeper.run_errand(call)
+
+
+def _end(keeper: Keeper, pool: Pool) -> None:
+    keeper.stop()
+    pool.close()
 
 
 def _after_fork_in_child() -> None:
