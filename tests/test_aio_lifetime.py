@@ -258,10 +258,15 @@ async def hold(name):
 async def wait(name):
     await lock(name).acquire()
 
+async def one_holds_and_one_waits():
+    while hf and not (await hf.lock("a").status()).waiting:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+
 loop = asyncio.new_event_loop()
 loop.slow_callback_duration = 60
 tasks = [loop.create_task(hold("a")), loop.create_task(wait("a"))]
-loop.run_until_complete(asyncio.sleep(0.1))
+loop.run_until_complete(one_holds_and_one_waits())
 loop.close()
 del tasks
 gc.collect()
