@@ -239,6 +239,8 @@ def _show(grid: Table) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, 100)  # a file takes any width
+    title, grid.title = grid.title, None  # a table wraps a title of its own to its width
+    console.print(title, style="italic", highlight=False)
     console.print(grid)
 
 

@@ -1,9 +1,9 @@
 """One RESP3 connection for all tasks of an event loop: it sends their scripts and hears the grants for all of them.
 
 What the tasks send within one turn of the loop leaves in one write, but for the first request on a quiet connection,
-which leaves at once. Replies come back in the order of the requests, grants
-by token, and both reach whoever waits through a future. Whoever stops waiting (a cancelled task) only cancels that
-future: its request keeps its place among the replies, so nobody's reply is ever taken for another's.
+which leaves at once. Replies come back in the order of the requests, grants by token, and both reach whoever waits
+through a future. Whoever stops waiting (a cancelled task) only cancels that future: its request keeps its place among
+the replies, so nobody's reply is ever taken for another's.
 
 A connection that breaks is made anew, and everything that was not answered is sent again: scripts are idempotent. That
 goes on until the patience of each request is over. A server that was never reached fails all of them at once. Those
@@ -243,10 +243,9 @@ class Session:
         """Make a connection, again and again for as long as somebody needs it."""
         try:
             while True:
+                # The pauses grow until a script is answered, so a server that greets only to hang up is asked ever less.
                 await asyncio.sleep(PAUSES[min(self._tries, len(PAUSES) - 1)])
-                self._tries += (
-                    1  # until a script is answered: a server that greets only to hang up is not spared the pauses
-                )
+                self._tries += 1
                 try:
                     await self._open()
                 except (ServerGone, ServerSilent) as error:
@@ -297,27 +296,20 @@ class Session:
             line.close()
 
     def _break(self, error: Exception) -> None:
-        """The line is dead. Keep what was not answered for the next one, wake those who wait, and begin anew."""
+        """The line is dead: wake those who wait, and begin anew if anybody needs it."""
         self._drop_line()
         if self._greeting is not None:
             if not self._greeting.done():
                 self._greeting.set_exception(error)
             return
-        now = monotonic()
-        self._outbox = deque(
-            request for request in itertools.chain(self._sent, self._outbox) if not request.future.done()
-        )
-        self._sent.clear()
-        for request in self._outbox:
-            request.give_up_at = min(request.give_up_at, now + request.patience)
+        self._fail(error, monotonic())
         self.ears.gap()
         self._on_gap()
-        self._fail(error, now)
         if self._outbox:
             self._stir()
 
     def _fail(self, error: Exception, moment: float) -> None:
-        """Let those fail whose patience ends by that moment."""
+        """Let those fail whose patience ends by that moment; the others wait for the next line, in their order."""
         waiting = [request for request in itertools.chain(self._sent, self._outbox) if not request.future.done()]
         self._sent.clear()
         self._outbox.clear()
