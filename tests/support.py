@@ -109,3 +109,11 @@ class Engine:
             }[kind]
             found[part] = read(self.key(part))
         return found
+
+
+def wall_clock():
+    """How far the wall clock is ahead of the monotonic one, in seconds: at least, and at most."""
+    before = time.monotonic_ns()
+    wall = time.time_ns()
+    after = time.monotonic_ns()
+    return (wall - after) / 1e9, (wall - before) / 1e9

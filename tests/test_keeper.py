@@ -20,7 +20,7 @@ from holdfast import Holdfast, LeaseLost
 from holdfast.drivers.embedded import PrivateServer
 from holdfast.drivers.sync import driver
 from tests.colours import in_line
-from tests.support import Engine, comes_true, eventually
+from tests.support import Engine, comes_true, eventually, wall_clock
 
 
 @pytest.fixture
@@ -262,14 +262,16 @@ async def test_a_lease_without_renewal_ends_by_itself(here, there):
 
 
 async def test_the_holder_never_believes_longer_than_the_server(here):
+    _, ahead = wall_clock()
     lock = here.lock("a", ttl=0.6)
     lease = await lock.acquire()
     seen, until = set(), time.monotonic() + 1.2
     while time.monotonic() < until:
         believed = time.monotonic() + lease.remaining()
-        holders = (await lock.status()).holders
-        left = holders[0].remaining if holders else 0
-        assert believed <= time.monotonic() + left + 0.001, "but for a wall clock that was set meanwhile"
+        (holder,) = (await lock.status()).holders
+        end = time.monotonic() + holder.remaining
+        set_forward = max(0.0, wall_clock()[0] - ahead)  # which ends leases early, and nobody can know: see the README
+        assert believed <= end + set_forward
         seen.add(round(believed, 1))
     assert len(seen) > 2, "it was renewed several times"
     assert await lease.release() is True

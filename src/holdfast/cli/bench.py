@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -250,7 +251,9 @@ def _plain(records: Iterable[Any]) -> list[dict[str, Any]]:
 
 def _save(file: IO[str] | None, bench: str, machine: dict[str, Any], settings: dict[str, Any], **results: Any) -> None:
     if file is not None:
-        json.dump({"bench": bench, "machine": machine, "settings": settings, **results}, file, indent=1)
+        text = json.dumps({"bench": bench, "machine": machine, "settings": settings, **results}, indent=1)
+        # A row of numbers takes a line and not a column.
+        file.write(re.sub(r"\[[-\d.,\s]*\]", lambda numbers: " ".join(numbers[0].split()), text))
 
 
 def _complain(found: Sequence[Measurement | Cost], blame: Iterable[str] | None = None) -> None:

@@ -97,7 +97,7 @@ class AsyncDriver:
         """Give a lease up; False when there was nothing left to give up."""
         if holding.given_up:
             return False
-        home = self._home()
+        home = self._home(holding.permits.name)
         lost = holding.lost(monotonic())
         owner = self._forget(holding) or home
         try:
@@ -133,7 +133,7 @@ class AsyncDriver:
 
     async def extend(self, holding: Holding, ttl_ms: int) -> bool:
         """Let a lease last that long from now; False when it was lost. Raises NotHeld if it is being given up."""
-        home = self._home()
+        home = self._home(holding.permits.name)
         if await perform(home.session, renew(holding, ttl_ms), holding.permits.name, holding.deadline):
             return True
         owner = self._owner(holding)
@@ -153,7 +153,7 @@ class AsyncDriver:
 
     async def ask(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""
-        return await perform(self._home().session, steps, name)
+        return await perform(self._home(name).session, steps, name)
 
     async def close(self) -> None:
         """Close the connections. Leases that are still held run out by themselves."""
@@ -175,12 +175,12 @@ class AsyncDriver:
         self._homes = {}
         self._finalizer = weakref.finalize(self, _leave_all, self._homes)
 
-    def _home(self) -> Home:
+    def _home(self, name: str) -> Home:
         loop = asyncio.get_running_loop()
         home = self._homes.get(loop)
         if home is None:
             if self._closed:
-                raise HoldfastError("this client was closed; make a new one")
+                raise HoldfastError("this client was closed; make a new one", name=name)
             for other in list(self._homes.values()):
                 if other.loop.is_closed():
                     self._homes.pop(other.loop, None)
@@ -210,7 +210,7 @@ class AsyncDriver:
 
     async def _hold(self, attempt: Attempt, steps: Steps[Grant | None], until: float = inf) -> Holding | None:
         """Perform an acquire, and keep what it grants."""
-        home = self._home()
+        home = self._home(attempt.want.name)
         home.session.ears.expect(attempt.token)
         try:
             grant = await perform(home.session, steps, attempt.want.name, until)
