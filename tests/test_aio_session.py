@@ -20,6 +20,7 @@ from holdfast.wire.effects import Answer, Bell, Park
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import Permits
 from holdfast.wire.resp import INCOMPLETE, ErrorReply, Reader, bulk
+from holdfast.wire.script import load
 from tests.support import comes_true
 
 TOKEN = b"t" * 32
@@ -349,7 +350,7 @@ async def test_many_forgotten_scripts_are_sent_whole_once(stage):
     peer.say(NOSCRIPT * 200)
     commands = await peer.hear(200)
     assert [command[0] for command in commands] == [b"EVAL"] + [b"EVALSHA"] * 199
-    assert commands[0][1] == call().script.source.encode()
+    assert commands[0][1] == load(call().head.name).source.encode()
     assert [int(command[-2]) for command in commands] == list(range(200))
     peer.say(*map(number, range(200)))
     assert await replies(futures) == list(range(200))
@@ -364,8 +365,8 @@ async def test_each_script_that_was_forgotten_is_sent_whole(stage):
     commands = await peer.hear(4)
     assert [command[0] for command in commands].count(b"EVAL") == 2
     assert {command[1] for command in commands if command[0] == b"EVAL"} == {
-        release.script.source.encode(),
-        inspect.script.source.encode(),
+        load(release.head.name).source.encode(),
+        load(inspect.head.name).source.encode(),
     }
     peer.say(*map(number, range(4)))
     assert sorted(await replies(futures)) == [0, 1, 2, 3]

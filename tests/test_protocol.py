@@ -34,7 +34,7 @@ def perform(steps, *script):
 
 
 def verbs(effects):
-    return [effect.script.name.removeprefix("permit_") if isinstance(effect, Call) else "park" for effect in effects]
+    return [effect.head.name.removeprefix("permit_") if isinstance(effect, Call) else "park" for effect in effects]
 
 
 def granted(at, lease_us=30_000_000, fence=7):

@@ -16,6 +16,7 @@ from holdfast.wire.effects import Bell, Park
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import Permits
 from holdfast.wire.resp import ErrorReply, bulk
+from holdfast.wire.script import load
 
 TOKEN = b"t" * 32
 QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
@@ -104,7 +105,7 @@ def test_a_script_that_was_forgotten_is_sent_whole(stage):
     server.sendall(b"-NOSCRIPT No matching script.\r\n" + QUEUED)
     assert session.call(CALL, 5.0).reply[0] == b"queued"
     sent = b""
-    while CALL.script.source.encode() not in sent:
+    while load(CALL.head.name).source.encode() not in sent:
         sent += server.recv(65536)
     assert sent.count(bulk("EVALSHA")) == 1
     assert sent.count(bulk("EVAL")) == 1

@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.wire.script import EngineScript, load
+from holdfast.wire.script import LuaScript, load
 
 LUA = Path(__file__).parent.parent / "src/holdfast/wire/lua"
 QUESTIONS = ("TWICE", "LATE", "MEMORY")
@@ -50,7 +50,7 @@ def main() -> int:
     return 1 if faults else 0
 
 
-def faults_of(script: EngineScript, text: str) -> Iterator[str]:
+def faults_of(script: LuaScript, text: str) -> Iterator[str]:
     """What is wrong with one script, ``text`` being its own file and ``script.source`` the whole."""
     header, body = script.header, code_of(script.source)
     comment = "\n".join(line for line in text.splitlines() if line.startswith("--"))
@@ -58,7 +58,7 @@ def faults_of(script: EngineScript, text: str) -> Iterator[str]:
         if not re.search(rf"^--.*\b{question}\b", comment, re.MULTILINE):
             yield f"the header does not say what happens: {question}"
     yield from naming_faults("KEYS", header.keys, body)
-    yield from naming_faults("ARGV", header.args, body)
+    yield from naming_faults("ARGV", header.args[:-1] if header.more_args else header.args, body)
     yield from number_faults(header.args, body)
     yield from reply_faults(header.replies, code_of(text))
     for command, key in CALL.findall(body):
@@ -86,7 +86,7 @@ def naming_faults(table: str, names: tuple[str, ...], body: str) -> Iterator[str
 def number_faults(names: tuple[str, ...], body: str) -> Iterator[str]:
     """Whether an argument is calculated or compared with as the text that it arrives as."""
     for place, name in enumerate(names, 1):
-        calculates = re.search(rf"(?:[<>*/+]|[^-]-) ?\b{name}\b|\b{name}\b (?:[<>*/+-]|==) ", body)
+        calculates = re.search(rf"(?:[<>*/+]|[^-]-) ?\b{name}\b|\b{name}\b (?:[<>*/+-] |== [^'])", body)
         if calculates and f"tonumber(ARGV[{place}])" not in body:
             yield f"{name} is calculated with before tonumber"
 
@@ -160,7 +160,7 @@ def split_top(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def luacheck(scripts: list[EngineScript]) -> list[str]:
+def luacheck(scripts: list[LuaScript]) -> list[str]:
     """What luacheck says of the scripts as the server sees them."""
     if shutil.which("luacheck") is None:
         print("luacheck is not installed: skipped", file=sys.stderr)

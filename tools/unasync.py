@@ -17,7 +17,7 @@ from pathlib import Path
 
 HOUSE = Path(__file__).parent.parent / "src" / "holdfast" / "facade"
 SOURCE, TARGET = HOUSE / "aio", HOUSE / "sync"
-FILES = ("client.py", "lease.py", "lock.py")
+FILES = ("autocomplete.py", "client.py", "lease.py", "lock.py", "scores.py")
 MARK = "# Made by tools/unasync.py from facade/aio/{}: edit that one, then run the tool.\n"
 
 RULES: list[tuple[str, str]] = [
@@ -43,7 +43,7 @@ RULES: list[tuple[str, str]] = [
     (r"(AsyncRecipe\.of\(server\), namespace, label)", r"\1, max_sessions"),
     # the names
     (r"\bAsync(Driver|Recipe)\b", r"Sync\1"),
-    (r"\bAsync(Holdfast|Lease|Lock)\b", r"\1"),
+    (r"\bAsync(Autocomplete|Holdfast|Lease|Lock|Scores)\b", r"\1"),
     (r"\b(drivers|facade)\.aio\b", r"\1.sync"),
     (r"redis\.asyncio\.Redis", "redis.Redis"),
     (r"\basyncio\b", "threading"),

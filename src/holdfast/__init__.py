@@ -11,12 +11,18 @@ AsyncHoldfast is the same with ``await`` and ``async with``.
 
 from __future__ import annotations
 
+from holdfast.facade.aio.autocomplete import AsyncAutocomplete
 from holdfast.facade.aio.client import AsyncHoldfast
 from holdfast.facade.aio.lease import AsyncLease
 from holdfast.facade.aio.lock import AsyncLock
+from holdfast.facade.aio.scores import AsyncScores
+from holdfast.facade.script import Script
+from holdfast.facade.sync.autocomplete import Autocomplete
 from holdfast.facade.sync.client import Holdfast
 from holdfast.facade.sync.lease import Lease
 from holdfast.facade.sync.lock import Lock
+from holdfast.facade.sync.scores import Scores
+from holdfast.wire.replies import Reply
 from holdfast.words.durations import Duration
 from holdfast.words.errors import (
     AcquireTimeout,
@@ -25,16 +31,21 @@ from holdfast.words.errors import (
     NoServer,
     NotHeld,
     QueueFull,
+    ScriptError,
     ServerRefused,
     ServerUnsupported,
 )
-from holdfast.words.records import Holder, LockStatus, Waiter
+from holdfast.words.records import Advance, Holder, LockStatus, Scored, Waiter
 
 __all__ = [
     "AcquireTimeout",
+    "Advance",
+    "AsyncAutocomplete",
     "AsyncHoldfast",
     "AsyncLease",
     "AsyncLock",
+    "AsyncScores",
+    "Autocomplete",
     "Duration",
     "Holder",
     "Holdfast",
@@ -46,6 +57,11 @@ __all__ = [
     "NoServer",
     "NotHeld",
     "QueueFull",
+    "Reply",
+    "Scored",
+    "Scores",
+    "Script",
+    "ScriptError",
     "ServerRefused",
     "ServerUnsupported",
     "Waiter",

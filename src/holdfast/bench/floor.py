@@ -72,7 +72,7 @@ class Bare:
         self._connection.disconnect()
 
     def _template(self, call: Call, token: bytes) -> Template:
-        whole = call.script.by_digest + call.tail + (self._address if call.signed else b"")
+        whole = call.head.by_digest + call.tail + (self._address if call.signed else b"")
         return Template(*whole.split(token))
 
 

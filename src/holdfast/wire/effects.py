@@ -10,28 +10,33 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from holdfast.wire.script import EngineScript
+from holdfast.wire.script import Head, command
 
-__all__ = ["Answer", "Bell", "Call", "Effect", "Park", "Steps", "Waking"]
+__all__ = ["PING", "Answer", "Bell", "Call", "Effect", "Park", "Steps", "Waking"]
 
 T = TypeVar("T")
 
 
 class Call(NamedTuple):
-    """Run a script. It may be sent more than once: every script of ours is idempotent by token."""
+    """Run a script, or a command. It may be sent more than once: all of ours are idempotent."""
 
-    script: EngineScript
+    head: Head
     tail: bytes
     """Keys and arguments, packed."""
     signed: bool = False
     """Whether the session adds its own address as the last argument."""
+    once: bool = False
+    """Whether it must not be sent again after it may have run: it is not ours, and promises nothing."""
+
+
+PING = Call(command("PING", 0), b"")
 
 
 class Answer(NamedTuple):
     """The reply to a `Call`, and the moment just before it was sent for the last time."""
 
     sent_at: float
-    reply: list[Any]
+    reply: Any
 
 
 class Park(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from holdfast.wire.effects import Call
 from holdfast.wire.keys import Place
 from holdfast.wire.resp import bulk
-from holdfast.wire.script import EngineScript, load
+from holdfast.wire.script import LuaScript, load
 
 __all__ = ["Permits"]
 
@@ -44,31 +44,31 @@ class Permits:
 
     def acquire(self, token: bytes) -> Call:
         """Ask, and stand in line if need be."""
-        return Call(ACQUIRE, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._queue), signed=True)
+        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._queue), signed=True)
 
     def try_acquire(self, token: bytes) -> Call:
         """Ask, and go away if need be."""
-        return Call(ACQUIRE, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._try), signed=True)
+        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._try), signed=True)
 
     def release(self, token: bytes) -> Call:
         """Give a lease up."""
-        return Call(RELEASE, b"%b$%d\r\n%b\r\n%b" % (self._release, len(token), token, self._limit))
+        return Call(RELEASE.head, b"%b$%d\r\n%b\r\n%b" % (self._release, len(token), token, self._limit))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
-        return Call(RENEW, self._keys(RENEW) + bulk(token) + bulk(ttl_ms))
+        return Call(RENEW.head, self._keys(RENEW) + bulk(token) + bulk(ttl_ms))
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, wherever it got to."""
-        return Call(CANCEL, self._keys(CANCEL) + bulk(token) + self._limit)
+        return Call(CANCEL.head, self._keys(CANCEL) + bulk(token) + self._limit)
 
     def revoke(self, up_to_fence: int, reason: str) -> Call:
         """Take away the leases granted up to that fence."""
-        return Call(REVOKE, self._keys(REVOKE) + self._limit + bulk(up_to_fence) + bulk(reason))
+        return Call(REVOKE.head, self._keys(REVOKE) + self._limit + bulk(up_to_fence) + bulk(reason))
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Look."""
-        return Call(INSPECT, self._keys(INSPECT) + bulk(max_shown))
+        return Call(INSPECT.head, self._keys(INSPECT) + bulk(max_shown))
 
-    def _keys(self, script: EngineScript) -> bytes:
+    def _keys(self, script: LuaScript) -> bytes:
         return b"".join(bulk(self._place.key(part)) for part in script.header.keys)

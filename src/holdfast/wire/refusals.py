@@ -48,7 +48,7 @@ def refusal(text: str, name: str) -> ServerRefused:
     code = _code(text)
     advice = _ADVICE.get(code, "see the server's words")
     message = f"the server refused a script for {name!r}: {advice} ({text})"
-    return ServerRefused(message, name=name, changed_nothing=code == "OOM")
+    return ServerRefused(message, name=name, changed_nothing=code == "OOM", words=text)
 
 
 def not_heard(text: str, inbox: str) -> ServerRefused:
@@ -56,7 +56,7 @@ def not_heard(text: str, inbox: str) -> ServerRefused:
     message = (
         f"the server does not let us listen to {inbox!r}: allow it with ACL SETUSER … +subscribe &{inbox} ({text})"
     )
-    return ServerRefused(message, name=inbox, changed_nothing=True)
+    return ServerRefused(message, name=inbox, changed_nothing=True, words=text)
 
 
 def _code(text: str) -> str:

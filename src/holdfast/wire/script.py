@@ -1,76 +1,77 @@
-"""A Lua script as a thing with a contract: its header is read, not just written.
+"""A Lua script as a thing with a contract: its header says what it takes, and its digest is computed here.
 
-A script's first comment names its KEYS, its ARGV and its REPLYs (tagged arrays). `load` reads the header,
-puts the included parts in place and computes the digest, so that a call is EVALSHA at once and the whole
-source only where the server does not know it. ``tools/check_scripts.py`` holds each header against its body.
+A call is EVALSHA at once, and the whole source only where the server does not know it. The engine's own scripts stand in
+``lua/``, with parts that they include; `load` puts these in place. ``tools/check_scripts.py`` holds each header against
+its body.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import Any, NamedTuple
 
+from holdfast.wire.header import Header, read_header
 from holdfast.wire.resp import bulk
 
-__all__ = ["EngineScript", "Header", "load", "read_header"]
+__all__ = ["Head", "LuaScript", "command", "load", "pack"]
 
 _LUA = files("holdfast.wire") / "lua"
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
 
 
+class Head(NamedTuple):
+    """The bytes that a call begins with, up to its first key."""
+
+    name: str
+    """Of the script, or of the command."""
+    digest: str
+    by_digest: bytes
+    by_source: bytes
+    """The same for a server that has forgotten the script or never knew it."""
+
+
 @dataclass(frozen=True, slots=True)
-class Header:
-    """What a script says of itself: names of keys and arguments in order, and the fields of each reply."""
-
-    keys: tuple[str, ...]
-    args: tuple[str, ...]
-    replies: dict[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class EngineScript:
-    """One of the engine's scripts, whole and ready to be called."""
+class LuaScript:
+    """A script, whole and ready to be called. ``source`` is what the server is given."""
 
     name: str
     source: str
     header: Header
     digest: str = field(init=False)
-    by_digest: bytes = field(init=False, repr=False)
-    """The head of a call as EVALSHA, up to and with the number of keys."""
-    by_source: bytes = field(init=False, repr=False)
-    """The same as EVAL, for a server that has forgotten the script or never knew it."""
+    head: Head = field(init=False, repr=False, compare=False)
+    """For as many keys and arguments as the header names."""
 
     def __post_init__(self) -> None:
         digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
-        count = len(self.header.keys)
-        start = b"*%d\r\n" % (3 + count + len(self.header.args))
         object.__setattr__(self, "digest", digest)
-        object.__setattr__(self, "by_digest", start + bulk("EVALSHA") + bulk(digest) + bulk(count))
-        object.__setattr__(self, "by_source", start + bulk("EVAL") + bulk(self.source) + bulk(count))
+        object.__setattr__(self, "head", self.head_for(len(self.header.keys), len(self.header.args)))
+
+    def head_for(self, keys: int, args: int) -> Head:
+        """For that many keys and arguments."""
+        start = b"*%d\r\n" % (3 + keys + args)
+        by_digest = start + bulk("EVALSHA") + bulk(self.digest) + bulk(keys)
+        return Head(self.name, self.digest, by_digest, start + bulk("EVAL") + bulk(self.source) + bulk(keys))
 
 
-def read_header(source: str) -> Header:
-    """Read the KEYS, ARGV and REPLY lines from the comment that a script begins with."""
-    words: dict[str, list[list[str]]] = {"KEYS": [], "ARGV": [], "REPLY": []}
-    for line in source.splitlines():
-        if not line.startswith("--"):
-            break
-        first, *rest = line.removeprefix("--").split() or [""]
-        if first in words:
-            words[first].append(rest)
-    return Header(
-        keys=tuple(word for line in words["KEYS"] for word in line),
-        args=tuple(word for line in words["ARGV"] for word in line),
-        replies={tag: tuple(fields) for tag, *fields in words["REPLY"]},
-    )
+def command(name: str, args: int) -> Head:
+    """A command that needs no script, with that many arguments, as the head of a call."""
+    start = b"*%d\r\n" % (1 + args) + bulk(name)
+    return Head(name, "", start, start)
+
+
+def pack(values: Iterable[Any]) -> bytes:
+    """Keys and arguments, as they follow the head of a call."""
+    return b"".join(map(bulk, values))
 
 
 @cache
-def load(name: str) -> EngineScript:
+def load(name: str) -> LuaScript:
     """The script of that name from ``lua/``, with its parts in place."""
     text = (_LUA / f"{name}.lua").read_text(encoding="utf-8")
     source = _INCLUDE.sub(lambda match: (_LUA / "parts" / f"{match[1]}.lua").read_text(encoding="utf-8"), text)
-    return EngineScript(name, source, read_header(text))
+    return LuaScript(name, source, read_header(text))

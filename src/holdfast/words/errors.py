@@ -6,6 +6,7 @@
     ├── LeaseLost           time's or an operator's: the lease ended before its holder gave it up
     ├── NotHeld             the caller's: the lease was already given up
     ├── NoServer            the set-up's: nobody said which server to use, and none could be started
+    ├── ScriptError         the script's author's: a script of the user's own failed, and on which line
     ├── ServerUnsupported   the set-up's: the server or client lacks something that we cannot do without
     └── ServerRefused       the server's: out of memory, read only, missing replicas, missing rights
 
@@ -22,6 +23,7 @@ __all__ = [
     "NoServer",
     "NotHeld",
     "QueueFull",
+    "ScriptError",
     "ServerRefused",
     "ServerUnsupported",
 ]
@@ -79,6 +81,22 @@ class NoServer(HoldfastError):
     """No server was named, or the embedded one cannot be had here."""
 
 
+class ScriptError(HoldfastError):
+    """A script failed. What it had written by then stays: scripts are never rolled back."""
+
+    def __init__(self, name: str, line: int, source_line: str, reason: str) -> None:
+        shown = f"\n    {line} | {source_line}" if source_line else ""
+        super().__init__(f"the script {name!r} failed on line {line}: {reason}{shown}", name=name)
+        self.line = line
+        """Counted from 1."""
+        self.source_line = source_line
+        self.reason = reason
+        """The server's own words, without the position."""
+
+    def __reduce__(self) -> tuple[type[ScriptError], tuple[object, ...]]:
+        return type(self), (self.name, self.line, self.source_line, self.reason)
+
+
 class ServerUnsupported(HoldfastError):
     """The server, or the kind of client given, cannot do what Holdfast needs."""
 
@@ -86,7 +104,9 @@ class ServerUnsupported(HoldfastError):
 class ServerRefused(HoldfastError):
     """The server understood and said no: out of memory, read only, too few replicas, no rights."""
 
-    def __init__(self, message: str, *, name: str, changed_nothing: bool) -> None:
+    def __init__(self, message: str, *, name: str, changed_nothing: bool, words: str = "") -> None:
         super().__init__(message, name=name)
         self.changed_nothing = changed_nothing
         """Whether the server is known to have refused before anything was written."""
+        self.words = words
+        """What the server said."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-__all__ = ["LONGEST_NAME", "encode_name"]
+__all__ = ["LONGEST_NAME", "encode_name", "utf8"]
 
 LONGEST_NAME = 16 * 1024
 """Bytes of UTF-8 that a name may have."""
@@ -17,14 +17,19 @@ def encode_name(name: str, what: str, *, safe: str = "") -> str:
     ``urllib.parse.unquote`` brings the name back. Raises TypeError for what is no str, and ValueError
     for the empty name, one above 16 KiB and one that is no valid Unicode.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"{what} must be a str, not {name!r}")
-    if not name:
+    return quote(utf8(name, what), safe=safe)
+
+
+def utf8(text: str, what: str) -> bytes:
+    """The text as the server keeps it. Raises TypeError and ValueError as `encode_name` does."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be a str, not {text!r}")
+    if not text:
         raise ValueError(f"{what} must not be empty")
     try:
-        size = len(name.encode())
+        data = text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{what} must be valid Unicode, not {name!r}") from None
-    if size > LONGEST_NAME:
-        raise ValueError(f"{what} must be at most {LONGEST_NAME} bytes of UTF-8, not {size}")
-    return quote(name, safe=safe)
+        raise ValueError(f"{what} must be valid Unicode, not {text!r}") from None
+    if len(data) > LONGEST_NAME:
+        raise ValueError(f"{what} must be at most {LONGEST_NAME} bytes of UTF-8, not {len(data)}")
+    return data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Holder", "LockStatus", "Waiter"]
+__all__ = ["Advance", "Holder", "LockStatus", "Scored", "Waiter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +45,23 @@ class LockStatus:
     """The fence of the latest grant; 0 if none is remembered."""
     waiting: int
     """How many wait in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What came of moving members forward: each of them is counted once."""
+
+    added: int
+    """Were not there before."""
+    moved: int
+    """Had a smaller score."""
+    stale: int
+    """Had that score already, or a larger one, and stayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A member and its score."""
+
+    member: str
+    score: float

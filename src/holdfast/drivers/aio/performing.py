@@ -51,6 +51,8 @@ async def _call(session: Session, call: Call, name: str, until: float) -> Answer
     outcome = await coming if until == inf else await _within(coming, monotonic() + _left(until))
     if isinstance(outcome, Answer):
         return outcome
+    if call.once:
+        raise refusal(outcome, name)
     give_up = monotonic() + min(PATIENCE, _left(until))
     for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
         if not passing(outcome) or monotonic() + pause >= give_up:

@@ -6,8 +6,9 @@ through a future. Whoever stops waiting (a cancelled task) only cancels that fut
 the replies, so nobody's reply is ever taken for another's.
 
 A connection that breaks is made anew, and everything that was not answered is sent again: scripts are idempotent. That
-goes on until the patience of each request is over. A server that was never reached fails all of them at once. Those
-who wait for a grant are woken, since a ring may have been lost; they ask again.
+goes on until the patience of each request is over; one that must not run twice fails at once if it was sent. A server
+that was never reached fails all of them at once. Those who wait for a grant are woken, since a ring may have been lost;
+they ask again.
 
 The server is given up as silent when nothing at all has come for a while though an answer is due. The time is counted
 in ticks of the loop, so that a loop that was blocked blames itself and not the server.
@@ -16,7 +17,6 @@ in ticks of the loop, so that a loop that was blocked blames itself and not the 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -207,8 +207,8 @@ class Session:
                 request = outbox.popleft()
                 if request.future.done():
                     continue
-                script, tail, signed = request.call
-                pieces += (script.by_source if request.by_source else script.by_digest, tail)
+                head, tail, signed, _ = request.call
+                pieces += (head.by_source if request.by_source else head.by_digest, tail)
                 if signed:
                     pieces.append(self._address)
                 self._count += 1
@@ -220,10 +220,10 @@ class Session:
 
     def _send_whole(self, request: _Request) -> None:
         """Send a script that was forgotten again: whole, unless that has been done since it was sent."""
-        name = request.call.script.name
-        if self._sources.get(name, -1) <= request.number:
+        digest = request.call.head.digest
+        if self._sources.get(digest, -1) <= request.number:
             request.by_source = True
-            self._sources[name] = self._count + 1
+            self._sources[digest] = self._count + 1
         self._outbox.append(request)
         self._stir()
 
@@ -310,12 +310,15 @@ class Session:
 
     def _fail(self, error: Exception, moment: float) -> None:
         """Let those fail whose patience ends by that moment; the others wait for the next line, in their order."""
-        waiting = [request for request in itertools.chain(self._sent, self._outbox) if not request.future.done()]
+        waiting = [(request, request.call.once) for request in self._sent]
+        waiting += [(request, False) for request in self._outbox]
         self._sent.clear()
         self._outbox.clear()
-        for request in waiting:
+        for request, may_not_run_twice in waiting:
+            if request.future.done():
+                continue
             request.give_up_at = min(request.give_up_at, monotonic() + request.patience)
-            if request.give_up_at <= moment:
+            if may_not_run_twice or request.give_up_at <= moment:
                 request.future.set_exception(another(error))
                 request.future.exception()  # seen, should nobody wait for it any more
             else:

@@ -34,7 +34,7 @@ from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.drivers.sync.session import Session
 from holdfast.protocol.acquiring import Attempt, Grant, acquire, cancel, try_acquire
 from holdfast.protocol.holding import Holding, Ledger, release, renew
-from holdfast.wire.effects import Answer, Call, Steps
+from holdfast.wire.effects import PING, Answer, Call, Steps
 from holdfast.wire.keys import home_channel, inbox_channel
 from holdfast.wire.permits import Permits
 from holdfast.wire.refusals import passing, refusal
@@ -259,12 +259,23 @@ class SyncDriver:
         within = self._recipe.response_timeout
         if until != inf:
             within = min(within, self._left(until))
+        if call.once:
+            return self._call_once(session, call, name, within)
         try:
             outcome = session.call(call, within)
         except (ServerGone, ServerSilent) as error:
             return self._insist(session, call, name, until, error)
         if isinstance(outcome, ErrorReply):
             return self._insist(session, call, name, until, outcome)
+        return outcome
+
+    def _call_once(self, session: Session, call: Call, name: str, within: float) -> Answer:
+        """Send a call that must not run twice: the connection is made sure of first, what comes after that is final."""
+        if not session.is_open:
+            self._call(session, PING, name, inf)
+        outcome = session.call(call, within)
+        if isinstance(outcome, ErrorReply):
+            raise refusal(outcome, name)
         return outcome
 
     def _insist(self, session: Session, call: Call, name: str, until: float, trouble: ErrorReply | Exception) -> Answer:

@@ -94,18 +94,18 @@ class Session:
         """
         if self._connection is None:
             self.open(within)
-        script, tail, signed = call
+        head, tail, signed, _ = call
         if signed:
             tail += self._address
         try:  # the hot path: without the context manager that does the same elsewhere
             if within != self._limited:
                 self._limit(within)
             sent_at = monotonic()
-            self._socket.sendall(script.by_digest + tail)
+            self._socket.sendall(head.by_digest + tail)
             reply = self._reply()
             if type(reply) is ErrorReply and forgotten(reply):
                 sent_at = monotonic()
-                self._socket.sendall(script.by_source + tail)
+                self._socket.sendall(head.by_source + tail)
                 reply = self._reply()
         except OSError as error:
             self.close()
@@ -120,7 +120,7 @@ class Session:
         with self._closing_on_error():
             self._limit(within)
             sent_at = monotonic()
-            heads = ((call.script.by_source if sources else call.script.by_digest) + call.tail for call in calls)
+            heads = ((call.head.by_source if sources else call.head.by_digest) + call.tail for call in calls)
             self._socket.sendall(b"".join(heads))
         return sent_at
 

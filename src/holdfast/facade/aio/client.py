@@ -7,10 +7,14 @@ from typing import Any, Self
 
 from holdfast.drivers.aio.driver import AsyncDriver
 from holdfast.drivers.aio.recipe import AsyncRecipe
+from holdfast.facade.aio.autocomplete import AsyncAutocomplete
 from holdfast.facade.aio.lease import OnLost
 from holdfast.facade.aio.lock import AsyncLock
+from holdfast.facade.aio.scores import AsyncScores
+from holdfast.wire.autocomplete import Index
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import Permits
+from holdfast.wire.scores import Board
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.names import encode_name
 
@@ -69,6 +73,19 @@ class AsyncHoldfast:
         place = Place(self._namespace, "lock", name)
         permits = Permits(place, ttl_ms=milliseconds(ttl, "ttl"), renew=renew, max_waiters=max_waiters)
         return AsyncLock(self._driver, permits, on_lost)
+
+    def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> AsyncAutocomplete:
+        """The index of that name, to complete what somebody types.
+
+        ``fold_case`` finds names whatever their capital and small letters, and gives them as they were added; ``ranked``
+        gives those with the highest score first. Clients that disagree on the two see different indexes. No I/O.
+        """
+        place = Place(self._namespace, "autocomplete", name)
+        return AsyncAutocomplete(self._driver, Index(place, fold_case=fold_case, ranked=ranked))
+
+    def scores(self, name: str) -> AsyncScores:
+        """The scores of that name: a sorted set whose members only move forward. No I/O."""
+        return AsyncScores(self._driver, Board(Place(self._namespace, "scores", name)))
 
     async def close(self) -> None:
         """Close all connections. Leases that are still held are not released: they run out after their ttl."""

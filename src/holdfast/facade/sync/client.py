@@ -8,10 +8,14 @@ from typing import Any, Self
 
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.drivers.sync.recipe import SyncRecipe
+from holdfast.facade.sync.autocomplete import Autocomplete
 from holdfast.facade.sync.lease import OnLost
 from holdfast.facade.sync.lock import Lock
+from holdfast.facade.sync.scores import Scores
+from holdfast.wire.autocomplete import Index
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import Permits
+from holdfast.wire.scores import Board
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.names import encode_name
 
@@ -72,6 +76,19 @@ class Holdfast:
         place = Place(self._namespace, "lock", name)
         permits = Permits(place, ttl_ms=milliseconds(ttl, "ttl"), renew=renew, max_waiters=max_waiters)
         return Lock(self._driver, permits, on_lost)
+
+    def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> Autocomplete:
+        """The index of that name, to complete what somebody types.
+
+        ``fold_case`` finds names whatever their capital and small letters, and gives them as they were added; ``ranked``
+        gives those with the highest score first. Clients that disagree on the two see different indexes. No I/O.
+        """
+        place = Place(self._namespace, "autocomplete", name)
+        return Autocomplete(self._driver, Index(place, fold_case=fold_case, ranked=ranked))
+
+    def scores(self, name: str) -> Scores:
+        """The scores of that name: a sorted set whose members only move forward. No I/O."""
+        return Scores(self._driver, Board(Place(self._namespace, "scores", name)))
 
     def close(self) -> None:
         """Close all connections. Leases that are still held are not released: they run out after their ttl."""

@@ -1,0 +1,127 @@
+"""Runs a script through a client of the user's, whatever kind of client of redis-py it is.
+
+A plain client is sent EVALSHA, and on NOSCRIPT the whole source: one more trip, on the right node, that survives SCRIPT
+FLUSH, restarts and failovers. A pipeline cannot ask again, since NOSCRIPT would come with the replies, when everything
+else has run. So it is given the source itself: in a transaction once, which lets the further calls in it go by digest,
+because nothing can come between; elsewhere each time. A cluster is asked only where all keys share a slot.
+
+How often a command is sent again after a lost reply is the client's business and not ours: by default redis-py does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import redis
+import redis.asyncio
+from redis.asyncio.client import Pipeline as AsyncPipeline
+from redis.asyncio.cluster import ClusterPipeline as AsyncClusterPipeline
+from redis.client import Pipeline
+from redis.cluster import ClusterPipeline
+from redis.crc import key_slot
+from redis.exceptions import NoScriptError, ResponseError
+
+from holdfast.wire.blame import script_error
+from holdfast.wire.script import LuaScript
+
+__all__ = ["Value", "is_asynchronous", "is_pipeline", "is_supported", "queue", "run", "run_async"]
+
+Value: TypeAlias = str | bytes | int | float
+
+_ASYNCHRONOUS = redis.asyncio.Redis, redis.asyncio.RedisCluster, AsyncClusterPipeline
+_SUPPORTED = redis.Redis, redis.RedisCluster, *_ASYNCHRONOUS
+_PIPELINES = Pipeline, AsyncPipeline
+_CLUSTER_PIPELINES = ClusterPipeline, AsyncClusterPipeline
+_CLUSTERS = redis.RedisCluster, redis.asyncio.RedisCluster, *_CLUSTER_PIPELINES
+
+_told: weakref.WeakKeyDictionary[Any, tuple[list[Any], set[str]]] = weakref.WeakKeyDictionary()
+"""For each pipeline: the commands that it collects now, and the digests of the scripts that are whole among them."""
+
+
+def is_supported(client: object) -> bool:
+    """Whether a script can be run through it."""
+    return isinstance(client, _SUPPORTED)
+
+
+def is_asynchronous(client: object) -> bool:
+    """Whether what it gives has to be awaited."""
+    return isinstance(client, _ASYNCHRONOUS)
+
+
+def is_pipeline(client: Any) -> bool:
+    """Whether it collects commands now. A pipeline that watches sends them at once, until its ``multi``."""
+    if isinstance(client, _PIPELINES):
+        return client.explicit_transaction or not client.watching
+    return isinstance(client, _CLUSTER_PIPELINES)
+
+
+def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
+    """The script's reply, as the client gives it. Raises ScriptError where the script fails."""
+    by_digest, by_source = _commands(client, script, keys, args)
+    try:
+        try:
+            return client.execute_command(*by_digest)
+        except NoScriptError:
+            return client.execute_command(*by_source)
+    except ResponseError as error:
+        fault = script_error(script, str(error))
+        if fault is None:
+            raise
+        raise fault from error
+
+
+async def run_async(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
+    """What `run` is, awaited."""
+    by_digest, by_source = _commands(client, script, keys, args)
+    try:
+        try:
+            return await client.execute_command(*by_digest)
+        except NoScriptError:
+            return await client.execute_command(*by_source)
+    except ResponseError as error:
+        fault = script_error(script, str(error))
+        if fault is None:
+            raise
+        raise fault from error
+
+
+def queue(pipeline: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
+    """Have the script run when the pipeline is executed. Gives the pipeline."""
+    by_digest, by_source = _commands(pipeline, script, keys, args)
+    return pipeline.execute_command(*(by_digest if _knows(pipeline, script.digest) else by_source))
+
+
+def _commands(
+    client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """The call by digest and by source. Raises ValueError where a cluster could not run it."""
+    if isinstance(client, _CLUSTERS):
+        slots = {key_slot(key if isinstance(key, bytes) else str(key).encode()): key for key in keys}
+        if len(slots) > 1:
+            one, other, *_ = slots.values()
+            raise ValueError(
+                f"the keys of {script.name!r} must share a slot of the cluster: {one!r} and {other!r} do not; "
+                "give what belongs together the same part in braces, such as {orders}:1 and {orders}:2"
+            )
+    rest = (len(keys), *keys, *args)
+    return ("EVALSHA", script.digest, *rest), ("EVAL", script.source, *rest)
+
+
+def _knows(pipeline: Any, digest: str) -> bool:
+    """Whether the script will be there when this call's turn comes; if not, it is from now on."""
+    if isinstance(pipeline, _CLUSTER_PIPELINES):
+        return False
+    in_one = getattr(
+        pipeline, "is_transaction", None
+    )  # so called in the asyncio colour, where `transaction` is a method
+    if not (pipeline.explicit_transaction or (pipeline.transaction if in_one is None else in_one)):
+        return False
+    collected, digests = _told.get(pipeline, (None, set()))
+    if collected is not pipeline.command_stack:  # executed or reset meanwhile
+        digests = set()
+        _told[pipeline] = pipeline.command_stack, digests
+    known = digest in digests
+    digests.add(digest)
+    return known

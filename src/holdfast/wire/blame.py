@@ -1,0 +1,36 @@
+"""Where in a script an error arose, from what the server says of it.
+
+Servers wrap it in different words: up to 6.2 as ``Error running script (call to f_…): @user_script:3: user_script:3: …``,
+from 7.0 on as ``user_script:3: … script: <digest>, on @user_script:3.``, and Valkey leaves the digest out. An error that
+a script answers on purpose (``redis.error_reply``) has no position, and is not the script's fault. In a pipeline the
+client library puts the whole command in front.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.wire.script import LuaScript
+from holdfast.words.errors import ScriptError
+
+__all__ = ["script_error"]
+
+_PIPELINE = re.compile(r"^Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+_WRAPPING = re.compile(r"^(?:ERR )?(?:Error (?:running|compiling) script \(.*?\): )?")
+_BEFORE = re.compile(r"^@?user_script: ?(\d+): ?")
+_BEHIND = re.compile(r",? script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.$")
+
+
+def script_error(script: LuaScript, text: str) -> ScriptError | None:
+    """The error with the script's name, the line and what stands there; None where the server names no line."""
+    text = _PIPELINE.sub("", text)
+    behind = _BEHIND.search(text)
+    line = int(behind[1]) if behind else 0
+    reason = _WRAPPING.sub("", text[: behind.start()] if behind else text)
+    while before := _BEFORE.match(reason):
+        line = int(before[1])
+        reason = reason[before.end() :]
+    if not line:
+        return None
+    lines = script.source.splitlines()
+    return ScriptError(script.name, line, lines[line - 1].strip() if line <= len(lines) else "", reason.lstrip("-"))

@@ -1,0 +1,29 @@
+-- names_rank: put names into an index that ranks them.
+--
+-- KEYS names ranks
+-- ARGV how entries_and_ranks...
+-- REPLY ranked
+--
+-- how is `set`, or `keep` where a name that is ranked already keeps its rank. Both sets hold the
+-- same entries: `names` in the order of their bytes, `ranks` best first, since a rank is a score
+-- with its sign turned.
+--
+-- TWICE the same sets.
+-- LATE it puts back what was removed meanwhile: names are data, whose writers agree on an order.
+-- MEMORY the first ZADD is refused, and nothing has changed.
+local names, ranks = KEYS[1], KEYS[2]
+local how = ARGV[1]
+
+local entries, ranked = {}, {}
+for place = 2, #ARGV, 2 do
+  local entry, rank = ARGV[place], ARGV[place + 1]
+  entries[#entries + 1], entries[#entries + 2] = '0', entry
+  ranked[#ranked + 1], ranked[#ranked + 2] = rank, entry
+end
+redis.call('ZADD', names, unpack(entries))
+if how == 'keep' then
+  redis.call('ZADD', ranks, 'NX', unpack(ranked))
+else
+  redis.call('ZADD', ranks, unpack(ranked))
+end
+return {'ranked'}

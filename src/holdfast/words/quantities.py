@@ -1,0 +1,33 @@
+"""Numbers that callers give: how many of something they want, and scores. The one place where they are checked."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+__all__ = ["MOST", "at_most", "score_of"]
+
+MOST = 10_000
+"""The largest number of things that one reply may be asked for."""
+
+
+def at_most(limit: int) -> int:
+    """How many at most. Raises TypeError for what is no int, and ValueError for one below 1 or above 10,000."""
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise TypeError(f"limit must be an int, not {limit!r}")
+    if not 1 <= limit <= MOST:
+        raise ValueError(f"limit must be from 1 to {MOST}, not {limit!r}")
+    return limit
+
+
+def score_of(value: float, what: str) -> float:
+    """The score, as the server keeps it: a double.
+
+    Raises TypeError for what is no number, and ValueError for one that is not finite or that a double cannot hold.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"the score of {what!r} must be a number, not {value!r}")
+    if not isfinite(value):
+        raise ValueError(f"the score of {what!r} must be finite, not {value!r}")
+    if float(value) != value:
+        raise ValueError(f"the score of {what!r} is {value!r}, which a double cannot hold: use a coarser unit")
+    return float(value)
