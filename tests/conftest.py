@@ -12,8 +12,8 @@ from holdfast.drivers.embedded import PrivateServer
 from tests.actor import Actor
 from tests.colours import ASYNCIO, SYNC
 
-DATA = re.compile(r"[^{]|\{[^:]+:(?:autocomplete|scores):[^}]*\}:(?!answer:)")
-"""Keys that stay because they are data: those of the listings, and what the modern forms of some keep."""
+DATA = re.compile(r"(?!\{[^:}]+:\w+:)|\{[^:]+:(?:autocomplete|scores):[^}]*\}:(?!answer:)")
+"""Keys that stay because they are data: those of others, and what the modern forms of some listings keep."""
 
 
 @pytest.fixture(scope="session")

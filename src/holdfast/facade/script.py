@@ -153,12 +153,11 @@ class Script:
     def _reader(self, stub: Callable[..., Any], signature: inspect.Signature) -> Reader:
         """How a stub's replies are read."""
         client, *names = signature.parameters or [""]
-        wanted = [*self.keys, *self.args]
-        if not client or set(names) != set(wanted) or len(names) != len(wanted):
-            raise TypeError(
-                f"{stub.__name__} must take a client and then {', '.join(wanted) or 'nothing'}, "
-                f"as the header of {self.name!r} says, not {', '.join(names) or 'nothing'}"
-            )
+        declares = self._script.header.declares
+        wanted = {*self.keys, *self.args} if declares else {"keys", "args"} & set(names)
+        if not client or set(names) != wanted:
+            ours = ", ".join((*self.keys, *self.args)) if declares else "keys and args, as a script without a header does"
+            raise TypeError(f"{stub.__name__} must take a client and then {ours or 'nothing'}, not {', '.join(names)}")
         hints = get_type_hints(stub)
         if "return" not in hints:
             raise TypeError(f"{stub.__name__} does not say what it gives: annotate it, with Any at least")
