@@ -16,7 +16,8 @@ local record, stored, fence = unpack(redis.call('HMGET', tokens, token, 'used', 
 -- @include clock
 -- @include keep
 -- @include past
--- @include permits
+-- @include grant
+-- @include line
 
 redis.call('ZREM', queue, token)
 if redis.call('ZREM', holders, token) == 1 then

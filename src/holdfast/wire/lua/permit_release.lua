@@ -18,13 +18,20 @@ if not held and not redis.call('ZSCORE', past, token) then
   return {'lost'}
 end
 -- @include clock
--- @include keep
 -- @include past
--- @include permits
 
 if held then
   bury(token)
   redis.call('HDEL', tokens, token)
+  if redis.call('EXISTS', holders, queue) == 0 then
+    return {'released', 0} -- the short way: nobody else holds anything, and nobody waits
+  end
+end
+-- @include keep
+-- @include grant
+-- @include line
+
+if held then
   used = used - (record and tonumber(string.match(record, '^%d+')) or 0)
 end
 if used > 0 then

@@ -16,7 +16,8 @@ local limit, up_to_fence, reason = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local stored, fence = unpack(redis.call('HMGET', tokens, 'used', 'fence'))
 -- @include clock
 -- @include keep
--- @include permits
+-- @include grant
+-- @include line
 
 redis.call('ZREM', holders, '')
 sweep()
