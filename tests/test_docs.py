@@ -24,7 +24,7 @@ def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
             here = text.replace("redis.Redis()", f"redis.Redis.from_url({server.url!r})")
             here = here.replace('"redis://localhost:6379/0"', repr(server.url))
             here = re.sub(r"^(\w+\.\w+\(.*\))  # (.+)$", r"assert repr(\1) == '''\2'''", here, flags=re.MULTILINE)
-            exec(compile(here, page.name, "exec"), seen)
+            exec(compile(here, page.name, "exec", dont_inherit=True), seen)
     made = [value for value in seen.values() if type(value).__name__ in {"Redis", "Holdfast"}]
     assert made, "the page has no client"
     for client in made:

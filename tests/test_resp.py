@@ -71,3 +71,37 @@ def test_every_other_kind_of_frame(data, frame):
     found = reader.frame()
     assert found == frame
     assert type(found) is type(frame)
+
+
+class Counting(Reader):
+    """Counts the bytes that are looked at."""
+
+    looked_at = 0
+
+    def _read_lines(self, data):
+        self.looked_at += len(data)
+        return super()._read_lines(data)
+
+    def _read_on(self, data):
+        self.looked_at += len(data)
+        return super()._read_on(data)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [b"x" * 5_000] * 200,
+        b"x" * 1_000_000,
+        [[b"member", 1], [b"other", 2]] * 10_000,
+        [b"short"] * 50_000,
+        [[b"y" * 100_000] * 3] * 3,
+    ],
+    ids=["texts", "one text", "nested", "flat", "deep"],
+)
+def test_a_long_reply_in_pieces_is_read_once_and_not_at_every_piece_again(sent):
+    data, reader = encode(sent), Counting()
+    for start in range(0, len(data), 1_000):
+        assert reader.frame() is INCOMPLETE
+        reader.feed(data[start : start + 1_000])
+    assert reader.frame() == sent
+    assert reader.looked_at < 8 * len(data)

@@ -24,12 +24,11 @@ class ErrorReply(str):
     __slots__ = ()
 
 
-class _Incomplete(Exception):
-    """The bytes end within a frame."""
-
-
 INCOMPLETE = object()
 """What the reader gives while it has no whole frame."""
+
+_NOTHING = object()
+"""In the place of a value, where a group has none."""
 
 
 def bulk(value: bytes | str | int) -> bytes:
@@ -39,24 +38,39 @@ def bulk(value: bytes | str | int) -> bytes:
 
 
 class Reader:
-    """Bytes in, frames out: bytes, int, float, bool, None, list, dict, `Push` or `ErrorReply`."""
+    """Bytes in, frames out: bytes, int, float, bool, None, list, dict, `Push` or `ErrorReply`.
 
-    __slots__ = ("_frames", "_rest")
+    What has been read is never read again, however many pieces a frame comes in.
+    """
+
+    __slots__ = ("_frames", "_open", "_pieces", "_size", "_wanted")
 
     def __init__(self) -> None:
         self._frames: deque[Any] = deque()
-        self._rest = b""
+        self._open: list[tuple[int, int, list[Any]]] = []
+        """The groups that are not whole yet, each within the one before: their kind, their size and what is there."""
+        self._pieces: list[bytes] = []
+        """What came and could not be read yet."""
+        self._size = 0
+        self._wanted = 0
+        """How long that must be before it is worth another look."""
 
     def feed(self, data: bytes) -> None:
         """Take what the socket gave."""
-        self._rest = data = self._read_lines(self._rest + data if self._rest else data)
+        if self._pieces:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size < self._wanted:
+                return
+            data, self._pieces = b"".join(self._pieces), []
+        if not self._open:
+            data = self._read_lines(data)
         while data:
-            try:
-                frame, used = _frame(data, 0)
-            except _Incomplete:
-                break
-            self._frames.append(frame)
-            self._rest = data = self._read_lines(data[used:])
+            rest = self._read_on(data)
+            if self._open or len(rest) == len(data):
+                self._pieces, self._size = [rest], len(rest)
+                return
+            data = self._read_lines(rest)
 
     def frame(self) -> Any:
         """The next whole frame, or `INCOMPLETE`."""
@@ -65,7 +79,7 @@ class Reader:
     def _read_lines(self, data: bytes) -> bytes:
         """Read frames for as long as they are lines, or flat arrays of integers and texts, which nearly all are.
 
-        Several times as fast as `_frame`: all is split at the line ends at once. A text with a line end in it shows by
+        Several times as fast as `_read_on`: all is split at the line ends at once. A text with a line end in it shows by
         its length. Gives back what begins with anything else, or is not whole.
         """
         lines = data.split(b"\r\n")
@@ -92,29 +106,49 @@ class Reader:
                 return b"\r\n".join(lines[start:])
         return lines[end]
 
+    def _read_on(self, data: bytes) -> bytes:
+        """Read one frame of any kind, or go on with the one that is open. Gives back what it did not need, or cannot read yet."""
+        at = self._wanted = 0
+        while (end := data.find(b"\r\n", at)) >= 0:
+            kind, head, after = data[at], data[at + 1 : end], end + 2
+            if kind in _LINES:
+                value = _LINES[kind](head)
+            elif (size := int(head)) < 0:
+                value = None
+            elif kind in _BLOBS:
+                after += size + 2
+                if len(data) < after:
+                    self._wanted = after - at
+                    break
+                value = _BLOBS[kind](data[end + 2 : after - 2])
+            else:
+                self._open.append((kind, size * 2 if kind in b"%|" else size, []))
+                at = after
+                if size:
+                    continue
+                value = _NOTHING
+            at = after
+            if self._fill(value):
+                break
+        return data[at:]
 
-def _frame(data: bytes, start: int) -> tuple[Any, int]:
-    end = data.find(b"\r\n", start)
-    if end < 0:
-        raise _Incomplete
-    kind, head, position = data[start], data[start + 1 : end], end + 2
-    if kind in _LINES:
-        return _LINES[kind](head), position
-    size = int(head)
-    if size < 0:
-        return None, position
-    if kind in _BLOBS:
-        end = position + size
-        if len(data) < end + 2:
-            raise _Incomplete
-        return _BLOBS[kind](data[position:end]), end + 2
-    items = []
-    for _ in range(size * 2 if kind in b"%|" else size):
-        item, position = _frame(data, position)
-        items.append(item)
-    if kind == ord("|"):  # an attribute only decorates the frame that follows it
-        return _frame(data, position)
-    return _GROUPS[kind](items), position
+    def _fill(self, value: Any) -> bool:
+        """Put a value where it belongs, and close the groups that are whole by that; whether a frame is."""
+        if not self._open:
+            self._frames.append(value)
+            return True
+        if value is not _NOTHING:
+            self._open[-1][2].append(value)
+        while self._open and len(self._open[-1][2]) == self._open[-1][1]:
+            kind, _, items = self._open.pop()
+            if kind == ord("|"):  # an attribute only decorates the frame that follows it
+                return False
+            value = _GROUPS[kind](items)
+            if not self._open:
+                self._frames.append(value)
+                return True
+            self._open[-1][2].append(value)
+        return False
 
 
 def _error(text: bytes) -> ErrorReply:
