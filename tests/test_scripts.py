@@ -420,9 +420,9 @@ def test_the_digests_are_these():
 
 
 KNOWN_DIGESTS = {
-    "names_best": "bb748f10a0761717303f330927266a38ecb3ddd6",
-    "names_rank": "d53b63cee4d213d9a30212ab4ba9cdab05447713",
-    "names_unrank": "e11ae40a7bed43a24d8acf1e611805d55fdc02d6",
+    "names_best": "9f0029049cd4a567401db0e5b9eadb670e3eb841",
+    "names_rank": "f0fe118637f4ac5ad1a41f932bea99ec8388bef8",
+    "names_unrank": "1c981a266ea229979879a54df72e4abde5f871f7",
     "permit_acquire": "9779b7a921cdc0ab26fc01f98c33ac2511d54c7d",
     "permit_cancel": "4086013d2d76d0c8c597a5a55c858b8c06ade34b",
     "permit_inspect": "b7c01f65a325d25b30520febab2b41cb6acc9a97",

@@ -4,12 +4,14 @@ All names have score 0 in one sorted set, so the server has them in the order of
 prefix stand side by side: one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points, and no byte of it is 255, so
 a prefix followed by 255 is the end of its range.
 
-With case folded, an entry is the folded name, 0, 255, and the name as it was given: the 0 sorts a name before all that go
-on after it, and the 255 tells where it ends, whatever the name. Ranked, a second set has the same entries by rank.
+With case folded, an entry is the folded name, 0, and the name as it was given: the 0 sorts a name before all that go on
+after it. Where the folded name has a 0 itself, 255 follows it, which no name begins with: so it is told from the border, and
+sorts after it. Ranked, a second set has the same entries by rank.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +23,7 @@ from holdfast.words.names import utf8
 
 __all__ = ["Index"]
 
-BORDER = b"\x00\xff"
+BORDER = re.compile(rb"\x00(?!\xff)")
 """Between the folded name and the name."""
 
 END = b"\xff"
@@ -47,18 +49,18 @@ class Index:
     def entry(self, name: str) -> bytes:
         """How a name is kept. Raises TypeError and ValueError for what is no name."""
         exact = utf8(name, "a name")
-        return fold(name).encode() + BORDER + exact if self._fold_case else exact
+        return folded(name) + b"\x00" + exact if self._fold_case else exact
 
     def prefix(self, text: str) -> bytes:
         """How the entries begin that a text is a prefix of; the empty text is one of all."""
         if text == "":
             return b""
         exact = utf8(text, "a prefix")
-        return fold(text).encode() if self._fold_case else exact
+        return folded(text) if self._fold_case else exact
 
     def name_of(self, entry: bytes) -> str:
         """The name that an entry is kept for."""
-        return (entry.partition(BORDER)[2] if self._fold_case else entry).decode()
+        return (BORDER.split(entry, 1)[1] if self._fold_case else entry).decode()
 
     def add(self, entries: Sequence[bytes]) -> Call:
         """Put entries in; where they are ranked, a new one has score 0, and the others keep theirs."""
@@ -82,9 +84,9 @@ class Index:
         span = (b"[" + prefix, b"(" + prefix + END)
         return Call(command("ZRANGEBYLEX", 6), pack([self._names, *span, "LIMIT", 0, limit]))
 
-    def best(self, prefix: bytes, limit: int, start: int) -> Call:
-        """Read those that are ranked best of them."""
-        return Call(BEST.head, pack([self._names, self._ranks, prefix, limit, start]))
+    def best(self, prefix: bytes, limit: int, way: str = "any", *, start: int = 0, after: bytes = b"") -> Call:
+        """Read a piece of those that are ranked best of them."""
+        return Call(BEST.head, pack([self._names, self._ranks, prefix, limit, way, start, after]))
 
     def size(self) -> Call:
         """Count the entries."""
@@ -98,9 +100,15 @@ class Index:
         return Call(RANK.head_for(2, 1 + len(parts)), pack([self._names, self._ranks, how, *parts]))
 
 
+def folded(text: str) -> bytes:
+    """How an entry begins whose name folds to the same as the text."""
+    return fold(text).encode().replace(b"\x00", b"\x00\xff")
+
+
 def fold(text: str) -> str:
     """The text without the difference between capital and small letters, and between the ways to write an accent.
 
-    That is Unicode's canonical caseless matching (The Unicode Standard, 3.13), composed again.
+    That is Unicode's canonical caseless matching (The Unicode Standard, 3.13). Accents stand behind their letters in it,
+    so a prefix that ends before one finds the letter with it: "e" does "élan", and 하 does 한.
     """
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 __all__ = ["MOST", "at_most", "score_of"]
 
@@ -26,8 +26,12 @@ def score_of(value: float, what: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"the score of {what!r} must be a number, not {value!r}")
-    if not isfinite(value):
-        raise ValueError(f"the score of {what!r} must be finite, not {value!r}")
-    if float(value) != value:
+    try:
+        score = float(value)
+    except OverflowError:
+        score = inf  # an int above every double
+    if isinstance(value, int) and score != value:
         raise ValueError(f"the score of {what!r} is {value!r}, which a double cannot hold: use a coarser unit")
-    return float(value)
+    if not isfinite(score):
+        raise ValueError(f"the score of {what!r} must be finite, not {value!r}")
+    return score

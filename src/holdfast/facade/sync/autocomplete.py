@@ -49,14 +49,15 @@ class Autocomplete:
             self._driver.ask(each_piece(self._index.add, self._entries(names)), self.name)
 
     def remove(self, names: str | Iterable[str]) -> None:
-        """Take a name out, or several. What is not there is passed over."""
+        """Take a name out, or several, written as they were added. What is not there is passed over."""
         self._driver.ask(each_piece(self._index.remove, self._entries(names)), self.name)
 
     def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
         """At most ``limit`` (to 10,000) of the names that begin with the prefix; all do with the empty one.
 
-        In the order of their code points; or, ranked, by descending score and then in that order. One read of the server
-        that writes nothing; ranked, some more if hardly any of the best names begin with the prefix.
+        In the order of their code points (folded, of what they fold to); or, ranked, by descending score and then in that
+        order. One read of the server, which writes nothing; ranked, more of them where hundreds of names begin with the
+        prefix and hardly any of the best ones do.
         """
         return self._driver.ask(complete(self._index, self._index.prefix(prefix), at_most(limit)), self.name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.protocol.advancing import advance, read
@@ -45,6 +46,8 @@ class Scores:
         Raises TypeError and ValueError, before anything is sent, for what is no valid member (empty, above 16 KiB) or no
         score: not finite, or an int that a double cannot hold (above 2**53, not all of them can be).
         """
+        if not isinstance(scores, Mapping):
+            raise TypeError(f"scores must be a mapping of members to scores, not {scores!r}")
         pairs = [(score_of(score, member), utf8(member, "a member")) for member, score in scores.items()]
         return self._driver.ask(advance(self._board, pairs, secrets.token_hex(16)), self.name)
 
@@ -59,9 +62,11 @@ class Scores:
     def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
         """At most ``limit`` (to 10,000) members with that score or a larger one, the smallest first. One round trip.
 
-        To go on, ask again with the last score: members that have that very score come again.
+        To go on, ask again with the last score: members that have that very score come again. More than ``limit`` members
+        of one score cannot be told apart in this way.
         """
-        return self._driver.ask(read(self._board.since(score_of(score, "since"), at_most(limit))), self.name)
+        least = score if score == -inf else score_of(score, "since")
+        return self._driver.ask(read(self._board.since(least, at_most(limit))), self.name)
 
     def remove(self, members: str | Iterable[str]) -> None:
         """Take a member out, or several. What is not there is passed over; what is advanced later begins anew."""

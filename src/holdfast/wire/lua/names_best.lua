@@ -1,62 +1,76 @@
--- names_best: of the names that begin with a prefix, those of the best rank.
+-- names_best: of the names that begin with a prefix, a step towards those of the best rank.
 --
 -- KEYS names ranks
--- ARGV prefix limit start
--- REPLY best entries
--- REPLY some entries next
+-- ARGV prefix limit way start after
+-- REPLY scanned matching entries_and_ranks last
+-- REPLY walked matching entries next last
 --
--- There are two ways. Where few names begin with the prefix, all of them are looked at. Where many
--- do, some of them are likely to be among the best of all, so the ranks are walked from the best on,
--- from `start`: a piece for each call, so that no call takes the server long. `some` is what a piece
--- had, and `next` where to go on. Which way is shorter is known from how many match: the walk is
--- likely to have found enough after limit / (share of those that match) steps.
+-- There are two ways. `scan` looks at the names that begin with the prefix, in the order of their
+-- bytes, and gives the best of a piece. `walk` goes through all ranks from the best on, and gives
+-- those of a piece that begin with the prefix: where many do, it has found enough after limit /
+-- (share of those that match) steps, if ranks and prefixes have nothing to do with each other.
+-- `any` takes the way that is likely to be shorter. A piece is what the server has time for.
+--
+-- matching is how many names begin with the prefix. A further scan goes on after the entry `last`,
+-- which is empty at the end; a further walk goes on behind `last`, or from `next` if that is gone,
+-- and `next` is 0 at the end.
 --
 -- TWICE the same answer: it writes nothing.
 -- LATE nobody hears it.
 -- MEMORY it needs none.
 local names, ranks = KEYS[1], KEYS[2]
-local prefix, limit, start = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local PIECE, FEW = 2000, 200
+local prefix, limit, way = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local start, after = tonumber(ARGV[4]), ARGV[5]
+local SCAN, WALK, FEW = 500, 1000, 50
 
 local low, high = '[' .. prefix, '(' .. prefix .. '\255'
 local matching = redis.call('ZLEXCOUNT', names, low, high)
+local steps = matching > 0 and limit * redis.call('ZCARD', ranks) / matching or 0
 
-if start == 0 and matching <= PIECE then
-  local all = redis.call('ZCARD', ranks)
-  if matching <= FEW or matching * matching <= limit * all then
-    local found = redis.call('ZRANGEBYLEX', names, low, high)
-    if matching > 0 then
-      -- The best so far, best first. Few of the others get in, so keeping them in order costs next to nothing.
-      local best, best_ranks, count = {}, {}, 0
-      for place, rank_text in ipairs(redis.call('ZMSCORE', ranks, unpack(found))) do
-        local rank = rank_text and tonumber(rank_text) or math.huge
-        if count < limit or rank < best_ranks[count] then
-          local slot = count < limit and count + 1 or count
-          count = slot
-          while slot > 1 and best_ranks[slot - 1] > rank do
-            best[slot], best_ranks[slot] = best[slot - 1], best_ranks[slot - 1]
-            slot = slot - 1
-          end
-          best[slot], best_ranks[slot] = found[place], rank
-        end
-      end
-      found = best
-    end
-    return {'best', found}
+if way == 'scan' or way == 'any' and (matching <= SCAN or matching <= steps) then
+  if after ~= '' then
+    low = '(' .. after
   end
+  local found = redis.call('ZRANGEBYLEX', names, low, high, 'LIMIT', 0, SCAN)
+  local texts = found[1] and redis.call('ZMSCORE', ranks, unpack(found)) or {}
+  local picked = {}
+  if limit > FEW then
+    for place, entry in ipairs(found) do
+      picked[#picked + 1], picked[#picked + 2] = entry, texts[place] or 'inf'
+    end
+  else
+    -- The places of the best so far, best first. Few of the others get in among so few.
+    local best, best_ranks, count = {}, {}, 0
+    for place, text in ipairs(texts) do
+      local rank = text and tonumber(text) or math.huge
+      if count < limit or rank < best_ranks[count] then
+        local slot = count < limit and count + 1 or count
+        count = slot
+        while slot > 1 and best_ranks[slot - 1] > rank do
+          best[slot], best_ranks[slot] = best[slot - 1], best_ranks[slot - 1]
+          slot = slot - 1
+        end
+        best[slot], best_ranks[slot] = place, rank
+      end
+    end
+    for _, place in ipairs(best) do
+      picked[#picked + 1], picked[#picked + 2] = found[place], texts[place] or 'inf'
+    end
+  end
+  return {'scanned', matching, picked, found[SCAN] or ''}
 end
 
+local seen = after ~= '' and redis.call('ZRANK', ranks, after)
+local from = seen and seen + 1 or start
+local wanted = math.min(WALK, math.max(limit, math.ceil(2 * steps)))
+local piece = redis.call('ZRANGE', ranks, from, from + wanted - 1)
 local size, some = #prefix, {}
-local piece = redis.call('ZRANGE', ranks, start, start + PIECE - 1)
 for _, entry in ipairs(piece) do
+  if #some == limit then
+    break
+  end
   if string.sub(entry, 1, size) == prefix then
     some[#some + 1] = entry
-    if #some == limit then
-      return {'best', some}
-    end
   end
 end
-if #piece < PIECE then
-  return {'best', some}
-end
-return {'some', some, start + PIECE}
+return {'walked', matching, some, piece[wanted] and from + wanted or 0, piece[#piece] or ''}

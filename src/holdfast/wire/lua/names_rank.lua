@@ -20,10 +20,11 @@ for place = 2, #ARGV, 2 do
   entries[#entries + 1], entries[#entries + 2] = '0', entry
   ranked[#ranked + 1], ranked[#ranked + 2] = rank, entry
 end
-redis.call('ZADD', names, unpack(entries))
+redis.call('ZCARD', names) -- what is no sorted set fails here, before anything is written
 if how == 'keep' then
   redis.call('ZADD', ranks, 'NX', unpack(ranked))
 else
   redis.call('ZADD', ranks, unpack(ranked))
 end
+redis.call('ZADD', names, unpack(entries))
 return {'ranked'}

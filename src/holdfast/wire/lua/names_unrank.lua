@@ -9,6 +9,7 @@
 -- MEMORY a ZREM passes at maxmemory.
 local names, ranks = KEYS[1], KEYS[2]
 
+redis.call('ZCARD', ranks) -- what is no sorted set fails here, before anything is written
 redis.call('ZREM', names, unpack(ARGV))
 redis.call('ZREM', ranks, unpack(ARGV))
 return {'unranked'}
