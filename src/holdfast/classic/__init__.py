@@ -2,15 +2,35 @@
 
 They are here under the names and signatures that people know, written afresh, for two reasons: whoever uses them can
 import instead of copy, and `holdfast bench` has something to be measured against. This package has the Lua forms of
-chapter 11; `holdfast.classic.watch` has the first forms of chapter 6, with SETNX or WATCH/MULTI/EXEC. ``conn`` is a
-``redis.Redis``, with ``decode_responses`` on or off.
+chapter 11; `holdfast.classic.watch` has the first forms of chapter 6, with SETNX or WATCH/MULTI/EXEC. A module there has
+the name of its pair here, and both use the same keys, so old and new code exclude each other. ``conn`` is a
+``redis.Redis``; with ``decode_responses`` on or off, identifiers and names come as str.
 
-Each docstring says what is wrong with its function and what to use instead. For new code that is `holdfast.Holdfast`.
+Each docstring says what is wrong with its function and what to use instead; ``hf`` is a `holdfast.Holdfast`. One flaw
+they share: redis-py sends a command again when its reply got lost, and these functions cannot tell the second time
+from the first.
 """
 
 from __future__ import annotations
 
+from holdfast.classic.autocomplete import autocomplete_on_prefix, join_guild, leave_guild
 from holdfast.classic.locks import acquire_lock_with_timeout, release_lock
+from holdfast.classic.market import list_item, purchase_item
+from holdfast.classic.scores import zadd_unless_smaller
 from holdfast.classic.script import script_load
+from holdfast.classic.semaphores import acquire_semaphore, refresh_semaphore, release_semaphore
 
-__all__ = ["acquire_lock_with_timeout", "release_lock", "script_load"]
+__all__ = [
+    "acquire_lock_with_timeout",
+    "acquire_semaphore",
+    "autocomplete_on_prefix",
+    "join_guild",
+    "leave_guild",
+    "list_item",
+    "purchase_item",
+    "refresh_semaphore",
+    "release_lock",
+    "release_semaphore",
+    "script_load",
+    "zadd_unless_smaller",
+]

@@ -25,8 +25,8 @@ def acquire_lock_with_timeout(
 
     Flaws: it polls every millisecond, so each waiter costs the server a thousand calls a second and a free lock stays
     free until somebody looks. It is unfair: whoever has just released is the first to look again. ``lock_timeout`` is
-    rounded up to whole seconds and never renewed, and nothing tells a holder that its time was over. A reply that gets
-    lost makes redis-py ask again, and then the caller waits for itself.
+    rounded up to whole seconds and never renewed, and nothing tells a holder that its time was over. When the reply gets
+    lost and redis-py asks again, the caller waits for itself.
     Instead: ``hf.lock(lockname).acquire(timeout=...)``, which waits in line and is woken.
     """
     identifier = secrets.token_hex(16)

@@ -35,8 +35,10 @@ def script_load(script: str) -> LoadedScript:
     copy learns it from SCRIPT LOAD on the first server that it meets, which costs a round trip; the copies that do not
     catch NOSCRIPT as well break with the first restart, failover or SCRIPT FLUSH.
 
-    Flaws that remain: nothing checks that keys and arguments fit the script, and a call that redis-py sends again after
-    a lost reply runs twice. Instead: keep each script in a file with a contract, and make it idempotent.
+    Flaws that remain: nothing checks that keys and arguments fit the script. In a pipeline NOSCRIPT comes too late, unless
+    one thinks of ``force_eval``. A call that redis-py sends again after a lost reply runs twice.
+    Instead: `holdfast.Script`, which reads from the script's header what it takes; through ``hf``, it is sent again only
+    where the header says what happens then.
     """
     digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 

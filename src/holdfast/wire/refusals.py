@@ -15,6 +15,8 @@ __all__ = ["elsewhere", "forgotten", "not_heard", "passing", "refusal"]
 _CODE = re.compile(
     r"\b(OOM|NOREPLICAS|READONLY|MISCONF|NOPERM|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|CROSSSLOT)\b"
 )
+_NO_RIGHT = re.compile(r"ACL failure in script|executing the script can't")
+"""How servers say NOPERM where it is the script that lacks a right."""
 _PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
 _ELSEWHERE = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
 _ADVICE = {
@@ -61,4 +63,4 @@ def not_heard(text: str, inbox: str) -> ServerRefused:
 
 def _code(text: str) -> str:
     found = _CODE.search(text)
-    return found[1] if found else ""
+    return found[1] if found else "NOPERM" if _NO_RIGHT.search(text) else ""

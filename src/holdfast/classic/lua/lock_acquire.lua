@@ -2,7 +2,7 @@
 --
 -- KEYS lock
 -- ARGV identifier lock_seconds
--- REPLY the status OK when it was taken, nothing when somebody has it
+-- REPLY - the status OK when it was taken, nothing when somebody has it
 local lock, identifier, lock_seconds = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
 if redis.call('EXISTS', lock) == 0 then

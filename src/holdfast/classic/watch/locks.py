@@ -1,8 +1,4 @@
-"""The first forms: one command after the other, with SETNX, or with WATCH, MULTI and EXEC where one must see first.
-
-The same names and signatures as in `holdfast.classic`. They cost more round trips than the scripts, start over when
-somebody else was faster, and where a client dies between two commands, its half of the work stays.
-"""
+"""The lock before scripts: SETNX and EXPIRE to take it, WATCH and MULTI to give it up."""
 
 from __future__ import annotations
 
@@ -13,6 +9,8 @@ from typing import Literal
 
 import redis
 from redis.exceptions import WatchError
+
+from holdfast.classic.replies import text
 
 __all__ = ["acquire_lock_with_timeout", "release_lock"]
 
@@ -53,7 +51,8 @@ def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> b
         while True:
             try:
                 pipe.watch(key)  # type: ignore[no-untyped-call]  # the client library leaves it untyped
-                if _text(pipe.get(key)) != _text(identifier):
+                held = pipe.get(key)
+                if held is None or text(held) != text(identifier):
                     return False  # leaving the block unwatches
                 pipe.multi()
                 pipe.delete(key)
@@ -61,8 +60,3 @@ def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> b
             except WatchError:
                 continue
             return True
-
-
-def _text(value: object) -> object:
-    """What a client without ``decode_responses`` gives as bytes, as str."""
-    return value.decode() if isinstance(value, bytes) else value
