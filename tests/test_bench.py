@@ -81,11 +81,11 @@ def test_a_planted_overlap_is_found():
 def test_a_violation_is_told_and_fails(monkeypatch, server):
     from click.testing import CliRunner
 
-    from holdfast.cli import bench as command
+    from holdfast.cli.bench import lock
 
     planted = measure(Case(0, 2, "floor"), SCHEDULE, [notes((2, 4)), notes((3, 5))], [])
-    monkeypatch.setattr(command, "run", lambda _: iter([planted]))
-    result = CliRunner().invoke(command.command, ["lock", "--url", server.url, "--clients", "2", "--rounds", "1"])
+    monkeypatch.setattr(lock, "run", lambda _: iter([planted]))
+    result = CliRunner().invoke(lock.command, ["--url", server.url, "--clients", "2", "--rounds", "1"])
     assert result.exit_code == 1
     assert "VIOLATION: floor, 2 clients, round 1: 1 times two clients held the lock at once" in result.output
 

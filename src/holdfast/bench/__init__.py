@@ -1,4 +1,4 @@
-"""Measuring locks against each other, and with which doubt.
+"""Measuring locks and scripts against each other, and with which doubt.
 
 **How.** Every contender (see `contenders`) runs as processes, one client each, that all want one lock. They are made
 ready, start together, contend for 0.2 s unmeasured, and then for the seconds asked for. The critical section is empty
@@ -49,4 +49,8 @@ on.
 **A crowd** (``bench crowd``) is one measurement of Holdfast alone and no comparison: that a long line is kept in order,
 on one connection, and what it costs the server. Its times are the server's own, by its slow log; the longest of ten
 thousand shows when the scheduler took the core away rather than what the script does.
+
+**The classic listings** (``bench classic``) have a package of their own, `holdfast.bench.classic`; its report says how,
+and with which doubt. **A million names** and **a million scores** (``bench names``, ``bench scores``) are one client and
+one thing each: the modules `names` and `scores` say what is counted.
 """

@@ -15,6 +15,7 @@ import redis
 import redis.lock
 
 from holdfast import Holdfast
+from holdfast.bench.counting import WatchCounted
 from holdfast.bench.figures import CLASSIC, FLOOR
 from holdfast.bench.floor import Floor
 from holdfast.classic import acquire_lock_with_timeout, release_lock, watch
@@ -45,7 +46,7 @@ class Contender(Protocol):
         """Close the connections."""
 
 
-class _SetnxCounted(redis.Redis):
+class _SetnxCounted(WatchCounted):
     tries = 0
 
     def setnx(self, *args: Any, **options: Any) -> Any:
@@ -71,6 +72,11 @@ class ClassicFirst:
     @property
     def tries(self) -> int:
         return int(self._conn.tries)
+
+    @property
+    def retries(self) -> int:
+        """How often a release had to start over."""
+        return int(self._conn.retries)
 
     def acquire(self) -> None:
         self._identifier = watch.acquire_lock_with_timeout(self._conn, self._name, PATIENCE, LEASE) or ""

@@ -125,6 +125,10 @@ class Crew:
             self._dismiss(clients)
         return schedule, results, trouble
 
+    def dismiss(self) -> None:
+        """End all clients at once, whatever they do."""
+        self._dismiss(list(self._clients))
+
     def _answers(self, clients: list[_Client], until: float, complaint: str) -> list[Any]:
         return [_answer(client.pipe, until, complaint) for client in clients]
 
@@ -139,7 +143,7 @@ class Crew:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._dismiss(list(self._clients))
+        self.dismiss()
 
 
 def _answer(pipe: Connection, until: float, complaint: str) -> Any:

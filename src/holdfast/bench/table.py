@@ -13,8 +13,19 @@ from holdfast.bench.contenders import CONTENDERS
 from holdfast.bench.crowd import Crowd, ScriptTimes, inversions
 from holdfast.bench.figures import DISTINCT, FLOOR, ONE, Case, Row
 from holdfast.bench.memory import CostRow
+from holdfast.bench.names import Keeping
+from holdfast.bench.scores import Row as ScoresRow
 
-__all__ = ["cost_table", "crowd_table", "lock_table", "script_table", "tasks_table"]
+__all__ = [
+    "cost_table",
+    "crowd_table",
+    "keeping_table",
+    "lock_table",
+    "scores_table",
+    "script_table",
+    "tasks_table",
+    "times_table",
+]
 
 Cells = Mapping[str, Callable[[Row], str]]
 """What stands in each column, but for the first two."""
@@ -64,6 +75,39 @@ def script_table(found: Iterable[ScriptTimes]) -> Table:
         grid.add_row(
             one.script, f"{one.calls:,}", *(f"{time:,.0f}" for time in (one.p50, one.p99, one.p999, one.longest))
         )
+    return grid
+
+
+def keeping_table(found: Iterable[Keeping], title: str) -> Table:
+    """What it costs to keep names: one row for each mode."""
+    grid = _grid(title, ("mode",), ("names", "load s", "names/s", "MB", "bytes each"))
+    for one in found:
+        figures = one.load_seconds, one.names / one.load_seconds, one.bytes / 1e6, one.bytes / one.names
+        forms = ".2f", ",.0f", ",.1f", ",.1f"
+        grid.add_row(one.mode, f"{one.names:,}", *map(format, figures, forms))
+    return grid
+
+
+def times_table(found: Iterable[Keeping], title: str) -> Table:
+    """How long completing takes: one block for each mode, with a PING beside."""
+    grid = _grid(title, ("mode", "prefix"), ("calls", "p50", "p99", "longest"))
+    for one in found:
+        for place, times in enumerate((*one.completions, one.ping)):
+            figures = f"{times.calls:,}", *(f"{time:,.0f}" for time in (times.p50, times.p99, times.longest))
+            grid.add_row("" if place else one.mode, times.what, *figures, style="" if place else "bold")
+        grid.add_section()
+    return grid
+
+
+def scores_table(rows: Iterable[ScoresRow], title: str) -> Table:
+    """One block for each pass."""
+    grid = _grid(title, ("members", "contender"), ("members/s", "min-max", "x zadd-each"))
+    for name, block in groupby(rows, key=lambda row: row.name):
+        for place, row in enumerate(block):
+            span = f"{row.slowest / 1000:,.0f}-{row.fastest / 1000:,.0f}k"
+            cells = f"{row.rate:,.0f}", span, _or_dash(row.to_plain, ".2f")
+            grid.add_row("" if place else name, row.contender, *cells, style=_style(row.contender))
+        grid.add_section()
     return grid
 
 

@@ -1,0 +1,21 @@
+"""``holdfast bench``: measure on this machine. `holdfast.bench` says how, and with which doubt.
+
+Each command is a module of its own; `common` has what they share: options, servers, and how results are shown and saved.
+"""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.bench import classic, crowd, lock, names, scores, tasks
+
+__all__ = ["command"]
+
+
+@click.group()
+def command() -> None:
+    """Measure locks, scripts and their rivals against each other on this machine."""
+
+
+for module in (lock, tasks, crowd, classic, names, scores):
+    command.add_command(module.command)
