@@ -1,0 +1,1 @@
+"""A marketplace, twice: with WATCH, MULTI and EXEC, and as two scripts. The README says where to begin."""

@@ -1,0 +1,90 @@
+"""The market with WATCH, MULTI and EXEC: look, decide, and write only if nothing has changed meanwhile.
+
+WATCH tells the server which keys the decision rests on. If anybody touches one of them before EXEC, even to write the
+same value, EXEC does nothing and the client raises WatchError. Then everything begins again, from the first look on.
+
+It is correct. What it costs is round trips (WATCH, one for each look, and EXEC with all the writes), and the times that
+it starts over: all trade goes through the key of the offers, so whoever trades makes everybody else start over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import redis
+from redis.exceptions import WatchError
+
+from holdfast import Reply
+
+from .market import OFFERS, REMEMBERED, Offer, funds, goods, receipt
+
+__all__ = ["FirstForm"]
+
+
+@dataclass
+class FirstForm:
+    """``retries`` counts how often it started over; ``meanwhile`` is called between looking and writing."""
+
+    conn: redis.Redis
+    meanwhile: Callable[[], object] = lambda: None
+    retries: int = 0
+
+    def list_item(self, offer: Offer) -> Reply:
+        """Offer an item, or change the price of an offer: ``listed``, or ``missing`` when the seller does not have it."""
+        with self.conn.pipeline() as pipe:
+            while True:
+                try:
+                    pipe.watch(OFFERS, goods(offer.seller))  # type: ignore[no-untyped-call]  # the client library leaves it untyped
+                    owned = pipe.sismember(goods(offer.seller), offer.item)
+                    offered = pipe.zscore(OFFERS, offer.member)
+
+                    self.meanwhile()
+
+                    if not owned and offered is None:
+                        return Reply("missing", {})  # leaving the block ends the watch
+                    pipe.multi()
+                    pipe.zadd(OFFERS, {offer.member: offer.price})
+                    pipe.srem(goods(offer.seller), offer.item)
+                    pipe.execute()
+                    return Reply("listed", {})
+                except WatchError:
+                    self.retries += 1
+
+    def purchase_item(self, buyer: str, offer: Offer, order: str) -> Reply:
+        """Buy what is on offer, at the price of the offer: ``sold``, ``gone``, ``repriced``, ``short`` or ``own``.
+
+        A connection that breaks during EXEC is a WatchError too: nobody knows whether the purchase happened. So the name
+        of the order is written with it, and looked up first.
+        """
+        if buyer == offer.seller:
+            return Reply("own", {})
+        with self.conn.pipeline() as pipe:
+            while True:
+                try:
+                    pipe.watch(OFFERS, funds(buyer), receipt(order))  # type: ignore[no-untyped-call]  # the client library leaves it untyped
+                    paid = pipe.get(receipt(order))
+                    price = pipe.zscore(OFFERS, offer.member)
+                    has = int(pipe.get(funds(buyer)) or 0)
+
+                    self.meanwhile()
+
+                    if paid is not None:
+                        return Reply("sold", {"price": int(paid)})
+                    if price is None:
+                        return Reply("gone", {})
+                    if int(price) != offer.price:
+                        return Reply("repriced", {"price": int(price)})
+                    if has < offer.price:
+                        return Reply("short", {"missing": offer.price - has})
+
+                    pipe.multi()
+                    pipe.set(receipt(order), offer.price, ex=REMEMBERED)
+                    pipe.zrem(OFFERS, offer.member)
+                    pipe.decrby(funds(buyer), offer.price)
+                    pipe.incrby(funds(offer.seller), offer.price)
+                    pipe.sadd(goods(buyer), offer.item)
+                    pipe.execute()
+                    return Reply("sold", {"price": offer.price})
+                except WatchError:
+                    self.retries += 1

@@ -1,0 +1,22 @@
+-- list_item: offer an item for a price, or change the price of an offer.
+--
+-- KEYS offers goods
+-- ARGV item offer price
+-- REPLY listed
+-- REPLY missing
+--
+-- `goods` are the seller's, and `offer` is what stands among the offers for this item of this seller.
+--
+-- TWICE the same answer; `missing` when it was sold between the two, although the first had listed it.
+-- LATE it puts back its price, and offers again what the seller has bought back. To exclude that, name the listing
+--      and remember it, as purchase_item does with orders.
+-- MEMORY the ZADD is refused, and nothing has changed.
+local offers, goods = KEYS[1], KEYS[2]
+local item, offer, price = ARGV[1], ARGV[2], ARGV[3]
+
+if redis.call('SISMEMBER', goods, item) == 0 and not redis.call('ZSCORE', offers, offer) then
+  return {'missing'}
+end
+redis.call('ZADD', offers, price, offer)
+redis.call('SREM', goods, item)
+return {'listed'}
