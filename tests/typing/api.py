@@ -6,12 +6,32 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any, assert_type
+from pathlib import Path
+from typing import Any, NamedTuple, assert_type
 
 import redis
 import redis.asyncio
 
-from holdfast import AsyncHoldfast, AsyncLease, AsyncLock, Holder, Holdfast, Lease, Lock, LockStatus, Waiter
+from holdfast import (
+    Advance,
+    AsyncAutocomplete,
+    AsyncHoldfast,
+    AsyncLease,
+    AsyncLock,
+    AsyncScores,
+    Autocomplete,
+    Holder,
+    Holdfast,
+    Lease,
+    Lock,
+    LockStatus,
+    Reply,
+    Scored,
+    Scores,
+    Script,
+    ScriptError,
+    Waiter,
+)
 
 # --- the sync colour
 
@@ -128,3 +148,132 @@ async def main() -> None:
     async with AsyncHoldfast() as client:
         assert_type(client, AsyncHoldfast)
         await client.close()
+
+
+# --- data: names to complete, scores that only grow
+
+names = hf.autocomplete("guild:7")
+assert_type(names, Autocomplete)
+assert_type(names.name, str)
+hf.autocomplete("guild:7", fold_case=True, ranked=True).add({"jeff": 3.0, "jenny": 1})
+hf.autocomplete("guild:7", True)  # type: ignore[call-arg]  # options go by name
+names.add("jeff")
+names.add(["jeff", "jenny"])
+names.add(5)  # type: ignore[arg-type]  # no name
+names.remove("jeff")
+names.remove({"jeff", "jenny"})
+assert_type(names.complete("je"), tuple[str, ...])
+assert_type(names.complete("je", limit=3), tuple[str, ...])
+assert_type(names.size(), int)
+names.clear()
+
+seen = hf.scores("seen")
+assert_type(seen, Scores)
+assert_type(seen.advance({"ann": 12.5, "bob": 3}), Advance)
+assert_type(seen.advance({"ann": 1.0}).moved, int)
+seen.advance({"ann": "late"})  # type: ignore[dict-item]  # no score
+assert_type(seen.oldest(), tuple[Scored, ...])
+assert_type(seen.newest(limit=3), tuple[Scored, ...])
+assert_type(seen.since(3, limit=3)[0].score, float)
+assert_type(seen.since(3.5)[0].member, str)
+seen.remove("ann")
+seen.remove(["ann", "bob"])
+assert_type(seen.size(), int)
+seen.clear()
+
+
+async def data() -> None:
+    """The same, awaited."""
+    hf = AsyncHoldfast()
+    names = hf.autocomplete("guild:7", ranked=True)
+    assert_type(names, AsyncAutocomplete)
+    await names.add({"jeff": 3.0})
+    await names.remove(["jeff"])
+    assert_type(await names.complete("je", limit=3), tuple[str, ...])
+    assert_type(await names.size(), int)
+    await names.clear()
+    seen = hf.scores("seen")
+    assert_type(seen, AsyncScores)
+    assert_type(await seen.advance({"ann": 12.5}), Advance)
+    assert_type(await seen.newest(), tuple[Scored, ...])
+    assert_type(await seen.since(3), tuple[Scored, ...])
+    assert_type(await seen.size(), int)
+
+
+# --- scripts of the user's own
+
+take = Script.from_file("take.lua")
+assert_type(take, Script)
+assert_type(Script.from_file(Path("take.lua")), Script)
+assert_type(Script.from_package("billing", "lua/take.lua"), Script)
+assert_type(Script("return 1", name="one"), Script)
+Script("return 1", "one")  # type: ignore[call-arg]  # the name goes by name
+Script(b"return 1")  # type: ignore[arg-type]  # the source is text
+assert_type(take.name, str)
+assert_type(take.source, str)
+assert_type(take.digest, str)
+assert_type(take.keys, tuple[str, ...])
+assert_type(take.args, tuple[str, ...])
+assert_type(take(redis.Redis(), account="a", amount=3), Any)
+take(hf, account="a", amount=3)
+take(redis.Redis().pipeline(), account="a", amount=3).execute()
+assert_type(take.read([b"taken", 3]), Any)
+
+
+class Taken(NamedTuple):
+    """A reply, field by field."""
+
+    outcome: str
+    left: int
+
+
+@take.typed
+def take_from(conn: redis.Redis, *, account: str, amount: int = 1) -> Taken:
+    """A stub keeps its signature."""
+    raise NotImplementedError
+
+
+assert_type(take_from(redis.Redis(), account="a"), Taken)
+assert_type(take_from(redis.Redis(), account="a", amount=3).left, int)
+take_from(redis.Redis(), account=5)  # type: ignore[arg-type]  # the stub's types are checked
+take_from(redis.Redis(), note="a")  # type: ignore[call-arg]  # so are its names
+take_from("a client", account="a")  # type: ignore[arg-type]  # so is its client
+
+
+@take.typed
+def take_here(client: redis.Redis | Holdfast, *, account: str, amount: int) -> Reply | None:
+    """A stub says which clients it takes."""
+    raise NotImplementedError
+
+
+if (reply := take_here(hf, account="a", amount=3)) is not None:
+    assert_type(reply, Reply)
+    assert_type(reply.tag, str)
+    assert_type(reply.left, Any)
+    match reply:
+        case Reply("short", missing=missing):
+            assert_type(missing, Any)
+
+try:
+    take_here(hf, account="a", amount=3)
+except ScriptError as error:
+    assert_type(error.name, str | None)
+    assert_type(error.line, int)
+    assert_type(error.source_line, str)
+    assert_type(error.reason, str)
+except redis.ResponseError as error:
+    assert_type(take.explain(error), Exception)
+
+
+async def scripts() -> None:
+    """The same, awaited."""
+
+    @take.typed
+    async def take_soon(conn: redis.asyncio.Redis, *, account: str, amount: int) -> int:
+        """A stub that is awaited."""
+        raise NotImplementedError
+
+    assert_type(
+        await assert_type(take_soon(redis.asyncio.Redis(), account="a", amount=3), Coroutine[Any, Any, int]), int
+    )
+    assert_type(await take(AsyncHoldfast(), account="a", amount=3), Any)

@@ -2,15 +2,15 @@
 
 A plain client is sent EVALSHA, and on NOSCRIPT the whole source: one more trip, on the right node, that survives SCRIPT
 FLUSH, restarts and failovers. A pipeline cannot ask again, since NOSCRIPT would come with the replies, when everything
-else has run. So it is given the source itself: in a transaction once, which lets the further calls in it go by digest,
-because nothing can come between; elsewhere each time. A cluster is asked only where all keys share a slot.
+else has run. So it is given the source itself, each time: even in a transaction a script may be forgotten between two of
+its calls, by a queued SCRIPT FLUSH, or because a server keeps some hundreds of them only. A cluster is asked only where
+all keys share a slot.
 
 How often a command is sent again after a lost reply is the client's business and not ours: by default redis-py does.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from redis.crc import key_slot
 from redis.exceptions import NoScriptError, ResponseError
 
 from holdfast.wire.blame import script_error
+from holdfast.wire.refusals import forgotten
 from holdfast.wire.script import LuaScript
 
 __all__ = ["Value", "is_asynchronous", "is_pipeline", "is_supported", "queue", "run", "run_async"]
@@ -35,9 +36,6 @@ _SUPPORTED = redis.Redis, redis.RedisCluster, *_ASYNCHRONOUS
 _PIPELINES = Pipeline, AsyncPipeline
 _CLUSTER_PIPELINES = ClusterPipeline, AsyncClusterPipeline
 _CLUSTERS = redis.RedisCluster, redis.asyncio.RedisCluster, *_CLUSTER_PIPELINES
-
-_told: weakref.WeakKeyDictionary[Any, tuple[list[Any], set[str]]] = weakref.WeakKeyDictionary()
-"""For each pipeline: the commands that it collects now, and the digests of the scripts that are whole among them."""
 
 
 def is_supported(client: object) -> bool:
@@ -52,9 +50,11 @@ def is_asynchronous(client: object) -> bool:
 
 def is_pipeline(client: Any) -> bool:
     """Whether it collects commands now. A pipeline that watches sends them at once, until its ``multi``."""
-    if isinstance(client, _PIPELINES):
-        return client.explicit_transaction or not client.watching
-    return isinstance(client, _CLUSTER_PIPELINES)
+    if isinstance(client, _CLUSTER_PIPELINES):
+        # Only within does it say whether it watches, if its version can.
+        strategy = getattr(client, "_execution_strategy", None)
+        return not getattr(strategy, "_watching", False) or bool(getattr(strategy, "_explicit_transaction", False))
+    return isinstance(client, _PIPELINES) and (client.explicit_transaction or not client.watching)
 
 
 def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
@@ -63,7 +63,9 @@ def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Va
     try:
         try:
             return client.execute_command(*by_digest)
-        except NoScriptError:
+        except NoScriptError as error:
+            if not forgotten(f"NOSCRIPT {error}"):  # the script's own answer: it has run
+                raise
             return client.execute_command(*by_source)
     except ResponseError as error:
         fault = script_error(script, str(error))
@@ -78,7 +80,9 @@ async def run_async(client: Any, script: LuaScript, keys: Sequence[Value], args:
     try:
         try:
             return await client.execute_command(*by_digest)
-        except NoScriptError:
+        except NoScriptError as error:
+            if not forgotten(f"NOSCRIPT {error}"):  # the script's own answer: it has run
+                raise
             return await client.execute_command(*by_source)
     except ResponseError as error:
         fault = script_error(script, str(error))
@@ -89,8 +93,8 @@ async def run_async(client: Any, script: LuaScript, keys: Sequence[Value], args:
 
 def queue(pipeline: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
     """Have the script run when the pipeline is executed. Gives the pipeline."""
-    by_digest, by_source = _commands(pipeline, script, keys, args)
-    return pipeline.execute_command(*(by_digest if _knows(pipeline, script.digest) else by_source))
+    _, by_source = _commands(pipeline, script, keys, args)
+    return pipeline.execute_command(*by_source)
 
 
 def _commands(
@@ -106,22 +110,5 @@ def _commands(
                 "give what belongs together the same part in braces, such as {orders}:1 and {orders}:2"
             )
     rest = (len(keys), *keys, *args)
-    return ("EVALSHA", script.digest, *rest), ("EVAL", script.source, *rest)
-
-
-def _knows(pipeline: Any, digest: str) -> bool:
-    """Whether the script will be there when this call's turn comes; if not, it is from now on."""
-    if isinstance(pipeline, _CLUSTER_PIPELINES):
-        return False
-    in_one = getattr(
-        pipeline, "is_transaction", None
-    )  # so called in the asyncio colour, where `transaction` is a method
-    if not (pipeline.explicit_transaction or (pipeline.transaction if in_one is None else in_one)):
-        return False
-    collected, digests = _told.get(pipeline, (None, set()))
-    if collected is not pipeline.command_stack:  # executed or reset meanwhile
-        digests = set()
-        _told[pipeline] = pipeline.command_stack, digests
-    known = digest in digests
-    digests.add(digest)
-    return known
+    # The source as bytes: a client with another encoding would make another script of it.
+    return ("EVALSHA", script.digest, *rest), ("EVAL", script.source.encode(), *rest)

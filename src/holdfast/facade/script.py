@@ -17,6 +17,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ParamSpec, Self, TypeVar, cast, get_type_hints
 
 from holdfast.drivers import clients
@@ -26,13 +27,21 @@ from holdfast.facade.sync.client import Holdfast
 from holdfast.protocol import calling
 from holdfast.wire.blame import script_error
 from holdfast.wire.header import read_header
-from holdfast.wire.replies import Reader, reader, tagged
+from holdfast.wire.replies import Reader, Reply, reader, tagged
 from holdfast.wire.script import LuaScript
 
 __all__ = ["Script"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_PLAIN: tuple[tuple[type, Callable[[Any], Value]], ...] = (
+    (str, str.__str__),
+    (bytes, bytes.__bytes__),
+    (int, int.__int__),
+    (float, float.__float__),
+)
+"""What a value is without the class it was given, such as an enum's, which would print as something else."""
 
 
 class Script:
@@ -50,12 +59,12 @@ class Script:
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
         """The script in that file, named after it."""
-        return cls(Path(path).read_text(encoding="utf-8"), name=Path(path).stem)
+        return cls(Path(path).read_text(encoding="utf-8-sig"), name=Path(path).stem)
 
     @classmethod
     def from_package(cls, package: str, path: str) -> Self:
         """The script that an installed package brings along, at that path within it."""
-        return cls(files(package).joinpath(path).read_text(encoding="utf-8"), name=Path(path).stem)
+        return cls(files(package).joinpath(path).read_text(encoding="utf-8-sig"), name=Path(path).stem)
 
     def __repr__(self) -> str:
         return f"<Script {self.name!r} ({', '.join((*self.keys, *self.args)) or 'no names'})>"
@@ -102,17 +111,20 @@ class Script:
         return self._run(client, keys, args, self.read)
 
     def read(self, reply: Any) -> Any:
-        """What a call makes of the server's reply: for those that a pipeline gives."""
-        replies = self._script.header.replies
-        if not replies:
-            return reply
-        record = tagged(replies, reply)
-        if record is None and not self._script.header.in_words:
-            raise ValueError(f"the script {self.name!r} gave a reply that its header does not list: {reply!r}")
-        return reply if record is None else record
+        """What a call makes of the server's reply: for those that a pipeline gives. An error among them is raised."""
+        if isinstance(reply, Exception):
+            raise self.explain(reply)
+        header = self._script.header
+        if header.in_words or not header.replies:
+            record = tagged(header.replies, reply)
+            return reply if record is None else record
+        return self._named(self._record, reply)
 
     def explain(self, error: Exception) -> Exception:
-        """The ScriptError for an error that a pipeline gave for this script; the error itself where no line is to blame."""
+        """The ScriptError for an error that a pipeline gave for this script; the error itself where no line is to blame.
+
+        Which of a pipeline's scripts it was, the error does not say.
+        """
         fault = script_error(self._script, str(error))
         if fault is None:
             return error
@@ -156,20 +168,29 @@ class Script:
         declares = self._script.header.declares
         wanted = {*self.keys, *self.args} if declares else {"keys", "args"} & set(names)
         if not client or set(names) != wanted:
-            ours = ", ".join((*self.keys, *self.args)) if declares else "keys and args, as a script without a header does"
+            ours = (
+                ", ".join((*self.keys, *self.args)) if declares else "keys and args, as a script without a header does"
+            )
             raise TypeError(f"{stub.__name__} must take a client and then {ours or 'nothing'}, not {', '.join(names)}")
-        hints = get_type_hints(stub)
-        if "return" not in hints:
+        if signature.return_annotation is signature.empty:
             raise TypeError(f"{stub.__name__} does not say what it gives: annotate it, with Any at least")
-        read = reader(hints["return"], self.read)
+        # Of no use here, the other annotations may name what only type checkers import.
+        only = SimpleNamespace(__annotations__={"return": signature.return_annotation})
+        hints = get_type_hints(only, globalns=inspect.unwrap(stub).__globals__)
+        return functools.partial(self._named, reader(hints["return"], self._record))
 
-        def named(reply: Any) -> Any:
-            try:
-                return read(reply)
-            except ValueError as error:
-                raise ValueError(f"the script {self.name!r}: {error}") from error
+    def _named(self, read: Reader, reply: Any) -> Any:
+        """Read a reply; an error names the script."""
+        try:
+            return read(reply)
+        except ValueError as error:
+            raise ValueError(f"the script {self.name!r}: {error}") from error
 
-        return named
+    def _record(self, reply: Any) -> Reply:
+        record = tagged(self._script.header.replies, reply)
+        if record is None:
+            raise ValueError(f"its header does not list the reply {reply!r}")
+        return record
 
     def _run(self, client: Any, keys: Sequence[Value], args: Sequence[Value], read: Reader) -> Any:
         if isinstance(client, Holdfast | AsyncHoldfast):
@@ -211,14 +232,15 @@ class Script:
         return listed + (self._many(names[-1], values[names[-1]]) if more else [])
 
     def _many(self, name: str, values: Iterable[Any]) -> list[Value]:
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        if isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Iterable):
             raise TypeError(f"{name} of the script {self.name!r} must be several values, not {values!r}")
         return [self._checked(name, value) for value in values]
 
     def _checked(self, name: str, value: Any) -> Value:
-        if isinstance(value, bool) or not isinstance(value, str | bytes | int | float):
-            raise TypeError(f"{name} of the script {self.name!r} must be str, bytes, int or float, not {value!r}")
-        return value
+        for kind, plain in _PLAIN:
+            if isinstance(value, kind) and not isinstance(value, bool):
+                return plain(value)
+        raise TypeError(f"{name} of the script {self.name!r} must be str, bytes, int or float, not {value!r}")
 
 
 def _is_asynchronous(client: object) -> bool:

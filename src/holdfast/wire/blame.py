@@ -3,19 +3,23 @@
 Servers wrap it in different words: up to 6.2 as ``Error running script (call to f_…): @user_script:3: user_script:3: …``,
 from 7.0 on as ``user_script:3: … script: <digest>, on @user_script:3.``, and Valkey leaves the digest out. An error that
 a script answers on purpose (``redis.error_reply``) has no position, and is not the script's fault. In a pipeline the
-client library puts the whole command in front.
+client library puts the whole command in front, and quotes the rest when the pipeline is a cluster's and asyncio.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 
+from holdfast.wire.header import lines_of
 from holdfast.wire.script import LuaScript
 from holdfast.words.errors import ScriptError
 
 __all__ = ["script_error"]
 
 _PIPELINE = re.compile(r"^Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+_QUOTED = re.compile(r"\((['\"]).*\1,\)", re.DOTALL)
 _WRAPPING = re.compile(r"^(?:ERR )?(?:Error (?:running|compiling) script \(.*?\): )?")
 _BEFORE = re.compile(r"^@?user_script: ?(\d+): ?")
 _BEHIND = re.compile(r",? script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.$")
@@ -24,6 +28,9 @@ _BEHIND = re.compile(r",? script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.$")
 def script_error(script: LuaScript, text: str) -> ScriptError | None:
     """The error with the script's name, the line and what stands there; None where the server names no line."""
     text = _PIPELINE.sub("", text)
+    if _QUOTED.fullmatch(text):
+        with contextlib.suppress(SyntaxError, ValueError):
+            (text,) = ast.literal_eval(text)
     behind = _BEHIND.search(text)
     line = int(behind[1]) if behind else 0
     reason = _WRAPPING.sub("", text[: behind.start()] if behind else text)
@@ -32,5 +39,5 @@ def script_error(script: LuaScript, text: str) -> ScriptError | None:
         reason = reason[before.end() :]
     if not line:
         return None
-    lines = script.source.splitlines()
+    lines = lines_of(script.source)
     return ScriptError(script.name, line, lines[line - 1].strip() if line <= len(lines) else "", reason.lstrip("-"))

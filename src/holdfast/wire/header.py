@@ -19,9 +19,10 @@ and the comment may say more.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Header", "HeaderFault", "read_header"]
+__all__ = ["Header", "HeaderFault", "lines_of", "read_header"]
 
 WORDS = "KEYS", "ARGV", "REPLY", "NEEDS", "TWICE"
 MORE = "..."
@@ -29,6 +30,9 @@ IN_WORDS = "-"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SERVER = re.compile(r"(redis|valkey) (\d+)\.(\d+)(?:\.\d+)?")
+_LINE_END = re.compile(r"\r\n|\n\r|\n|\r")
+_TAKEN = frozenset({"tag", "_fields"})
+"""Names that a reply has already, so that a field would be hidden behind them."""
 
 
 class HeaderFault(ValueError):
@@ -37,6 +41,9 @@ class HeaderFault(ValueError):
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
         self.line = line
+
+    def __reduce__(self) -> tuple[type[HeaderFault], tuple[str, int]]:
+        return type(self), (str(self), self.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,61 +75,87 @@ class Header:
         return "TWICE" in self.lines
 
 
+def lines_of(source: str) -> list[str]:
+    """The lines as Lua counts them: Python knows more ends of a line."""
+    return _LINE_END.split(source)
+
+
 def read_header(source: str) -> Header:
-    """Read the comment that a script begins with. Raises HeaderFault for what it cannot mean."""
-    words: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
+    """Read the comment that a script begins with. Raises HeaderFault for what it cannot mean.
+
+    It may be indented, and stand below empty lines and a shebang.
+    """
+    words: dict[str, list[tuple[str, int]]] = {"KEYS": [], "ARGV": []}
     replies: dict[str, tuple[str, ...]] = {}
     needs: dict[str, tuple[int, int]] = {}
     lines: dict[str, int] = {}
     in_words = False
-    for number, line in enumerate(source.splitlines(), 1):
-        if not line.startswith("--"):
-            if line.startswith("#!") and number == 1:
-                continue
-            break
-        first, *rest = line.removeprefix("--").split() or [""]
+    for number, line in _comment(source):
+        first, *rest = line.split() or [""]
         if first not in WORDS:
             continue
         lines.setdefault(first, number)
-        if first == "TWICE":
-            continue
-        if first == "NEEDS":
+        if first in words:
+            words[first] += [(name, number) for name in rest]
+        elif first == "NEEDS":
             needs |= _servers(" ".join(rest), number)
+        elif first == "REPLY" and rest[:1] == [IN_WORDS]:
+            in_words = True
         elif first == "REPLY":
-            if rest[:1] == [IN_WORDS]:
-                in_words = True
-                continue
-            tag, *fields = _names(rest, "REPLY", number)
+            tag, fields = _reply(rest, number)
             if tag in replies:
                 raise HeaderFault(f"the reply {tag!r} is described twice", number)
-            replies[tag] = tuple(fields)
-        else:
-            words[first] += rest
-    keys, more_keys = _list(words["KEYS"], "KEYS", lines)
-    args, more_args = _list(words["ARGV"], "ARGV", lines)
-    if both := set(keys) & set(args):
-        raise HeaderFault(f"{min(both)!r} is the name of a key and of an argument", lines["ARGV"])
+            replies[tag] = fields
+    keys, more_keys = _list(words["KEYS"], "KEYS")
+    args, more_args = _list(words["ARGV"], "ARGV")
+    for name, (_, number) in zip(args, words["ARGV"], strict=True):
+        if name in keys:
+            raise HeaderFault(f"{name!r} is the name of a key and of an argument", number)
     return Header(keys, args, replies, more_keys, more_args, in_words, needs, lines)
 
 
-def _list(names: list[str], what: str, lines: dict[str, int]) -> tuple[tuple[str, ...], bool]:
-    more = bool(names) and names[-1].endswith(MORE)
+def _comment(source: str) -> Iterator[tuple[int, str]]:
+    """The lines of the first comment, with their numbers and without their dashes."""
+    begun = False
+    for number, text in enumerate(lines_of(source), 1):
+        line = text.strip()
+        if line.startswith("--"):
+            begun = True
+            yield number, line.removeprefix("--")
+        elif begun or (line and not (line.startswith("#!") and number == 1)):
+            break
+
+
+def _reply(words: list[str], line: int) -> tuple[str, tuple[str, ...]]:
+    """A tag and its fields."""
+    if not words:
+        raise HeaderFault("REPLY names nothing", line)
+    (tag,) = _names([(words[0], line)], "REPLY")
+    fields = _names([(name, line) for name in words[1:]], "REPLY")
+    if taken := _TAKEN.intersection(fields):
+        raise HeaderFault(f"no field of a reply can be called {min(taken)!r}: that is taken", line)
+    return tag, tuple(fields)
+
+
+def _list(named: list[tuple[str, int]], what: str) -> tuple[tuple[str, ...], bool]:
+    """Names, each with its line, and whether the last of them stands for any number of values."""
+    more = bool(named) and named[-1][0].endswith(MORE)
     if more:
-        names = [*names[:-1], names[-1].removesuffix(MORE)]
-    if not names:
-        return (), False
-    return tuple(_names(names, what, lines[what])), more
+        name, line = named[-1]
+        named = [*named[:-1], (name.removesuffix(MORE), line)]
+    return tuple(_names(named, what)), more
 
 
-def _names(names: list[str], what: str, line: int) -> list[str]:
-    if not names:
-        raise HeaderFault(f"{what} names nothing", line)
-    for name in names:
+def _names(named: list[tuple[str, int]], what: str) -> list[str]:
+    names: list[str] = []
+    for name, line in named:
         if not _NAME.fullmatch(name):
-            why = f"only the last of {what} may end with {MORE}" if name.endswith(MORE) else f"{what} takes names only"
+            more = name.endswith(MORE) and what != "REPLY"
+            why = f"only the last of {what} may end with {MORE}" if more else f"{what} takes names only"
             raise HeaderFault(f"{name!r} is no name: {why}", line)
-    if len(set(names)) < len(names):
-        raise HeaderFault(f"{what} has a name twice", line)
+        if name in names:
+            raise HeaderFault(f"{what} has {name!r} twice", line)
+        names.append(name)
     return names
 
 

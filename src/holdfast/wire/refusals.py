@@ -31,8 +31,11 @@ _ADVICE = {
 
 
 def forgotten(text: str) -> bool:
-    """Whether the server does not know the script: it wants the source."""
-    return text.startswith("NOSCRIPT")
+    """Whether the server does not know the script: it wants the source.
+
+    In its very words: a script may answer NOSCRIPT as well, and then it has run.
+    """
+    return text.startswith("NOSCRIPT No matching script")
 
 
 def passing(text: str) -> bool:

@@ -22,6 +22,8 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from holdfast.wire.resp import ErrorReply
+
 __all__ = ["Reader", "Reply", "reader", "tagged"]
 
 Reader: TypeAlias = Callable[[Any], Any]
@@ -57,6 +59,9 @@ class Reply:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reply) and (self.tag, self._fields) == (other.tag, other._fields)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a reply is not to be changed: {name!r}")
 
     __hash__ = None  # type: ignore[assignment]  # its fields may be lists
 
@@ -129,12 +134,13 @@ def _record(annotation: Any, whole: Reader) -> Reader | None:
         return None
     hints = typing.get_type_hints(annotation)
     if dataclasses.is_dataclass(annotation):
-        fields = [hints[one.name] for one in dataclasses.fields(annotation) if one.init]
+        fields = {one.name: hints[one.name] for one in dataclasses.fields(annotation) if one.init}
     elif issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
-        fields = [hints.get(name, Any) for name in annotation._fields]
+        fields = {name: hints.get(name, Any) for name in annotation._fields}
     else:
         return None
-    return _row(lambda values: annotation(*values), [reader(one, whole) for one in fields], annotation)
+    readers = [reader(one, whole) for one in fields.values()]
+    return _row(lambda values: annotation(**dict(zip(fields, values, strict=True))), readers, annotation)
 
 
 def _row(make: Callable[[list[Any]], Any], readers: list[Reader], annotation: Any) -> Reader:
@@ -173,21 +179,23 @@ def _one_of(texts: tuple[Any, ...], value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    if isinstance(value, float) or value is None:
-        raise ValueError(f"the reply {value!r} is no whole number")
-    return int(value)
+    if isinstance(value, float) and value.is_integer():  # RESP3 has a kind of its own for these, RESP2 sends the text 3
+        return int(value)
+    if isinstance(value, str | bytes | int):
+        return int(value)
+    raise ValueError(f"the reply {value!r} is no whole number")
 
 
 def _fraction(value: Any) -> float:
-    if value is None:
-        raise ValueError("the reply is nil, and no number")
-    return float(value)
+    if isinstance(value, str | bytes | int | float):
+        return float(value)
+    raise ValueError(f"the reply {value!r} is no number")
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode()
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    if isinstance(value, str | int | float) and not isinstance(value, bool | ErrorReply):
         return str(value)
     raise ValueError(f"the reply {value!r} is no text")
 

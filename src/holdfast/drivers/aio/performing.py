@@ -52,6 +52,8 @@ async def _call(session: Session, call: Call, name: str, until: float) -> Answer
     if isinstance(outcome, Answer):
         return outcome
     if call.once:
+        if elsewhere(outcome):
+            session.refresh(asked_at)
         raise refusal(outcome, name)
     give_up = monotonic() + min(PATIENCE, _left(until))
     for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):

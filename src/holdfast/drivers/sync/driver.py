@@ -11,6 +11,7 @@ more than the caller's own time.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -37,7 +38,7 @@ from holdfast.protocol.holding import Holding, Ledger, release, renew
 from holdfast.wire.effects import PING, Answer, Call, Steps
 from holdfast.wire.keys import home_channel, inbox_channel
 from holdfast.wire.permits import Permits
-from holdfast.wire.refusals import passing, refusal
+from holdfast.wire.refusals import elsewhere, passing, refusal
 from holdfast.wire.resp import ErrorReply
 from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld, ServerRefused
 
@@ -190,6 +191,8 @@ class SyncDriver:
 
     def ask(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""
+        if self._closed:
+            raise HoldfastError("this client was closed; make a new one", name=name)
         return self._run(steps, name)
 
     def close(self) -> None:
@@ -271,10 +274,15 @@ class SyncDriver:
 
     def _call_once(self, session: Session, call: Call, name: str, within: float) -> Answer:
         """Send a call that must not run twice: the connection is made sure of first, what comes after that is final."""
+        if session.is_open:
+            with contextlib.suppress(ServerGone, ServerSilent):
+                session.listen()  # a connection that ended while nobody used it shows only now, and is closed
         if not session.is_open:
             self._call(session, PING, name, inf)
         outcome = session.call(call, within)
         if isinstance(outcome, ErrorReply):
+            if elsewhere(outcome):
+                session.close()  # a new connection finds the new primary
             raise refusal(outcome, name)
         return outcome
 

@@ -1,0 +1,201 @@
+"""Scripts through clients of ours when replies get lost and servers go: how often each of them runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+import redis
+
+from holdfast import AsyncHoldfast, HoldfastError, Script, ScriptError, ServerRefused
+from holdfast.drivers.embedded import PrivateServer, find_binary, leash
+from tests.colours import SYNC
+from tests.proxy import Proxy
+from tests.scripting import COUNT, made
+from tests.support import comes_true, settled
+
+SAFE = Script("-- KEYS counter\n-- TWICE one more is counted.\nreturn redis.call('INCR', KEYS[1])", name="safe")
+
+
+@pytest.fixture
+def proxy(server):
+    proxy = Proxy(server.socket)
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+async def test_a_script_whose_reply_is_lost_is_not_sent_again(colour, proxy, raw, what):
+    ran = 0
+    async with made(colour, proxy.url) as ours:
+        await settled(COUNT(ours, counter="c"))
+        for _ in range(5):
+            happened = proxy.lose(COUNT.digest.encode(), what)
+            with pytest.raises(redis.ConnectionError):
+                await settled(COUNT(ours, counter="c"))
+            assert happened()
+            ran += what == "lose reply"
+            assert raw.get("c") == str(1 + ran)
+            ran += 1
+            assert await settled(COUNT(ours, counter="c")) == 1 + ran
+
+
+@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+async def test_one_that_says_what_happens_twice_is_sent_again(colour, proxy, raw, what):
+    ran = 1
+    async with made(colour, proxy.url) as ours:
+        await settled(SAFE(ours, counter="c"))
+        for _ in range(5):
+            happened = proxy.lose(SAFE.digest.encode(), what)
+            ran += 2 if what == "lose reply" else 1
+            assert await settled(SAFE(ours, counter="c")) == ran
+            assert happened()
+
+
+async def test_the_reply_to_the_source_may_get_lost_too(colour, proxy, raw):
+    async with made(colour, proxy.url) as ours:
+        for script, count in ((COUNT, 1), (SAFE, 3)):
+            raw.script_flush()
+            happened = proxy.lose(b"return redis.call('INCR'")
+            with contextlib.nullcontext() if script is SAFE else pytest.raises(redis.ConnectionError):
+                await settled(script(ours, counter="c"))
+            assert happened()
+            assert raw.get("c") == str(count)
+
+
+@pytest.mark.parametrize("word", ["TRYAGAIN", "READONLY", "LOADING"])
+async def test_a_script_that_ran_is_not_sent_again_for_an_error_that_may_pass(colour, server, raw, word):
+    script = Script(f"redis.call('INCR', KEYS[1])\nreturn redis.error_reply('{word} later')", name="late")
+    async with made(colour, server.url) as ours:
+        with pytest.raises(ServerRefused) as caught:
+            await settled(script(ours, keys=["c"]))
+    assert (caught.value.name, caught.value.words) == ("late", f"{word} later")
+    assert raw.get("c") == "1"
+
+
+async def test_of_many_tasks_none_runs_its_script_twice_when_the_connection_breaks(proxy, raw):
+    script = Script("return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")
+    async with AsyncHoldfast(proxy.url) as ours:
+        await script(ours, keys=["h"], args=["first"])
+        lost = answered = 0
+        for round_ in range(10):
+            happened = proxy.lose(script.digest.encode())
+            numbers = [f"{round_}:{number}" for number in range(50)]
+            outcomes = await asyncio.gather(
+                *(script(ours, keys=["h"], args=[one]) for one in numbers), return_exceptions=True
+            )
+            assert happened()
+            seen = raw.hgetall("h")
+            for number, outcome in zip(numbers, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    assert isinstance(outcome, redis.ConnectionError)
+                    assert seen.get(number) in {None, "1"}
+                    lost += 1
+                else:
+                    assert (outcome, seen[number]) == (1, "1")
+                    answered += 1
+    assert lost >= 10
+    assert lost + answered == 500
+
+
+async def test_a_task_that_is_cancelled_leaves_the_others_their_replies(server, raw):
+    async with AsyncHoldfast(server.url) as ours:
+        await COUNT(ours, counter="c")
+        for _ in range(20):
+            gone, kept = (asyncio.ensure_future(script(ours, counter="c")) for script in (COUNT, SAFE))
+            await asyncio.sleep(0)
+            gone.cancel()
+            assert await kept == int(raw.get("c"))
+            with pytest.raises(asyncio.CancelledError):
+                await gone
+
+
+def restarted(path):
+    folder = Path(path).parent
+    folder.mkdir(0o700)
+    server = leash.Leash(find_binary(), str(folder), tidy=True)
+    while not leash.answers(path):
+        assert not server.loose
+    return server
+
+
+async def test_a_server_that_was_restarted_while_nobody_asked_is_found_again(colour):
+    with PrivateServer() as server:
+        ours = colour.holdfast(server.url)
+        assert await settled(COUNT(ours, counter="c")) == 1
+    if colour is not SYNC:
+        await comes_true(lambda: not ours._driver._here().session.is_open)
+    again = restarted(server.socket)
+    try:
+        assert await settled(COUNT(ours, counter="c")) == 1
+        assert await settled(COUNT(ours, counter="c")) == 2
+    finally:
+        await settled(ours.close())
+        again.end()
+
+
+async def test_a_connection_that_was_cut_while_nobody_asked_is_made_anew(colour, proxy, raw):
+    async with made(colour, proxy.url) as ours:
+        for count in range(1, 6):
+            assert await settled(COUNT(ours, counter="c")) == count
+            proxy.cut()
+            if colour is not SYNC:
+                await comes_true(lambda: not ours._driver._here().session.is_open)
+
+
+async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(colour, proxy, raw):
+    async with made(colour, proxy.url) as ours:
+        assert await settled(COUNT(ours, counter="c")) == 1
+        proxy.cut()
+        if colour is not SYNC:
+            await comes_true(lambda: not ours._driver._here().session.is_open)
+        happened = proxy.lose(b"SUBSCRIBE", times=2)
+        assert await settled(COUNT(ours, counter="c")) == 2
+        assert happened()
+
+
+async def test_a_client_that_was_closed_runs_nothing(colour, server, raw):
+    async with made(colour, server.url) as ours:
+        assert await settled(COUNT(ours, counter="c")) == 1
+    with pytest.raises(HoldfastError, match="closed"):
+        await settled(COUNT(ours, counter="c"))
+    assert raw.get("c") == "1"
+
+
+async def test_a_restarted_server_is_told_the_source_by_clients_of_redis_py_too(colour):
+    with PrivateServer() as server:
+        path = server.socket
+        async with colour.users_client(unix_socket_path=path) as client:
+            assert await settled(COUNT(client, counter="c")) == 1
+            server.close()
+            await settled(client.connection_pool.disconnect())  # older ones do not see for themselves that it went
+            again = restarted(path)
+            try:
+                assert [await settled(COUNT(client, counter="c")) for _ in range(2)] == [1, 2]
+            finally:
+                again.end()
+
+
+async def test_a_script_that_answers_noscript_itself_has_run_and_does_not_run_again(colour, server, raw):
+    script = Script("redis.call('INCR', KEYS[1])\nreturn redis.error_reply('NOSCRIPT of its own')", name="own")
+    async with made(colour, server.url) as ours, colour.users_client(unix_socket_path=server.socket) as theirs:
+        for number, (client, error) in enumerate([(ours, ServerRefused), (theirs, redis.ResponseError)] * 2, 1):
+            with pytest.raises(error, match="of its own"):
+                await settled(script(client, keys=["c"], args=[]))
+            assert raw.get("c") == str(number)
+
+
+async def test_after_a_refusal_by_a_replica_the_server_is_looked_for_anew(colour, server, raw):
+    async with made(colour, server.url) as ours:
+        await settled(COUNT(ours, counter="c"))
+        before = {client["id"] for client in raw.client_list()} - {str(raw.client_id())}
+        raw.replicaof("127.0.0.1", "1")
+        try:
+            with pytest.raises((ScriptError, ServerRefused), match="read only replica"):
+                await settled(COUNT(ours, counter="c"))
+        finally:
+            raw.replicaof("no", "one")
+        assert await settled(COUNT(ours, counter="c")) == 2
+        assert not before & {client["id"] for client in raw.client_list()}
