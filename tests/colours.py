@@ -23,12 +23,30 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 
-from holdfast import AsyncHoldfast, AsyncLease, AsyncLock, Holdfast, Lease, Lock
+from holdfast import (
+    AsyncAutocomplete,
+    AsyncHoldfast,
+    AsyncLease,
+    AsyncLock,
+    AsyncScores,
+    Autocomplete,
+    Holdfast,
+    Lease,
+    Lock,
+    Scores,
+)
 from tests.support import comes_true, settled
 
 __all__ = ["ASYNCIO", "SYNC", "Colour", "in_line"]
 
-TWINS = {Holdfast: AsyncHoldfast, Lock: AsyncLock, Lease: AsyncLease, threading.Event: asyncio.Event}
+TWINS = {
+    Holdfast: AsyncHoldfast,
+    Lock: AsyncLock,
+    Lease: AsyncLease,
+    Autocomplete: AsyncAutocomplete,
+    Scores: AsyncScores,
+    threading.Event: asyncio.Event,
+}
 
 
 @dataclass(frozen=True)

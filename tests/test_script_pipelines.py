@@ -9,7 +9,7 @@ import redis
 from redis.exceptions import ResponseError, WatchError
 
 from holdfast import Reply, Script, ScriptError
-from tests.scripting import BOOM, COUNT, ECHO, OPTIONS, TAKE, Sent, named, pipeline
+from tests.scripting import BOOM, COUNT, OPTIONS, TAKE, Sent, named, pipeline
 from tests.support import settled
 
 

@@ -57,20 +57,21 @@ if way == 'scan' or way == 'any' and (matching <= SCAN or matching <= steps) the
       picked[#picked + 1], picked[#picked + 2] = found[place], texts[place] or 'inf'
     end
   end
-  return {'scanned', matching, picked, found[SCAN] or ''}
+  local all_of_them = after == '' and matching <= SCAN
+  return {'scanned', matching, picked, not all_of_them and found[SCAN] or ''}
 end
 
 local seen = after ~= '' and redis.call('ZRANK', ranks, after)
 local from = seen and seen + 1 or start
-local wanted = math.min(WALK, math.max(limit, math.ceil(2 * steps)))
+-- Twice the likely steps are enough as a rule; where they were not, the guess was wrong.
+local wanted = way == 'walk' and WALK or math.min(WALK, math.max(limit, math.ceil(2 * steps)))
 local piece = redis.call('ZRANGE', ranks, from, from + wanted - 1)
-local size, some = #prefix, {}
-for _, entry in ipairs(piece) do
-  if #some == limit then
-    break
-  end
-  if string.sub(entry, 1, size) == prefix then
-    some[#some + 1] = entry
+local size, some, stop = #prefix, {}, 0
+while #some < limit and piece[stop + 1] do
+  stop = stop + 1
+  if string.sub(piece[stop], 1, size) == prefix then
+    some[#some + 1] = piece[stop]
   end
 end
-return {'walked', matching, some, piece[wanted] and from + wanted or 0, piece[#piece] or ''}
+local more = piece[stop + 1] or piece[wanted]
+return {'walked', matching, some, more and from + stop or 0, piece[stop] or ''}
