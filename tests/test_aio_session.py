@@ -613,7 +613,7 @@ async def test_a_subscription_that_is_refused_for_now_is_tried_again(stage):
     (future,) = send(stage, 1)
     peer = await asyncio.wait_for(stage.peers.get(), 10)
     await peer.hear(2)
-    peer.say(b"-LOADING not yet\r\n")
+    peer.say(b"-LOADING Redis is loading the dataset in memory\r\n")
     peer = await stage.meet()
     await peer.hear()
     peer.say(number(1))

@@ -199,3 +199,45 @@ async def test_after_a_refusal_by_a_replica_the_server_is_looked_for_anew(colour
             raw.replicaof("no", "one")
         assert await settled(COUNT(ours, counter="c")) == 2
         assert not before & {client["id"] for client in raw.client_list()}
+
+
+@pytest.mark.parametrize("words", ["ROOM 7 is BUSY", "BUSY with others", "OOM: the room is full", "READONLY for you"])
+async def test_a_scripts_own_words_are_not_taken_for_the_servers(colour, server, raw, words):
+    source = f"-- KEYS counter\n-- TWICE one more is counted.\nredis.call('INCR', KEYS[1])\nreturn redis.error_reply('{words}')"
+    async with made(colour, server.url) as ours:
+        before = {client["id"] for client in raw.client_list()}
+        with pytest.raises(ServerRefused, match=words) as caught:
+            await settled(Script(source, name="own")(ours, counter="c"))
+        assert raw.get("c") == "1"
+        assert not caught.value.changed_nothing
+        mine = {client["id"] for client in raw.client_list()} - before
+        with pytest.raises(ServerRefused):
+            await settled(Script(source, name="own")(ours, counter="c"))
+        assert {client["id"] for client in raw.client_list()} - before == mine, "the connection stays"
+
+
+async def test_what_the_server_refuses_is_not_blamed_on_the_script(colour, server, raw):
+    script = Script("return redis.call('SET', KEYS[1], 'x')", name="set")
+    async with made(colour, server.url) as ours, colour.users_client(unix_socket_path=server.socket) as theirs:
+        raw.config_set("maxmemory", 1)
+        with pytest.raises(ServerRefused, match="out of memory") as caught:
+            await settled(script(ours, keys=["a"]))
+        assert caught.value.changed_nothing
+        with pytest.raises(redis.ResponseError, match="command not allowed when used memory"):
+            await settled(script(theirs, keys=["a"]))
+        raw.config_set("maxmemory", 0)
+        raw.replicaof("127.0.0.1", "1")
+        try:
+            with pytest.raises(ServerRefused, match="this server is a replica"):
+                await settled(script(ours, keys=["a"]))
+            with pytest.raises(redis.ResponseError, match="read only replica"):
+                await settled(script(theirs, keys=["a"]))
+        finally:
+            raw.replicaof("no", "one")
+
+
+async def test_a_reply_that_python_cannot_have_as_a_dict_comes_as_a_list_and_breaks_nothing(colour, server, raw):
+    script = Script("redis.setresp(3)\nreturn {map={[{1}]='x'}}", name="odd")
+    async with made(colour, server.url) as ours:
+        for _ in range(2):
+            assert await settled(script(ours)) == [[1], b"x"]

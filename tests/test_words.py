@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from datetime import timedelta
 from urllib.parse import unquote
 
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import AcquireTimeout, HoldfastError, LeaseLost, NotHeld, QueueFull
+from holdfast import (
+    AcquireTimeout,
+    HoldfastError,
+    LeaseLost,
+    NoServer,
+    NotHeld,
+    QueueFull,
+    ScriptError,
+    ServerRefused,
+)
 from holdfast.wire.keys import Place
 from holdfast.words.durations import milliseconds
 
@@ -101,3 +111,21 @@ def test_every_error_carries_its_name_and_says_what_to_do():
         assert "'a'" in str(error)
         assert ";" in str(error), "after the semicolon stands what to do"
     assert isinstance(errors[0], TimeoutError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AcquireTimeout("a", 1.5),
+        QueueFull("a", 3),
+        LeaseLost("a", 7, "why"),
+        NotHeld("a"),
+        NoServer("none", name="a"),
+        ScriptError("a", 2, "x()", "boom"),
+        ServerRefused("no", name="a", changed_nothing=True, words="OOM"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_travel_between_processes(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

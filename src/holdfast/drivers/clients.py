@@ -26,8 +26,9 @@ from redis.exceptions import NoScriptError, ResponseError
 from holdfast.wire.blame import script_error
 from holdfast.wire.refusals import forgotten
 from holdfast.wire.script import LuaScript
+from holdfast.words.errors import ScriptError
 
-__all__ = ["Value", "is_asynchronous", "is_pipeline", "is_supported", "queue", "run", "run_async"]
+__all__ = ["Value", "blame", "is_asynchronous", "is_pipeline", "is_supported", "queue", "run", "run_async"]
 
 Value: TypeAlias = str | bytes | int | float
 
@@ -68,7 +69,7 @@ def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Va
                 raise
             return client.execute_command(*by_source)
     except ResponseError as error:
-        fault = script_error(script, str(error))
+        fault = blame(script, error)
         if fault is None:
             raise
         raise fault from error
@@ -85,7 +86,7 @@ async def run_async(client: Any, script: LuaScript, keys: Sequence[Value], args:
                 raise
             return await client.execute_command(*by_source)
     except ResponseError as error:
-        fault = script_error(script, str(error))
+        fault = blame(script, error)
         if fault is None:
             raise
         raise fault from error
@@ -95,6 +96,11 @@ def queue(pipeline: Any, script: LuaScript, keys: Sequence[Value], args: Sequenc
     """Have the script run when the pipeline is executed. Gives the pipeline."""
     _, by_source = _commands(pipeline, script, keys, args)
     return pipeline.execute_command(*by_source)
+
+
+def blame(script: LuaScript, error: Exception) -> ScriptError | None:
+    """The line of the script that an error arose on. Errors that the client library tells apart are the server's own."""
+    return script_error(script, str(error)) if type(error) is ResponseError else None
 
 
 def _commands(

@@ -25,7 +25,6 @@ from holdfast.drivers.clients import Value
 from holdfast.facade.aio.client import AsyncHoldfast
 from holdfast.facade.sync.client import Holdfast
 from holdfast.protocol import calling
-from holdfast.wire.blame import script_error
 from holdfast.wire.header import read_header
 from holdfast.wire.replies import Reader, Reply, reader, tagged
 from holdfast.wire.script import LuaScript
@@ -99,7 +98,7 @@ class Script:
 
         ``client`` is a client of redis-py, of any kind: an asyncio one gives an awaitable; a pipeline queues the call and
         is given back; a cluster's keys must share a slot. Or it is a Holdfast or AsyncHoldfast, which sends the script once
-        only unless its header says what happens TWICE.
+        only unless its header says what happens TWICE, and to which servers send replies of 32 MB at most by default.
 
         Keys and arguments are named as in the header; a name with three dots takes an iterable. Without a header they are
         the sequences ``keys`` and ``args``. They are str, bytes, int or float.
@@ -125,7 +124,7 @@ class Script:
 
         Which of a pipeline's scripts it was, the error does not say.
         """
-        fault = script_error(self._script, str(error))
+        fault = clients.blame(self._script, error)
         if fault is None:
             return error
         fault.__cause__ = error

@@ -13,6 +13,7 @@ import contextlib
 import re
 
 from holdfast.wire.header import lines_of
+from holdfast.wire.refusals import is_refusal
 from holdfast.wire.script import LuaScript
 from holdfast.words.errors import ScriptError
 
@@ -26,7 +27,10 @@ _BEHIND = re.compile(r",? script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.$")
 
 
 def script_error(script: LuaScript, text: str) -> ScriptError | None:
-    """The error with the script's name, the line and what stands there; None where the server names no line."""
+    """The error with the script's name, the line and what stands there.
+
+    None where the server names no line of the script, and where it is the server that will not: that is not its author's.
+    """
     text = _PIPELINE.sub("", text)
     if _QUOTED.fullmatch(text):
         with contextlib.suppress(SyntaxError, ValueError):
@@ -37,7 +41,8 @@ def script_error(script: LuaScript, text: str) -> ScriptError | None:
     while before := _BEFORE.match(reason):
         line = int(before[1])
         reason = reason[before.end() :]
-    if not line:
-        return None
     lines = lines_of(script.source)
-    return ScriptError(script.name, line, lines[line - 1].strip() if line <= len(lines) else "", reason.lstrip("-"))
+    code = reason.removeprefix("-")  # with its sign up to Redis 6.2
+    if not 0 < line <= len(lines) or is_refusal(code):
+        return None
+    return ScriptError(script.name, line, lines[line - 1].strip(), reason)

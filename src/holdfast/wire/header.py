@@ -2,7 +2,7 @@
 
     -- take: move an amount from one account to another.
     --
-    -- KEYS from to
+    -- KEYS source target
     -- ARGV amount note...
     -- REPLY taken left
     -- REPLY short missing

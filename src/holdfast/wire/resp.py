@@ -151,6 +151,14 @@ class Reader:
         return False
 
 
+def _map(items: list[Any]) -> dict[Any, Any] | list[Any]:
+    """A dict; or, where a key is one that Python cannot have, keys and values in turn."""
+    try:
+        return dict(zip(items[::2], items[1::2], strict=True))
+    except TypeError:
+        return items
+
+
 def _error(text: bytes) -> ErrorReply:
     return ErrorReply(text.decode(errors="replace"))
 
@@ -174,5 +182,5 @@ _GROUPS: dict[int, Callable[[list[Any]], Any]] = {
     ord("*"): list,
     ord("~"): list,
     ord(">"): Push,
-    ord("%"): lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+    ord("%"): _map,
 }

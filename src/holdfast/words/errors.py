@@ -16,6 +16,8 @@ errors pass through unchanged: a network that is down is not ours to rename.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AcquireTimeout",
     "HoldfastError",
@@ -35,6 +37,10 @@ class HoldfastError(Exception):
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message)
         self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as what it is, whatever it was made from."""
+        return _made_again, (type(self), self.args, vars(self))
 
 
 class AcquireTimeout(HoldfastError, TimeoutError):
@@ -93,9 +99,6 @@ class ScriptError(HoldfastError):
         self.reason = reason
         """The server's own words, without the position."""
 
-    def __reduce__(self) -> tuple[type[ScriptError], tuple[object, ...]]:
-        return type(self), (self.name, self.line, self.source_line, self.reason)
-
 
 class ServerUnsupported(HoldfastError):
     """The server, or the kind of client given, cannot do what Holdfast needs."""
@@ -110,3 +113,10 @@ class ServerRefused(HoldfastError):
         """Whether the server is known to have refused before anything was written."""
         self.words = words
         """What the server said."""
+
+
+def _made_again(kind: type[HoldfastError], args: tuple[object, ...], state: dict[str, object]) -> HoldfastError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(state)
+    return error

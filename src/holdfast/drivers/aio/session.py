@@ -52,7 +52,7 @@ TICKS = 5
 class _Request:
     """A script on its way, and who waits for its reply."""
 
-    __slots__ = ("by_source", "call", "future", "give_up_at", "number", "patience", "sent_at")
+    __slots__ = ("by_source", "call", "future", "give_up_at", "number", "patience", "sent_at", "whole")
 
     def __init__(self, call: Call, future: Future[Outcome], patience: float) -> None:
         self.call = call
@@ -60,6 +60,7 @@ class _Request:
         self.patience = patience
         self.give_up_at = inf
         self.by_source = False
+        self.whole = False
         self.number = 0
         self.sent_at = 0.0
 
@@ -167,7 +168,7 @@ class Session:
                 if type(frame) is not ErrorReply:
                     self._tries = 0
                     request.future.set_result(Answer(request.sent_at, frame))
-                elif forgotten(frame):
+                elif forgotten(frame) and not request.whole:
                     self._send_whole(request)
                 else:
                     request.future.set_result(frame)
@@ -212,7 +213,8 @@ class Session:
                 if signed:
                     pieces.append(self._address)
                 self._count += 1
-                request.number, request.sent_at, request.by_source = self._count, now, False
+                request.whole, request.by_source = request.by_source, False
+                request.number, request.sent_at = self._count, now
                 sent.append(request)
             line.write(b"".join(pieces))
         if sent and self._ticker is None:

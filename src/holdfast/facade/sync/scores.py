@@ -22,6 +22,8 @@ class Scores:
     """A sorted set whose members only move forward. It is data, so it stays until it is removed; threads may share it.
 
     Late and repeated news do no harm here: whatever comes in which order, each member ends at its largest score.
+
+    A reply may have 32 MB by default, or the server ends the connection: ask for fewer where members are very long.
     """
 
     def __init__(self, driver: SyncDriver, board: Board) -> None:
@@ -39,9 +41,9 @@ class Scores:
     def advance(self, scores: Mapping[str, float]) -> Advance:
         """Move members forward to these scores, and add those that are not there; what came of it.
 
-        The counts are exact even where a reply got lost and the server was asked again (within 20 s). Many members are sent
-        in pieces of some hundreds: each piece is one step for other clients, all of them together are not; when one of
-        them fails, those before it have been moved, and advancing once more is safe.
+        The counts are exact even where a reply got lost and the server was asked again: each answer is kept for 20 s, in
+        some 150 bytes. Many members are sent in pieces of some hundreds: each piece is one step for other clients, all of
+        them together are not; when one of them fails, those before it have been moved, and advancing once more is safe.
 
         Raises TypeError and ValueError, before anything is sent, for what is no valid member (empty, above 16 KiB) or no
         score: not finite, or an int that a double cannot hold (above 2**53, not all of them can be).
