@@ -22,6 +22,7 @@ def run(script: LuaScript, keys: Sequence[Any], args: Sequence[Any]) -> Steps[An
     try:
         answer: Answer = yield call
     except ServerRefused as refused:
+        refused.changed_nothing = False  # what it did before that, nobody knows
         fault = script_error(script, refused.words)
         if fault is None:
             raise

@@ -15,15 +15,16 @@ __all__ = ["elsewhere", "forgotten", "is_refusal", "not_heard", "passing", "refu
 _CODE = re.compile(
     r"(?:(?:ERR )?Error running script \(.*?\): (?:@user_script: ?\d+: )*-?)?"
     r"(?:(OOM) command not allowed|(READONLY) You can't write|(BUSY) \w+ is busy|(LOADING) \w+ is loading"
-    r"|(NOREPLICAS|MISCONF|NOPERM|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|CROSSSLOT)\b)"
+    r"|(NOREPLICAS) Not enough|(MISCONF) (?:\w+ is configured|Errors writing)|(NOPERM) |(MASTERDOWN) Link with"
+    r"|(TRYAGAIN) Multiple keys|(CLUSTERDOWN) (?:The cluster|Hash slot)|(MOVED|ASK) \d+ |(CROSSSLOT) Keys in)"
 )
 _NO_RIGHT = re.compile(r"ACL failure in script|executing the script can't")
 """How servers say NOPERM where it is the script that lacks a right."""
 _PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
 _ELSEWHERE = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
 _ADVICE = {
-    "OOM": "the server is out of memory and nothing was changed; raise its maxmemory or free some",
-    "NOREPLICAS": "too few replicas are in sync and nothing was changed; see min-replicas-to-write",
+    "OOM": "the server is out of memory; raise its maxmemory or free some",
+    "NOREPLICAS": "too few replicas are in sync; see min-replicas-to-write",
     "READONLY": "this server is a replica; name the primary, or use Sentinel so that it is found",
     "MISCONF": "the server cannot persist and therefore takes no writes; see its log",
     "NOPERM": "the user has too few rights for this script; give them with ACL SETUSER",
