@@ -493,7 +493,9 @@ async def test_ranked_it_is_one_call_for_few_and_for_the_best(here, raw):
 
 async def test_where_the_best_of_all_hardly_ever_match_those_that_match_are_looked_at_instead(here, raw):
     names = here.autocomplete("a", ranked=True)
-    await names.add({f"z{number:04}": 10 for number in range(3000)} | {f"a{number:04}": -number for number in range(700)})
+    await names.add(
+        {f"z{number:04}": 10 for number in range(3000)} | {f"a{number:04}": -number for number in range(700)}
+    )
     raw.config_resetstat()
     assert await names.complete("a", limit=2) == ("a0000", "a0001")
     done = commands(raw)

@@ -162,6 +162,9 @@ def test_a_scan_goes_on_after_the_last_one_to_the_end(many):
 def test_a_scan_whose_one_piece_is_full_is_at_its_end_and_a_further_full_one_goes_on_to_an_empty_one(shelf):
     shelf.fill(dict.fromkeys(numbered("a", range(SCAN)), 1))
     assert shelf.scan("a", 1) == (["a0000"], "")
+    shelf.fill(dict.fromkeys(numbered("a", range(SCAN + 1)), 1))
+    assert shelf.scan("a", 1) == (["a0000"], "a0499")
+    assert shelf.scan("a", 1, "a0499") == (["a0500"], "")
     shelf.fill(dict.fromkeys(numbered("a", range(2 * SCAN)), 1))
     assert shelf.scan("a", 1) == (["a0000"], "a0499")
     assert shelf.scan("a", 1, "a0499") == (["a0500"], "a0999")
@@ -179,6 +182,7 @@ def test_a_walk_that_finds_too_few_says_where_to_go_on(many):
     done, reply = commands(many, "a", 5)
     assert reply == ["walked", 1200, [], 25, "z0024"]
     assert done == {"zrange"}
+    assert many.best("a", 5, "walk", 25, "z0024") == ["walked", 1200, [], 25 + WALK, "z1024"], "in larger steps"
     done, reply = commands(many, "z", 9999, "walk", 25, "z0024")
     assert reply == ["walked", 1100, numbered("z", range(25, 1025)), 25 + WALK, "z1024"]
     assert done == {"zrank", "zrange"}
@@ -189,6 +193,7 @@ def test_a_walk_to_the_very_end_gives_what_there_is_and_says_so(many):
     assert many.best("c", 9999, "walk", 2500, "a0999") == ["walked", 100, numbered("c", range(100)), 0, "c0099"]
     assert many.best("c", 9999, "walk", 2000)[3:] == [3000, "c0099"], "a full piece may have more behind it"
     assert many.best("c", 9999, "walk", 3000, "c0099") == ["walked", 100, [], 0, ""]
+    assert many.best("c", 3, "walk", 2900, "a1199")[2:] == [numbered("c", range(3)), 2903, "c0002"], "not the end"
 
 
 def test_a_walk_goes_on_behind_the_last_one_wherever_that_stands_now(many):
