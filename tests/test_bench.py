@@ -17,6 +17,8 @@ from holdfast.bench.figures import Case, Hold, Measurement, Notes, Schedule, mea
 from holdfast.bench.runner import Crew, Plan
 from holdfast.bench.worker import Job
 
+pytestmark = pytest.mark.slow
+
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 
 

@@ -28,6 +28,8 @@ from holdfast.bench.tasks import TasksJob, end
 from holdfast.cli import bench as cli
 from holdfast.drivers.embedded import PrivateServer
 
+pytestmark = pytest.mark.slow
+
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 
 

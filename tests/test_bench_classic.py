@@ -33,6 +33,8 @@ from holdfast.bench.figures import Hold, Schedule, overlaps
 from holdfast.classic import watch
 from holdfast.cli.bench import classic
 
+pytestmark = pytest.mark.slow
+
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 EVERYTHING = {(table.name, contender) for table in TABLES.values() for contender in table.contenders}
 

@@ -12,6 +12,8 @@ from holdfast.bench import names, scores
 from holdfast.cli.bench import names as names_command
 from holdfast.cli.bench import scores as scores_command
 
+pytestmark = pytest.mark.slow
+
 
 def invoke(command, tmp_path, *args):
     file = tmp_path / "raw.json"

@@ -14,22 +14,49 @@ TOOL = runpy.run_path(str(Path(__file__).parent.parent / "tools/check_scripts.py
 LUA = TOOL["LUA"]
 
 PLANTED = [
-    ("permit_release", r"^-- KEYS holders queue", "-- KEYS queue holders", "KEYS are"),
-    ("permit_release", r"^-- ARGV token limit", "-- ARGV limit token", "ARGV are"),
-    ("permit_release", r"^-- REPLY lost\n", "", "answers 'lost', of which the header does not know"),
+    (
+        "permit_release",
+        r"^-- KEYS holders queue",
+        "-- KEYS queue holders",
+        "KEYS[1] is 'holders' here and 'queue' in the header",
+    ),
+    (
+        "permit_release",
+        r"^-- ARGV token limit",
+        "-- ARGV limit token",
+        "ARGV[1] is 'token' here and 'limit' in the header",
+    ),
+    ("permit_release", r"^-- REPLY lost\n", "", "the header lists no reply 'lost'"),
     ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY gone", "never answers 'gone'"),
-    ("permit_release", r"return \{'lost'\}", "return {'lost', 1}", "'lost' has 1 fields, not 0"),
+    (
+        "permit_release",
+        r"return \{'lost'\}",
+        "return {'lost', 1}",
+        "'lost' has 1 field here, and the header names no fields",
+    ),
     ("permit_release", r"return \{'lost'\}", "return false", "never answers 'lost'"),
     ("permit_release", r"^-- TWICE", "-- THRICE", "TWICE"),
     ("permit_release", r"^-- LATE", "-- SOON", "LATE"),
     ("permit_release", r"^-- MEMORY", "-- SPACE", "MEMORY"),
-    ("permit_release", r"'ZREM', holders, token", "'ZREM', 'x:' .. token, token", "which is no key of the header"),
-    ("permit_release", r"'ZREM', holders, token", "'SPOP', holders", "SPOP' has no place"),
-    ("permit_release", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "limit is calculated with before tonumber"),
-    ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is calculated with before tonumber"),
-    ("permit_revoke", r" \.\. reason\)", ")", "reason is never used"),
+    (
+        "permit_release",
+        r"'ZREM', holders, token",
+        "'ZREM', 'x:' .. token, token",
+        "ZREM is called on a key that the script builds",
+    ),
+    ("permit_release", r"'ZREM', holders, token", "'SPOP', holders", "SPOP answers at random"),
+    ("permit_release", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "limit is a text"),
+    ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is a text"),
+    ("permit_revoke", r" \.\. reason\)", ")", "never uses the argument 'reason'"),
     ("permit_release", r"^-- @include keep\n", "", "uses ['keep'], which is not there before it"),
-    ("permit_inspect", r"^local function list", "math.random()\nlocal function list", "math.random has no place"),
+    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY - or nothing", "no tagged array"),
+    ("permit_inspect", r"^local function list", "local j = cjson\nlocal function list", "cjson has no place"),
+    (
+        "permit_inspect",
+        r"^local function list",
+        "math.random()\nlocal function list",
+        "math.random gives the same numbers",
+    ),
 ]
 
 

@@ -29,6 +29,8 @@ from holdfast.demo.shared import Shared, new_namespace
 from holdfast.demo.stage import Broken
 from holdfast.demo.timeline import Timeline
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("--seconds", "1")
 BOUND = 30.0
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")

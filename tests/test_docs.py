@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.lint import RULES
+
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if "```python" in page.read_text()]
@@ -29,3 +31,12 @@ def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
     assert made, "the page has no client"
     for client in made:
         client.close()
+
+
+def test_every_rule_of_the_linter_is_told_in_its_own_words():
+    page = (ROOT / "docs/scripts.md").read_text()
+    for rule, words in RULES.items():
+        assert f"| `{rule}` | {words} |" in page
+    assert len(re.findall(r"^\| `[a-z-]+` \| [^|]* \|$", page.split("| rule | asks that |")[1], re.MULTILINE)) == len(
+        RULES
+    )

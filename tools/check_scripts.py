@@ -1,12 +1,9 @@
-"""Hold the engine's Lua scripts against what their headers say. Run in CI; exits 1 with one line per fault.
+"""Hold the engine's Lua scripts to what the engine asks of them. Run in CI; exits 1 with one line per fault.
 
 Checked for each ``lua/<noun>_<verb>.lua``, with its parts in place:
 
-- the first code names KEYS and ARGV as the header does, in its order, and every one is used;
-- an argument that is compared or calculated with was made a number first;
-- every reply is a tagged array that the header lists with as many fields, and every listed one is returned;
-- keys are only those that were passed: nothing is built inside the script;
-- nothing is called that blocks, walks the whole keyspace, or answers differently each time;
+- all that ``holdfast script check --strict`` finds in anyone's script;
+- every reply is a tagged array, none is in words, and none is packed by a library;
 - a part uses only names that are there before it, and gives what it says it gives;
 - the header answers the three questions: sent TWICE, arriving LATE, out of MEMORY;
 - luacheck finds nothing, where it is installed.
@@ -22,16 +19,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.lint import check
 from holdfast.wire.script import LuaScript, load
 
 LUA = Path(__file__).parent.parent / "src/holdfast/wire/lua"
 QUESTIONS = ("TWICE", "LATE", "MEMORY")
-FORBIDDEN = re.compile(
-    r"'(?:KEYS|SCAN|RANDOMKEY|SRANDMEMBER|HRANDFIELD|ZRANDMEMBER|SPOP|BLPOP|BRPOP|BZPOPMIN|WAIT|EVAL|EVALSHA)'"
-    r"|math\.random|os\.(?:time|clock|date)|loadstring|cjson|cmsgpack|#!lua"
-)
-KEYLESS = ("TIME", "PUBLISH")
-CALL = re.compile(r"redis\.call\('(\w+)'(?:, ([^,()]+))?")
+PACKING = re.compile(r"\b(?:cjson|cmsgpack|struct|loadstring)\b")
 
 
 def main() -> int:
@@ -52,62 +45,18 @@ def main() -> int:
 
 def faults_of(script: LuaScript, text: str) -> Iterator[str]:
     """What is wrong with one script, ``text`` being its own file and ``script.source`` the whole."""
-    header, body = script.header, code_of(script.source)
     comment = "\n".join(line for line in text.splitlines() if line.startswith("--"))
     for question in QUESTIONS:
         if not re.search(rf"^--.*\b{question}\b", comment, re.MULTILINE):
             yield f"the header does not say what happens: {question}"
-    yield from naming_faults("KEYS", header.keys, body)
-    yield from naming_faults("ARGV", header.args[:-1] if header.more_args else header.args, body)
-    yield from number_faults(header.args, body)
-    yield from reply_faults(header.replies, code_of(text))
-    for command, key in CALL.findall(body):
-        if command not in KEYLESS and key not in (*header.keys, "key"):
-            yield f"{command} is called on {key or 'nothing'}, which is no key of the header"
-    for found in FORBIDDEN.findall(body):
-        yield f"{found} has no place in a script"
-    yield from include_faults(text)
-
-
-def naming_faults(table: str, names: tuple[str, ...], body: str) -> Iterator[str]:
-    """Whether the locals that KEYS or ARGV are given to are called what the header calls them."""
-    found: dict[int, str] = {}
-    for left, right in re.findall(r"^local (.+?) = (.*\b(?:KEYS|ARGV)\[.*)$", body, re.MULTILINE):
-        for name, value in zip(left.split(", "), right.split(", "), strict=True):
-            if place := re.search(rf"\b{table}\[(\d+)\]", value):
-                found[int(place[1])] = name
-    if [found[place] for place in sorted(found)] != list(names) or sorted(found) != list(range(1, len(names) + 1)):
-        yield f"{table} are {names} in the header but {tuple(found.values())} in the body"
-    for name in names:
-        if len(re.findall(rf"\b{name}\b", body)) < 2:
-            yield f"{name} is never used"
-
-
-def number_faults(names: tuple[str, ...], body: str) -> Iterator[str]:
-    """Whether an argument is calculated or compared with as the text that it arrives as."""
-    for place, name in enumerate(names, 1):
-        calculates = re.search(rf"(?:[<>*/+]|[^-]-) ?\b{name}\b|\b{name}\b (?:[<>*/+-] |== [^'])", body)
-        if calculates and f"tonumber(ARGV[{place}])" not in body:
-            yield f"{name} is calculated with before tonumber"
-
-
-def reply_faults(replies: dict[str, tuple[str, ...]], own_code: str) -> Iterator[str]:
-    """Whether the body answers what the header promises, and only that."""
-    found = {}
-    for inner in re.findall(r"^\s*return \{(.*)\}$", own_code, re.MULTILINE):
-        tag, *fields = split_top(inner)
-        found[tag.strip("'")] = len(fields)
-    for tag in found.keys() | replies.keys():
-        if tag not in replies:
-            yield f"it answers {tag!r}, of which the header does not know"
-        elif tag not in found:
-            yield f"it never answers {tag!r}, which the header promises"
-        elif len(replies[tag]) != found[tag]:
-            yield f"{tag!r} has {found[tag]} fields, not {len(replies[tag])} as in the header"
-    if re.search(
-        r"^\s*return (?!\{)", re.sub(r"(?s)^local function.*?^end", "", own_code, flags=re.MULTILINE), re.MULTILINE
-    ):
+    if script.header.in_words or not script.header.replies:
         yield "it answers something that is no tagged array"
+    for found in PACKING.findall(code_of(script.source)):
+        yield f"{found} has no place in the engine, whose replies and records are lists and text"
+    lines = script.source.split("\n")
+    for finding in check(script.source, name=script.name):
+        yield f"[{finding.rule}] {finding.message}, in: {lines[finding.line - 1].strip()}"
+    yield from include_faults(text)
 
 
 def include_faults(text: str) -> Iterator[str]:
@@ -146,18 +95,6 @@ def contract(text: str) -> dict[str, list[str]]:
 def code_of(text: str) -> str:
     """The text without comments."""
     return re.sub(r"--.*$", "", text, flags=re.MULTILINE)
-
-
-def split_top(text: str) -> list[str]:
-    """Split at the commas that stand in no bracket."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "({[") - (character in ")}]")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
 
 
 def luacheck(scripts: list[LuaScript]) -> list[str]:

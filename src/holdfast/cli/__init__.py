@@ -18,6 +18,7 @@ __all__ = ["main"]
 COMMANDS = {
     "run": ("holdfast.cli.run", "Run a command while holding a lock."),
     "demo": ("holdfast.cli.demo", "Watch processes coordinate, in half a minute."),
+    "script": ("holdfast.cli.script", "Check Lua scripts, and try them on a server."),
     "bench": ("holdfast.cli.bench", "Measure locks against each other on this machine."),
 }
 
