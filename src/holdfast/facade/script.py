@@ -133,9 +133,9 @@ class Script:
     def typed(self, stub: Callable[P, R]) -> Callable[P, R]:
         """Decorate a stub, whose parameters are the client and then the header's names, and whose body is not run.
 
-        The annotation of what it gives says how the reply is read (see `holdfast.wire.replies`), the same with
-        ``decode_responses`` on and off. An ``async def`` makes a coroutine function, for asyncio clients. A pipeline is
-        taken too, and given back. Raises TypeError for a stub that does not fit the header.
+        The annotation of what it gives says how the reply is read (see `holdfast.wire.replies`); what it names is the
+        same with ``decode_responses`` on and off. An ``async def`` makes a coroutine function, for asyncio clients. A
+        pipeline is taken too, and given back. Raises TypeError for a stub that does not fit the header.
         """
         signature = inspect.signature(stub)
         read = self._reader(stub, signature)

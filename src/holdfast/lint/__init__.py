@@ -14,8 +14,8 @@ It works in steps, a file each:
     rules/      the rules themselves, one family a file
     allowing    what the author allows, ``-- @allow <rule>: <reason>``
 
-`commands` and `versions` are tables of what the servers have, and `asking` ends circles. Nothing is run and no server is asked. A rule that cannot tell
-keeps quiet: a false alarm is a fault of the linter's.
+`commands` and `versions` are tables of what the servers have, and `asking` ends circles. Nothing is run and no server is
+asked. A rule that cannot tell keeps quiet: a false alarm is a fault of the linter's.
 """
 
 from __future__ import annotations
