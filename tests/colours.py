@@ -23,30 +23,17 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 
-from holdfast import (
-    AsyncAutocomplete,
-    AsyncHoldfast,
-    AsyncLease,
-    AsyncLock,
-    AsyncScores,
-    Autocomplete,
-    Holdfast,
-    Lease,
-    Lock,
-    Scores,
-)
+import holdfast
+from holdfast import AsyncHoldfast, Holdfast
 from tests.support import comes_true, settled
 
 __all__ = ["ASYNCIO", "SYNC", "Colour", "in_line"]
 
 TWINS = {
-    Holdfast: AsyncHoldfast,
-    Lock: AsyncLock,
-    Lease: AsyncLease,
-    Autocomplete: AsyncAutocomplete,
-    Scores: AsyncScores,
-    threading.Event: asyncio.Event,
-}
+    getattr(holdfast, name.removeprefix("Async")): getattr(holdfast, name)
+    for name in holdfast.__all__
+    if name.startswith("Async")
+} | {threading.Event: asyncio.Event}
 
 
 @dataclass(frozen=True)

@@ -73,16 +73,16 @@ class Engine:
         )
 
     def release(self, token):
-        return self.run("release", token=token, limit=self.limit)
+        return self.run("release", token=token)
 
     def cancel(self, token):
-        return self.run("cancel", token=token, limit=self.limit)
+        return self.run("cancel", token=token)
 
     def renew(self, token, ttl=TTL_MS):
         return self.run("renew", token=token, ttl_ms=ttl)
 
     def revoke(self, up_to_fence, reason="test"):
-        return self.run("revoke", limit=self.limit, up_to_fence=up_to_fence, reason=reason)
+        return self.run("revoke", up_to_fence=up_to_fence, reason=reason)
 
     def inspect(self, max_shown=100):
         return self.run("inspect", max_shown=max_shown)

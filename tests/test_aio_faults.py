@@ -156,7 +156,7 @@ async def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy,
     waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
     (token,) = await comes_true(lambda: Engine(raw).queue())
     session_of(far)._line._transport.pause_reading()  # it rings and nobody hears it
-    Engine(raw).run("release", token=lease.token, limit=1)
+    Engine(raw).run("release", token=lease.token)
     assert Engine(raw).holders() == [token]
     proxy.cut()
     session_of(far)._line._transport.resume_reading()

@@ -123,7 +123,7 @@ def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy, raw, 
         lease = hf.lock("a").acquire()
         waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
         (token,) = eventually(lambda: Engine(raw).queue())
-        Engine(raw).run("release", token=lease.token, limit=1)
+        Engine(raw).run("release", token=lease.token)
         proxy.cut()
         assert waiter.result(20).token == token
         assert waiter.result().release() is True

@@ -201,7 +201,7 @@ def test_more_than_a_hundred_expired_holders_are_counted_out_step_by_step(raw):
     for number in range(150):
         engine.acquire(f"t{number}", ttl=1000)
     assert len(engine.holders()) == 150
-    eventually(lambda: engine.inspect()[3] == 0)
+    eventually(lambda: engine.inspect()[5] == 0)
     assert engine.acquire("new", weight=150, wait=0)[0] == "busy"
     assert engine.acquire("new", weight=150, wait=0)[0] == "granted"
 
@@ -304,8 +304,8 @@ def test_inspect_shows_who_holds_and_waits_but_no_whole_token(engine):
     _, fence, _ = engine.acquire(token, label="odd label\nwith lines")
     engine.acquire("t2")
     before = engine.dump()
-    tag, _now, last_fence, holding, waiting, held_by, waited_by = engine.inspect()
-    assert (tag, last_fence, holding, waiting) == ("state", fence, 1, 1)
+    tag, _now, last_fence, limit, out, holding, waiting, held_by, waited_by = engine.inspect()
+    assert (tag, last_fence, limit, out, holding, waiting) == ("state", fence, 0, 1, 1, 1)
     assert held_by[0] == token[:8]
     assert held_by[2].endswith("odd label\nwith lines")
     assert waited_by[0] == "t2"
@@ -358,7 +358,7 @@ def test_at_maxmemory_acquire_is_refused_and_changes_nothing_while_the_rest_work
 
 def test_at_maxmemory_an_acquire_does_not_slip_in_behind_its_own_sweeping(engine, raw):
     engine.acquire("t1", ttl=1)
-    eventually(lambda: engine.inspect()[3] == 0)
+    eventually(lambda: engine.inspect()[5] == 0)
     raw.config_set("maxmemory", 1)
     before = engine.dump()
     with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
@@ -423,11 +423,17 @@ KNOWN_DIGESTS = {
     "names_best": "84b79024e33a6699d2b4ece3c172ed9642e8be4a",
     "names_rank": "f0fe118637f4ac5ad1a41f932bea99ec8388bef8",
     "names_unrank": "1c981a266ea229979879a54df72e4abde5f871f7",
-    "permit_acquire": "9779b7a921cdc0ab26fc01f98c33ac2511d54c7d",
-    "permit_cancel": "4086013d2d76d0c8c597a5a55c858b8c06ade34b",
-    "permit_inspect": "b7c01f65a325d25b30520febab2b41cb6acc9a97",
-    "permit_release": "393f1c26f4b02c8cc0b6fe3dba953ca6311fff10",
+    "permit_acquire": "9c3408084aaa7b48c8419eec73f86264f809ade1",
+    "permit_cancel": "c734d5c589cd3c8e4114b623bca6b0d2851eead6",
+    "permit_inspect": "1c6947de0d0ad527d31ebb1d933071d9d8d6d953",
+    "permit_lower": "da0d35844fd88bc9d43c301c2089a9cdc6cb2f6c",
+    "permit_release": "92445c2fd47abbe571aa4257926fcb09be4f5b01",
     "permit_renew": "99c2d16fb9bc26dad27729587adbeed906f35f5f",
-    "permit_revoke": "2f34797ee4bdb4a60093c46ae94f5b7fb7e30802",
+    "permit_resize": "45e4fd954fcac43f4588d6a25073dd87cf209642",
+    "permit_revoke": "230868a0ceca9254fa789b27d51e5877c0ae5335",
+    "permits_acquire": "2a30b6f09b9b73cfe1972b28c13beff1de302ea4",
+    "permits_cancel": "523fb0b336125146e53b7d69d75972714b50544e",
+    "permits_release": "d875e372ed42e4cec0ed5277f805f368cd96504e",
+    "permits_renew": "ff65deb6e37745ae17181a9412f42627419cdf54",
     "scores_advance": "d32d8ec6e83c6b3c8a461b54758998ac36391a2c",
 }

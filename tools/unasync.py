@@ -17,12 +17,24 @@ from pathlib import Path
 
 HOUSE = Path(__file__).parent.parent / "src" / "holdfast" / "facade"
 SOURCE, TARGET = HOUSE / "aio", HOUSE / "sync"
-FILES = ("autocomplete.py", "client.py", "lease.py", "lock.py", "scores.py")
+FILES = [
+    "autocomplete.py",
+    "client.py",
+    "lease.py",
+    "lock.py",
+    "lock_all.py",
+    "named.py",
+    "primitive.py",
+    "rlock.py",
+    "rwlock.py",
+    "scores.py",
+    "semaphore.py",
+]
 MARK = "# Made by tools/unasync.py from facade/aio/{}: edit that one, then run the tool.\n"
 
 RULES: list[tuple[str, str]] = [
     # the words
-    (r"hold it: await this, or enter it with ``async with``", "hold it"),
+    (r"hold (it|them, all or none): await this, or enter it with ``async with``", r"hold \1"),
     (r"is lost within an ``async with`` block, the block is cancelled, and LeaseLost is raised from it", "was lost within a ``with`` block, leaving the block raises LeaseLost"),
     (r"a loss does to a block: .*", 'leaving a ``with`` block does after a loss: "raise" LeaseLost, or "warn".'),
     (r"All tasks of an event loop share one connection, .*", "At most ``max_sessions`` threads wait at the same time, each on a connection of its own; further ones wait for one."),
@@ -43,7 +55,8 @@ RULES: list[tuple[str, str]] = [
     (r"(AsyncRecipe\.of\(server\), namespace, label)", r"\1, max_sessions"),
     # the names
     (r"\bAsync(Driver|Recipe)\b", r"Sync\1"),
-    (r"\bAsync(Autocomplete|Holdfast|Lease|Lock|Scores)\b", r"\1"),
+    (r"\bAsync(Autocomplete|Holdfast|Lease|LeaseOfAll|Lock|LockAll|Named|Primitive|ReadLock|RLease|RLock)\b", r"\1"),
+    (r"\bAsync(RWLease|RWLock|Scores|Semaphore|WriteLock)\b", r"\1"),
     (r"\b(drivers|facade)\.aio\b", r"\1.sync"),
     (r"redis\.asyncio\.Redis", "redis.Redis"),
     (r"\basyncio\b", "threading"),
@@ -54,7 +67,7 @@ RULES: list[tuple[str, str]] = [
     (r"\basync (def|with)\b", r"\1"),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"import Awaitable, Callable, Coroutine", "import Callable"),
-    (r"import Any, ParamSpec", "import ParamSpec"),
+    (r"import Any, Generic", "import Generic"),
     (r"Awaitable\[R\]", "R"),
     (r"Coroutine\[Any, Any, R\]", "R"),
 ]  # fmt: skip

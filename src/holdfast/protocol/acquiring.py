@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.wire.effects import Answer, Park, Steps, Waking
-from holdfast.wire.permits import CLAIM_MS, WAIT_MS, Permits
-from holdfast.words.errors import HoldfastError, QueueFull, ServerRefused
+from holdfast.wire.permits import CLAIM_MS, WAIT_MS, Want
+from holdfast.words.errors import HoldfastError, LimitExceeded, QueueFull, ServerRefused
 
 __all__ = ["Attempt", "Grant", "acquire", "cancel", "try_acquire"]
 
@@ -32,6 +32,8 @@ to a frozen process is over after its claim window, and nobody rings then: the n
 
 GRACE, STEP = 0.002, 0.001
 """Seconds that the head asks after the end of a lease that it knows of, and how much later each further place does."""
+
+_NO = {b"full": QueueFull, b"never": LimitExceeded}
 
 
 class Grant(NamedTuple):
@@ -51,7 +53,7 @@ class Attempt:
 
     __slots__ = ("pending", "token", "unanswered", "want")
 
-    def __init__(self, want: Permits, token: bytes) -> None:
+    def __init__(self, want: Want, token: bytes) -> None:
         self.want = want
         self.token = token
         self.pending = False
@@ -61,7 +63,7 @@ class Attempt:
 def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
     """Ask and wait for the permits; None when the moment ``until`` came first and the request was taken back.
 
-    Raises QueueFull when the line takes no more waiters.
+    Raises QueueFull when the line takes no more waiters, LimitExceeded when there are fewer permits in all.
     """
     want, token = attempt.want, attempt.token
     call, waiting = want.acquire(token), False
@@ -75,9 +77,9 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
         sent_at, reply = answer
         if reply[0] == b"granted":
             return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
-        if reply[0] == b"full":
+        if reply[0] in _NO:
             attempt.pending = False
-            raise QueueFull(want.name, reply[1])
+            raise _NO[reply[0]](want.name, reply[1])
         if reply[0] != b"queued":
             raise HoldfastError(f"the request for {want.name!r} was taken back while it waited", name=want.name)
         waiting = True
@@ -106,6 +108,8 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
     if reply[0] == b"granted":
         return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
     attempt.pending = False
+    if reply[0] == b"never":
+        raise LimitExceeded(attempt.want.name, reply[1])
     return None
 
 

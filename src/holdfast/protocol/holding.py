@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from holdfast.protocol.acquiring import Grant
 from holdfast.wire.effects import Answer, Steps
-from holdfast.wire.permits import Permits
+from holdfast.wire.permits import Permits, Want
 
-__all__ = ["Holding", "Ledger", "release", "renew"]
+__all__ = ["Holding", "Ledger", "lower", "release", "renew"]
 
 RENEWALS = 3
 """Renewals that fit into one ttl: the first two may fail."""
@@ -29,9 +29,9 @@ SHORTEST_RETRY, LONGEST_RETRY = 0.02, 1.0
 class Holding:
     """One lease. ``deadline`` and ``due_at`` are moments on the local monotonic clock, in seconds."""
 
-    __slots__ = ("callbacks", "deadline", "due_at", "fence", "given_up", "loss", "permits", "token")
+    __slots__ = ("__weakref__", "callbacks", "deadline", "due_at", "fence", "given_up", "loss", "permits", "token")
 
-    def __init__(self, permits: Permits, token: bytes, grant: Grant) -> None:
+    def __init__(self, permits: Want, token: bytes, grant: Grant) -> None:
         self.permits = permits
         self.token = token
         self.fence = grant.fence
@@ -131,4 +131,16 @@ def renew(holding: Holding, ttl_ms: int) -> Steps[bool]:
     if answer.reply[0] == b"lost":
         return False
     holding.renewed(answer.sent_at, answer.reply[1])
+    return True
+
+
+def lower(holding: Holding, permits: Permits) -> Steps[bool]:
+    """Keep only these permits of a lease; False when the server no longer had it."""
+    more = 1
+    while more:
+        answer: Answer = yield permits.lower(holding.token)
+        if answer.reply[0] == b"lost":
+            return False
+        more = answer.reply[1]
+    holding.permits = permits
     return True

@@ -1,30 +1,36 @@
-"""Looking at a name from outside, and taking its leases away by force."""
+"""Looking at a name from outside, taking its leases away by force, and setting how many permits it has."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.wire.effects import Answer, Steps
 from holdfast.wire.permits import Permits
 from holdfast.words.records import Holder, LockStatus, Waiter
 
-__all__ = ["force_release", "status"]
+__all__ = ["force_release", "resize", "status"]
 
 
 def status(want: Permits) -> Steps[LockStatus]:
     """Who holds the name and who waits for it, at one instant of the server."""
     answer: Answer = yield want.inspect()
-    _, now_us, fence, _, waiting, held_by, waited_by = answer.reply
+    _, now_us, fence, resized, out, _, waiting, held_by, waited_by = answer.reply
+    limit = resized or want.limit
     holders = []
-    for token, deadline, record in _rows(held_by):
-        weight, _, _, granted_fence, since, label = _record(record)
-        remaining, held_for = (float(deadline) - now_us) / 1e6, (now_us - since) / 1e6
-        holders.append(Holder(token.decode(), granted_fence, weight, remaining, held_for, label))
+    for token, deadline, text in _rows(held_by):
+        record = _record(text)
+        remaining, held_for = (float(deadline) - now_us) / 1e6, (now_us - record.since) / 1e6
+        exclusive = record.weight >= record.limit
+        holders.append(
+            Holder(token.decode(), record.fence, record.weight, remaining, held_for, record.label, exclusive)
+        )
     waiters = []
-    for position, (token, _, record) in enumerate(_rows(waited_by)):
-        weight, _, _, _, since, label = _record(record)
-        waiters.append(Waiter(token.decode(), weight, position, (now_us - since) / 1e6, label))
-    return LockStatus(tuple(holders), tuple(waiters), fence, waiting)
+    for position, (token, _, text) in enumerate(_rows(waited_by)):
+        record = _record(text)
+        waited_for, exclusive = (now_us - record.since) / 1e6, record.weight >= record.limit
+        waiters.append(Waiter(token.decode(), record.weight, position, waited_for, record.label, exclusive))
+    free = 0 if out < 0 else max(0, limit - out)
+    return LockStatus(tuple(holders), tuple(waiters), fence, waiting, limit, free)
 
 
 def force_release(want: Permits, reason: str) -> Steps[int]:
@@ -43,13 +49,33 @@ def force_release(want: Permits, reason: str) -> Steps[int]:
     return count
 
 
+def resize(want: Permits, limit: int) -> Steps[None]:
+    """Set how many permits there are, and let in who fits now."""
+    more = 1
+    while more:
+        answer: Answer = yield want.resize(limit)
+        more = answer.reply[1]
+
+
+class _Record(NamedTuple):
+    """What the server remembers of a token; see ``lua/parts/grant.lua``."""
+
+    weight: int
+    limit: int
+    claim_ms: int
+    wait_until: int
+    fence: int
+    since: int
+    label: str
+
+
 def _rows(flat: list[Any]) -> list[tuple[bytes, bytes, bytes]]:
     return list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
-def _record(record: bytes) -> tuple[int, int, int, int, int, str]:
-    """Weight, claim, wait-lease, fence, since and label; see ``lua/parts/permits.lua``."""
-    if not record:  # evicted
-        return 0, 0, 0, 0, 0, ""
-    weight, claim, wait_until, fence, since, _inbox, _home, label = record.decode(errors="replace").split(" ", 7)
-    return int(weight), int(claim), int(wait_until), int(fence), int(since), label
+def _record(text: bytes) -> _Record:
+    if not text:  # evicted
+        return _Record(0, 1, 0, 0, 0, 0, "")
+    *numbers, _inbox, _home, label = text.decode(errors="replace").split(" ", 8)
+    weight, limit, claim_ms, wait_until, fence, since = map(int, numbers)
+    return _Record(weight, limit, claim_ms, wait_until, fence, since, label)

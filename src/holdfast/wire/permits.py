@@ -1,16 +1,23 @@
-"""The engine's scripts, packed for one name as far as they can be before there is a token.
+"""The engine's scripts, packed for what is wanted as far as they can be before there is a token.
 
-A lock is one permit of one. Whoever wants other limits and weights says so here, and nowhere below.
+A lock is one permit of one. Whoever wants other limits and weights says so here, and nowhere below. `Permits` are those
+of one name; `Bundle` is one permit of each of several locks. Protocols and drivers can't tell the two apart.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
 from holdfast.wire.effects import Call
 from holdfast.wire.keys import Place
 from holdfast.wire.resp import bulk
-from holdfast.wire.script import LuaScript, load
+from holdfast.wire.script import LuaScript, load, pack
 
-__all__ = ["Permits"]
+__all__ = ["EVERYTHING", "Bundle", "Permits", "Want"]
+
+EVERYTHING = 1_000_000_000
+"""The most permits that a name may have. A read-write lock has as many: a reader takes one, a writer all."""
 
 CLAIM_MS = 2_000
 """The first lease of a renewed grant that is handed over: a frozen waiter costs this, not a whole ttl."""
@@ -20,27 +27,76 @@ WAIT_MS = 60_000
 
 ACQUIRE, RELEASE, RENEW = load("permit_acquire"), load("permit_release"), load("permit_renew")
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
+LOWER, RESIZE = load("permit_lower"), load("permit_resize")
+ACQUIRE_ALL, RELEASE_ALL = load("permits_acquire"), load("permits_release")
+RENEW_ALL, CANCEL_ALL = load("permits_renew"), load("permits_cancel")
+
+PARTS = "holders", "queue", "tokens", "past"
 
 
-class Permits:
-    """Permits of one name that a caller may ask for, as calls ready to be sent."""
+class Want(ABC):
+    """What a caller may ask for and then hold, as calls ready to be sent."""
 
-    __slots__ = ("_acquire", "_limit", "_place", "_queue", "_release", "_try", "name", "renew", "ttl_ms")
+    __slots__ = ("name", "renew", "ttl_ms")
+
+    def __init__(self, name: str, ttl_ms: int, *, renew: bool) -> None:
+        self.name = name
+        self.ttl_ms = ttl_ms
+        self.renew = renew
+
+    @abstractmethod
+    def acquire(self, token: bytes) -> Call:
+        """Ask, and stand in line if need be."""
+
+    @abstractmethod
+    def try_acquire(self, token: bytes) -> Call:
+        """Ask, and go away if need be."""
+
+    @abstractmethod
+    def release(self, token: bytes) -> Call:
+        """Give a lease up."""
+
+    @abstractmethod
+    def renew_for(self, token: bytes, ttl_ms: int) -> Call:
+        """Let a lease last that long from now, or longer if it already does."""
+
+    @abstractmethod
+    def cancel(self, token: bytes) -> Call:
+        """Undo an acquire, wherever it got to."""
+
+
+class Permits(Want):
+    """Some permits of one name: ``weight`` of ``limit``."""
+
+    __slots__ = ("_acquire", "_max_waiters", "_queue", "_release", "_try", "limit", "place", "weight")
 
     def __init__(
         self, place: Place, *, ttl_ms: int, renew: bool, limit: int = 1, weight: int = 1, max_waiters: int = 100_000
     ) -> None:
-        self.name = place.name
-        self.ttl_ms = ttl_ms
-        self.renew = renew
-        self._place = place
-        self._limit = bulk(limit)
+        super().__init__(place.name, ttl_ms, renew=renew)
+        self.place = place
+        self.limit = limit
+        self.weight = weight
+        self._max_waiters = max_waiters
         claim_ms = min(ttl_ms, CLAIM_MS) if renew else ttl_ms
-        wants = b"".join(map(bulk, (limit, weight, ttl_ms, claim_ms)))
+        wants = pack((limit, weight, ttl_ms, claim_ms))
         self._acquire = self._keys(ACQUIRE)
-        self._queue = wants + bulk(WAIT_MS) + bulk(max_waiters)
-        self._try = wants + bulk(0) + bulk(max_waiters)
+        self._queue = wants + pack((WAIT_MS, max_waiters))
+        self._try = wants + pack((0, max_waiters))
         self._release = self._keys(RELEASE)
+
+    def weighing(self, weight: int) -> Permits:
+        """The same, but for so many permits."""
+        if weight == self.weight:
+            return self
+        return Permits(
+            self.place,
+            ttl_ms=self.ttl_ms,
+            renew=self.renew,
+            limit=self.limit,
+            weight=weight,
+            max_waiters=self._max_waiters,
+        )
 
     def acquire(self, token: bytes) -> Call:
         """Ask, and stand in line if need be."""
@@ -52,7 +108,7 @@ class Permits:
 
     def release(self, token: bytes) -> Call:
         """Give a lease up."""
-        return Call(RELEASE.head, b"%b$%d\r\n%b\r\n%b" % (self._release, len(token), token, self._limit))
+        return Call(RELEASE.head, b"%b$%d\r\n%b\r\n" % (self._release, len(token), token))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
@@ -60,15 +116,60 @@ class Permits:
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, wherever it got to."""
-        return Call(CANCEL.head, self._keys(CANCEL) + bulk(token) + self._limit)
+        return Call(CANCEL.head, self._keys(CANCEL) + bulk(token))
+
+    def lower(self, token: bytes) -> Call:
+        """Keep only so many permits of a lease."""
+        return Call(LOWER.head, self._keys(LOWER) + bulk(token) + bulk(self.weight))
+
+    def resize(self, limit: int) -> Call:
+        """Set how many permits there are, whatever clients say; 0 lets them say it again."""
+        return Call(RESIZE.head, self._keys(RESIZE) + bulk(limit))
 
     def revoke(self, up_to_fence: int, reason: str) -> Call:
         """Take away the leases granted up to that fence."""
-        return Call(REVOKE.head, self._keys(REVOKE) + self._limit + bulk(up_to_fence) + bulk(reason))
+        return Call(REVOKE.head, self._keys(REVOKE) + bulk(up_to_fence) + bulk(reason))
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Look."""
         return Call(INSPECT.head, self._keys(INSPECT) + bulk(max_shown))
 
     def _keys(self, script: LuaScript) -> bytes:
-        return b"".join(bulk(self._place.key(part)) for part in script.header.keys)
+        return pack(self.place.key(part) for part in script.header.keys)
+
+
+class Bundle(Want):
+    """Several locks, all or none of them. ``parts`` are the single ones."""
+
+    __slots__ = ("_keys", "_queue", "_try", "parts")
+
+    def __init__(self, places: Sequence[Place], *, ttl_ms: int, renew: bool, max_waiters: int) -> None:
+        super().__init__(", ".join(place.name for place in places), ttl_ms, renew=renew)
+        self.parts = tuple(Permits(place, ttl_ms=ttl_ms, renew=renew) for place in places)
+        self._keys = pack(place.key(part) for place in places for part in PARTS)
+        self._queue = pack((ttl_ms, WAIT_MS, max_waiters))
+        self._try = pack((ttl_ms, 0, max_waiters))
+
+    def acquire(self, token: bytes) -> Call:
+        """Ask, and stand in all lines if need be."""
+        return self._call(ACQUIRE_ALL, bulk(token) + self._queue, signed=True)
+
+    def try_acquire(self, token: bytes) -> Call:
+        """Ask, and go away if need be."""
+        return self._call(ACQUIRE_ALL, bulk(token) + self._try, signed=True)
+
+    def release(self, token: bytes) -> Call:
+        """Give a lease up, or what is left of it."""
+        return self._call(RELEASE_ALL, bulk(token))
+
+    def renew_for(self, token: bytes, ttl_ms: int) -> Call:
+        """Let a lease that is whole last that long from now, or longer if it already does."""
+        return self._call(RENEW_ALL, pack((token, ttl_ms)))
+
+    def cancel(self, token: bytes) -> Call:
+        """Undo an acquire, wherever it got to."""
+        return self._call(CANCEL_ALL, bulk(token))
+
+    def _call(self, script: LuaScript, args: bytes, *, signed: bool = False) -> Call:
+        head = script.head_for(len(self.parts) * len(PARTS), len(script.header.args))
+        return Call(head, self._keys + args, signed=signed)

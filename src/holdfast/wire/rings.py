@@ -1,6 +1,6 @@
 """What the server says on its own account: a grant to somebody who waits, or a lease that was taken away.
 
-The words are those that the scripts publish; see ``lua/parts/permits.lua`` and ``lua/permit_revoke.lua``.
+The words are those that the scripts publish; see ``lua/parts/line.lua`` and ``lua/permit_revoke.lua``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from holdfast.wire.resp import bulk
 __all__ = ["Head", "LuaScript", "command", "load", "pack"]
 
 _LUA = files("holdfast.wire") / "lua"
-_INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *-- @include (\w+)\n", re.MULTILINE)
 
 
 class Head(NamedTuple):

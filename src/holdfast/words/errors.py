@@ -3,8 +3,11 @@
     HoldfastError
     ├── AcquireTimeout      nobody's: others held it for longer than the caller would wait (also a TimeoutError)
     ├── QueueFull           the crowd's: more waiters than the lock allows
+    ├── LimitExceeded       an operator's: the semaphore was made smaller than what is asked of it
     ├── LeaseLost           time's or an operator's: the lease ended before its holder gave it up
     ├── NotHeld             the caller's: the lease was already given up
+    ├── NotOwner            the caller's: only the thread or task that acquired it may release it (also a RuntimeError)
+    ├── WouldDeadlock       the caller's: it would wait for the end of a block that it is in (also a RuntimeError)
     ├── NoServer            the set-up's: nobody said which server to use, and none could be started
     ├── ScriptError         the script's author's: a script of the user's own failed, and on which line
     ├── ServerUnsupported   the set-up's: the server or client lacks something that we cannot do without
@@ -22,12 +25,15 @@ __all__ = [
     "AcquireTimeout",
     "HoldfastError",
     "LeaseLost",
+    "LimitExceeded",
     "NoServer",
     "NotHeld",
+    "NotOwner",
     "QueueFull",
     "ScriptError",
     "ServerRefused",
     "ServerUnsupported",
+    "WouldDeadlock",
 ]
 
 
@@ -64,6 +70,17 @@ class QueueFull(HoldfastError):
         self.waiting = waiting
 
 
+class LimitExceeded(HoldfastError):
+    """More permits were asked for than there are, since somebody has resized the semaphore. Nothing was changed."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"{name!r} was resized to {limit} permits, fewer than are asked for; ask for fewer, or resize() it",
+            name=name,
+        )
+        self.limit = limit
+
+
 class LeaseLost(HoldfastError):
     """The lease ended before its holder gave it up: somebody else may hold the name by now."""
 
@@ -81,6 +98,23 @@ class NotHeld(HoldfastError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the lease of {name!r} was already released; acquire a new one", name=name)
+
+
+class NotOwner(HoldfastError, RuntimeError):
+    """A reentrant lock is released by whom it does not belong to. Nothing was changed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the reentrant lock {name!r} belongs to the thread or task that acquired it, and only that one may release it",
+            name=name,
+        )
+
+
+class WouldDeadlock(HoldfastError, RuntimeError):
+    """A read-write lock is asked for within a block that holds it, and would wait for itself. Nothing was sent."""
+
+    def __init__(self, name: str, advice: str) -> None:
+        super().__init__(f"{name!r} is held here already: {advice}", name=name)
 
 
 class NoServer(HoldfastError):

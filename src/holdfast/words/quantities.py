@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, isfinite
 
-__all__ = ["MOST", "at_most", "score_of"]
+__all__ = ["MOST", "at_most", "count_of", "score_of"]
 
 MOST = 10_000
 """The largest number of things that one reply may be asked for."""
@@ -12,11 +12,16 @@ MOST = 10_000
 
 def at_most(limit: int) -> int:
     """How many at most. Raises TypeError for what is no int, and ValueError for one below 1 or above 10,000."""
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise TypeError(f"limit must be an int, not {limit!r}")
-    if not 1 <= limit <= MOST:
-        raise ValueError(f"limit must be from 1 to {MOST}, not {limit!r}")
-    return limit
+    return count_of(limit, "limit", MOST)
+
+
+def count_of(value: int, what: str, most: int) -> int:
+    """A number of things, 1 at least. Raises TypeError for what is no int, and ValueError for one out of range."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} must be an int, not {value!r}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{what} must be from 1 to {most:,}, not {value!r}")
+    return value
 
 
 def score_of(value: float, what: str) -> float:

@@ -19,6 +19,8 @@ class Holder:
     held_for: float
     """Seconds since the grant."""
     label: str
+    exclusive: bool
+    """Whether it has all permits that there are: the holder of a lock, the writer of a read-write lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Waiter:
     waited_for: float
     """Seconds since it took its place."""
     label: str
+    exclusive: bool
+    """Whether it wants all permits that there are: a lock, or to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,17 @@ class LockStatus:
     """Who holds a name and who waits for it, at one instant of the server."""
 
     holders: tuple[Holder, ...]
+    """The 100 whose leases end first."""
     waiters: tuple[Waiter, ...]
     """The first 100 of the line."""
     fence: int
     """The fence of the latest grant; 0 if none is remembered."""
     waiting: int
     """How many wait in all."""
+    limit: int
+    """How many permits there are: 1 for a lock, a billion for a read-write lock, of which a reader takes one."""
+    free: int
+    """How many of them nobody holds; 0 also where that is not known any more (after an eviction)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,9 @@ from holdfast.drivers.aio.recipe import AsyncRecipe
 from holdfast.drivers.aio.session import Outcome
 from holdfast.drivers.patience import UNDO_PATIENCE
 from holdfast.protocol.acquiring import Attempt, Grant, acquire, try_acquire
-from holdfast.protocol.holding import Holding, release, renew
+from holdfast.protocol.holding import Holding, lower, release, renew
 from holdfast.wire.effects import Answer, Steps
-from holdfast.wire.permits import Permits
+from holdfast.wire.permits import Permits, Want
 from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld
 
 __all__ = ["AsyncDriver"]
@@ -63,7 +63,7 @@ class AsyncDriver:
         """Who is calling: the current task, if there is one."""
         return current_task()
 
-    def attempt(self, want: Permits) -> Attempt:
+    def attempt(self, want: Want) -> Attempt:
         """Begin to acquire. Whoever does must call `undo` on any exception."""
         if self._closed:
             raise HoldfastError("this client was closed; make a new one", name=want.name)
@@ -133,15 +133,11 @@ class AsyncDriver:
 
     async def extend(self, holding: Holding, ttl_ms: int) -> bool:
         """Let a lease last that long from now; False when it was lost. Raises NotHeld if it is being given up."""
-        home = self._home(holding.permits.name)
-        if await perform(home.session, renew(holding, ttl_ms), holding.permits.name, holding.deadline):
-            return True
-        owner = self._owner(holding)
-        if owner is not None:
-            owner.lose(holding, "the server no longer had it when it was to be extended")
-        if holding.loss is None:
-            raise NotHeld(holding.permits.name)
-        return False
+        return await self._change(holding, renew(holding, ttl_ms), "extended")
+
+    async def lower(self, holding: Holding, permits: Permits) -> bool:
+        """Keep only these permits of a lease; False when it was lost. Raises NotHeld if it is being given up."""
+        return await self._change(holding, lower(holding, permits), "downgraded")
 
     def let_go(self, holding: Holding) -> bool:
         """Renew a lease no more: its holder is gone without a word. Whether it was renewed until now.
@@ -174,6 +170,17 @@ class AsyncDriver:
         _parents.extend(self._homes.values())
         self._homes = {}
         self._finalizer = weakref.finalize(self, _leave_all, self._homes)
+
+    async def _change(self, holding: Holding, steps: Steps[bool], what: str) -> bool:
+        home = self._home(holding.permits.name)
+        if await perform(home.session, steps, holding.permits.name, holding.deadline):
+            return True
+        owner = self._owner(holding)
+        if owner is not None:
+            owner.lose(holding, f"the server no longer had it when it was to be {what}")
+        if holding.loss is None:
+            raise NotHeld(holding.permits.name)
+        return False
 
     def _home(self, name: str) -> Home:
         loop = asyncio.get_running_loop()

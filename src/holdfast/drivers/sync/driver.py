@@ -34,10 +34,10 @@ from holdfast.drivers.sync.pool import Pool
 from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.drivers.sync.session import Session
 from holdfast.protocol.acquiring import Attempt, Grant, acquire, cancel, try_acquire
-from holdfast.protocol.holding import Holding, Ledger, release, renew
+from holdfast.protocol.holding import Holding, Ledger, lower, release, renew
 from holdfast.wire.effects import PING, Answer, Call, Steps
 from holdfast.wire.keys import home_channel, inbox_channel
-from holdfast.wire.permits import Permits
+from holdfast.wire.permits import Permits, Want
 from holdfast.wire.refusals import elsewhere, passing, refusal
 from holdfast.wire.resp import ErrorReply
 from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld, ServerRefused
@@ -85,9 +85,9 @@ class SyncDriver:
     @staticmethod
     def caller() -> object:
         """Who is calling: the current thread."""
-        return threading.get_ident()
+        return threading.current_thread()
 
-    def attempt(self, want: Permits) -> Attempt:
+    def attempt(self, want: Want) -> Attempt:
         """Begin to acquire. Whoever does must call `undo` on any exception.
 
         It must be called from the very frame that returns the lease: an interrupt may strike anywhere before.
@@ -174,13 +174,11 @@ class SyncDriver:
 
     def extend(self, holding: Holding, ttl_ms: int) -> bool:
         """Let a lease last that long from now; False when it was lost. Raises NotHeld if it is being given up."""
-        if self._run(renew(holding, ttl_ms), holding.permits.name, holding.deadline):
-            return True
-        if self._ledger.find(holding.token) is holding:
-            self._keeper.lose(holding, "the server no longer had it when it was to be extended")
-        if holding.loss is None:
-            raise NotHeld(holding.permits.name)
-        return False
+        return self._change(holding, renew(holding, ttl_ms), "extended")
+
+    def lower(self, holding: Holding, permits: Permits) -> bool:
+        """Keep only these permits of a lease; False when it was lost. Raises NotHeld if it is being given up."""
+        return self._change(holding, lower(holding, permits), "downgraded")
 
     def let_go(self, holding: Holding) -> bool:
         """Renew a lease no more: its holder is gone without a word. Whether it was renewed until now.
@@ -209,6 +207,15 @@ class SyncDriver:
         self._pool.abandon()
         if not self._closed:
             self._begin()
+
+    def _change(self, holding: Holding, steps: Steps[bool], what: str) -> bool:
+        if self._run(steps, holding.permits.name, holding.deadline):
+            return True
+        if self._ledger.find(holding.token) is holding:
+            self._keeper.lose(holding, f"the server no longer had it when it was to be {what}")
+        if holding.loss is None:
+            raise NotHeld(holding.permits.name)
+        return False
 
     def _enter(self, attempt: Attempt, until: float) -> tuple[Grant | None, bool]:
         """Take a place to wait at: a grant if one came meanwhile, and whether a place was taken.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,13 +11,20 @@ from holdfast.drivers.aio.recipe import AsyncRecipe
 from holdfast.facade.aio.autocomplete import AsyncAutocomplete
 from holdfast.facade.aio.lease import OnLost
 from holdfast.facade.aio.lock import AsyncLock
+from holdfast.facade.aio.lock_all import AsyncLockAll
+from holdfast.facade.aio.rlock import AsyncRLock
+from holdfast.facade.aio.rwlock import AsyncRWLock
 from holdfast.facade.aio.scores import AsyncScores
+from holdfast.facade.aio.semaphore import AsyncSemaphore
+from holdfast.facade.tenure import Callers, Tenure
+from holdfast.protocol.holding import Holding
 from holdfast.wire.autocomplete import Index
 from holdfast.wire.keys import Place
-from holdfast.wire.permits import Permits
+from holdfast.wire.permits import EVERYTHING, Bundle, Permits
 from holdfast.wire.scores import Board
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.names import encode_name
+from holdfast.words.quantities import count_of
 
 __all__ = ["AsyncHoldfast"]
 
@@ -37,6 +45,8 @@ class AsyncHoldfast:
             encode_name(label, "label")
         self._namespace = namespace
         self._driver = AsyncDriver(AsyncRecipe.of(server), namespace, label)
+        self._reentrant: Callers[Tenure] = Callers()
+        self._in_blocks: Callers[Holding] = Callers()
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
@@ -65,14 +75,72 @@ class AsyncHoldfast:
         lock can have.
 
         ``on_lost`` says what a loss does to a block: "raise" cancels it and raises LeaseLost, "warn" warns at its end.
+        ``max_waiters`` is how many may stand in line before QueueFull.
         """
-        if on_lost not in ("raise", "warn"):
-            raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")
-        if max_waiters < 1:
-            raise ValueError(f"max_waiters must be at least 1, not {max_waiters!r}")
-        place = Place(self._namespace, "lock", name)
-        permits = Permits(place, ttl_ms=milliseconds(ttl, "ttl"), renew=renew, max_waiters=max_waiters)
-        return AsyncLock(self._driver, permits, on_lost)
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        return AsyncLock(self._driver, permits, _known(on_lost))
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> AsyncRLock:
+        """The lock of that name, for a task that may come by more than once. The options are those of `lock`."""
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        return AsyncRLock(self._driver, permits, _known(on_lost), self._reentrant)
+
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> AsyncLockAll:
+        """The locks of all these names at once: all or none. The options are those of `lock`.
+
+        A name that is given twice counts once. Raises ValueError for no name, and for more than 100.
+        """
+        if isinstance(names, str):
+            raise TypeError(f"names must be several names, not {names!r}")
+        places = [Place(self._namespace, "lock", name) for name in dict.fromkeys(names)]
+        count_of(len(places), "the number of names", 100)
+        lease_ms, waiters = milliseconds(ttl, "ttl"), count_of(max_waiters, "max_waiters", EVERYTHING)
+        bundle = Bundle(places, ttl_ms=lease_ms, renew=renew, max_waiters=waiters)
+        return AsyncLockAll(self._driver, bundle, _known(on_lost))
+
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> AsyncSemaphore:
+        """The semaphore of that name, with so many permits: up to a billion. The other options are those of `lock`."""
+        limit = count_of(limit, "limit", EVERYTHING)
+        permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
+        return AsyncSemaphore(self._driver, permits, _known(on_lost))
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> AsyncRWLock:
+        """The read-write lock of that name. The options are those of `lock`; what it is not is the lock of that name."""
+        read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=EVERYTHING)
+        return AsyncRWLock(self._driver, read, read.weighing(EVERYTHING), _known(on_lost), self._in_blocks)
 
     def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> AsyncAutocomplete:
         """The index of that name, to complete what somebody types.
@@ -91,6 +159,17 @@ class AsyncHoldfast:
         """Close all connections. Leases that are still held are not released: they run out after their ttl."""
         await self._driver.close()
 
+    def _permits(
+        self, kind: str, name: str, ttl: Duration, *, renew: bool, max_waiters: int, limit: int = 1
+    ) -> Permits:
+        return Permits(
+            Place(self._namespace, kind, name),
+            ttl_ms=milliseconds(ttl, "ttl"),
+            renew=renew,
+            limit=limit,
+            max_waiters=count_of(max_waiters, "max_waiters", EVERYTHING),
+        )
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -98,3 +177,9 @@ class AsyncHoldfast:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _known(on_lost: OnLost) -> OnLost:
+    if on_lost not in ("raise", "warn"):
+        raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")
+    return on_lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from holdfast.facade.aio.lease import AsyncLease
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["Entering", "enterable"]
 
 P = ParamSpec("P")
+L = TypeVar("L", bound="AsyncLease")
 
 
-class Entering(Coroutine[Any, Any, "AsyncLease"]):
+class Entering(Coroutine[Any, Any, L]):
     """A coroutine that gives a lease; entered as a block, it holds the lease for as long as the block lasts."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, AsyncLease]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, L], name: str) -> None:
         self._coroutine = coroutine
-        self.__name__ = self.__qualname__ = "AsyncLock.acquire"  # for whoever shows a task that runs it
+        self.__name__ = self.__qualname__ = name  # for whoever shows a task that runs it
 
-    def __await__(self) -> Generator[Any, Any, AsyncLease]:
+    def __await__(self) -> Generator[Any, Any, L]:
         return self._coroutine.__await__()
 
     def send(self, value: Any, /) -> Any:
@@ -37,7 +38,7 @@ class Entering(Coroutine[Any, Any, "AsyncLease"]):
         """As a coroutine does."""
         self._coroutine.close()
 
-    async def __aenter__(self) -> AsyncLease:
+    async def __aenter__(self) -> L:
         self._lease = await self._coroutine
         return await self._lease.__aenter__()
 
@@ -47,11 +48,11 @@ class Entering(Coroutine[Any, Any, "AsyncLease"]):
         await self._lease.__aexit__(exc_type, exc, traceback)
 
 
-def enterable(method: Callable[P, Coroutine[Any, Any, AsyncLease]]) -> Callable[P, Entering]:
+def enterable(method: Callable[P, Coroutine[Any, Any, L]]) -> Callable[P, Entering[L]]:
     """Let a method that gives a lease be awaited, or entered."""
 
     @functools.wraps(method)
-    def entering(*args: P.args, **kwargs: P.kwargs) -> Entering:
-        return Entering(method(*args, **kwargs))
+    def entering(*args: P.args, **kwargs: P.kwargs) -> Entering[L]:
+        return Entering(method(*args, **kwargs), method.__qualname__)
 
     return entering

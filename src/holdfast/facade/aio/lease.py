@@ -120,12 +120,16 @@ class AsyncLease:
         struck = ended_by_loss(self._guards, exc)
         if self._holding.given_up and not struck:
             return
-        if await self._driver.leave(self._holding, None if struck else exc):
+        if await self._leave(None if struck else exc):
             return
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":
             raise loss
         warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
+
+    async def _leave(self, error: BaseException | None) -> bool:
+        """Release at the end of a block that ended with this error; False when the caller is to hear of a loss."""
+        return await self._driver.leave(self._holding, error)
 
     def __del__(self) -> None:
         holding: Holding | None = getattr(self, "_holding", None)  # an interrupt may have struck while it was made

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,13 +12,20 @@ from holdfast.drivers.sync.recipe import SyncRecipe
 from holdfast.facade.sync.autocomplete import Autocomplete
 from holdfast.facade.sync.lease import OnLost
 from holdfast.facade.sync.lock import Lock
+from holdfast.facade.sync.lock_all import LockAll
+from holdfast.facade.sync.rlock import RLock
+from holdfast.facade.sync.rwlock import RWLock
 from holdfast.facade.sync.scores import Scores
+from holdfast.facade.sync.semaphore import Semaphore
+from holdfast.facade.tenure import Callers, Tenure
+from holdfast.protocol.holding import Holding
 from holdfast.wire.autocomplete import Index
 from holdfast.wire.keys import Place
-from holdfast.wire.permits import Permits
+from holdfast.wire.permits import EVERYTHING, Bundle, Permits
 from holdfast.wire.scores import Board
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.names import encode_name
+from holdfast.words.quantities import count_of
 
 __all__ = ["Holdfast"]
 
@@ -40,6 +48,8 @@ class Holdfast:
             encode_name(label, "label")
         self._namespace = namespace
         self._driver = SyncDriver(SyncRecipe.of(server), namespace, label, max_sessions)
+        self._reentrant: Callers[Tenure] = Callers()
+        self._in_blocks: Callers[Holding] = Callers()
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
@@ -68,14 +78,72 @@ class Holdfast:
         lock can have.
 
         ``on_lost`` says what leaving a ``with`` block does after a loss: "raise" LeaseLost, or "warn".
+        ``max_waiters`` is how many may stand in line before QueueFull.
         """
-        if on_lost not in ("raise", "warn"):
-            raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")
-        if max_waiters < 1:
-            raise ValueError(f"max_waiters must be at least 1, not {max_waiters!r}")
-        place = Place(self._namespace, "lock", name)
-        permits = Permits(place, ttl_ms=milliseconds(ttl, "ttl"), renew=renew, max_waiters=max_waiters)
-        return Lock(self._driver, permits, on_lost)
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        return Lock(self._driver, permits, _known(on_lost))
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> RLock:
+        """The lock of that name, for a thread that may come by more than once. The options are those of `lock`."""
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        return RLock(self._driver, permits, _known(on_lost), self._reentrant)
+
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> LockAll:
+        """The locks of all these names at once: all or none. The options are those of `lock`.
+
+        A name that is given twice counts once. Raises ValueError for no name, and for more than 100.
+        """
+        if isinstance(names, str):
+            raise TypeError(f"names must be several names, not {names!r}")
+        places = [Place(self._namespace, "lock", name) for name in dict.fromkeys(names)]
+        count_of(len(places), "the number of names", 100)
+        lease_ms, waiters = milliseconds(ttl, "ttl"), count_of(max_waiters, "max_waiters", EVERYTHING)
+        bundle = Bundle(places, ttl_ms=lease_ms, renew=renew, max_waiters=waiters)
+        return LockAll(self._driver, bundle, _known(on_lost))
+
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> Semaphore:
+        """The semaphore of that name, with so many permits: up to a billion. The other options are those of `lock`."""
+        limit = count_of(limit, "limit", EVERYTHING)
+        permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
+        return Semaphore(self._driver, permits, _known(on_lost))
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> RWLock:
+        """The read-write lock of that name. The options are those of `lock`; what it is not is the lock of that name."""
+        read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=EVERYTHING)
+        return RWLock(self._driver, read, read.weighing(EVERYTHING), _known(on_lost), self._in_blocks)
 
     def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> Autocomplete:
         """The index of that name, to complete what somebody types.
@@ -94,6 +162,17 @@ class Holdfast:
         """Close all connections. Leases that are still held are not released: they run out after their ttl."""
         self._driver.close()
 
+    def _permits(
+        self, kind: str, name: str, ttl: Duration, *, renew: bool, max_waiters: int, limit: int = 1
+    ) -> Permits:
+        return Permits(
+            Place(self._namespace, kind, name),
+            ttl_ms=milliseconds(ttl, "ttl"),
+            renew=renew,
+            limit=limit,
+            max_waiters=count_of(max_waiters, "max_waiters", EVERYTHING),
+        )
+
     def __enter__(self) -> Self:
         return self
 
@@ -101,3 +180,9 @@ class Holdfast:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _known(on_lost: OnLost) -> OnLost:
+    if on_lost not in ("raise", "warn"):
+        raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")
+    return on_lost

@@ -117,12 +117,16 @@ class Lease:
     ) -> None:
         if self._holding.given_up:
             return
-        if self._driver.leave(self._holding, exc):
+        if self._leave(exc):
             return
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":
             raise loss
         warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
+
+    def _leave(self, error: BaseException | None) -> bool:
+        """Release at the end of a block that ended with this error; False when the caller is to hear of a loss."""
+        return self._driver.leave(self._holding, error)
 
     def __del__(self) -> None:
         holding: Holding | None = getattr(self, "_holding", None)  # an interrupt may have struck while it was made

@@ -3,121 +3,22 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from types import TracebackType
-from typing import ParamSpec, TypeVar
-
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.facade.sync.lease import Lease, OnLost
-from holdfast.facade.wrapping import require_plain_function
-from holdfast.protocol import looking
+from holdfast.facade.sync.named import Named
+from holdfast.facade.sync.primitive import Primitive
+from holdfast.protocol.holding import Holding
 from holdfast.wire.permits import Permits
-from holdfast.words.durations import Duration, milliseconds
-from holdfast.words.records import LockStatus
 
 __all__ = ["Lock"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class Lock:
+class Lock(Named, Primitive[Lease]):
     """A named lock. The object holds nothing itself: each acquire gives a lease, and threads may share one lock."""
 
     def __init__(self, driver: SyncDriver, permits: Permits, on_lost: OnLost) -> None:
-        self._driver = driver
+        super().__init__(driver, permits, on_lost)
         self._permits = permits
-        self._on_lost = on_lost
-        self._entered: dict[object, list[Lease]] = {}
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    @property
-    def name(self) -> str:
-        """What is locked."""
-        return self._permits.name
-
-    def acquire(self, *, timeout: Duration | None = None) -> Lease:
-        """Wait for the lock and hold it.
-
-        ``timeout`` is how many seconds to wait, without limit if it is None. Raises AcquireTimeout when they are
-        over, QueueFull when the line takes no more, ServerRefused, and the client library's connection errors.
-        However it ends without a lease, nothing is left behind.
-        """
-        seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
-        attempt = self._driver.attempt(self._permits)
-        try:
-            return Lease(self._driver, self._driver.acquire(attempt, seconds), self._on_lost)
-        except BaseException:
-            self._driver.undo(attempt)
-            raise
-
-    def try_acquire(self) -> Lease | None:
-        """Hold the lock if it is free and nobody waits for it, else None. One round trip, no waiting."""
-        attempt = self._driver.attempt(self._permits)
-        try:
-            holding = self._driver.try_acquire(attempt)
-            return None if holding is None else Lease(self._driver, holding, self._on_lost)
-        except BaseException:
-            self._driver.undo(attempt)
-            raise
-
-    def locked(self) -> bool:
-        """Whether anybody holds the lock right now."""
-        return bool(self.status().holders)
-
-    def status(self) -> LockStatus:
-        """Who holds the lock and who waits for it. One round trip; changes nothing."""
-        return self._driver.ask(looking.status(self._permits), self.name)
-
-    def force_release(self, *, reason: str = "released by force") -> int:
-        """Take the lock away from whoever holds it now; how many leases that ended.
-
-        The holder learns it at once as LeaseLost with this reason, and the next waiter gets in. The holder's work is
-        not stopped by this: only a fence that the protected resource checks keeps its late writes out.
-        """
-        return self._driver.ask(looking.force_release(self._permits, reason), self.name)
-
-    def __enter__(self) -> Lease:
-        attempt = self._driver.attempt(self._permits)
-        try:
-            lease = Lease(self._driver, self._driver.acquire(attempt, None), self._on_lost)
-            self._entered.setdefault(self._driver.caller(), []).append(lease)
-            return lease.__enter__()
-        except BaseException:
-            self._driver.undo(attempt)
-            raise
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._leave().__exit__(exc_type, exc, traceback)
-
-    def _leave(self) -> Lease:
-        """The lease of the block that is being left.
-
-        Nearly always it was entered by this thread. A framework may leave it in another one, though; then the block that
-        was entered first elsewhere must do.
-        """
-        mine = self._driver.caller()
-        for caller in (mine, *self._entered):
-            leases = self._entered.get(caller)
-            if leases:
-                lease = leases.pop(-1 if caller == mine else 0)
-                if not leases:
-                    self._entered.pop(caller, None)
-                return lease
-        raise RuntimeError(f"a block of {self!r} is left that was never entered")
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function to hold the lock, a new lease each time, while it runs."""
-        require_plain_function(function)
-
-        @functools.wraps(function)
-        def holding(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return holding
+    def _lease(self, holding: Holding) -> Lease:
+        return Lease(self._driver, holding, self._on_lost)

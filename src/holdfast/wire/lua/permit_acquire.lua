@@ -6,11 +6,13 @@
 -- REPLY queued now_us position retry_us
 -- REPLY busy retry_us
 -- REPLY full length
+-- REPLY never limit
 -- REPLY over
 --
 -- wait_ms 0 asks without standing in line; else it is the wait-lease, which every call renews.
 -- claim_ms is the first lease of a grant that is handed over later, ttl_ms of one given here.
--- retry_us is when the next lease ends, -1 if none does.
+-- retry_us is when the next lease ends, -1 if none does. limit counts unless an operator has set another
+-- one: then that does, and a request that wants more than there are is told so.
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its place.
 -- LATE after its release or cancel it finds itself in `past`: `over`, and nothing changes.
@@ -23,16 +25,17 @@ local max_waiters, who = tonumber(ARGV[7]), ARGV[8]
 if redis.call('ZSCORE', past, token) then
   return {'over'}
 end
-local known, stored, fence = unpack(redis.call('HMGET', tokens, token, 'used', 'fence'))
+local known, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 'used', 'fence', 'limit'))
 -- @include clock
 -- @include keep
 -- @include grant
+local most = resized or limit
 
-if not known and weight <= limit and redis.call('EXISTS', holders, queue) == 0 then
+if not known and weight <= most and redis.call('EXISTS', holders, queue) == 0 then
   -- The short way, which most requests for a lock take: nobody holds anything, and nobody waits.
   used = 0
-  local granted = hold(token, weight, ttl_ms, who)
-  keep(tokens, ttl_ms + 3600000)
+  local granted = hold(token, weight, limit, ttl_ms, who)
+  keep(tokens, ttl_ms + memory)
   return {'granted', tonumber(granted), ttl_ms * 1000}
 end
 -- @include line
@@ -40,7 +43,7 @@ end
 local since, place = now_text, false
 if known then
   local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
-  local held, _, _, granted, waiting_since = read_record(known)
+  local held, _, _, _, granted, waiting_since = read_record(known)
   if deadline > now then
     return {'granted', granted, deadline - now}
   end
@@ -59,13 +62,21 @@ if place then
 end
 local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
 local ends = sweep()
-if not last[1] and used + weight <= limit then
-  local granted = hold(token, weight, ttl_ms, who)
-  keep(tokens, ttl_ms + 3600000)
+if not last[1] and used + weight <= most then
+  local granted = hold(token, weight, limit, ttl_ms, who)
+  keep(tokens, ttl_ms + memory)
   return {'granted', tonumber(granted), ttl_ms * 1000}
 end
+if weight > most then
+  if place then
+    redis.call('ZREM', queue, token)
+    redis.call('HDEL', tokens, token)
+    hand_over()
+  end
+  return {'never', most}
+end
 local retry_us = ends and math.max(0, ends - now) or -1
-if wait_ms == 0 and used + weight > limit then
+if wait_ms == 0 and used + weight > most then
   return {'busy', retry_us}
 end
 
@@ -76,7 +87,7 @@ if not place then
     -- Make room: those whose wait-lease has lapsed are there only until somebody looks.
     for _, waiter in ipairs(redis.call('ZRANGE', queue, 0, 99)) do
       local record = redis.call('HGET', tokens, waiter)
-      local _, _, wait_until = read_record(record or '')
+      local _, _, _, wait_until = read_record(record or '')
       if not record or wait_until < now then
         redis.call('ZADD', queue, 'XX', 0, '')
         redis.call('ZREM', queue, waiter)
@@ -90,15 +101,15 @@ if not place then
   end
 end
 local wait_until = string.format('%.0f', now + math.max(wait_ms, 1) * 1000)
-redis.call('HSET', tokens, token, write_record(weight, claim_ms, wait_until, 0, since, who))
+redis.call('HSET', tokens, token, write_record(weight, limit, claim_ms, wait_until, 0, since, who))
 if not place then
   redis.call('ZADD', queue, (tonumber(last[2]) or 0) + 1, token)
 end
 -- The `tokens` will do for the grant that is handed over later; the line lives as long as they do.
 keep(queue, wait_ms + 3600000)
-keep(tokens, wait_ms + claim_ms + 3600000)
+keep(tokens, wait_ms + claim_ms + memory)
 
-if used < limit then
+if used < most then
   local more, granted = hand_over(token, ttl_ms)
   if granted then
     return {'granted', tonumber(granted), ttl_ms * 1000}

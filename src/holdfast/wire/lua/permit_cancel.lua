@@ -1,7 +1,7 @@
 -- permit_cancel: undo an acquire, wherever it got to, and let the line go on.
 --
 -- KEYS holders queue tokens past
--- ARGV token limit
+-- ARGV token
 -- REPLY cancelled more
 --
 -- more is 1 when 100 waiters were served or skipped and the line may go on: send it again.
@@ -11,8 +11,8 @@
 --   finds itself in `past` and changes nothing.
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
 local holders, queue, tokens, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local token, limit = ARGV[1], tonumber(ARGV[2])
-local record, stored, fence = unpack(redis.call('HMGET', tokens, token, 'used', 'fence'))
+local token = ARGV[1]
+local record, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 'used', 'fence', 'limit'))
 -- @include clock
 -- @include keep
 -- @include past

@@ -2,10 +2,11 @@
 --
 -- KEYS holders queue tokens
 -- ARGV max_shown
--- REPLY state now_us fence holding waiting held_by waited_by
+-- REPLY state now_us fence limit out holding waiting held_by waited_by
 --
--- held_by and waited_by list up to max_shown tokens each, three items a token: its first 8
--- characters (a whole token is the right to release), its deadline or ticket, its record.
+-- limit is the one that an operator has set, 0 if none has; out is how many permits are out, -1 if that
+-- is not known any more. held_by and waited_by list up to max_shown tokens each, three items a token: its
+-- first 8 characters (a whole token is the right to release), its deadline or ticket, its record.
 --
 -- TWICE, LATE and MEMORY it only reads.
 local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
@@ -24,6 +25,15 @@ local function list(key, first_score)
 end
 
 local live = string.format('(%.0f', now)
-local fence = tonumber(redis.call('HGET', tokens, 'fence') or 0)
+local fence, limit, used = unpack(redis.call('HMGET', tokens, 'fence', 'limit', 'used'))
 local holding, waiting = redis.call('ZCOUNT', holders, live, '+inf'), redis.call('ZCARD', queue)
-return {'state', now, fence, holding, waiting, list(holders, live), list(queue, '-inf')}
+local out = holding == 0 and 0 or tonumber(used) or -1
+if out > 0 then
+  -- What is over and not swept up yet is not out any more.
+  for _, token in ipairs(redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1000)) do
+    local weight = string.match(redis.call('HGET', tokens, token) or '', '^%d+')
+    out = out - (tonumber(weight) or 0)
+  end
+end
+local held_by, waited_by = list(holders, live), list(queue, '-inf')
+return {'state', now, tonumber(fence) or 0, tonumber(limit) or 0, out, holding, waiting, held_by, waited_by}

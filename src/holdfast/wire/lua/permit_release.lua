@@ -1,7 +1,7 @@
 -- permit_release: give a lease up and hand its permits to the head of the line.
 --
 -- KEYS holders queue tokens past
--- ARGV token limit
+-- ARGV token
 -- REPLY released more
 -- REPLY lost
 --
@@ -11,8 +11,8 @@
 -- LATE a token that was never granted, or lost its lease before, changes nothing.
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
 local holders, queue, tokens, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local token, limit = ARGV[1], tonumber(ARGV[2])
-local record, stored, fence = unpack(redis.call('HMGET', tokens, token, 'used', 'fence'))
+local token = ARGV[1]
+local record, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 'used', 'fence', 'limit'))
 local held = redis.call('ZREM', holders, token) == 1
 if not held and not redis.call('ZSCORE', past, token) then
   return {'lost'}

@@ -1,7 +1,7 @@
 -- permit_revoke: take the leases of a name away by force and let the line go on.
 --
 -- KEYS holders queue tokens
--- ARGV limit up_to_fence reason
+-- ARGV up_to_fence reason
 -- REPLY revoked count more
 --
 -- Only grants with a fence up to up_to_fence are taken, so whoever comes next is safe.
@@ -12,8 +12,8 @@
 -- LATE newer grants have larger fences and stay.
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
 local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
-local limit, up_to_fence, reason = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local stored, fence = unpack(redis.call('HMGET', tokens, 'used', 'fence'))
+local up_to_fence, reason = tonumber(ARGV[1]), ARGV[2]
+local stored, fence, resized = unpack(redis.call('HMGET', tokens, 'used', 'fence', 'limit'))
 -- @include clock
 -- @include keep
 -- @include grant
@@ -24,7 +24,7 @@ sweep()
 local count = 0
 for _, token in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
   local record = redis.call('HGET', tokens, token)
-  local weight, _, _, granted, _, who = read_record(record or '')
+  local weight, _, _, _, granted, _, who = read_record(record or '')
   if not record or granted <= up_to_fence then
     redis.call('ZREM', holders, token)
     redis.call('HDEL', tokens, token)

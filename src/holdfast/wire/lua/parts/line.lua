@@ -1,11 +1,12 @@
 -- line: counting the permits that are out, and handing free ones to the line.
 --
--- USES holders queue tokens limit now now_text used stored hold
+-- USES holders queue tokens now now_text used stored resized write_record hold
 -- GIVES read_record earliest sweep settle hand_over
 local function read_record(record)
-  local weight, claim_ms, wait_until, fence_text, since, who, inbox =
-    string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%d+) ((%S+) .*)$')
-  return tonumber(weight), tonumber(claim_ms), tonumber(wait_until), tonumber(fence_text), since, who, inbox
+  local weight, limit, claim_ms, wait_until, fence_text, since, who, inbox =
+    string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ((%S+) .*)$')
+  return tonumber(weight), tonumber(limit), tonumber(claim_ms), tonumber(wait_until), tonumber(fence_text), since, who,
+    inbox
 end
 
 -- Write the count down. With no holders left it need not be: an empty set of holders says it all.
@@ -44,42 +45,74 @@ local function sweep()
   return ends
 end
 
+-- Ring an inbox for a waiter; whether anybody heard it. A grant of no length says: ask again.
+local function ring(token, inbox, fence_text, lease_us)
+  local bell = 'granted ' .. token .. ' ' .. fence_text .. ' ' .. now_text .. ' ' .. lease_us
+  return redis.call('PUBLISH', inbox, bell) > 0
+end
+
+-- Whether anybody listens at an inbox, without waking them. Without the right to know, one believes it.
+local function heard(inbox)
+  return redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] ~= 0
+end
+
+-- Grant the head of the line its permits and ring for it; false, and nothing granted, if nobody hears.
+local function offer(head, weight, limit, claim_ms, who, inbox)
+  if ring(head, inbox, hold(head, weight, limit, claim_ms, who), claim_ms .. '000') then
+    return true
+  end
+  redis.call('ZREM', holders, head)
+  used = used - weight
+  return false
+end
+
 -- Give the free permits to the line. Invariant 2: the head fits and gets them, or all wait.
--- Invariant 6: a head that is gone is dropped at once: its wait-lease has lapsed, or nobody hears
--- its inbox ring. `me`, the token that is calling, needs no ring and gets its whole ttl.
+-- Invariant 6: a head that is gone is dropped at once: its wait-lease has lapsed, or nobody listens
+-- at its inbox. One that wants more permits than there are is rung out of the line, to be told so.
+-- One whose claim is 0 wants other names as well and takes its permits itself, all at once: it is
+-- rung and has 2 s to come, in which nobody passes it.
+-- `me`, the token that is calling, needs no ring and gets its whole ttl, or nothing here without one.
 -- Invariant 13: at most 100 heads a call. Answers whether the line may go on (1, else 0), and
 -- the fence of `me` if it was granted.
 local function hand_over(me, my_ttl_ms)
-  local my_fence
+  local more, my_fence = 1, nil
   for _ = 1, 100 do
-    local head = used < limit and redis.call('ZRANGE', queue, 0, 0)[1]
-    if not head then
-      settle()
-      return 0, my_fence
+    local head = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not head or head == me and not my_ttl_ms then
+      more = 0
+      break
     end
     local record = redis.call('HGET', tokens, head)
-    local weight, claim_ms, wait_until, _, _, who, inbox = read_record(record or '')
+    local weight, limit, claim_ms, wait_until, _, since, who, inbox = read_record(record or '')
     local alive = record and wait_until >= now
-    if alive and used + weight > limit then
-      settle()
-      return 0, my_fence
+    local most = resized or limit
+    local fits = alive and used + weight <= most
+    if alive and not fits and weight <= most and (head == me or heard(inbox)) then
+      more = 0
+      break
+    end
+    if fits and claim_ms == 0 and (wait_until <= now + 2000000 or ring(head, inbox, 0, 0)) then
+      wait_until = string.format('%.0f', math.min(wait_until, now + 2000000))
+      redis.call('HSET', tokens, head, write_record(weight, limit, 0, wait_until, 0, since, who))
+      more = 0
+      break
     end
     redis.call('ZREM', queue, head)
-    if alive and head == me then
-      my_fence = hold(head, weight, my_ttl_ms, who)
-    elseif alive then
-      local granted = head .. ' ' .. hold(head, weight, claim_ms, who)
-      local bell = 'granted ' .. granted .. ' ' .. now_text .. ' ' .. claim_ms .. '000'
-      if redis.call('PUBLISH', inbox, bell) == 0 then
-        alive = false
-        redis.call('ZREM', holders, head)
-        used = used - weight
-      end
+    local granted = false
+    if fits and head == me then
+      my_fence, granted = hold(head, weight, limit, my_ttl_ms, who), true
+    elseif fits and claim_ms > 0 then
+      granted = offer(head, weight, limit, claim_ms, who, inbox)
+    elseif alive and weight > most then
+      ring(head, inbox, 0, 0)
     end
-    if not alive then
+    if not granted then
       redis.call('HDEL', tokens, head)
+    elseif used >= most then
+      more = 0
+      break
     end
   end
   settle()
-  return 1, my_fence
+  return more, my_fence
 end

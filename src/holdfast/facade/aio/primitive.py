@@ -1,0 +1,113 @@
+"""What everything that can be acquired has in common: the verbs, the block and the decorator.
+
+The object holds nothing itself, each acquire gives a lease; tasks may share one object.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from holdfast.drivers.aio.driver import AsyncDriver
+from holdfast.facade.aio.entering import enterable
+from holdfast.facade.aio.lease import AsyncLease, OnLost
+from holdfast.facade.wrapping import require_coroutine_function
+from holdfast.protocol.holding import Holding
+from holdfast.wire.permits import Want
+from holdfast.words.durations import Duration, milliseconds
+
+__all__ = ["AsyncPrimitive"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+L = TypeVar("L", bound=AsyncLease)
+
+
+class AsyncPrimitive(Generic[L]):
+    """Something that can be acquired."""
+
+    def __init__(self, driver: AsyncDriver, want: Want, on_lost: OnLost) -> None:
+        self._driver = driver
+        self._want = want
+        self._on_lost = on_lost
+        self._entered: dict[object, list[L]] = {}
+
+    @enterable
+    async def acquire(self, *, timeout: Duration | None = None) -> L:
+        """Wait for it and hold it: await this, or enter it with ``async with``.
+
+        ``timeout`` is how many seconds to wait, without limit if it is None. Raises AcquireTimeout when they are
+        over, QueueFull when the line takes no more, ServerRefused, and the client library's connection errors.
+        However it ends without a lease, nothing is left behind.
+        """
+        seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        attempt = self._driver.attempt(self._want)
+        try:
+            return self._again(waits=True) or self._lease(await self._driver.acquire(attempt, seconds))
+        except BaseException:
+            await self._driver.undo(attempt)
+            raise
+
+    async def try_acquire(self) -> L | None:
+        """Hold it if it is free and nobody waits for it, else None. One round trip, no waiting."""
+        attempt = self._driver.attempt(self._want)
+        try:
+            if (again := self._again(waits=False)) is not None:
+                return again
+            holding = await self._driver.try_acquire(attempt)
+            return None if holding is None else self._lease(holding)
+        except BaseException:
+            await self._driver.undo(attempt)
+            raise
+
+    def _lease(self, holding: Holding) -> L:
+        """What an acquire gives."""
+        raise NotImplementedError
+
+    def _again(self, *, waits: bool) -> L | None:  # noqa: ARG002 -- for those that know their callers
+        """What the caller has already, if that is to be given instead of a lease of its own."""
+        return None
+
+    async def __aenter__(self) -> L:
+        attempt = self._driver.attempt(self._want)
+        try:
+            lease = self._again(waits=True) or self._lease(await self._driver.acquire(attempt, None))
+            self._entered.setdefault(self._driver.caller(), []).append(lease)
+            return await lease.__aenter__()
+        except BaseException:
+            await self._driver.undo(attempt)
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._leave().__aexit__(exc_type, exc, traceback)
+
+    def _leave(self) -> L:
+        """The lease of the block that is being left.
+
+        Nearly always it was entered by this task. A framework may leave it in another one, though; then the block that
+        was entered first elsewhere must do.
+        """
+        mine = self._driver.caller()
+        for caller in (mine, *self._entered):
+            leases = self._entered.get(caller)
+            if leases:
+                lease = leases.pop(-1 if caller == mine else 0)
+                if not leases:
+                    self._entered.pop(caller, None)
+                return lease
+        raise RuntimeError(f"a block of {self!r} is left that was never entered")
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Decorate a function to hold this, a new lease each time, while it runs."""
+        require_coroutine_function(function)
+
+        @functools.wraps(function)
+        async def holding(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return holding

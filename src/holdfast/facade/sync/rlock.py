@@ -1,0 +1,99 @@
+# Made by tools/unasync.py from facade/aio/rlock.py: edit that one, then run the tool.
+"""A reentrant lock: the thread that holds it may acquire it again, at no cost."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.facade.sync.lease import Lease, OnLost
+from holdfast.facade.sync.named import Named
+from holdfast.facade.sync.primitive import Primitive
+from holdfast.facade.tenure import Callers, Tenure
+from holdfast.protocol.holding import Holding
+from holdfast.wire.permits import Permits
+from holdfast.words.errors import LeaseLost, NotOwner
+
+__all__ = ["RLease", "RLock"]
+
+
+class RLease(Lease):
+    """One of the leases that a thread has of a reentrant lock. They share one grant, which the last of them gives up.
+
+    It belongs to the thread that acquired it: release by another one is refused with NotOwner.
+    """
+
+    __slots__ = ("__weakref__", "_released", "_tenure")
+
+    def __init__(self, driver: SyncDriver, holding: Holding, on_lost: OnLost, tenure: Tenure) -> None:
+        super().__init__(driver, holding, on_lost)
+        self._released = False
+        self._tenure = tenure
+        tenure.leases.add(self)
+
+    def release(self) -> bool:
+        """Give this lease up, and with the last one the lock; the next waiter has it when this returns.
+
+        False when there was nothing left to give up: it had been lost, or was released before. Raises NotOwner when
+        another thread does this.
+        """
+        if self._released:
+            return False
+        if not self._is_last():
+            self._released = True
+            return not self.lost
+        released = super().release()
+        self._released = True
+        return released
+
+    def _leave(self, error: BaseException | None) -> bool:
+        if self._released:
+            return True
+        last, self._released = self._is_last(), True
+        if last:
+            return super()._leave(error)
+        return error is not None or not self.lost
+
+    def _is_last(self) -> bool:
+        """Whether no other lease shares the grant, once this one is out."""
+        if not self._tenure.belongs_to(self._driver.caller()):
+            raise NotOwner(self.name)
+        self._tenure.leases.discard(self)
+        return not self._tenure.leases
+
+    def __del__(self) -> None:
+        tenure: Tenure | None = getattr(self, "_tenure", None)  # an interrupt may have struck while it was made
+        if tenure is not None:
+            tenure.leases.discard(self)
+            if not tenure.leases:
+                super().__del__()
+
+
+class RLock(Named, Primitive[RLease]):
+    """The lock of that name, for threads that may come by more than once.
+
+    While a thread holds it, its further acquires are leases of the same grant, without asking the server; the lock is given
+    up with the last of them. A child thread does not inherit it. It is the same lock as ``lock(name)``, and the two exclude
+    each other. When the lease is lost, so are all that share it, and acquiring again raises LeaseLost until they are
+    released.
+    """
+
+    def __init__(self, driver: SyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[Tenure]) -> None:
+        super().__init__(driver, permits, on_lost)
+        self._permits = permits
+        self._callers = callers
+
+    def _again(self, *, waits: bool) -> RLease | None:  # noqa: ARG002 -- what is there already needs no waiting
+        tenure = self._callers.find(self._driver.caller(), self._permits.place.tag)
+        if tenure is None or not tenure.goes_on:
+            return None
+        if tenure.holding.lost(monotonic()):
+            raise LeaseLost(self.name, tenure.holding.fence, tenure.holding.loss or "")
+        return RLease(self._driver, tenure.holding, self._on_lost, tenure)
+
+    def _lease(self, holding: Holding) -> RLease:
+        caller = self._driver.caller()
+        tenure = Tenure(caller, holding)
+        lease = RLease(self._driver, holding, self._on_lost, tenure)
+        self._callers.note(caller, self._permits.place.tag, tenure)
+        return lease

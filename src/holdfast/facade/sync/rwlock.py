@@ -1,0 +1,121 @@
+# Made by tools/unasync.py from facade/aio/rwlock.py: edit that one, then run the tool.
+"""A read-write lock: many readers or one writer, in the order in which they came."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Self
+
+from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.facade.sync.lease import Lease, OnLost
+from holdfast.facade.sync.named import Named
+from holdfast.facade.sync.primitive import Primitive
+from holdfast.facade.tenure import Callers
+from holdfast.protocol.holding import Holding
+from holdfast.wire.permits import EVERYTHING, Permits
+from holdfast.words.errors import WouldDeadlock
+
+__all__ = ["RWLease", "RWLock", "ReadLock", "WriteLock"]
+
+
+class RWLease(Lease):
+    """A lease to read or to write."""
+
+    __slots__ = ("_callers", "_read")
+
+    def __init__(
+        self, driver: SyncDriver, holding: Holding, on_lost: OnLost, callers: Callers[Holding], read: Permits
+    ) -> None:
+        super().__init__(driver, holding, on_lost)
+        self._callers = callers
+        self._read = read
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a lease to write; not any more after `downgrade`."""
+        return isinstance(self._holding.permits, Permits) and self._holding.permits.weight == EVERYTHING
+
+    def downgrade(self) -> None:
+        """Go on as a reader, with the same lease: no writer gets in between, waiting readers get in at once.
+
+        A lease to read stays one. Raises LeaseLost, NotHeld, ServerRefused, and the client library's connection errors:
+        then it is either, and may be downgraded again.
+
+        The other way, from read to write, there is none: two readers that both wanted it would wait for each other. Release
+        the lease to read, acquire one to write, and look again at what was read: it may have changed in between.
+        """
+        self.check()
+        if self.writes and not self._driver.lower(self._holding, self._read):
+            self.check()
+
+    def __enter__(self) -> Self:
+        self._callers.note(self._driver.caller(), self._read.place.tag, self._holding)
+        return super().__enter__()
+
+
+class _Side(Named, Primitive[RWLease]):
+    """One of the two ways to hold a read-write lock."""
+
+    def __init__(
+        self, driver: SyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[Holding], read: Permits
+    ) -> None:
+        super().__init__(driver, permits, on_lost)
+        self._permits = permits
+        self._callers = callers
+        self._read = read
+
+    def _lease(self, holding: Holding) -> RWLease:
+        return RWLease(self._driver, holding, self._on_lost, self._callers, self._read)
+
+    def _again(self, *, waits: bool) -> RWLease | None:
+        """Never anything; but who is in a block of this lock can't leave it while it waits here."""
+        held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
+        if held is not None and not held.given_up and not held.lost(monotonic()):
+            raise WouldDeadlock(self.name, self._advice)
+        return None
+
+    _advice = ""
+
+
+class ReadLock(_Side):
+    """To read: together with other readers, and with no writer."""
+
+    _advice = (
+        "the block that holds it can't be left while this waits, and a writer may stand in between. "
+        "A writer may read; a reader has read access already"
+    )
+
+
+class WriteLock(_Side):
+    """To write: alone."""
+
+    _advice = (
+        "the block that holds it can't be left while this waits for its end. There is no upgrade from read to write, since "
+        "two readers that both wanted it would wait for each other: leave the block, acquire to write, and look again at "
+        "what was read"
+    )
+
+
+class RWLock(Named):
+    """A named read-write lock. `read` and `write` are what can be acquired, entered and used as decorators.
+
+    Both stand in one line: readers that stand side by side get in together, a writer gets in when those before it are done,
+    and whoever comes after a writer waits behind it. So neither starves. It is not reentrant: who is in a block of it and
+    wants to acquire it again gets WouldDeadlock.
+    """
+
+    def __init__(
+        self, driver: SyncDriver, read: Permits, write: Permits, on_lost: OnLost, callers: Callers[Holding]
+    ) -> None:
+        self._driver = driver
+        self._permits = read
+        self._reading = ReadLock(driver, read, on_lost, callers, read)
+        self._writing = WriteLock(driver, write, on_lost, callers, read)
+
+    def read(self) -> ReadLock:
+        """To share it with other readers."""
+        return self._reading
+
+    def write(self) -> WriteLock:
+        """To have it alone."""
+        return self._writing
