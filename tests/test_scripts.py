@@ -431,7 +431,7 @@ KNOWN_DIGESTS = {
     "permit_renew": "99c2d16fb9bc26dad27729587adbeed906f35f5f",
     "permit_resize": "45e4fd954fcac43f4588d6a25073dd87cf209642",
     "permit_revoke": "230868a0ceca9254fa789b27d51e5877c0ae5335",
-    "permits_acquire": "2a30b6f09b9b73cfe1972b28c13beff1de302ea4",
+    "permits_acquire": "80ab2859c12315b99e7d5a85e1c563b4f606a6a1",
     "permits_cancel": "523fb0b336125146e53b7d69d75972714b50544e",
     "permits_release": "d875e372ed42e4cec0ed5277f805f368cd96504e",
     "permits_renew": "ff65deb6e37745ae17181a9412f42627419cdf54",

@@ -13,11 +13,10 @@ from holdfast.facade.aio.lease import OnLost
 from holdfast.facade.aio.lock import AsyncLock
 from holdfast.facade.aio.lock_all import AsyncLockAll
 from holdfast.facade.aio.rlock import AsyncRLock
-from holdfast.facade.aio.rwlock import AsyncRWLock
+from holdfast.facade.aio.rwlock import AsyncRWLease, AsyncRWLock
 from holdfast.facade.aio.scores import AsyncScores
 from holdfast.facade.aio.semaphore import AsyncSemaphore
 from holdfast.facade.tenure import Callers, Tenure
-from holdfast.protocol.holding import Holding
 from holdfast.wire.autocomplete import Index
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import EVERYTHING, Bundle, Permits
@@ -46,7 +45,7 @@ class AsyncHoldfast:
         self._namespace = namespace
         self._driver = AsyncDriver(AsyncRecipe.of(server), namespace, label)
         self._reentrant: Callers[Tenure] = Callers()
-        self._in_blocks: Callers[Holding] = Callers()
+        self._in_blocks: Callers[AsyncRWLease] = Callers()
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:

@@ -50,7 +50,7 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
 
     async def locked(self) -> bool:
         """Whether anybody holds any of the locks right now."""
-        return any(status.holders for status in (await self.status()).values())
+        return any(not status.free for status in (await self.status()).values())
 
     async def status(self) -> dict[str, LockStatus]:
         """Who holds and who waits for each of the locks. One round trip for each; changes nothing."""

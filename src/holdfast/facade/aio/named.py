@@ -25,8 +25,8 @@ class AsyncNamed:
         return self._permits.name
 
     async def locked(self) -> bool:
-        """Whether anybody holds any of it right now."""
-        return bool((await self.status()).holders)
+        """Whether it can't be had right now, because of those who hold it."""
+        return (await self.status()).free < self._permits.weight
 
     async def status(self) -> LockStatus:
         """Who holds it and who waits for it. One round trip; changes nothing."""

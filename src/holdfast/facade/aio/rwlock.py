@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
+from types import TracebackType
 from typing import Self
 
 from holdfast.drivers.aio.driver import AsyncDriver
@@ -20,14 +20,15 @@ __all__ = ["AsyncRWLease", "AsyncRWLock", "AsyncReadLock", "AsyncWriteLock"]
 class AsyncRWLease(AsyncLease):
     """A lease to read or to write."""
 
-    __slots__ = ("_callers", "_read")
+    __slots__ = ("__weakref__", "_blocks", "_callers", "_read")
 
     def __init__(
-        self, driver: AsyncDriver, holding: Holding, on_lost: OnLost, callers: Callers[Holding], read: Permits
+        self, driver: AsyncDriver, holding: Holding, on_lost: OnLost, callers: Callers[AsyncRWLease], read: Permits
     ) -> None:
         super().__init__(driver, holding, on_lost)
         self._callers = callers
         self._read = read
+        self._blocks = 0
 
     @property
     def writes(self) -> bool:
@@ -47,16 +48,31 @@ class AsyncRWLease(AsyncLease):
         if self.writes and not await self._driver.lower(self._holding, self._read):
             self.check()
 
+    @property
+    def is_in_block(self) -> bool:
+        """Whether a block is being run that holds it."""
+        return bool(self._blocks) and not self._holding.given_up and not self.lost
+
     async def __aenter__(self) -> Self:
-        self._callers.note(self._driver.caller(), self._read.place.tag, self._holding)
+        caller, tag = self._driver.caller(), self._read.place.tag
+        outer = self._callers.find(caller, tag)
+        if outer is None or not outer.is_in_block:
+            self._callers.note(caller, tag, self)
+        self._blocks += 1
         return await super().__aenter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._blocks -= 1
+        await super().__aexit__(exc_type, exc, traceback)
 
 
 class _Side(AsyncNamed, AsyncPrimitive[AsyncRWLease]):
     """One of the two ways to hold a read-write lock."""
 
     def __init__(
-        self, driver: AsyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[Holding], read: Permits
+        self, driver: AsyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[AsyncRWLease], read: Permits
     ) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
@@ -69,7 +85,7 @@ class _Side(AsyncNamed, AsyncPrimitive[AsyncRWLease]):
     def _again(self, *, waits: bool) -> AsyncRWLease | None:
         """Never anything; but who is in a block of this lock can't leave it while it waits here."""
         held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
-        if held is not None and not held.given_up and not held.lost(monotonic()):
+        if held is not None and held.is_in_block:
             raise WouldDeadlock(self.name, self._advice)
         return None
 
@@ -104,12 +120,16 @@ class AsyncRWLock(AsyncNamed):
     """
 
     def __init__(
-        self, driver: AsyncDriver, read: Permits, write: Permits, on_lost: OnLost, callers: Callers[Holding]
+        self, driver: AsyncDriver, read: Permits, write: Permits, on_lost: OnLost, callers: Callers[AsyncRWLease]
     ) -> None:
         self._driver = driver
         self._permits = read
         self._reading = AsyncReadLock(driver, read, on_lost, callers, read)
         self._writing = AsyncWriteLock(driver, write, on_lost, callers, read)
+
+    async def locked(self) -> bool:
+        """Whether anybody holds it right now, to read or to write."""
+        return bool((await self.status()).holders)
 
     def read(self) -> AsyncReadLock:
         """To share it with other readers."""

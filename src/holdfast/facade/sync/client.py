@@ -14,11 +14,10 @@ from holdfast.facade.sync.lease import OnLost
 from holdfast.facade.sync.lock import Lock
 from holdfast.facade.sync.lock_all import LockAll
 from holdfast.facade.sync.rlock import RLock
-from holdfast.facade.sync.rwlock import RWLock
+from holdfast.facade.sync.rwlock import RWLease, RWLock
 from holdfast.facade.sync.scores import Scores
 from holdfast.facade.sync.semaphore import Semaphore
 from holdfast.facade.tenure import Callers, Tenure
-from holdfast.protocol.holding import Holding
 from holdfast.wire.autocomplete import Index
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import EVERYTHING, Bundle, Permits
@@ -49,7 +48,7 @@ class Holdfast:
         self._namespace = namespace
         self._driver = SyncDriver(SyncRecipe.of(server), namespace, label, max_sessions)
         self._reentrant: Callers[Tenure] = Callers()
-        self._in_blocks: Callers[Holding] = Callers()
+        self._in_blocks: Callers[RWLease] = Callers()
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:

@@ -51,7 +51,7 @@ class LockAll(Primitive[LeaseOfAll]):
 
     def locked(self) -> bool:
         """Whether anybody holds any of the locks right now."""
-        return any(status.holders for status in self.status().values())
+        return any(not status.free for status in self.status().values())
 
     def status(self) -> dict[str, LockStatus]:
         """Who holds and who waits for each of the locks. One round trip for each; changes nothing."""

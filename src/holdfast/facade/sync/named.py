@@ -26,8 +26,8 @@ class Named:
         return self._permits.name
 
     def locked(self) -> bool:
-        """Whether anybody holds any of it right now."""
-        return bool(self.status().holders)
+        """Whether it can't be had right now, because of those who hold it."""
+        return self.status().free < self._permits.weight
 
     def status(self) -> LockStatus:
         """Who holds it and who waits for it. One round trip; changes nothing."""

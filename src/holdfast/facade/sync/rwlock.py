@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
+from types import TracebackType
 from typing import Self
 
 from holdfast.drivers.sync.driver import SyncDriver
@@ -21,14 +21,15 @@ __all__ = ["RWLease", "RWLock", "ReadLock", "WriteLock"]
 class RWLease(Lease):
     """A lease to read or to write."""
 
-    __slots__ = ("_callers", "_read")
+    __slots__ = ("__weakref__", "_blocks", "_callers", "_read")
 
     def __init__(
-        self, driver: SyncDriver, holding: Holding, on_lost: OnLost, callers: Callers[Holding], read: Permits
+        self, driver: SyncDriver, holding: Holding, on_lost: OnLost, callers: Callers[RWLease], read: Permits
     ) -> None:
         super().__init__(driver, holding, on_lost)
         self._callers = callers
         self._read = read
+        self._blocks = 0
 
     @property
     def writes(self) -> bool:
@@ -48,16 +49,31 @@ class RWLease(Lease):
         if self.writes and not self._driver.lower(self._holding, self._read):
             self.check()
 
+    @property
+    def is_in_block(self) -> bool:
+        """Whether a block is being run that holds it."""
+        return bool(self._blocks) and not self._holding.given_up and not self.lost
+
     def __enter__(self) -> Self:
-        self._callers.note(self._driver.caller(), self._read.place.tag, self._holding)
+        caller, tag = self._driver.caller(), self._read.place.tag
+        outer = self._callers.find(caller, tag)
+        if outer is None or not outer.is_in_block:
+            self._callers.note(caller, tag, self)
+        self._blocks += 1
         return super().__enter__()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._blocks -= 1
+        super().__exit__(exc_type, exc, traceback)
 
 
 class _Side(Named, Primitive[RWLease]):
     """One of the two ways to hold a read-write lock."""
 
     def __init__(
-        self, driver: SyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[Holding], read: Permits
+        self, driver: SyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[RWLease], read: Permits
     ) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
@@ -70,7 +86,7 @@ class _Side(Named, Primitive[RWLease]):
     def _again(self, *, waits: bool) -> RWLease | None:
         """Never anything; but who is in a block of this lock can't leave it while it waits here."""
         held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
-        if held is not None and not held.given_up and not held.lost(monotonic()):
+        if held is not None and held.is_in_block:
             raise WouldDeadlock(self.name, self._advice)
         return None
 
@@ -105,12 +121,16 @@ class RWLock(Named):
     """
 
     def __init__(
-        self, driver: SyncDriver, read: Permits, write: Permits, on_lost: OnLost, callers: Callers[Holding]
+        self, driver: SyncDriver, read: Permits, write: Permits, on_lost: OnLost, callers: Callers[RWLease]
     ) -> None:
         self._driver = driver
         self._permits = read
         self._reading = ReadLock(driver, read, on_lost, callers, read)
         self._writing = WriteLock(driver, write, on_lost, callers, read)
+
+    def locked(self) -> bool:
+        """Whether anybody holds it right now, to read or to write."""
+        return bool(self.status().holders)
 
     def read(self) -> ReadLock:
         """To share it with other readers."""

@@ -97,7 +97,7 @@ end
 if placed == #names then
   redis.call('HDEL', KEYS[3], '')
 else
-  if length >= max_waiters then
+  if held + placed == 0 and length >= max_waiters then
     return {'full', length}
   end
   redis.call('ZADD', KEYS[1], 'XX', 0, '')
