@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import HoldfastError, QueueFull, ServerRefused
+from holdfast import HoldfastError, LimitExceeded, QueueFull, ServerRefused
 from holdfast.protocol.acquiring import GRACE, LONGER, LONGEST_NAP, SHORT_NAP, Attempt, Grant, acquire, try_acquire
-from holdfast.protocol.holding import Holding, Ledger, release, renew
-from holdfast.protocol.looking import force_release
+from holdfast.protocol.holding import Holding, Ledger, lower, release, renew
+from holdfast.protocol.looking import force_release, resize, status
 from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
 from holdfast.wire.keys import Place
-from holdfast.wire.permits import Permits
+from holdfast.wire.permits import EVERYTHING, Bundle, Permits
 
 TOKEN = b"t" * 32
 
@@ -117,6 +117,24 @@ def test_a_full_line_leaves_nothing_to_undo():
     with pytest.raises(QueueFull, match="3 are already waiting"):
         perform(acquire(attempt, 1e9), Answer(100.0, [b"full", 3]))
     assert not attempt.pending
+
+
+@pytest.mark.parametrize("ask", [lambda attempt: acquire(attempt, 1e9), try_acquire])
+def test_more_than_there_is_leaves_nothing_to_undo(ask):
+    attempt = Attempt(permits(limit=4, weight=4), TOKEN)
+    with pytest.raises(LimitExceeded, match="resized to 3 permits") as caught:
+        perform(ask(attempt), Answer(100.0, [b"never", 3]))
+    assert caught.value.limit == 3
+    assert not attempt.pending
+
+
+def test_a_grant_of_no_length_is_a_word_to_ask_again():
+    bundle = Bundle([Place("hf", "lock", name) for name in "ab"], ttl_ms=30_000, renew=True, max_waiters=9)
+    attempt = Attempt(bundle, TOKEN)
+    rung = Waking(100.5, Bell(0, 1_500_000, 0))
+    effects, grant = perform(acquire(attempt, 1e9), queued(100.0), rung, granted(100.5))
+    assert [effect.head.name for effect in effects if isinstance(effect, Call)] == ["permits_acquire"] * 2
+    assert grant.deadline == 130.5
 
 
 def test_a_refusal_leaves_something_to_undo_only_after_the_request_had_stood_in_line():
@@ -226,10 +244,43 @@ def test_what_is_dropped_is_neither_due_nor_over():
 
 
 def test_force_release_names_the_latest_grant_that_it_saw():
-    seen = Answer(1.0, [b"state", 1_000_000, 42, 1, 0, [], []])
+    seen = Answer(1.0, [b"state", 1_000_000, 42, 0, 1, 1, 0, [], []])
     effects, count = perform(
         force_release(permits(), "why"), seen, Answer(1.0, [b"revoked", 1, 1]), Answer(1.0, [b"revoked", 0, 0])
     )
     assert verbs(effects) == ["inspect", "revoke", "revoke"]
     assert b"$7\r\n1000000\r\n" in effects[1].tail
     assert count == 1
+
+
+def test_to_downgrade_goes_on_while_the_line_does_and_changes_what_is_held():
+    write = permits(limit=EVERYTHING, weight=EVERYTHING)
+    read = write.weighing(1)
+    lease = Holding(write, TOKEN, Grant(7, 130.0, 30.0))
+    assert perform(lower(lease, read), Answer(1.0, [b"lost"])) == ([read.lower(TOKEN)], False)
+    assert lease.permits is write
+    effects, done = perform(lower(lease, read), Answer(1.0, [b"lowered", 1]), Answer(1.0, [b"lowered", 0]))
+    assert (effects, done) == ([read.lower(TOKEN)] * 2, True)
+    assert lease.permits is read
+
+
+def test_to_resize_goes_on_while_the_line_does():
+    effects, _ = perform(resize(permits(), 9), Answer(1.0, [b"resized", 1]), Answer(1.0, [b"resized", 0]))
+    assert effects == [permits().resize(9)] * 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "out", "seen"), [(0, 3, (5, 2)), (8, 3, (8, 5)), (2, 3, (2, 0)), (0, -1, (5, 0)), (0, 0, (5, 5))]
+)
+def test_what_is_free_is_counted_by_the_limit_that_counts(limit, out, seen):
+    _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, limit, out, 1, 0, [], []]))
+    assert (found.limit, found.free) == seen
+
+
+def test_a_record_that_was_evicted_is_shown_as_what_is_known_of_it():
+    lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"1", b"2 2 9 9 0 500000 inbox home some body"]
+    _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, 0, -1, 1, 1, *map(list, lists)]))
+    (holder,), (waiter,) = found.holders, found.waiters
+    assert (holder.token, holder.weight, holder.remaining, holder.label) == ("abcdefgh", 0, 1.0, "")
+    assert (waiter.weight, waiter.position, waiter.waited_for, waiter.label) == (2, 0, 0.5, "some body")
+    assert (holder.exclusive, waiter.exclusive) == (False, True)

@@ -15,11 +15,14 @@ from holdfast import (
     AcquireTimeout,
     HoldfastError,
     LeaseLost,
+    LimitExceeded,
     NoServer,
     NotHeld,
+    NotOwner,
     QueueFull,
     ScriptError,
     ServerRefused,
+    WouldDeadlock,
 )
 from holdfast.wire.keys import Place
 from holdfast.words.durations import milliseconds
@@ -120,6 +123,9 @@ def test_every_error_carries_its_name_and_says_what_to_do():
         QueueFull("a", 3),
         LeaseLost("a", 7, "why"),
         NotHeld("a"),
+        LimitExceeded("a", 3),
+        NotOwner("a"),
+        WouldDeadlock("a", "wait elsewhere"),
         NoServer("none", name="a"),
         ScriptError("a", 2, "x()", "boom"),
         ServerRefused("no", name="a", changed_nothing=True, words="OOM"),

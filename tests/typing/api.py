@@ -17,20 +17,38 @@ from holdfast import (
     AsyncAutocomplete,
     AsyncHoldfast,
     AsyncLease,
+    AsyncLeaseOfAll,
     AsyncLock,
+    AsyncLockAll,
+    AsyncReadLock,
+    AsyncRLease,
+    AsyncRLock,
+    AsyncRWLease,
+    AsyncRWLock,
     AsyncScores,
+    AsyncSemaphore,
+    AsyncWriteLock,
     Autocomplete,
     Holder,
     Holdfast,
     Lease,
+    LeaseOfAll,
     Lock,
+    LockAll,
     LockStatus,
+    ReadLock,
     Reply,
+    RLease,
+    RLock,
+    RWLease,
+    RWLock,
     Scored,
     Scores,
     Script,
     ScriptError,
+    Semaphore,
     Waiter,
+    WriteLock,
 )
 
 # --- the sync colour
@@ -83,6 +101,69 @@ job(1, "x")  # type: ignore[call-arg]  # its own words are asked for by name
 with Holdfast() as client:
     assert_type(client, Holdfast)
     client.close()
+
+
+# --- and the relatives of the lock
+
+semaphore = hf.semaphore("gpu", 4, ttl=30.0, renew=True, on_lost="warn", max_waiters=100)
+assert_type(semaphore, Semaphore)
+hf.semaphore("gpu", limit=4)
+hf.semaphore("gpu")  # type: ignore[call-arg]  # of how many permits?
+with semaphore as lease:
+    assert_type(lease, Lease)
+with semaphore.acquire(permits=2, timeout=1.0) as lease:
+    assert_type(lease, Lease)
+assert_type(semaphore.acquire(), Lease)
+assert_type(semaphore.try_acquire(permits=3), Lease | None)
+semaphore.acquire(2)  # type: ignore[call-arg]  # two what?
+assert_type(semaphore.limit, int)
+semaphore.resize(8)
+semaphore.resize(None)
+assert_type(semaphore.status().free, int)
+assert_type(semaphore.status().holders[0].exclusive, bool)
+
+rwlock = hf.rwlock("config", ttl=timedelta(seconds=10))
+assert_type(rwlock, RWLock)
+assert_type(rwlock.read(), ReadLock)
+assert_type(rwlock.write(), WriteLock)
+assert_type(rwlock.status(), LockStatus)
+with rwlock.write() as writing:
+    assert_type(writing, RWLease)
+    writing.downgrade()
+    assert_type(writing.writes, bool)
+with rwlock.read().acquire(timeout=1.0) as reading:
+    assert_type(reading, RWLease)
+assert_type(rwlock.read().try_acquire(), RWLease | None)
+with rwlock:  # type: ignore[attr-defined]  # to read or to write?
+    pass
+
+rlock = hf.rlock("invoice:7")
+assert_type(rlock, RLock)
+with rlock as held, rlock as again:
+    assert_type(held, RLease)
+    assert_type(again, RLease)
+
+both = hf.lock_all(["a", "b"])
+assert_type(both, LockAll)
+hf.lock_all(f"account:{number}" for number in range(3))
+with both as of_all:
+    assert_type(of_all, LeaseOfAll)
+    assert_type(of_all.fences, dict[str, int])
+assert_type(both.names, tuple[str, ...])
+assert_type(both.status(), dict[str, LockStatus])
+assert_type(both.acquire(timeout=5), LeaseOfAll)
+
+
+@rwlock.read()
+@semaphore
+@rlock
+@both
+def careful(number: int) -> str:
+    """Each of them can be a decorator."""
+    return str(number)
+
+
+assert_type(careful(1), str)
 
 
 # --- the asyncio colour
@@ -148,6 +229,51 @@ async def main() -> None:
     async with AsyncHoldfast() as client:
         assert_type(client, AsyncHoldfast)
         await client.close()
+
+
+async def relatives() -> None:
+    """The relatives of the lock, awaited."""
+    hf = AsyncHoldfast()
+    semaphore = hf.semaphore("gpu", 4)
+    assert_type(semaphore, AsyncSemaphore)
+    async with semaphore as lease:
+        assert_type(lease, AsyncLease)
+    async with semaphore.acquire(permits=2, timeout=1.0) as lease:
+        assert_type(lease, AsyncLease)
+    assert_type(await semaphore.acquire(permits=2), AsyncLease)
+    assert_type(await semaphore.try_acquire(permits=3), AsyncLease | None)
+    await semaphore.resize(8)
+
+    rwlock = hf.rwlock("config")
+    assert_type(rwlock, AsyncRWLock)
+    assert_type(rwlock.read(), AsyncReadLock)
+    assert_type(rwlock.write(), AsyncWriteLock)
+    async with rwlock.write() as writing:
+        assert_type(writing, AsyncRWLease)
+        await writing.downgrade()
+    async with rwlock.read().acquire(timeout=1.0) as reading:
+        assert_type(reading, AsyncRWLease)
+    assert_type(await asyncio.wait_for(rwlock.read().acquire(), 1), AsyncRWLease)
+
+    rlock = hf.rlock("invoice:7")
+    assert_type(rlock, AsyncRLock)
+    async with rlock as held:
+        assert_type(held, AsyncRLease)
+
+    both = hf.lock_all(("a", "b"))
+    assert_type(both, AsyncLockAll)
+    async with both.acquire(timeout=5) as of_all:
+        assert_type(of_all, AsyncLeaseOfAll)
+        assert_type(of_all.fences, dict[str, int])
+    assert_type(await both.status(), dict[str, LockStatus])
+
+    @rwlock.read()
+    @both
+    async def careful(number: int) -> str:
+        """Each of them can be a decorator."""
+        return str(number)
+
+    assert_type(await careful(1), str)
 
 
 # --- data: names to complete, scores that only grow
