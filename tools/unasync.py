@@ -46,6 +46,7 @@ RULES: list[tuple[str, str]] = [
     (r"^from holdfast\.facade\.aio\.entering .*\n", ""),
     (r"^ *@enterable\n", ""),
     (r'"_guards", ', ""),
+    (r"^ *Before Python 3\.12 ``asyncio\.wait_for`` .*\n", ""),
     (r"^ *self\._guards\b.*\n", ""),
     (r"^ *struck = .*\n", ""),
     (r" and not struck", ""),

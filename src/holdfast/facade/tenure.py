@@ -35,10 +35,10 @@ class Callers(Generic[V]):
 class Tenure:
     """A reentrant lock as one caller holds it: one holding, and the leases that share it, the last of which ends it."""
 
-    __slots__ = ("__weakref__", "_caller", "holding", "leases")
+    __slots__ = ("__weakref__", "_owner", "holding", "leases")
 
     def __init__(self, caller: object, holding: Holding) -> None:
-        self._caller = ref(caller)
+        self._owner = ref(caller)
         self.holding = holding
         self.leases: WeakSet[object] = WeakSet()
 
@@ -47,6 +47,7 @@ class Tenure:
         """Whether there are leases left that share it."""
         return bool(self.leases) and not self.holding.given_up
 
-    def belongs_to(self, caller: object) -> bool:
-        """Whether this is the caller who acquired it."""
-        return self._caller() is caller
+    @property
+    def caller(self) -> object | None:
+        """Who acquired it; None when that one is gone for good."""
+        return self._owner()

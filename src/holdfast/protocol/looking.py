@@ -20,14 +20,14 @@ def status(want: Permits) -> Steps[LockStatus]:
     for token, deadline, text in _rows(held_by):
         record = _record(text)
         remaining, held_for = (float(deadline) - now_us) / 1e6, (now_us - record.since) / 1e6
-        exclusive = record.weight >= record.limit
+        exclusive = record.weight >= (resized or record.limit)
         holders.append(
             Holder(token.decode(), record.fence, record.weight, remaining, held_for, record.label, exclusive)
         )
     waiters = []
     for position, (token, _, text) in enumerate(_rows(waited_by)):
         record = _record(text)
-        waited_for, exclusive = (now_us - record.since) / 1e6, record.weight >= record.limit
+        waited_for, exclusive = (now_us - record.since) / 1e6, record.weight >= (resized or record.limit)
         waiters.append(Waiter(token.decode(), record.weight, position, waited_for, record.label, exclusive))
     free = 0 if out < 0 else max(0, limit - out)
     return LockStatus(tuple(holders), tuple(waiters), fence, waiting, limit, free)

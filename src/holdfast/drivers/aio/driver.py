@@ -63,6 +63,11 @@ class AsyncDriver:
         """Who is calling: the current task, if there is one."""
         return current_task()
 
+    @staticmethod
+    def is_over(caller: object) -> bool:
+        """Whether that task has ended."""
+        return isinstance(caller, asyncio.Task) and caller.done()
+
     def attempt(self, want: Want) -> Attempt:
         """Begin to acquire. Whoever does must call `undo` on any exception."""
         if self._closed:

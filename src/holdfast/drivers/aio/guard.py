@@ -12,6 +12,7 @@ next await, and is struck there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from time import monotonic
 
 from holdfast.drivers.aio.loops import call_on, current_task, runs_here
@@ -23,12 +24,13 @@ __all__ = ["Guard", "ended_by_loss"]
 class Guard:
     """Watches over one block of one task; cancels it only if it ``strikes``."""
 
-    __slots__ = ("_cancelling", "_struck", "_task")
+    __slots__ = ("_cancelling", "_holding", "_struck", "_task")
 
     def __init__(self, holding: Holding, *, strikes: bool) -> None:
         self._task = current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._struck = False
+        self._holding = holding
         if not strikes:
             return
         holding.callbacks.append(self._strike)
@@ -38,6 +40,8 @@ class Guard:
     def leave(self, error: BaseException | None) -> bool:
         """The block is left; whether it was this guard's cancellation, and no other exception, that ended it."""
         task, self._task = self._task, None
+        with contextlib.suppress(ValueError):  # it was called
+            self._holding.callbacks.remove(self._strike)
         if not self._struck or task is None:
             return False
         return task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)

@@ -87,6 +87,11 @@ class SyncDriver:
         """Who is calling: the current thread."""
         return threading.current_thread()
 
+    @staticmethod
+    def is_over(caller: object) -> bool:
+        """Whether that thread has ended."""
+        return isinstance(caller, threading.Thread) and not caller.is_alive()
+
     def attempt(self, want: Want) -> Attempt:
         """Begin to acquire. Whoever does must call `undo` on any exception.
 

@@ -41,7 +41,7 @@ class AsyncLease:
 
     def __repr__(self) -> str:
         holding = self._holding
-        state = "released" if holding.given_up else "lost" if self.lost else f"{self.remaining():.3f} s left"
+        state = "released" if self._given_up else "lost" if self.lost else f"{self.remaining():.3f} s left"
         return f"<{type(self).__name__} of {holding.permits.name!r}, fence {holding.fence}, {state}>"
 
     @property
@@ -75,13 +75,13 @@ class AsyncLease:
     def remaining(self) -> float:
         """Seconds until the lease ends, if it is not renewed: 0 when it has ended, never more than the server's."""
         holding = self._holding
-        return 0.0 if holding.given_up or self.lost else max(0.0, holding.deadline - monotonic())
+        return 0.0 if self._given_up or self.lost else max(0.0, holding.deadline - monotonic())
 
     def check(self) -> None:
         """Raise LeaseLost if the lease was lost, NotHeld if it was released. Costs no I/O."""
         if self.lost:
             raise LeaseLost(self.name, self.fence, self._holding.loss or "")
-        if self._holding.given_up:
+        if self._given_up:
             raise NotHeld(self.name)
 
     async def extend(self, ttl: Duration) -> None:
@@ -118,7 +118,7 @@ class AsyncLease:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         struck = ended_by_loss(self._guards, exc)
-        if self._holding.given_up and not struck:
+        if self._given_up and not struck:
             return
         if await self._leave(None if struck else exc):
             return
@@ -126,6 +126,10 @@ class AsyncLease:
         if self._on_lost == "raise":
             raise loss
         warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
+
+    @property
+    def _given_up(self) -> bool:
+        return self._holding.given_up
 
     async def _leave(self, error: BaseException | None) -> bool:
         """Release at the end of a block that ended with this error; False when the caller is to hear of a loss."""

@@ -83,9 +83,9 @@ class AsyncPrimitive(Generic[L]):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._leave().__aexit__(exc_type, exc, traceback)
+        await self._left().__aexit__(exc_type, exc, traceback)
 
-    def _leave(self) -> L:
+    def _left(self) -> L:
         """The lease of the block that is being left.
 
         Nearly always it was entered by this task. A framework may leave it in another one, though; then the block that

@@ -22,40 +22,48 @@ class AsyncRLease(AsyncLease):
     It belongs to the task that acquired it: release by another one is refused with NotOwner.
     """
 
-    __slots__ = ("__weakref__", "_released", "_tenure")
+    __slots__ = ("__weakref__", "_lost_by_then", "_tenure")
 
     def __init__(self, driver: AsyncDriver, holding: Holding, on_lost: OnLost, tenure: Tenure) -> None:
         super().__init__(driver, holding, on_lost)
-        self._released = False
+        self._lost_by_then: bool | None = None
+        """Whether it had been lost when it was released; None until then."""
         self._tenure = tenure
         tenure.leases.add(self)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease ended before it was given up. Costs no I/O; also true once its time is over."""
+        return super().lost if self._lost_by_then is None else self._lost_by_then
 
     async def release(self) -> bool:
         """Give this lease up, and with the last one the lock; the next waiter has it when this returns.
 
         False when there was nothing left to give up: it had been lost, or was released before. Raises NotOwner when
-        another task does this.
+        another task does this, unless the one that acquired it is over.
         """
-        if self._released:
+        if self._given_up:
             return False
-        if not self._is_last():
-            self._released = True
-            return not self.lost
-        released = await super().release()
-        self._released = True
+        last, lost = self._is_last(), self.lost
+        released = await super().release() if last else not lost
+        self._lost_by_then = lost
         return released
 
+    @property
+    def _given_up(self) -> bool:
+        return self._lost_by_then is not None or super()._given_up
+
     async def _leave(self, error: BaseException | None) -> bool:
-        if self._released:
-            return True
-        last, self._released = self._is_last(), True
+        last, lost = self._is_last(), self.lost
         if last:
             return await super()._leave(error)
-        return error is not None or not self.lost
+        self._lost_by_then = lost
+        return error is not None or not lost
 
     def _is_last(self) -> bool:
         """Whether no other lease shares the grant, once this one is out."""
-        if not self._tenure.belongs_to(self._driver.caller()):
+        owner, caller = self._tenure.caller, self._driver.caller()
+        if owner is not None and owner is not caller and not self._driver.is_over(owner):
             raise NotOwner(self.name)
         self._tenure.leases.discard(self)
         return not self._tenure.leases
@@ -75,6 +83,7 @@ class AsyncRLock(AsyncNamed, AsyncPrimitive[AsyncRLease]):
     up with the last of them. A child task does not inherit it. It is the same lock as ``lock(name)``, and the two exclude
     each other. When the lease is lost, so are all that share it, and acquiring again raises LeaseLost until they are
     released.
+    Before Python 3.12 ``asyncio.wait_for`` acquires in a task of its own: use ``acquire(timeout=…)`` with this lock.
     """
 
     def __init__(self, driver: AsyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[Tenure]) -> None:
@@ -83,12 +92,20 @@ class AsyncRLock(AsyncNamed, AsyncPrimitive[AsyncRLease]):
         self._callers = callers
 
     def _again(self, *, waits: bool) -> AsyncRLease | None:  # noqa: ARG002 -- what is there already needs no waiting
-        tenure = self._callers.find(self._driver.caller(), self._permits.place.tag)
+        caller = self._driver.caller()
+        if caller is None:
+            raise RuntimeError(f"{self!r} belongs to the task that acquires it, and none is running here")
+        tenure = self._callers.find(caller, self._permits.place.tag)
         if tenure is None or not tenure.goes_on:
             return None
         if tenure.holding.lost(monotonic()):
             raise LeaseLost(self.name, tenure.holding.fence, tenure.holding.loss or "")
         return AsyncRLease(self._driver, tenure.holding, self._on_lost, tenure)
+
+    def _left(self) -> AsyncRLease:
+        if self._entered and self._driver.caller() not in self._entered:
+            raise NotOwner(self.name)
+        return super()._left()
 
     def _lease(self, holding: Holding) -> AsyncRLease:
         caller = self._driver.caller()

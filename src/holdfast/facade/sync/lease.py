@@ -40,7 +40,7 @@ class Lease:
 
     def __repr__(self) -> str:
         holding = self._holding
-        state = "released" if holding.given_up else "lost" if self.lost else f"{self.remaining():.3f} s left"
+        state = "released" if self._given_up else "lost" if self.lost else f"{self.remaining():.3f} s left"
         return f"<{type(self).__name__} of {holding.permits.name!r}, fence {holding.fence}, {state}>"
 
     @property
@@ -74,13 +74,13 @@ class Lease:
     def remaining(self) -> float:
         """Seconds until the lease ends, if it is not renewed: 0 when it has ended, never more than the server's."""
         holding = self._holding
-        return 0.0 if holding.given_up or self.lost else max(0.0, holding.deadline - monotonic())
+        return 0.0 if self._given_up or self.lost else max(0.0, holding.deadline - monotonic())
 
     def check(self) -> None:
         """Raise LeaseLost if the lease was lost, NotHeld if it was released. Costs no I/O."""
         if self.lost:
             raise LeaseLost(self.name, self.fence, self._holding.loss or "")
-        if self._holding.given_up:
+        if self._given_up:
             raise NotHeld(self.name)
 
     def extend(self, ttl: Duration) -> None:
@@ -115,7 +115,7 @@ class Lease:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._holding.given_up:
+        if self._given_up:
             return
         if self._leave(exc):
             return
@@ -123,6 +123,10 @@ class Lease:
         if self._on_lost == "raise":
             raise loss
         warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
+
+    @property
+    def _given_up(self) -> bool:
+        return self._holding.given_up
 
     def _leave(self, error: BaseException | None) -> bool:
         """Release at the end of a block that ended with this error; False when the caller is to hear of a loss."""

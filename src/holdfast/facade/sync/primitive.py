@@ -82,9 +82,9 @@ class Primitive(Generic[L]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._leave().__exit__(exc_type, exc, traceback)
+        self._left().__exit__(exc_type, exc, traceback)
 
-    def _leave(self) -> L:
+    def _left(self) -> L:
         """The lease of the block that is being left.
 
         Nearly always it was entered by this thread. A framework may leave it in another one, though; then the block that

@@ -108,8 +108,8 @@ local function hand_over(me, my_ttl_ms)
     end
     if not granted then
       redis.call('HDEL', tokens, head)
-    elseif used >= most then
-      more = 0
+    elseif used >= most and (resized or most == 1) then
+      more = 0 -- nobody else fits; without a look at the next one only where all have the same limit
       break
     end
   end
