@@ -431,7 +431,7 @@ KNOWN_DIGESTS = {
     "permit_renew": "99c2d16fb9bc26dad27729587adbeed906f35f5f",
     "permit_resize": "183ebc0e9eae24ebd96977b3d87037f1c8119b37",
     "permit_revoke": "5a9009b40b6d271a398a14ad15e2b28f9aae32be",
-    "permits_acquire": "884a40895d0d3cdf43a21b8c4dd7e083ccbd196b",
+    "permits_acquire": "01b95eafe3628a61ebee470cc4660d8c91e65e83",
     "permits_cancel": "ad4787037cce277d73f37991ffe081feab83ba79",
     "permits_release": "698306f7d24813969f9fbd90f0b5dfb420d43b78",
     "permits_renew": "ff65deb6e37745ae17181a9412f42627419cdf54",

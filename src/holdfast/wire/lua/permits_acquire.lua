@@ -68,6 +68,7 @@ for k = 1, #KEYS, 4 do
   function name.look()
     sweep()
     local more = hand_over(token)
+    least = math.max(least, fence + 1) -- a grant that nobody heard has used one up
     return redis.call('ZRANK', queue, token) + math.min(used, 1), more, earliest()
   end
 
