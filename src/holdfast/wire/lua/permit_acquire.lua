@@ -39,6 +39,7 @@ if not known and weight <= most and redis.call('EXISTS', holders, queue) == 0 th
   return {'granted', tonumber(granted), ttl_ms * 1000}
 end
 -- @include line
+-- @include room
 
 local since, place = now_text, false
 if known then
@@ -84,17 +85,7 @@ local position = place
 if not place then
   position = last[1] and redis.call('ZCARD', queue) or 0
   if position >= max_waiters then
-    -- Make room: those whose wait-lease has lapsed are there only until somebody looks.
-    for _, waiter in ipairs(redis.call('ZRANGE', queue, 0, 99)) do
-      local record = redis.call('HGET', tokens, waiter)
-      local _, _, _, wait_until = read_record(record or '')
-      if not record or wait_until < now then
-        redis.call('ZADD', queue, 'XX', 0, '')
-        redis.call('ZREM', queue, waiter)
-        redis.call('HDEL', tokens, waiter)
-        position = position - 1
-      end
-    end
+    position = make_room()
   end
   if position >= max_waiters then
     return {'full', position}

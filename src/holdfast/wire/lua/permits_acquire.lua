@@ -34,6 +34,7 @@ for k = 1, #KEYS, 4 do
   local known, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 'used', 'fence', 'limit'))
   -- @include grant
   -- @include line
+  -- @include room
 
   local _, _, _, _, granted, since = read_record(known or '')
   local deadline = known and tonumber(redis.call('ZSCORE', holders, token) or 0) or 0
@@ -46,7 +47,7 @@ for k = 1, #KEYS, 4 do
   length = math.max(length, redis.call('ZCARD', queue))
   least = math.max(least, fence + 1)
 
-  local name = {}
+  local name = {make_room = make_room}
   names[#names + 1] = name
 
   function name.take()
@@ -99,7 +100,13 @@ if placed == #names then
   redis.call('HDEL', KEYS[3], '')
 else
   if held + placed == 0 and length >= max_waiters then
-    return {'full', length}
+    length = 0
+    for _, name in ipairs(names) do
+      length = math.max(length, name.make_room())
+    end
+    if length >= max_waiters then
+      return {'full', length}
+    end
   end
   redis.call('ZADD', KEYS[1], 'XX', 0, '')
   for _, name in ipairs(names) do

@@ -67,8 +67,9 @@ local function offer(head, weight, limit, claim_ms, who, inbox)
 end
 
 -- Give the free permits to the line. Invariant 2: the head fits and gets them, or all wait.
--- Invariant 6: a head that is gone is dropped at once: its wait-lease has lapsed, or nobody listens
--- at its inbox. One that wants more permits than there are is rung out of the line, to be told so.
+-- Invariant 6: a head that is gone is dropped at once where somebody else could have what is free: its
+-- wait-lease has lapsed, or nobody listens at its inbox. One that wants more permits than there are is
+-- rung out of the line, to be told so.
 -- One whose claim is 0 wants other names as well and takes its permits itself, all at once: it is
 -- rung and has 2 s to come, in which nobody passes it.
 -- `me`, the token that is calling, needs no ring and gets its whole ttl, or nothing here without one.
@@ -87,7 +88,7 @@ local function hand_over(me, my_ttl_ms)
     local alive = record and wait_until >= now
     local most = resized or limit
     local fits = alive and used + weight <= most
-    if alive and not fits and weight <= most and (head == me or heard(inbox)) then
+    if alive and not fits and weight <= most and (head == me or used >= most or heard(inbox)) then
       more = 0
       break
     end
