@@ -75,7 +75,7 @@ class LimitExceeded(HoldfastError):
 
     def __init__(self, name: str, limit: int) -> None:
         super().__init__(
-            f"{name!r} was resized to {limit} permits, fewer than are asked for; ask for fewer, or resize() it",
+            f"{name!r} was resized to {limit} permit{'s'[: limit > 1]}, fewer than are asked for; ask for fewer, or resize() it",
             name=name,
         )
         self.limit = limit
@@ -114,7 +114,10 @@ class WouldDeadlock(HoldfastError, RuntimeError):
     """A read-write lock is asked for within a block that holds it, and would wait for itself. Nothing was sent."""
 
     def __init__(self, name: str, advice: str) -> None:
-        super().__init__(f"{name!r} is held here already: {advice}", name=name)
+        super().__init__(
+            f"{name!r} is held by a block of this very caller, which can't be left while it waits here: {advice}",
+            name=name,
+        )
 
 
 class NoServer(HoldfastError):

@@ -92,7 +92,7 @@ class AsyncPrimitive(Generic[L]):
         was entered first elsewhere must do.
         """
         mine = self._driver.caller()
-        for caller in (mine, *self._entered):
+        for caller in (mine, *self._others()):
             leases = self._entered.get(caller)
             if leases:
                 lease = leases.pop(-1 if caller == mine else 0)
@@ -100,6 +100,10 @@ class AsyncPrimitive(Generic[L]):
                     self._entered.pop(caller, None)
                 return lease
         raise RuntimeError(f"a block of {self!r} is left that was never entered")
+
+    def _others(self) -> list[object]:
+        """Those whose blocks the caller may leave in their place."""
+        return list(self._entered)
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a function to hold this, a new lease each time, while it runs."""

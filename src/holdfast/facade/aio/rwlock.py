@@ -86,29 +86,28 @@ class _Side(AsyncNamed, AsyncPrimitive[AsyncRWLease]):
         """Never anything; but who is in a block of this lock can't leave it while it waits here."""
         held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
         if held is not None and held.is_in_block:
-            raise WouldDeadlock(self.name, self._advice)
+            raise WouldDeadlock(self.name, self._in_write if held.writes else self._in_read)
         return None
 
-    _advice = ""
+    _in_read = _in_write = ""
+    """What to do instead, in a block that holds it to read or to write."""
 
 
 class AsyncReadLock(_Side):
     """To read: together with other readers, and with no writer."""
 
-    _advice = (
-        "the block that holds it can't be left while this waits, and a writer may stand in between. "
-        "A writer may read; a reader has read access already"
-    )
+    _in_read = "it may read already, and a second read could wait behind a writer that waits for the first"
+    _in_write = "who writes may read already, and downgrade() goes on as a reader"
 
 
 class AsyncWriteLock(_Side):
     """To write: alone."""
 
-    _advice = (
-        "the block that holds it can't be left while this waits for its end. There is no upgrade from read to write, since "
-        "two readers that both wanted it would wait for each other: leave the block, acquire to write, and look again at "
-        "what was read"
+    _in_read = (
+        "there is no upgrade from read to write, since two readers that both wanted it would wait for each other; leave the "
+        "block, acquire to write, and look again at what was read"
     )
+    _in_write = "it may write already"
 
 
 class AsyncRWLock(AsyncNamed):

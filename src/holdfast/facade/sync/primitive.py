@@ -91,7 +91,7 @@ class Primitive(Generic[L]):
         was entered first elsewhere must do.
         """
         mine = self._driver.caller()
-        for caller in (mine, *self._entered):
+        for caller in (mine, *self._others()):
             leases = self._entered.get(caller)
             if leases:
                 lease = leases.pop(-1 if caller == mine else 0)
@@ -99,6 +99,10 @@ class Primitive(Generic[L]):
                     self._entered.pop(caller, None)
                 return lease
         raise RuntimeError(f"a block of {self!r} is left that was never entered")
+
+    def _others(self) -> list[object]:
+        """Those whose blocks the caller may leave in their place."""
+        return list(self._entered)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function to hold this, a new lease each time, while it runs."""

@@ -45,9 +45,8 @@ class RLease(Lease):
         """
         if self._given_up:
             return False
-        last, lost = self._is_last(), self.lost
-        released = super().release() if last else not lost
-        self._lost_by_then = lost
+        released = super().release() if self._is_last() else not self.lost
+        self._lost_by_then = self.lost
         return released
 
     @property
@@ -55,11 +54,10 @@ class RLease(Lease):
         return self._lost_by_then is not None or super()._given_up
 
     def _leave(self, error: BaseException | None) -> bool:
-        last, lost = self._is_last(), self.lost
-        if last:
+        if self._is_last():
             return super()._leave(error)
-        self._lost_by_then = lost
-        return error is not None or not lost
+        self._lost_by_then = self.lost
+        return error is not None or not self._lost_by_then
 
     def _is_last(self) -> bool:
         """Whether no other lease shares the grant, once this one is out."""
@@ -83,7 +81,7 @@ class RLock(Named, Primitive[RLease]):
     While a thread holds it, its further acquires are leases of the same grant, without asking the server; the lock is given
     up with the last of them. A child thread does not inherit it. It is the same lock as ``lock(name)``, and the two exclude
     each other. When the lease is lost, so are all that share it, and acquiring again raises LeaseLost until they are
-    released.
+    released. Do not hold it across a ``yield`` of a generator, which another thread may close.
     """
 
     def __init__(self, driver: SyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[Tenure]) -> None:
@@ -103,9 +101,12 @@ class RLock(Named, Primitive[RLease]):
         return RLease(self._driver, tenure.holding, self._on_lost, tenure)
 
     def _left(self) -> RLease:
-        if self._entered and self._driver.caller() not in self._entered:
+        if self._entered and self._driver.caller() not in self._entered and not self._others():
             raise NotOwner(self.name)
         return super()._left()
+
+    def _others(self) -> list[object]:
+        return [caller for caller in self._entered if self._driver.is_over(caller)]
 
     def _lease(self, holding: Holding) -> RLease:
         caller = self._driver.caller()

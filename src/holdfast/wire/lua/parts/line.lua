@@ -92,7 +92,7 @@ local function hand_over(me, my_ttl_ms)
       more = 0
       break
     end
-    if fits and claim_ms == 0 and (wait_until <= now + 2000000 or ring(head, inbox, 0, 0)) then
+    if fits and claim_ms == 0 and (wait_until <= now + 2000000 and heard(inbox) or ring(head, inbox, 0, 0)) then
       wait_until = string.format('%.0f', math.min(wait_until, now + 2000000))
       redis.call('HSET', tokens, head, write_record(weight, limit, 0, wait_until, 0, since, who))
       more = 0
@@ -110,7 +110,9 @@ local function hand_over(me, my_ttl_ms)
     if not granted then
       redis.call('HDEL', tokens, head)
     elseif used >= most and (resized or most == 1) then
-      more = 0 -- nobody else fits; without a look at the next one only where all have the same limit
+      -- Nobody else fits. A limit of 1 is taken for everybody's, which saves locks the look at the next one;
+      -- should that one say more, it gets in when it asks again.
+      more = 0
       break
     end
   end
