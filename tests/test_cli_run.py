@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.running import BOUND, CAT, HOLDFAST, LISTENER, PYTHON, done, in_line, ready, starting
 from tests.support import eventually
-
-HOLDFAST = [sys.executable, "-m", "holdfast", "run"]
-PYTHON = [sys.executable, "-I", "-S", "-c"]
-BOUND = 30
-"""Seconds after which a test is tired of waiting."""
-
-LISTENER = [
-    *PYTHON,
-    """
-import os, signal, sys
-def hear(number, frame):
-    os.write(1, signal.Signals(number).name.encode() + b"\\n")  # print would mind to be interrupted by the next signal
-    if number == signal.SIGTERM:
-        os._exit(5)
-for name in "HUP INT QUIT USR1 USR2 WINCH TERM CONT".split():
-    signal.signal(signal.Signals["SIG" + name], hear)
-os.write(1, b"ready\\n")
-while True:
-    signal.pause()
-""",
-]
-"""Says what signals it hears, and ends with code 5 on SIGTERM."""
 
 DEAF = ["sh", "-c", "trap '' TERM; echo ready; exec tail -f /dev/null"]
 """Does not hear SIGTERM."""
-
-CAT = ["sh", "-c", "echo ready; exec cat"]
-"""Lives until its input ends."""
 
 SHELL = [
     *PYTHON,
@@ -72,24 +45,9 @@ print(f"exit={os.waitstatus_to_exitcode(status)}=", flush=True)
 
 @pytest.fixture
 def start():
-    """Starts processes with pipes, each in a session of its own, and ends all of that session after the test."""
-    started = []
-
-    def start(*command, **options):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen(command, start_new_session=True, **pipes | options)
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        process.wait(BOUND)
+    """Starts processes, and ends them after the test."""
+    with starting() as start:
+        yield start
 
 
 @pytest.fixture
@@ -102,23 +60,6 @@ def run(start, server, raw):
 def job(hf):
     """The lock that they are about."""
     return hf.lock("job")
-
-
-def done(process, given=""):
-    """Wait for the end; exit code, output, errors."""
-    out, err = process.communicate(given, timeout=BOUND)
-    return process.returncode, out, err
-
-
-def ready(process):
-    """Wait until the command speaks."""
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def in_line(job, count=1):
-    """Wait until so many stand in line."""
-    eventually(lambda: len(job.status().waiters) == count)
 
 
 def without_server(folder):
@@ -261,6 +202,12 @@ def test_a_command_that_cannot_run_exits_as_in_a_shell_and_holds_nothing(run, jo
         ["job", "-w", "nan", "--", "true"],
         ["job", "-n", "-w", "1", "--", "true"],
         ["job", "-E", "256", "--", "true"],
+        ["job", "--slots", "0", "--", "true"],
+        ["job", "--slots", "1000000001", "--", "true"],
+        ["job", "--slots", "some", "--", "true"],
+        ["job", "--slots", "1", "-s", "--", "true"],
+        ["job", "--slots", "1", "-x", "--", "true"],
+        ["job", "-s", "-x", "--", "true"],
         ["job", "--kill-after", "inf", "--", "true"],
         ["job", "--on-lost", "pray", "--", "true"],
         ["job", "--url", "nonsense", "--", "true"],

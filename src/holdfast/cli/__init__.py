@@ -16,7 +16,7 @@ except ImportError:
 __all__ = ["main"]
 
 COMMANDS = {
-    "run": ("holdfast.cli.run", "Run a command while holding a lock."),
+    "run": ("holdfast.cli.run", "Run a command while holding a lock, a slot or a share."),
     "demo": ("holdfast.cli.demo", "Watch processes coordinate, in half a minute."),
     "script": ("holdfast.cli.script", "Check Lua scripts, and try them on a server."),
     "bench": ("holdfast.cli.bench", "Measure locks against each other on this machine."),

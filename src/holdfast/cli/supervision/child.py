@@ -68,7 +68,7 @@ class Child:
         """Begin to end the program; the moment from which on it is to be killed."""
         self.knew_of_loss = True
         if plan.on_lost == "ignore":
-            self._say(f"{self._title} goes on although the lease is lost: somebody else may hold the lock by now")
+            self._say(f"{self._title} goes on although the lease is lost: others may have got in by now")
             return inf
         if plan.on_lost == "kill":
             return monotonic()

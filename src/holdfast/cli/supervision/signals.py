@@ -1,6 +1,6 @@
 """What arrives while one waits and works: signals, and the news that the lease is lost.
 
-There are two halves. First we only wait for the lock: a signal raises `Interrupted` in the main thread, and whoever
+There are two halves. First we only wait for the lease: a signal raises `Interrupted` in the main thread, and whoever
 waits there unwinds and leaves nothing behind. From `collect` on there is work in hand: nothing is raised any more.
 Each signal is a byte in a pipe, written at once by the interpreter's own handler, and so is each `ring` of another
 thread. Whoever reads the pipe misses nothing, however it falls between two looks, and learns all in the order it came.
