@@ -88,9 +88,13 @@ local function hand_over(me, my_ttl_ms)
     local alive = record and wait_until >= now
     local most = resized or limit
     local fits = alive and used + weight <= most
-    if alive and not fits and weight <= most and (head == me or used >= most or heard(inbox)) then
-      more = 0
-      break
+    if alive and not fits and weight <= most then
+      -- Whether it is there is asked where it stands in the way of what is free, or of me, who may want less.
+      local asked = head ~= me and (my_ttl_ms or used < most)
+      if not asked or heard(inbox) then
+        more = 0
+        break
+      end
     end
     if fits and claim_ms == 0 and (wait_until <= now + 2000000 and heard(inbox) or ring(head, inbox, 0, 0)) then
       wait_until = string.format('%.0f', math.min(wait_until, now + 2000000))
