@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.bench.contenders import available
-from holdfast.bench.figures import Case, Hold, Measurement, Notes, Schedule, measure, overlaps, summarize
+from holdfast.bench.figures import Case, Hold, Measurement, Notes, Schedule, crowding, measure, summarize
 from holdfast.bench.runner import Crew, Plan
 from holdfast.bench.worker import Job
 
@@ -73,10 +73,9 @@ def test_the_contenders_take_turns_at_being_first():
 
 def test_a_planted_overlap_is_found():
     sound = [Hold(1, 2, 0), Hold(2, 3, 1), Hold(3.5, 4, 0)]
-    assert overlaps(sound) == []
-    assert overlaps([*sound, Hold(2.5, 2.6, 2)]) == [(Hold(2, 3, 1), Hold(2.5, 2.6, 2))]
-    long = Hold(0, 9, 5)
-    assert overlaps([*sound, long]) == [(long, hold) for hold in sound]
+    assert crowding(sound) == 0
+    assert crowding([*sound, Hold(2.5, 2.6, 2)]) == 1
+    assert crowding([*sound, Hold(0, 9, 5)]) == len(sound)
     assert measure(Case(0, 2, "a"), SCHEDULE, [notes((2, 4)), notes((3, 5))], []).violations == 1
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from holdfast.bench import memory
 from holdfast.bench.aio_contenders import OURS, available
 from holdfast.bench.crowd import inversions
-from holdfast.bench.figures import DISTINCT, FLOOR, ONE, Case, Hold, Notes, Row, Schedule, measure, overlaps
+from holdfast.bench.figures import DISTINCT, FLOOR, ONE, Case, Hold, Notes, Row, Schedule, crowding, measure
 from holdfast.bench.floor import Bare
 from holdfast.bench.pipeline import Pipeline
 from holdfast.bench.runner import Crew, Plan
@@ -189,7 +189,7 @@ def test_the_floor_does_what_locks_do(server, raw, clients, setting):
     assert all(len(one.acquired) > 1 for one in notes)
     if setting == ONE:
         holds = [Hold(*both, client) for client, one in enumerate(notes) for both in zip(*one[1:], strict=True)]
-        assert overlaps(holds) == []
+        assert crowding(holds) == 0
 
 
 def test_a_small_crowd_gets_in_in_order_and_its_scripts_are_all_timed(tmp_path):

@@ -1,19 +1,24 @@
-"""The classic semaphores do what they are known for, flaws included; and the later forms do not have these."""
+"""The classic semaphores do what they are known for, flaws included; the later forms and `hf.semaphore` do not have these."""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
-from holdfast import classic
+from holdfast import AcquireTimeout, Holdfast, LeaseLost, classic
 from holdfast.classic import watch
+from holdfast.wire.script import load
 from tests import listings
-from tests.listings import Crash, Meddled, crash
+from tests.family_actor import Crew
+from tests.listings import Crash, Meddled, commands, crash
+from tests.support import eventually
 
-conn, form = listings.conn, listings.form
+conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
 
 
 class Kind(NamedTuple):
@@ -52,6 +57,26 @@ def clock(monkeypatch):
     for module in (watch.semaphores, classic.semaphores):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=clock.time))
     return clock
+
+
+@contextmanager
+def wrong_clock(ahead):
+    """The wall clock of this process is ahead by so many seconds."""
+    right = time.time
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "time", lambda: right() + ahead)
+        yield
+
+
+def free(semaphore):
+    """Whether somebody who asks now is let in at once; who leaves at once again."""
+    lease = semaphore.try_acquire()
+    return lease is not None and lease.release()
+
+
+def trips(raw):
+    """The round trips since CONFIG RESETSTAT that ran something of ours."""
+    return {name: calls for name, calls in commands(raw).items() if name in {"eval", "evalsha", "exec"}}
 
 
 # --- what they do
@@ -125,7 +150,7 @@ def test_the_times_keep_their_digits_on_the_way_through_lua(conn, clock):
 # --- the flaws of the first form
 
 
-def test_flaw_a_client_10_ms_slow_steals_the_last_place(conn, clock):
+def test_flaw_a_client_10_ms_slow_steals_the_last_place(conn, clock, hf, other):
     for kind, stolen in ((FIRST, True), (FAIR, False), (LOCKED, False), (LUA, False)):
         conn.flushall()
         mine = kind.acquire(conn, "s", 1)
@@ -133,8 +158,14 @@ def test_flaw_a_client_10_ms_slow_steals_the_last_place(conn, clock):
         assert bool(kind.acquire(conn, "s", 1)) is stolen
         assert kind.release(conn, "s", mine) is True, "its holder has it all the while"
 
+    leases = [hf.semaphore("s", 2).acquire() for _ in range(2)]
+    for ahead in (-3600, -0.01):
+        with wrong_clock(ahead):
+            assert other.semaphore("s", 2).try_acquire() is None
+    assert [lease.release() for lease in leases] == [True, True]
 
-def test_flaw_a_client_10_ms_ahead_has_its_place_stolen(conn, clock, hf, other, monkeypatch):
+
+def test_flaw_a_client_10_ms_ahead_has_its_place_stolen(conn, clock, hf, other):
     for kind, stolen in ((FIRST, True), (FAIR, False), (LOCKED, False), (LUA, False)):
         conn.flushall()
         clock.now += 0.01
@@ -143,15 +174,15 @@ def test_flaw_a_client_10_ms_ahead_has_its_place_stolen(conn, clock, hf, other, 
         assert bool(kind.acquire(conn, "s", 1)) is stolen
         assert kind.release(conn, "s", mine) is True
 
-    for ahead in (-3600, -0.01, 0.01, 3600):
-        with hf.lock("s") as lease, monkeypatch.context() as patched:
-            wrong = time.time() + ahead
-            patched.setattr(time, "time", lambda wrong=wrong: wrong)
-            assert other.lock("s").try_acquire() is None
-            lease.extend(30)
+    for ahead in (0.01, 3600):
+        with wrong_clock(ahead):
+            lease = hf.semaphore("s", 2).acquire(permits=2)
+        assert other.semaphore("s", 2).try_acquire() is None
+        lease.extend(30)
+        assert lease.release() is True
 
 
-def test_flaw_a_loser_of_the_first_form_is_in_the_way_of_others(conn):
+def test_flaw_a_loser_of_the_first_form_is_in_the_way_of_others(conn, hf, other, raw):
     def release_and_ask():
         kind.release(conn, "s", mine)
         got.append(kind.acquire(conn, "s", 1))
@@ -166,8 +197,19 @@ def test_flaw_a_loser_of_the_first_form_is_in_the_way_of_others(conn):
     assert got[0] is None, "nobody had the place, and nobody got it"
     assert got[1]
 
+    lease = hf.semaphore("s", 1).acquire()
+    raw.config_resetstat()
+    assert other.semaphore("s", 1).try_acquire() is None
+    assert trips(raw) == {"evalsha": 1}, "refused in one step"
+    assert hf.semaphore("s", 1).status().waiters == (), "with nothing to take back"
+    with pytest.raises(AcquireTimeout):
+        other.semaphore("s", 1).acquire(timeout=0.01)
+    assert hf.semaphore("s", 1).status().waiters == ()
+    lease.release()
+    assert free(other.semaphore("s", 1))
 
-def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock):
+
+def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock, hf, server):
     mine = FIRST.acquire(conn, "s", 1)
     with pytest.raises(Crash):
         FIRST.acquire(Meddled(conn, ZREM=[crash]), "s", 1)
@@ -183,12 +225,26 @@ def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock):
     assert loser.sent == ["EVALSHA"], "a loser has nothing to take back"
     assert conn.zcard("s") == 1
 
+    with Crew(server.url) as crew, hf.semaphore("a", 1) as lease:
+        (loser,) = crew(0)
+        loser.tell("acquire", kind="semaphore", limit=1)
+        eventually(lambda: hf.semaphore("a", 1).status().waiters)
+        loser.kill()
+        lease.release()
+        assert free(hf.semaphore("a", 1)), "who died in line is skipped"
 
-def test_flaw_the_first_form_cannot_be_refreshed(conn, clock):
+
+def test_flaw_the_first_form_cannot_be_refreshed(conn, clock, hf, other):
     assert not hasattr(watch, "refresh_semaphore")
     first, fair = watch.acquire_semaphore(conn, "s", 1), watch.acquire_fair_semaphore(conn, "t", 1)
     assert first
     assert watch.refresh_fair_semaphore(conn, "t", fair) is True
+
+    with hf.semaphore("s", 1, ttl=0.3) as lease:
+        ends = time.monotonic() + lease.remaining()
+        eventually(lambda: time.monotonic() > ends)
+        lease.check()
+        assert other.semaphore("s", 1).try_acquire() is None
 
 
 # --- the flaws of the fair form
@@ -203,7 +259,7 @@ def overtaken(conn, kind):
     return all(got)
 
 
-def test_flaw_who_counted_first_in_the_fair_form_takes_a_place_that_is_taken(conn):
+def test_flaw_who_counted_first_in_the_fair_form_takes_a_place_that_is_taken(conn, hf, raw):
     assert overtaken(conn, FAIR)
     conn.flushall()
     assert not overtaken(conn, LOCKED), "which closes the race"
@@ -213,8 +269,13 @@ def test_flaw_who_counted_first_in_the_fair_form_takes_a_place_that_is_taken(con
     assert LUA.acquire(lua, "s", 1)
     assert lua.sent == ["EVALSHA"], "one step, with no in between"
 
+    hf.semaphore("s", 1).acquire().release()
+    raw.config_resetstat()
+    with hf.semaphore("s", 1):
+        assert trips(raw) == {"evalsha": 1}
 
-def test_flaw_the_fair_form_takes_round_trips_and_a_lock(conn):
+
+def test_flaw_the_fair_form_takes_round_trips_and_a_lock(conn, hf, raw):
     sent = {}
     for name, kind in {"fair": FAIR, "locked": LOCKED, "lua": LUA}.items():
         conn.flushall()
@@ -231,22 +292,37 @@ def test_flaw_the_fair_form_takes_round_trips_and_a_lock(conn):
         ("lua", "lost"): 1,
     }
 
+    semaphore = hf.semaphore("s", 1)
+    semaphore.acquire().release()
+    raw.config_resetstat()
+    with semaphore:
+        assert trips(raw) == {"evalsha": 1}
+        assert semaphore.try_acquire() is None
+        assert trips(raw) == {"evalsha": 2}
 
-def test_flaw_the_counter_of_the_fair_form_stays_for_ever(conn):
+
+def test_flaw_the_counter_of_the_fair_form_stays_for_ever(conn, hf, raw):
     FAIR.release(conn, "s", FAIR.acquire(conn, "s", 1))
     LUA.release(conn, "t", LUA.acquire(conn, "t", 1))
     assert [key if isinstance(key, str) else key.decode() for key in conn.keys()] == ["s:counter"]  # noqa: SIM118 -- no dict
     assert conn.ttl("s:counter") == -1
 
+    hf.semaphore("s", 1).acquire().release()
+    mine = raw.keys("{hf:semaphore:s}:*")
+    assert mine, "what is remembered"
+    assert all(raw.pttl(key) > 0 for key in mine), "ends by itself"
 
-def test_flaw_where_the_lock_is_busy_free_places_stay_free(conn):
+
+def test_flaw_where_the_lock_is_busy_free_places_stay_free(conn, hf):
     lock = classic.acquire_lock_with_timeout(conn, "s")
     assert LOCKED.acquire(conn, "s", 5) is None
     assert LUA.acquire(conn, "s", 5)
+    with hf.lock("s"):
+        assert free(hf.semaphore("s", 5)), "which has no lock"
     classic.release_lock(conn, "s", lock)
 
 
-def test_flaw_who_has_lost_its_fair_place_and_dies_while_refreshing_stands_in_the_set(conn, clock):
+def test_flaw_who_has_lost_its_fair_place_and_dies_while_refreshing_stands_in_the_set(conn, clock, hf, other):
     mine = FAIR.acquire(conn, "s", 1)
     clock.now += 10.1
     FAIR.release(conn, "s", FAIR.acquire(conn, "s", 1))
@@ -260,11 +336,22 @@ def test_flaw_who_has_lost_its_fair_place_and_dies_while_refreshing_stands_in_th
     assert refreshing.sent == ["EVALSHA"]
     assert conn.zcard("s") == 0
 
+    lease = hf.semaphore("s", 1, renew=False).acquire()
+    assert other.semaphore("s", 1).force_release() == 1
+    while not lease.lost:  # whether it has heard of it or asks: it brings nothing back
+        with pytest.raises(LeaseLost):
+            lease.extend(30)
+    assert hf.semaphore("s", 1).status().holders == ()
+    assert free(other.semaphore("s", 1))
+
 
 @by_time_only
-def test_flaw_the_fair_form_does_not_see_the_places_of_the_others(kind, conn):
+def test_flaw_the_fair_form_does_not_see_the_places_of_the_others(kind, conn, hf, other):
     assert kind.acquire(conn, "s", 1)
     assert FAIR.acquire(conn, "s", 1), "a second one"
+
+    with hf.semaphore("s", 2).acquire(permits=2):
+        assert not free(other.semaphore("s", 2)), "there is only one form"
 
 
 # --- the flaws of all
@@ -279,13 +366,14 @@ def test_flaw_a_clock_that_is_ahead_throws_others_out_early(kind, conn, clock, h
     assert kind.acquire(conn, "s", 1)
     assert kind.release(conn, "s", mine) is False
 
-    with hf.lock("s", ttl=10) as lease:  # by no clock but the server's
-        assert other.lock("s").try_acquire() is None
-        assert lease.remaining() > 0
+    with hf.semaphore("s", 1, ttl=60, renew=False) as lease:
+        with wrong_clock(3600):
+            assert other.semaphore("s", 1).try_acquire() is None
+        lease.check()
 
 
 @every_kind
-def test_flaw_a_slow_client_is_thrown_out_early(kind, conn, clock):
+def test_flaw_a_slow_client_is_thrown_out_early(kind, conn, clock, hf, other):
     clock.now -= 9.995
     mine = kind.acquire(conn, "s", 1)
     clock.now += 9.995  # the others' clock; by the server's, no time has gone by
@@ -294,14 +382,27 @@ def test_flaw_a_slow_client_is_thrown_out_early(kind, conn, clock):
     assert kind.acquire(conn, "s", 1)
     assert kind.release(conn, "s", mine) is False
 
+    with wrong_clock(-3600):
+        lease = hf.semaphore("s", 1, ttl=60, renew=False).acquire()
+    assert other.semaphore("s", 1).try_acquire() is None
+    (holder,) = other.semaphore("s", 1).status().holders
+    assert holder.remaining > 30
+    assert lease.release() is True
+
 
 @refreshing
-def test_flaw_a_slow_clock_shortens_the_time_by_refreshing(kind, conn, clock):
+def test_flaw_a_slow_clock_shortens_the_time_by_refreshing(kind, conn, clock, hf, other):
     mine = kind.acquire(conn, "s", 1)
     clock.now -= 9
     assert kind.refresh(conn, "s", mine) is True
     clock.now += 9 + 1.1
     assert kind.acquire(conn, "s", 1), "one second after it was taken for ten, and refreshed"
+
+    with hf.semaphore("s", 1, ttl=60, renew=False) as lease:
+        with wrong_clock(-3600):
+            lease.extend(90)
+        (holder,) = other.semaphore("s", 1).status().holders
+        assert holder.remaining > 60
 
 
 @every_kind
@@ -311,15 +412,53 @@ def test_flaw_the_newcomers_timeout_ends_the_holders_place(kind, conn, clock, hf
     assert kind.acquire(conn, "s", 1, timeout=1)
     assert kind.release(conn, "s", mine) is False
 
-    with hf.lock("s", ttl=60, renew=False) as lease:
-        assert other.lock("s", ttl=0.001).try_acquire() is None
+    with hf.semaphore("s", 1, ttl=60, renew=False) as lease:
+        assert other.semaphore("s", 1, ttl=0.001).try_acquire() is None
         assert lease.remaining() > 1
 
 
+def test_flaw_nothing_tells_a_holder_that_its_place_is_gone(conn, hf, other):
+    for kind in (FIRST, FAIR, LOCKED, LUA):
+        mine = kind.acquire(conn, "s", 1)
+        conn.delete("s", "s:owner")
+        assert isinstance(mine, str), "and more than that it has not"
+        assert kind.release(conn, "s", mine) is False
+
+    lease = hf.semaphore("s", 1).acquire()
+    other.semaphore("s", 1).force_release(reason="test")
+    assert lease.lost_event.wait(10)
+    assert lease.lost is True
+
+
 @every_kind
-def test_flaw_nobody_waits_in_line(kind, conn):
+def test_flaw_nobody_waits_in_line_and_nobody_is_told(kind, conn, hf, other, raw):
     mine = kind.acquire(conn, "s", 1)
     assert kind.acquire(conn, "s", 1) is None, "who comes first"
     kind.release(conn, "s", mine)
     assert kind.acquire(conn, "s", 1), "is behind whoever comes when it is free"
     assert kind.acquire(conn, "s", 1) is None
+
+    lease = hf.semaphore("s", 2).acquire(permits=2)
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(other.semaphore("s", 2, renew=False).acquire, permits=2, timeout=20)
+        eventually(lambda: hf.semaphore("s", 2).status().waiters)
+        raw.config_resetstat()
+        lease.release()
+        assert hf.semaphore("s", 2).try_acquire() is None
+        theirs = waiter.result()
+    assert trips(raw) == {"evalsha": 2}, "the release, with which it had its permits, and the vain try"
+    assert theirs.release() is True
+
+
+def test_flaw_whose_reply_gets_lost_may_be_refused_because_of_its_own_place(conn, resending, proxy, hf):
+    happened = proxy.lose(b"EVALSHA")
+    assert LUA.acquire(resending, "s", 1) is None
+    assert happened()
+    assert conn.zcard("s") == 1, "nobody else has it"
+
+    hf.semaphore("s", 1).acquire().release()
+    with Holdfast(proxy.url) as far:
+        happened = proxy.lose(load("permit_acquire").digest.encode())
+        with far.semaphore("s", 1).acquire(timeout=10) as lease:
+            assert happened()
+            lease.check()

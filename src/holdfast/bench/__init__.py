@@ -1,4 +1,4 @@
-"""Measuring locks and scripts against each other, and with which doubt.
+"""Measuring locks, their relatives and scripts against each other, and with which doubt.
 
 **How.** Every contender (see `contenders`) runs as processes, one client each, that all want one lock. They are made
 ready, start together, contend for 0.2 s unmeasured, and then for the seconds asked for. The critical section is empty
@@ -49,6 +49,17 @@ on.
 **A crowd** (``bench crowd``) is one measurement of Holdfast alone and no comparison: that a long line is kept in order,
 on one connection, and what it costs the server. Its times are the server's own, by its slow log; the longest of ten
 thousand shows when the scheduler took the core away rather than what the script does.
+
+**A semaphore** (``bench semaphore``) is measured as a lock is, by processes that take one permit each time. There are no
+handoffs, since nobody can tell from outside whose permit went to whom, and to exclude is to let in no more than the limit:
+the first forms of the listings are known to fail at that, which is told and fails nobody. As many clients as permits do
+not contend, and pollers are at their best there. Then permits are counted while their holders are killed; this is a trial
+of Holdfast alone, and its rate says little: much of its time passes while leases of the dead run out. The module
+`conservation` says what is looked at. **Readers and writers** (``bench rwlock``) and **several locks at once** (``bench
+lock-all``) compare Holdfast with itself: with a plain lock for readers and writers alike, and with locks inside locks.
+What they say holds for their load, which is the one where everybody always wants in: see the modules `rwlock` and
+`pairs`. Waits are what the clients saw, so the longest one is that of the scheduler as well; an overlap is seen when it
+lasts longer than a look at the clock, which is why those who are in stay there for a moment.
 
 **The classic listings** (``bench classic``) have a package of their own, `holdfast.bench.classic`; its report says how,
 and with which doubt. **A million names** and **a million scores** (``bench names``, ``bench scores``) are one client and

@@ -9,9 +9,10 @@ import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 __all__ = [
     "CLASSIC",
@@ -25,8 +26,11 @@ __all__ = [
     "Notes",
     "Row",
     "Schedule",
+    "Times",
+    "Turns",
+    "crowding",
     "measure",
-    "overlaps",
+    "middle",
     "quantile",
     "summarize",
     "without_row",
@@ -57,12 +61,21 @@ class Notes(NamedTuple):
     """When each release was about to be called."""
 
 
+class Turns(NamedTuple):
+    """What one client saw that also noted when it began to wait: one item of each for every hold."""
+
+    asked: array[float]
+    acquired: array[float]
+    released: array[float]
+
+
 class Hold(NamedTuple):
-    """One certain hold: the lock was this client's from the one moment to the other, in seconds."""
+    """One certain hold: so many permits were this client's from the one moment to the other, in seconds."""
 
     acquired: float
     released: float
     client: int
+    weight: int = 1
 
 
 class Case(NamedTuple):
@@ -90,7 +103,7 @@ class Measurement:
     handoff_p50_us: float | None
     handoff_p99_us: float | None
     violations: int
-    """How many holds began while another client's was certain."""
+    """How many holds began while those of others, all certain, left no room for them."""
     trouble: tuple[str, ...]
     """What went wrong; such a measurement has no figures to trust."""
     setting: str = ONE
@@ -115,6 +128,30 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """How long something took, again and again, in microseconds."""
+
+    what: str
+    calls: int
+    p50: float
+    p99: float
+    longest: float
+
+    @classmethod
+    def of(cls, what: str, times: Iterable[float]) -> Self:
+        """From so many microseconds each time."""
+        ordered = sorted(times)
+        p50, p99, longest = (quantile(ordered, share) or 0.0 for share in (0.5, 0.99, 1.0))
+        return cls(what, len(ordered), p50, p99, longest)
+
+    @classmethod
+    def of_rounds(cls, rounds: Sequence[Self]) -> Self:
+        """Medians of several rounds, but the longest of all."""
+        p50, p99 = median(one.p50 for one in rounds), median(one.p99 for one in rounds)
+        return cls(rounds[0].what, sum(one.calls for one in rounds), p50, p99, max(one.longest for one in rounds))
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """What all rounds say of one contender at one client count: medians, and the spread of the rate."""
 
@@ -135,14 +172,23 @@ class Row:
     """The same to the lock of redis-py."""
     setting: str = ONE
     connections: float | None = None
+    violations: int = 0
+    """Of all rounds together."""
 
 
 def measure(
-    case: Case, schedule: Schedule, notes: Sequence[Notes], trouble: Sequence[str], connections: int | None = None
+    case: Case,
+    schedule: Schedule,
+    notes: Sequence[Notes],
+    trouble: Sequence[str],
+    connections: int | None = None,
+    *,
+    limit: int = 1,
 ) -> Measurement:
     """Merge the notes of all clients and take from them what falls into the time that counts.
 
-    Where each has a lock of its own there is nothing to hand over, and holds may overlap.
+    Where each has a lock of its own there is nothing to hand over, and holds may overlap. Where several may hold it at
+    once, nobody can tell from outside whose permit went to whom.
     """
     _, go, until = schedule
     holds = sorted(
@@ -156,7 +202,7 @@ def measure(
     shared = holds if case.setting == ONE else []
     gaps = sorted(
         (after.acquired - before.released) * 1e6
-        for before, after in pairwise(shared)
+        for before, after in pairwise(shared if limit == 1 else [])
         if after.client != before.client and go <= after.acquired < until
     )
     return Measurement(
@@ -167,21 +213,22 @@ def measure(
         handoffs=len(gaps),
         handoff_p50_us=quantile(gaps, 0.5),
         handoff_p99_us=quantile(gaps, 0.99),
-        violations=len(overlaps(shared)),
+        violations=crowding(shared, limit),
         trouble=tuple(trouble),
         connections=connections,
     )
 
 
-def overlaps(holds: Iterable[Hold]) -> list[tuple[Hold, Hold]]:
-    """The pairs of holds that overlapped, each hold with the one before it that lasted longest."""
-    found = []
-    last: Hold | None = None
+def crowding(holds: Iterable[Hold], limit: int = 1) -> int:
+    """How many holds began while those that were certain had so many of ``limit`` permits that too few were left."""
+    found = out = 0
+    ends: list[tuple[float, int]] = []
     for hold in sorted(holds):
-        if last is not None and hold.acquired < last.released:
-            found.append((last, hold))
-        if last is None or hold.released > last.released:
-            last = hold
+        while ends and ends[0][0] <= hold.acquired:
+            out -= heappop(ends)[1]
+        out += hold.weight
+        found += out > limit
+        heappush(ends, (hold.released, hold.weight))
     return found
 
 
@@ -205,7 +252,7 @@ def summarize(measurements: Sequence[Measurement]) -> list[Row]:
 def _row(group: list[Measurement], rates: dict[tuple[str, str, int, int], float]) -> Row:
     def ratio(other: str) -> float | None:
         bases = [(one.rate, rates.get((other, one.setting, one.clients, one.round))) for one in group]
-        return _median(rate / base for rate, base in bases if base)
+        return middle(rate / base for rate, base in bases if base)
 
     speeds = [one.rate for one in group]
     return Row(
@@ -216,17 +263,19 @@ def _row(group: list[Measurement], rates: dict[tuple[str, str, int, int], float]
         slowest=min(speeds),
         fastest=max(speeds),
         fairness=median(one.fairness for one in group),
-        handoff_p50_us=_median(one.handoff_p50_us for one in group),
-        handoff_p99_us=_median(one.handoff_p99_us for one in group),
+        handoff_p50_us=middle(one.handoff_p50_us for one in group),
+        handoff_p99_us=middle(one.handoff_p99_us for one in group),
         to_floor=ratio(FLOOR),
         to_classic=ratio(CLASSIC),
         to_redis=ratio(REDIS),
         setting=group[0].setting,
-        connections=_median(one.connections for one in group),
+        connections=middle(one.connections for one in group),
+        violations=sum(one.violations for one in group),
     )
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def middle(values: Iterable[float | None]) -> float | None:
+    """The median of those that are known; None without any."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 

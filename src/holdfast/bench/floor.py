@@ -4,7 +4,8 @@ It has the server do the same work as the library does (the same scripts, a rand
 connection) and leaves out all that makes a library: it parses no replies beyond telling them apart, renews nothing,
 never asks twice and undoes nothing. What the library reaches of it is the price of being one.
 
-`Floor` is one client of one lock; `holdfast.bench.pipeline` is the same for many at once on one connection.
+`Floor` is one client of one lock, or of one semaphore; `holdfast.bench.pipeline` is the same for many locks at once on
+one connection.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class Bare:
         self.socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(inbox))
         self.receive_lines(b"", SUBSCRIBED_LINES)
 
-    def templates(self, name: str) -> tuple[Template, Template]:
-        """How to acquire and to release the lock of that name."""
-        permits = Permits(Place("bench", "lock", name), ttl_ms=30_000, renew=True)
+    def templates(self, name: str, limit: int = 1) -> tuple[Template, Template]:
+        """How to acquire and to release one of so many permits of that name."""
+        permits = Permits(Place("bench", "lock", name), ttl_ms=30_000, renew=True, limit=limit)
         token = secrets.token_hex(16).encode()
         return self._template(permits.acquire(token), token), self._template(permits.release(token), token)
 
@@ -79,11 +80,11 @@ class Bare:
 class Floor:
     """One client of the floor."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, limit: int = 1) -> None:
         self.tries = 0
         self._bare = Bare(url)
         self._socket = self._bare.socket
-        self._acquire, self._release = self._bare.templates(name)
+        self._acquire, self._release = self._bare.templates(name, limit)
         self.close = self._bare.close
 
     def acquire(self) -> None:

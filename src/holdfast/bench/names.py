@@ -25,9 +25,9 @@ from typing import Any
 import redis
 
 from holdfast import Autocomplete, Holdfast
-from holdfast.bench.figures import quantile
+from holdfast.bench.figures import Times
 
-__all__ = ["LENGTHS", "MODES", "Keeping", "Times", "expected", "make_names", "make_prefixes", "measure"]
+__all__ = ["LENGTHS", "MODES", "Keeping", "expected", "make_names", "make_prefixes", "measure"]
 
 MODES = ("unranked", "ranked")
 
@@ -41,17 +41,6 @@ SEED, BATCH, WARM_UP, CHECKED = 2012, 10_000, 100, 60
 
 ONSETS = (*"bcdfghjklmnprstvwz", "br", "ch", "dr", "gr", "kl", "sh", "st", "th", "tr")
 VOWELS = "aeiou"
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """How long something took, again and again, in microseconds."""
-
-    what: str
-    calls: int
-    p50: float
-    p99: float
-    longest: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +105,7 @@ def measure(url: str, mode: str, names: Sequence[str], calls: int) -> Keeping:
                 load_seconds=load_seconds,
                 bytes=grown,
                 completions=tuple(_by_length(prefixes, completions)),
-                ping=_summary("PING", pings),
+                ping=Times.of("PING", pings),
                 trouble=tuple(_check(index, names, scores, prefixes)),
             )
         finally:
@@ -151,17 +140,11 @@ def _times(prefixes: Sequence[str], *calls: Callable[[str], object]) -> list[lis
 
 
 def _by_length(prefixes: Sequence[str], times: Sequence[float]) -> Iterator[Times]:
-    yield _summary("all prefixes", times)
+    yield Times.of("all prefixes", times)
     for length in LENGTHS:
         mine = [time for prefix, time in zip(prefixes, times, strict=True) if len(prefix) == length]
         if mine:
-            yield _summary("1 letter" if length == 1 else f"{length} letters", mine)
-
-
-def _summary(what: str, times: Sequence[float]) -> Times:
-    ordered = sorted(times)
-    p50, p99, longest = (quantile(ordered, share) or 0.0 for share in (0.5, 0.99, 1.0))
-    return Times(what, len(ordered), p50, p99, longest)
+            yield Times.of("1 letter" if length == 1 else f"{length} letters", mine)
 
 
 def _check(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from multiprocessing.connection import Connection
@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 from holdfast.bench.figures import ONE, Case, Measurement, Schedule, measure
 from holdfast.bench.worker import READY, Job, Work, work
 
-__all__ = ["WARM_UP", "Crew", "Plan", "in_turn", "run"]
+__all__ = ["WARM_UP", "Crew", "Plan", "in_rounds", "in_turn", "run"]
 
 WARM_UP = 0.2
 """Seconds that all clients contend before anything counts."""
@@ -57,6 +57,13 @@ class Plan:
             for place, (setting, clients) in enumerate(product(self.settings, self.clients)):
                 for contender in in_turn(self.contenders, number + place):
                     yield Case(number, clients, contender, setting)
+
+
+def in_rounds(contenders: Iterable[str], rounds: int, clients: int) -> Iterator[Case]:
+    """Where there is one measurement for each contender in a round: the same turns."""
+    for number in range(rounds):
+        for contender in in_turn(tuple(contenders), number):
+            yield Case(number, clients, contender)
 
 
 def in_turn(contenders: tuple[str, ...], turn: int) -> tuple[str, ...]:
@@ -104,10 +111,14 @@ class Crew:
 
     def do(self, job: Work[T], count: int, seconds: float) -> tuple[Schedule, list[T], list[str]]:
         """Let ``count`` clients do the job at the same time; when they did it, what came of it, and what went wrong."""
-        while len(self._clients) < count:
+        return self.do_each([job] * count, seconds)
+
+    def do_each(self, jobs: Sequence[Work[T]], seconds: float) -> tuple[Schedule, list[T], list[str]]:
+        """The same with a job for each client. Where nothing went wrong the results are in the order of the jobs."""
+        while len(self._clients) < len(jobs):
             self._clients.append(_Client())
-        clients = self._clients[:count]
-        for client in clients:
+        clients = self._clients[: len(jobs)]
+        for client, job in zip(clients, jobs, strict=True):
             client.pipe.send(job)
         answers = self._answers(clients, monotonic() + READY_TIMEOUT, "was not ready in time")
         trouble = [answer for answer in answers if answer != READY]

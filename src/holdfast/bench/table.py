@@ -9,20 +9,28 @@ from rich import box
 from rich.table import Table
 
 from holdfast.bench.aio_contenders import AIO_CONTENDERS, OURS
+from holdfast.bench.conservation import Conservation
 from holdfast.bench.contenders import CONTENDERS
 from holdfast.bench.crowd import Crowd, ScriptTimes, inversions
-from holdfast.bench.figures import DISTINCT, FLOOR, ONE, Case, Row
+from holdfast.bench.figures import DISTINCT, FLOOR, ONE, Case, Row, Times
 from holdfast.bench.memory import CostRow
 from holdfast.bench.names import Keeping
+from holdfast.bench.pairs import Row as PairsRow
+from holdfast.bench.rwlock import Row as RWLockRow
 from holdfast.bench.scores import Row as ScoresRow
+from holdfast.bench.semaphores import SEMAPHORES
 
 __all__ = [
+    "conservation_table",
     "cost_table",
     "crowd_table",
     "keeping_table",
     "lock_table",
+    "pairs_table",
+    "rwlock_table",
     "scores_table",
     "script_table",
+    "semaphore_table",
     "tasks_table",
     "times_table",
 ]
@@ -34,6 +42,11 @@ Cells = Mapping[str, Callable[[Row], str]]
 def lock_table(rows: Sequence[Row], title: str) -> Table:
     """One block for each client count. The handoff is given as p50/p99."""
     return _blocks(rows, [], order=list(CONTENDERS), first="clients", cells=LOCK, title=title)
+
+
+def semaphore_table(rows: Sequence[Row], failed: Sequence[Case], title: str) -> Table:
+    """One block for each client count."""
+    return _blocks(rows, failed, order=list(SEMAPHORES), first="clients", cells=SEMAPHORE, title=title)
 
 
 def tasks_table(rows: Sequence[Row], failed: Sequence[Case], setting: str, title: str) -> Table:
@@ -111,6 +124,37 @@ def scores_table(rows: Iterable[ScoresRow], title: str) -> Table:
     return grid
 
 
+def conservation_table(found: Conservation, title: str) -> Table:
+    """One row, whose last three figures must be 0. The wait is the longest."""
+    done = "operations", "seconds", "kills", "holding", "waiting", "lost", "wait, s"
+    grid = _grid(title, (), (*done, "samples", "over", "unaccounted", "crowded"))
+    kills = (f"{count:,}" for count in (found.kills, found.killed_holding, found.killed_waiting, found.lost))
+    seen = (f"{count:,}" for count in (found.samples, found.over, found.unaccounted, found.crowded))
+    grid.add_row(f"{found.operations:,}", f"{found.seconds:.1f}", *kills, f"{found.longest_wait:.2f}", *seen)
+    return grid
+
+
+def rwlock_table(rows: Iterable[RWLockRow], title: str) -> Table:
+    """One row for each contender."""
+    grid = _grid(title, ("contender",), ("reads/s", "min-max", "writes/s", "to read, ms", "to write, ms", "x lock"))
+    for row in rows:
+        rates = f"{row.reads:,.0f}", _from_to(row.slowest, row.fastest), f"{row.writes:,.0f}"
+        waits = _waits(row.read_waits), _waits(row.write_waits)
+        grid.add_row(row.contender, *rates, *waits, _or_dash(row.to_lock, ".2f"))
+    return grid
+
+
+def pairs_table(rows: Iterable[PairsRow], title: str) -> Table:
+    """One row for each contender."""
+    columns = "seconds", "pairs/s", "min-max", "wait, ms", "deadlocks", "overlaps", "x nested"
+    grid = _grid(title, ("contender",), columns)
+    for row in rows:
+        rates = f"{row.seconds:.2f}", f"{row.rate:,.0f}", _from_to(row.slowest, row.fastest)
+        wrong = f"{row.timeouts:,}", f"{row.overlaps:,}"
+        grid.add_row(row.contender, *rates, _waits(row.waits), *wrong, _or_dash(row.to_nested, ".2f"))
+    return grid
+
+
 def _blocks(
     rows: Sequence[Row], failed: Sequence[Case], *, order: list[str], first: str, cells: Cells, title: str
 ) -> Table:
@@ -143,10 +187,19 @@ def _style(contender: str) -> str:
 
 
 def _span(row: Row) -> str:
-    if row.fastest < 1000:
-        return f"{row.slowest:.0f}-{row.fastest:.0f}"
-    form = ".1f" if row.fastest < 99_950 else ".0f"
-    return f"{row.slowest / 1000:{form}}-{row.fastest / 1000:{form}}k"
+    return _from_to(row.slowest, row.fastest)
+
+
+def _from_to(slowest: float, fastest: float) -> str:
+    if fastest < 1000:
+        return f"{slowest:.0f}-{fastest:.0f}"
+    form = ".1f" if fastest < 99_950 else ".0f"
+    return f"{slowest / 1000:{form}}-{fastest / 1000:{form}}k"
+
+
+def _waits(times: Times) -> str:
+    """Median, 99th percentile and longest, in milliseconds."""
+    return "/".join(f"{time / 1000:.{1 if time < 99_950 else 0}f}" for time in (times.p50, times.p99, times.longest))
 
 
 def _handoff(row: Row) -> str:
@@ -181,6 +234,15 @@ LOCK: Cells = {
     "tries/s": lambda row: f"{row.tries:,.0f}",
     **RATE,
     **SHARING,
+    **TO_FLOOR,
+    "x Lua": lambda row: _or_dash(row.to_classic, ".2f"),
+}
+SEMAPHORE: Cells = {
+    "tries/s": lambda row: f"{row.tries:,.0f}",
+    "permits/s": lambda row: f"{row.rate:,.0f}",
+    "min-max": _span,
+    "fairness": _of_many(lambda row: f"{row.fairness:.2f}"),
+    "over limit": lambda row: f"{row.violations:,}",
     **TO_FLOOR,
     "x Lua": lambda row: _or_dash(row.to_classic, ".2f"),
 }

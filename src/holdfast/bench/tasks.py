@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic
@@ -21,7 +20,7 @@ from holdfast.bench.floor import Bare
 from holdfast.bench.gauges import Counter, take_all_files
 from holdfast.bench.pipeline import Pipeline
 from holdfast.bench.runner import Crew, Plan
-from holdfast.bench.worker import Start
+from holdfast.bench.worker import Start, wait_until
 
 __all__ = ["Report", "TasksJob", "end", "hush", "run"]
 
@@ -63,7 +62,7 @@ class TasksJob(NamedTuple):
             pipeline = Pipeline(bare, self._own if self.setting == DISTINCT else [self.name] * self.tasks)
             gc.collect()
             schedule = start()
-            time.sleep(max(0, schedule.begin - monotonic()))
+            wait_until(schedule.begin)
             return Report(pipeline.contend(schedule.until), counter.count())
         finally:
             bare.close()

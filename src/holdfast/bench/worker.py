@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from holdfast.bench.contenders import CONTENDERS, Contender
 from holdfast.bench.figures import Notes, Schedule
 
-__all__ = ["READY", "Job", "Start", "Work", "work"]
+__all__ = ["READY", "Job", "Start", "Work", "contend", "wait_until", "work"]
 
 READY = "ready"
 
@@ -42,14 +42,7 @@ class Job(NamedTuple):
 
     def do(self, start: Start) -> Notes:
         """Acquire and release; what was seen of it."""
-        contender = CONTENDERS[self.contender](self.url, self.name)
-        try:
-            contender.acquire()  # once, so that connections are made and scripts loaded
-            contender.release()
-            gc.collect()
-            return _contend(contender, start(), self.hold)
-        finally:
-            contender.close()
+        return contend(CONTENDERS[self.contender](self.url, self.name), start, self.hold)
 
 
 def work(pipe: Connection) -> None:
@@ -75,14 +68,27 @@ def work(pipe: Connection) -> None:
             return
 
 
-def _contend(contender: Contender, schedule: Schedule, hold: float) -> Notes:
-    acquired, released = array("d"), array("d")
-    time.sleep(max(0, schedule.begin - monotonic()))
-    tries = [
-        _contend_until(contender, end, hold, acquired, released)  # the warm-up, and what counts
-        for end in (schedule.go, schedule.until)
-    ]
-    return Notes(tries[1] - tries[0], acquired, released)
+def contend(contender: Contender, start: Start, hold: float) -> Notes:
+    """Acquire and release until the time is over; then it is closed."""
+    try:
+        contender.acquire()  # once, so that connections are made and scripts loaded
+        contender.release()
+        gc.collect()
+        schedule = start()
+        acquired, released = array("d"), array("d")
+        wait_until(schedule.begin)
+        tries = [
+            _contend_until(contender, end, hold, acquired, released)  # the warm-up, and what counts
+            for end in (schedule.go, schedule.until)
+        ]
+        return Notes(tries[1] - tries[0], acquired, released)
+    finally:
+        contender.close()
+
+
+def wait_until(moment: float) -> None:
+    """Sleep until that moment of the machine-wide monotonic clock."""
+    time.sleep(max(0, moment - monotonic()))
 
 
 def _contend_until(

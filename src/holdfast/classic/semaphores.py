@@ -25,8 +25,9 @@ def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: floa
 
     Flaws: the clocks are the clients'. One that is ahead throws others out early, one that is slow is thrown out early
     itself. (But 10 ms steal no place that still has its time, as they do in the first form.) It is the newcomer's
-    ``timeout`` that ends a place, not its holder's, and the holder is not told. Nobody waits in line: one must poll.
-    Instead, for a limit of 1: ``hf.lock(semname)``, whose times are the server's.
+    ``timeout`` that ends a place, not its holder's, and the holder is not told. Nobody waits in line: one must poll. When
+    the reply gets lost and redis-py asks again, the caller's own place may be the one that leaves it none.
+    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which goes by the server's clock and waits in line.
     """
     identifier, now = secrets.token_hex(16), time.time()
     return identifier if _acquire(conn, [semname], [identifier, limit, now, now - timeout]) else None
@@ -35,7 +36,7 @@ def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: floa
 def release_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
     """Give the place up; False when it was no longer one's own.
 
-    Flaw: nobody who would like it is told. Instead, for a limit of 1: ``lease.release()``.
+    Flaw: nobody who would like it is told. Instead: ``lease.release()``, which hands the place to the next in line.
     """
     return bool(conn.zrem(semname, identifier))
 
@@ -44,6 +45,6 @@ def refresh_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) 
     """Let the time of the place begin anew; False when it had timed out and somebody has thrown it out.
 
     Flaws: one must think of it, often enough and with a clock that is right: a slow one may shorten the time.
-    Instead, for a limit of 1: ``hf.lock(semname)``, which renews by itself and tells when the lease was lost.
+    Instead: ``hf.semaphore(semname, limit)``, which renews by itself and tells when the lease was lost.
     """
     return bool(_refresh(conn, [semname], [identifier, time.time()]))

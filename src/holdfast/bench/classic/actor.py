@@ -10,9 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["FIRST", "LUA", "OURS", "Actor", "Closing", "Conn", "Contenders", "Scene", "Table"]
+from holdfast.bench.contenders import Contender
+
+__all__ = ["FIRST", "LUA", "OURS", "Actor", "Closing", "Conn", "Contenders", "Scene", "Table", "Waiting"]
 
 FIRST, LUA, OURS = "classic-first", "classic-lua", "holdfast"
 """The listings' two forms, and the modern one. The first form is what the others are compared with."""
@@ -65,6 +68,27 @@ class Actor(ABC):
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+
+class Waiting(Actor):
+    """A client of ``bench lock`` or ``bench semaphore``, which waits until it has what it wants."""
+
+    def __init__(self, contender: Contender) -> None:
+        super().__init__(contender)
+        self._contender = contender
+
+    @property
+    def tries(self) -> int:
+        """How often it asked: a poller does so again and again."""
+        return self._contender.tries
+
+    def act(self) -> bool:
+        """Take it and release it."""
+        self._contender.acquire()
+        self.acquired.append(monotonic())
+        self.released.append(monotonic())
+        self._contender.release()
+        return True
 
 
 Contenders: TypeAlias = Mapping[str, Callable[[Scene, int], Actor]]

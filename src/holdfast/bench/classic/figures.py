@@ -5,14 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from statistics import median
 from typing import NamedTuple
 
 from holdfast.bench.classic.actor import FIRST
-from holdfast.bench.figures import Hold, Schedule
+from holdfast.bench.figures import Hold, Schedule, crowding
 
-__all__ = ["Case", "Reading", "Row", "Tally", "crowding", "read", "summarize"]
+__all__ = ["Case", "Reading", "Row", "Tally", "read", "summarize"]
 
 
 class Case(NamedTuple):
@@ -116,18 +115,6 @@ def read(
         breaches=None if limit is None else crowding(holds, limit),
         trouble=tuple(trouble),
     )
-
-
-def crowding(holds: Iterable[Hold], limit: int) -> int:
-    """How many holds began while at least ``limit`` others were certain."""
-    found = 0
-    ends: list[float] = []
-    for hold in sorted(holds):
-        while ends and ends[0] <= hold.acquired:
-            heappop(ends)
-        found += len(ends) >= limit
-        heappush(ends, hold.released)
-    return found
 
 
 def summarize(readings: Sequence[Reading]) -> list[Row]:

@@ -21,8 +21,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from holdfast.bench.classic.actor import FIRST, LUA, OURS, Table
 from holdfast.bench.classic.figures import Row
 from holdfast.bench.classic.published import PUBLISHED
-from holdfast.bench.classic.semaphores import FAIR
 from holdfast.bench.classic.text import in_order
+from holdfast.bench.semaphores import FAIR
 
 __all__ = ["LABELS", "figure", "svg"]
 

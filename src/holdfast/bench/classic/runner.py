@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -23,7 +22,7 @@ from holdfast.bench.classic.figures import Case, Reading, Tally, read
 from holdfast.bench.classic.tables import TABLES
 from holdfast.bench.figures import Schedule
 from holdfast.bench.runner import WARM_UP, Crew, in_turn
-from holdfast.bench.worker import Start
+from holdfast.bench.worker import Start, wait_until
 
 __all__ = ["ActJob", "Plan", "run"]
 
@@ -74,7 +73,7 @@ class ActJob(NamedTuple):
             actor.act()
             gc.collect()
             schedule = start()
-            time.sleep(max(0, schedule.begin - monotonic()))
+            wait_until(schedule.begin)
             _act_until(actor, schedule.go)
             return _act_until(actor, schedule.until)
         finally:

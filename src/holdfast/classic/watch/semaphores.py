@@ -35,7 +35,7 @@ def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: floa
     and holds one too many; so does anybody where the holder's clock was ahead. A loser stands in the set until it has
     taken itself out: meanwhile it is in the way of others, and if it dies there, for ``timeout`` seconds. There is no
     refreshing. And all of the Lua form's flaws.
-    Instead: `holdfast.classic.acquire_semaphore`, which steals no place; for a limit of 1 ``hf.lock(semname)``.
+    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``; `holdfast.classic.acquire_semaphore` steals no place.
     """
     identifier, now = secrets.token_hex(16), time.time()
     with conn.pipeline() as pipe:
@@ -57,7 +57,8 @@ def acquire_fair_semaphore(conn: redis.Redis, semname: str, limit: int, timeout:
     Flaws: the count and the place are taken in two steps. Who counted first and puts itself in last finds its number the
     smaller one, and takes the place that somebody else got in between: `acquire_semaphore_with_lock` closes this. Two
     round trips, three for a loser. ``<semname>:counter`` stays for ever.
-    Instead: `holdfast.classic.acquire_semaphore`; for a limit of 1 ``hf.lock(semname)``.
+    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, one round trip and fair in that who waits longest is
+    next; `holdfast.classic.acquire_semaphore` has no race either.
     """
     identifier, now = secrets.token_hex(16), time.time()
     owners = f"{semname}:owner"
@@ -80,7 +81,7 @@ def acquire_fair_semaphore(conn: redis.Redis, semname: str, limit: int, timeout:
 def release_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
     """Give the place up; False when it was no longer one's own.
 
-    Flaw: nobody who would like it is told. Instead, for a limit of 1: ``lease.release()``.
+    Flaw: nobody who would like it is told. Instead: ``lease.release()``, which hands the place to the next in line.
     """
     with conn.pipeline() as pipe:
         pipe.zrem(semname, identifier)
@@ -92,7 +93,8 @@ def refresh_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
     """Let the time of the place begin anew; False when it had timed out and somebody has thrown it out.
 
     Flaw: it finds out by putting itself in, so who had lost its place and dies here stands in the set for another
-    ``timeout``. Instead: `holdfast.classic.refresh_semaphore`, which looks first.
+    ``timeout``. Instead: ``hf.semaphore(semname, limit)``, which renews by itself; `holdfast.classic.refresh_semaphore`
+    looks first.
     """
     if conn.zadd(semname, {text(identifier): time.time()}):  # added: it was not there any more
         release_fair_semaphore(conn, semname, identifier)
@@ -104,7 +106,9 @@ def acquire_semaphore_with_lock(conn: redis.Redis, semname: str, limit: int, tim
     """`acquire_fair_semaphore`, one client at a time; also None when the lock ``lock:<semname>`` was busy for 10 ms.
 
     Flaws: the lock costs five round trips more, and the semaphore has the lock's flaws too. Where many ask, places stay
-    free because the lock is busy. Instead: `holdfast.classic.acquire_semaphore`, in one round trip and without a lock.
+    free because the lock is busy.
+    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, in one round trip and without a lock, as is
+    `holdfast.classic.acquire_semaphore`.
     """
     identifier = acquire_lock_with_timeout(conn, semname, acquire_timeout=0.01)
     if not identifier:

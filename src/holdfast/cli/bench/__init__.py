@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.bench import classic, crowd, lock, names, scores, tasks
+from holdfast.cli.bench import classic, crowd, lock, lock_all, names, rwlock, scores, semaphore, tasks
 
 __all__ = ["command"]
 
@@ -17,5 +17,5 @@ def command() -> None:
     """Measure locks, scripts and their rivals against each other on this machine."""
 
 
-for module in (lock, tasks, crowd, classic, names, scores):
+for module in (lock, tasks, crowd, semaphore, rwlock, lock_all, classic, names, scores):
     command.add_command(module.command)

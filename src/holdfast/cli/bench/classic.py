@@ -83,8 +83,8 @@ def command(
     tables, plots and doubts that needs no network to be read.
 
     All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 says more in
-    about 5. Fails when a client hangs or two clients held a lock at once, when the Lua form lets too many into a
-    semaphore, or when items or funds of the market are not all there in the end.
+    about 6. Fails when a client hangs or two clients held a lock at once, when the Lua form or Holdfast lets too many into
+    a semaphore, or when items or funds of the market are not all there in the end.
     """
     if not no_report and importlib.util.find_spec("matplotlib") is None:
         raise click.UsageError("the page needs matplotlib: pip install 'holdfast[bench]', or say --no-report")
