@@ -51,6 +51,7 @@ if known then
   if deadline > 0 then
     redis.call('ZADD', holders, 'XX', 0, '')
     redis.call('ZREM', holders, token)
+    redis.call('HDEL', tokens, token)
     used = used - held
     settle()
   else

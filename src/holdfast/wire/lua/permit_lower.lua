@@ -19,11 +19,11 @@ local known, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 
 -- @include grant
 -- @include line
 
+local held, limit, claim_ms, wait_until, granted, since, who = read_record(known or '')
 local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
-if not known or deadline <= now then
+if not held or deadline <= now then
   return {'lost'}
 end
-local held, limit, claim_ms, wait_until, granted, since, who = read_record(known)
 redis.call('ZREM', holders, '')
 if weight < held then
   used = used - (held - weight)

@@ -6,7 +6,8 @@
 --
 -- Only grants with a fence up to up_to_fence are taken, so whoever comes next is safe.
 -- Each holder's home is rung, so that it learns its loss at once.
--- more is 1 when 100 waiters were served or skipped and the line may go on: send it again.
+-- more is 1 when there may be more to do: 1,000 leases were looked at and some taken, or 100 waiters
+-- were served or skipped. Send it again.
 --
 -- TWICE the second time those grants are gone and nobody else is touched.
 -- LATE newer grants have larger fences and stay.
@@ -21,20 +22,29 @@ local stored, fence, resized = unpack(redis.call('HMGET', tokens, 'used', 'fence
 
 redis.call('ZREM', holders, '')
 sweep()
-local count = 0
-for _, token in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
-  local record = redis.call('HGET', tokens, token)
-  local weight, _, _, _, granted, _, who = read_record(record or '')
-  if not record or granted <= up_to_fence then
-    redis.call('ZREM', holders, token)
-    redis.call('HDEL', tokens, token)
-    used, count = used - (weight or 0), count + 1
-    if who then
-      redis.call('PUBLISH', string.match(who, '^%S+ (%S+)'), 'revoked ' .. token .. ' ' .. reason)
+local count, stay, left = 0, 0, true
+for _ = 1, 10 do
+  local some = redis.call('ZRANGE', holders, stay, stay + 99)
+  for _, token in ipairs(some) do
+    local record = redis.call('HGET', tokens, token)
+    local weight, _, _, _, granted, _, who = read_record(record or '')
+    if not granted or granted <= up_to_fence then
+      redis.call('ZREM', holders, token)
+      redis.call('HDEL', tokens, token)
+      used, count = used - (weight or 0), count + 1
+      if who then
+        redis.call('PUBLISH', string.match(who, '^%S+ (%S+)'), 'revoked ' .. token .. ' ' .. reason)
+      end
+    else
+      stay = stay + 1
     end
+  end
+  left = #some == 100
+  if not left then
+    break
   end
 end
 settle()
 sweep()
 local more = hand_over()
-return {'revoked', count, more}
+return {'revoked', count, left and count > 0 and 1 or more}

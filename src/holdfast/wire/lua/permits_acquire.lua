@@ -121,8 +121,9 @@ for _, name in ipairs(names) do
   local place, more, next_end = name.look()
   position = math.max(position, place)
   if more == 1 then
-    retry_us = 0
-  elseif place > 0 and next_end and retry_us ~= 0 then
+    position, retry_us = math.max(position, 1), 0
+    break -- that was enough for one call
+  elseif place > 0 and next_end then
     retry_us = math.max(retry_us, next_end - now, 0)
   end
 end

@@ -5,7 +5,8 @@
 -- REPLY cancelled more
 --
 -- Four keys a name.
--- more is 1 when 100 waiters were served or skipped in a line that may go on: send it again.
+-- more is 1 when 100 waiters were served or skipped in one line: it and those after it may go on, send
+-- it again.
 --
 -- TWICE the second time there is nothing to take away.
 -- LATE (or early) the token is buried in any case: an acquire that arrives after its cancel
@@ -31,6 +32,6 @@ for k = 1, #KEYS, 4 do
   bury(token)
   redis.call('HDEL', tokens, token)
   sweep()
-  more = math.max(more, (hand_over()))
+  more = more == 0 and hand_over() or more
 end
 return {'cancelled', more}

@@ -6,7 +6,8 @@
 -- REPLY lost
 --
 -- Four keys a name. Those that it still had are given up even where another one was lost.
--- more is 1 when 100 waiters were served or skipped in a line that may go on: send it again.
+-- more is 1 when 100 waiters were served or skipped in one line: it and those after it may go on, send
+-- it again.
 --
 -- TWICE still `released`: the token is found in `past`.
 -- LATE a token that was never granted, or lost its lease before, changes nothing.
@@ -32,7 +33,7 @@ for k = 1, #KEYS, 4 do
   end
   if held or redis.call('ZSCORE', past, token) then
     sweep()
-    more = math.max(more, (hand_over()))
+    more = more == 0 and hand_over() or more
   else
     lost = true
   end

@@ -85,7 +85,7 @@ local function hand_over(me, my_ttl_ms)
     end
     local record = redis.call('HGET', tokens, head)
     local weight, limit, claim_ms, wait_until, _, since, who, inbox = read_record(record or '')
-    local alive = record and wait_until >= now
+    local alive = wait_until and wait_until >= now
     local most = resized or limit
     local fits = alive and used + weight <= most
     if alive and not fits and weight <= most then

@@ -9,7 +9,7 @@ local function make_room()
   for _, waiter in ipairs(redis.call('ZRANGE', queue, 0, 99)) do
     local record = redis.call('HGET', tokens, waiter)
     local _, _, _, wait_until = read_record(record or '')
-    if not record or wait_until < now then
+    if not wait_until or wait_until < now then
       redis.call('ZADD', queue, 'XX', 0, '')
       redis.call('ZREM', queue, waiter)
       redis.call('HDEL', tokens, waiter)
