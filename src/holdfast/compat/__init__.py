@@ -29,8 +29,9 @@ loop share it. Another thread has none: there ``release`` raises LockError, wher
 A loss is found out when it is too late, there is no renewal and no fence, and nobody stands in line: whoever asks first
 when the lock is free gets it. For these there is ``hf.lock``; ``docs/moving-from-redis-lock.md`` shows the way.
 
-Beside the lock's own key, each acquire that was released, cancelled or made with a given ``token=`` is remembered in a
-small key of its own for one to ten minutes, never without a TTL. Its name begins with the lock's and shares its slot in a cluster.
+Beside the lock's own key, each release, each ``extend`` that adds, and each acquire that was taken back or had a given
+``token=`` is remembered in a small key of its own, for one to ten minutes, never without a TTL. The names of these keys
+begin with the lock's and share its slot in a cluster.
 """
 
 from __future__ import annotations

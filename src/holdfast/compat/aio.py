@@ -106,8 +106,8 @@ class AsyncRedisLock(redis.asyncio.lock.Lock):
     ) -> bool:
         """Take the lock, and say whether it was taken; the arguments override those of the lock.
 
-        ``token`` is the value that the key gets: str or bytes, where others are to know it. Whatever this ends with, but
-        True: nothing of it is left behind.
+        ``token`` is the value that the key gets, str or bytes, where others are to know it. Unless this gives True, nothing
+        of it is left behind.
         """
         pause = shared.checked_pause(self.sleep)
         wait = shared.checked_wait(self.blocking_timeout if blocking_timeout is None else blocking_timeout)

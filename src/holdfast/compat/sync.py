@@ -79,14 +79,17 @@ class RedisLock(redis.lock.Lock):
         self.raise_on_release_error = raise_on_release_error  # the oldest redis-py does not know it
         self.local: Any = _Local() if self.thread_local else SimpleNamespace(token=None)
         self._guard = threading.Lock()
+        self._latest: Any = _Local()
+        """The token that this thread acquired last, whoever may give it up."""
 
     def __enter__(self) -> Self:
-        before = self.local.token
+        before = self._latest.token
         try:
             if self.acquire():
                 return self
         except BaseException:
-            self._undo(self.local.token, before)
+            if self._latest.token is not before:  # it was acquired, and then something came in between
+                self._undo(self._latest.token)
             raise
         raise LockError("Unable to acquire lock within the time specified", lock_name=self.name)
 
@@ -109,24 +112,23 @@ class RedisLock(redis.lock.Lock):
     ) -> bool:
         """Take the lock, and say whether it was taken; the arguments override those of the lock.
 
-        ``token`` is the value that the key gets: str or bytes, where others are to know it. Whatever this ends with, but
-        True: nothing of it is left behind.
+        ``token`` is the value that the key gets, str or bytes, where others are to know it. Unless this gives True, nothing
+        of it is left behind.
         """
         pause = shared.checked_pause(self.sleep if sleep is None else sleep)
         wait = shared.checked_wait(self.blocking_timeout if blocking_timeout is None else blocking_timeout)
         shared.lifetime_ms(self.timeout)
         until = monotonic() + wait if (self.blocking if blocking is None else blocking) else -inf
-        before = self.local.token
         mine = Token(None if token is None else shared.encoded(self.redis, token))
         mine.owner = weakref.ref(self)
         try:
             taken = self.do_acquire(mine) or (monotonic() < until and self._wait(mine, pause, until))
             if taken:
                 with self._guard:
-                    self.local.token = mine
+                    self.local.token = self._latest.token = mine
             return taken
         except BaseException:
-            self._undo(mine, before)
+            self._undo(mine)
             raise
 
     def do_acquire(self, token: str | bytes) -> bool:
@@ -198,10 +200,10 @@ class RedisLock(redis.lock.Lock):
             if self.local.token is token:
                 self.local.token = None
 
-    def _undo(self, token: bytes | None, before: bytes | None) -> None:
-        """Take back what the acquire of this token may have got, as if it had not been tried."""
-        self.local.token = before
-        if isinstance(token, Token) and token is not before and token.asked:
+    def _undo(self, token: Token) -> None:
+        """Take back what the acquire of this token may have got."""
+        self._forget(token)
+        if token.asked:
             self._see_to(shared.cancel(self.redis, self.name, token))
 
     def _see_to(self, call: Asked) -> None:
