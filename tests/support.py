@@ -43,7 +43,8 @@ class Engine:
         self.client = client
         self.place = Place("hf", kind, name)
         self.limit = limit
-        self.heard = {}
+        self.next_start = "-inf"
+        """Where a `revoke` that has more to do is to go on."""
 
     def run(self, verb, **args):
         """Run a script; arguments by name, the reply as a list whose first item is the tag."""
@@ -81,8 +82,9 @@ class Engine:
     def renew(self, token, ttl=TTL_MS):
         return self.run("renew", token=token, ttl_ms=ttl)
 
-    def revoke(self, up_to_fence, reason="test"):
-        return self.run("revoke", up_to_fence=up_to_fence, reason=reason)
+    def revoke(self, up_to_fence, reason="test", start="-inf"):
+        *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
+        return answer
 
     def inspect(self, max_shown=100):
         return self.run("inspect", max_shown=max_shown)

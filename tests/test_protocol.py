@@ -11,6 +11,7 @@ from holdfast.protocol.looking import force_release, resize, status
 from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import EVERYTHING, Bundle, Permits
+from holdfast.wire.resp import bulk
 
 TOKEN = b"t" * 32
 
@@ -246,10 +247,16 @@ def test_what_is_dropped_is_neither_due_nor_over():
 def test_force_release_names_the_latest_grant_that_it_saw():
     seen = Answer(1.0, [b"state", 1_000_000, 42, 0, 1, 1, 0, [], []])
     effects, count = perform(
-        force_release(permits(), "why"), seen, Answer(1.0, [b"revoked", 1, 1]), Answer(1.0, [b"revoked", 0, 0])
+        force_release(permits(), "why"),
+        seen,
+        Answer(1.0, [b"revoked", 1, 1, b"9"]),
+        Answer(1.0, [b"revoked", 0, 0, b"+inf"]),
     )
     assert verbs(effects) == ["inspect", "revoke", "revoke"]
     assert b"$7\r\n1000000\r\n" in effects[1].tail
+    assert [effect.tail.endswith(bulk(start)) for effect, start in zip(effects[1:], (b"-inf", b"9"), strict=True)] == [
+        True
+    ] * 2
     assert count == 1
 
 

@@ -430,7 +430,7 @@ KNOWN_DIGESTS = {
     "permit_release": "9c5e012222d105612f68b814187d96e3997f9a7c",
     "permit_renew": "edabdcbdfd0b6ced93be8b42b619356800afc157",
     "permit_resize": "1412a866103b0c447748d7c1e0b5594370af257a",
-    "permit_revoke": "1edfeb0f036c9c85e04353a9a518187f6bc64d58",
+    "permit_revoke": "8ecb7b3f4486f0155af4d74a1ed2e7673a78bc2d",
     "permits_acquire": "d45d5c91150211e5de6ac984f80ab6cfdf690b43",
     "permits_cancel": "abc62c901bd8ef310ebd2932d16b4a4a2091fc94",
     "permits_release": "372a8ffee00390a5a84c76adfb88735181c4f502",

@@ -6,8 +6,9 @@ Nothing in here keeps anything alive: what nobody has any more is forgotten, and
 from __future__ import annotations
 
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
+from holdfast.protocol.acquiring import Attempt
 from holdfast.protocol.holding import Holding
 
 __all__ = ["Callers", "Tenure"]
@@ -40,12 +41,17 @@ class Tenure:
     def __init__(self, caller: object, holding: Holding) -> None:
         self._owner = ref(caller)
         self.holding = holding
-        self.leases: WeakSet[object] = WeakSet()
+        self.leases: WeakKeyDictionary[object, Attempt | None] = WeakKeyDictionary()
 
     @property
     def goes_on(self) -> bool:
         """Whether there are leases left that share it."""
         return bool(self.leases) and not self.holding.given_up
+
+    def forget(self, attempt: Attempt) -> None:
+        """A lease that was made for this attempt never came to its caller, however long it lives on in a traceback."""
+        for lease in [lease for lease, of in list(self.leases.items()) if of is attempt]:
+            self.leases.pop(lease, None)
 
     @property
     def caller(self) -> object | None:

@@ -40,11 +40,11 @@ def force_release(want: Permits, reason: str) -> Steps[int]:
     """
     seen: Answer = yield want.inspect(0)
     _, now_us, fence, *_ = seen.reply
-    count, more = 0, 1
+    count, more, start = 0, 1, b"-inf"
     while more:
         # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
-        answer: Answer = yield want.revoke(max(now_us, fence), reason)
-        _, revoked, more = answer.reply
+        answer: Answer = yield want.revoke(max(now_us, fence), reason, start)
+        _, revoked, more, start = answer.reply
         count += revoked
     return count
 

@@ -126,9 +126,9 @@ class Permits(Want):
         """Set how many permits there are, whatever clients say; 0 lets them say it again."""
         return Call(RESIZE.head, self._keys(RESIZE) + bulk(limit))
 
-    def revoke(self, up_to_fence: int, reason: str) -> Call:
-        """Take away the leases granted up to that fence."""
-        return Call(REVOKE.head, self._keys(REVOKE) + bulk(up_to_fence) + bulk(reason))
+    def revoke(self, up_to_fence: int, reason: str, start: bytes = b"-inf") -> Call:
+        """Take away the leases granted up to that fence, those first that end first, from the start on."""
+        return Call(REVOKE.head, self._keys(REVOKE) + pack((up_to_fence, reason, start)))
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Look."""

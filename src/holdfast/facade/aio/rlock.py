@@ -9,6 +9,7 @@ from holdfast.facade.aio.lease import AsyncLease, OnLost
 from holdfast.facade.aio.named import AsyncNamed
 from holdfast.facade.aio.primitive import AsyncPrimitive
 from holdfast.facade.tenure import Callers, Tenure
+from holdfast.protocol.acquiring import Attempt
 from holdfast.protocol.holding import Holding
 from holdfast.wire.permits import Permits
 from holdfast.words.errors import LeaseLost, NotOwner
@@ -24,12 +25,14 @@ class AsyncRLease(AsyncLease):
 
     __slots__ = ("__weakref__", "_lost_by_then", "_tenure")
 
-    def __init__(self, driver: AsyncDriver, holding: Holding, on_lost: OnLost, tenure: Tenure) -> None:
+    def __init__(
+        self, driver: AsyncDriver, holding: Holding, on_lost: OnLost, tenure: Tenure, attempt: Attempt | None = None
+    ) -> None:
         super().__init__(driver, holding, on_lost)
         self._lost_by_then: bool | None = None
         """Whether it had been lost when it was released; None until then."""
         self._tenure = tenure
-        tenure.leases.add(self)
+        tenure.leases[self] = attempt
 
     @property
     def lost(self) -> bool:
@@ -63,13 +66,13 @@ class AsyncRLease(AsyncLease):
         owner, caller = self._tenure.caller, self._driver.caller()
         if owner is not None and owner is not caller and not self._driver.is_over(owner):
             raise NotOwner(self.name)
-        self._tenure.leases.discard(self)
+        self._tenure.leases.pop(self, None)
         return not self._tenure.leases
 
     def __del__(self) -> None:
         tenure: Tenure | None = getattr(self, "_tenure", None)  # an interrupt may have struck while it was made
         if tenure is not None:
-            tenure.leases.discard(self)
+            tenure.leases.pop(self, None)
             if not tenure.leases:
                 super().__del__()
 
@@ -89,7 +92,7 @@ class AsyncRLock(AsyncNamed, AsyncPrimitive[AsyncRLease]):
         self._permits = permits
         self._callers = callers
 
-    def _again(self, *, waits: bool) -> AsyncRLease | None:  # noqa: ARG002 -- what is there already needs no waiting
+    def _again(self, attempt: Attempt, *, waits: bool) -> AsyncRLease | None:  # noqa: ARG002 -- what is there already needs no waiting
         caller = self._driver.caller()
         if caller is None:
             raise RuntimeError(f"{self!r} belongs to the task that acquires it, and none is running here")
@@ -98,7 +101,13 @@ class AsyncRLock(AsyncNamed, AsyncPrimitive[AsyncRLease]):
             return None
         if tenure.holding.lost(monotonic()):
             raise LeaseLost(self.name, tenure.holding.fence, tenure.holding.loss or "")
-        return AsyncRLease(self._driver, tenure.holding, self._on_lost, tenure)
+        return AsyncRLease(self._driver, tenure.holding, self._on_lost, tenure, attempt)
+
+    def _abandon(self, attempt: Attempt, lease: AsyncRLease | None = None) -> None:
+        super()._abandon(attempt, lease)
+        tenure = self._callers.find(self._driver.caller(), self._permits.place.tag)
+        if tenure is not None:
+            tenure.forget(attempt)
 
     def _left(self) -> AsyncRLease:
         if self._entered and self._driver.caller() not in self._entered and not self._others():

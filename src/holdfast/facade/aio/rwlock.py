@@ -10,6 +10,7 @@ from holdfast.facade.aio.lease import AsyncLease, OnLost
 from holdfast.facade.aio.named import AsyncNamed
 from holdfast.facade.aio.primitive import AsyncPrimitive
 from holdfast.facade.tenure import Callers
+from holdfast.protocol.acquiring import Attempt
 from holdfast.protocol.holding import Holding
 from holdfast.wire.permits import EVERYTHING, Permits
 from holdfast.words.errors import WouldDeadlock
@@ -82,7 +83,7 @@ class _Side(AsyncNamed, AsyncPrimitive[AsyncRWLease]):
     def _lease(self, holding: Holding) -> AsyncRWLease:
         return AsyncRWLease(self._driver, holding, self._on_lost, self._callers, self._read)
 
-    def _again(self, *, waits: bool) -> AsyncRWLease | None:
+    def _again(self, attempt: Attempt, *, waits: bool) -> AsyncRWLease | None:  # noqa: ARG002 -- nothing is given
         """Never anything; but who is in a block of this lock can't leave it while it waits here."""
         held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
         if held is not None and held.is_in_block:

@@ -14,6 +14,7 @@ from typing import Generic, ParamSpec, TypeVar
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.facade.sync.lease import Lease, OnLost
 from holdfast.facade.wrapping import require_plain_function
+from holdfast.protocol.acquiring import Attempt
 from holdfast.protocol.holding import Holding
 from holdfast.wire.permits import Want
 from holdfast.words.durations import Duration, milliseconds
@@ -44,8 +45,9 @@ class Primitive(Generic[L]):
         seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
         attempt = self._driver.attempt(self._want)
         try:
-            return self._again(waits=True) or self._lease(self._driver.acquire(attempt, seconds))
+            return self._again(attempt, waits=True) or self._lease(self._driver.acquire(attempt, seconds))
         except BaseException:
+            self._abandon(attempt)
             self._driver.undo(attempt)
             raise
 
@@ -53,11 +55,12 @@ class Primitive(Generic[L]):
         """Hold it if it is free and nobody waits for it, else None. One round trip, no waiting."""
         attempt = self._driver.attempt(self._want)
         try:
-            if (again := self._again(waits=False)) is not None:
+            if (again := self._again(attempt, waits=False)) is not None:
                 return again
             holding = self._driver.try_acquire(attempt)
             return None if holding is None else self._lease(holding)
         except BaseException:
+            self._abandon(attempt)
             self._driver.undo(attempt)
             raise
 
@@ -65,17 +68,23 @@ class Primitive(Generic[L]):
         """What an acquire gives."""
         raise NotImplementedError
 
-    def _again(self, *, waits: bool) -> L | None:  # noqa: ARG002 -- for those that know their callers
+    def _again(self, attempt: Attempt, *, waits: bool) -> L | None:  # noqa: ARG002 -- for those that know their callers
         """What the caller has already, if that is to be given instead of a lease of its own."""
         return None
 
+    def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for those that give again
+        """Whatever an acquire has come to, the caller does not get it: its block is not entered."""
+        if lease is not None and lease in self._entered.get(self._driver.caller(), ()):
+            self._take_out(self._driver.caller(), lease)
+
     def __enter__(self) -> L:
-        attempt = self._driver.attempt(self._want)
+        attempt, lease = self._driver.attempt(self._want), None
         try:
-            lease = self._again(waits=True) or self._lease(self._driver.acquire(attempt, None))
+            lease = self._again(attempt, waits=True) or self._lease(self._driver.acquire(attempt, None))
             self._entered.setdefault(self._driver.caller(), []).append(lease)
             return lease.__enter__()
         except BaseException:
+            self._abandon(attempt, lease)
             self._driver.undo(attempt)
             raise
 
@@ -94,11 +103,15 @@ class Primitive(Generic[L]):
         for caller in (mine, *self._others()):
             leases = self._entered.get(caller)
             if leases:
-                lease = leases.pop(-1 if caller == mine else 0)
-                if not leases:
-                    self._entered.pop(caller, None)
-                return lease
+                return self._take_out(caller, leases[-1 if caller == mine else 0])
         raise RuntimeError(f"a block of {self!r} is left that was never entered")
+
+    def _take_out(self, caller: object, lease: L) -> L:
+        leases = self._entered[caller]
+        leases.remove(lease)
+        if not leases:
+            self._entered.pop(caller, None)
+        return lease
 
     def _others(self) -> list[object]:
         """Those whose blocks the caller may leave in their place."""

@@ -11,6 +11,7 @@ from holdfast.facade.sync.lease import Lease, OnLost
 from holdfast.facade.sync.named import Named
 from holdfast.facade.sync.primitive import Primitive
 from holdfast.facade.tenure import Callers
+from holdfast.protocol.acquiring import Attempt
 from holdfast.protocol.holding import Holding
 from holdfast.wire.permits import EVERYTHING, Permits
 from holdfast.words.errors import WouldDeadlock
@@ -83,7 +84,7 @@ class _Side(Named, Primitive[RWLease]):
     def _lease(self, holding: Holding) -> RWLease:
         return RWLease(self._driver, holding, self._on_lost, self._callers, self._read)
 
-    def _again(self, *, waits: bool) -> RWLease | None:
+    def _again(self, attempt: Attempt, *, waits: bool) -> RWLease | None:  # noqa: ARG002 -- nothing is given
         """Never anything; but who is in a block of this lock can't leave it while it waits here."""
         held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
         if held is not None and held.is_in_block:
