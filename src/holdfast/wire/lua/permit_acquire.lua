@@ -34,12 +34,11 @@ local most = resized or limit
 if not known and weight <= most and redis.call('EXISTS', holders, queue) == 0 then
   -- The short way, which most requests for a lock take: nobody holds anything, and nobody waits.
   used = 0
-  local granted = hold(token, weight, limit, ttl_ms, who)
+  local granted = hold(token, weight, ARGV[2], ttl_ms, who)
   keep(tokens, ttl_ms + memory)
   return {'granted', tonumber(granted), ttl_ms * 1000}
 end
 -- @include line
--- @include room
 
 local since, place = now_text, false
 if known then
@@ -65,7 +64,7 @@ end
 local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
 local ends = sweep()
 if not last[1] and used + weight <= most then
-  local granted = hold(token, weight, limit, ttl_ms, who)
+  local granted = hold(token, weight, ARGV[2], ttl_ms, who)
   keep(tokens, ttl_ms + memory)
   return {'granted', tonumber(granted), ttl_ms * 1000}
 end
@@ -86,6 +85,7 @@ local position = place
 if not place then
   position = last[1] and redis.call('ZCARD', queue) or 0
   if position >= max_waiters then
+    -- @include room
     position = make_room()
   end
   if position >= max_waiters then
@@ -93,7 +93,8 @@ if not place then
   end
 end
 local wait_until = string.format('%.0f', now + math.max(wait_ms, 1) * 1000)
-redis.call('HSET', tokens, token, write_record(weight, limit, claim_ms, wait_until, 0, since, who))
+-- Into the record they go as they came: a number would have to be written out again.
+redis.call('HSET', tokens, token, write_record(ARGV[3], ARGV[2], ARGV[5], wait_until, 0, since, who))
 if not place then
   redis.call('ZADD', queue, (tonumber(last[2]) or 0) + 1, token)
 end

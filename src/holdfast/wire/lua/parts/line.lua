@@ -45,25 +45,14 @@ local function sweep()
   return ends
 end
 
--- Ring an inbox for a waiter; whether anybody heard it. A grant of no length says: ask again.
-local function ring(token, inbox, fence_text, lease_us)
-  local bell = 'granted ' .. token .. ' ' .. fence_text .. ' ' .. now_text .. ' ' .. lease_us
-  return redis.call('PUBLISH', inbox, bell) > 0
-end
-
 -- Whether anybody listens at an inbox, without waking them. Without the right to know, one believes it.
 local function heard(inbox)
   return redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] ~= 0
 end
 
--- Grant the head of the line its permits and ring for it; false, and nothing granted, if nobody hears.
-local function offer(head, weight, limit, claim_ms, who, inbox)
-  if ring(head, inbox, hold(head, weight, limit, claim_ms, who), claim_ms .. '000') then
-    return true
-  end
-  redis.call('ZREM', holders, head)
-  used = used - weight
-  return false
+-- Ring a waiter with a grant of no length, which says: ask again. Whether anybody heard it.
+local function call_back(token, inbox)
+  return redis.call('PUBLISH', inbox, 'granted ' .. token .. ' 0 ' .. now_text .. ' 0') > 0
 end
 
 -- Give the free permits to the line. Invariant 2: the head fits and gets them, or all wait.
@@ -96,7 +85,7 @@ local function hand_over(me, my_ttl_ms)
         break
       end
     end
-    if fits and claim_ms == 0 and (wait_until <= now + 2000000 and heard(inbox) or ring(head, inbox, 0, 0)) then
+    if fits and claim_ms == 0 and (wait_until <= now + 2000000 and heard(inbox) or call_back(head, inbox)) then
       wait_until = string.format('%.0f', math.min(wait_until, now + 2000000))
       redis.call('HSET', tokens, head, write_record(weight, limit, 0, wait_until, 0, since, who))
       more = 0
@@ -107,9 +96,14 @@ local function hand_over(me, my_ttl_ms)
     if fits and head == me then
       my_fence, granted = hold(head, weight, limit, my_ttl_ms, who), true
     elseif fits and claim_ms > 0 then
-      granted = offer(head, weight, limit, claim_ms, who, inbox)
+      local grant = head .. ' ' .. hold(head, weight, limit, claim_ms, who) .. ' ' .. now_text
+      granted = redis.call('PUBLISH', inbox, 'granted ' .. grant .. ' ' .. claim_ms .. '000') > 0
+      if not granted then
+        redis.call('ZREM', holders, head)
+        used = used - weight
+      end
     elseif alive and weight > most then
-      ring(head, inbox, 0, 0)
+      call_back(head, inbox)
     end
     if not granted then
       redis.call('HDEL', tokens, head)
