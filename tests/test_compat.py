@@ -741,6 +741,7 @@ def running():
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a", "b", "c", "{tag}a", "a{", "{}a", ""])
 async def test_it_works_on_a_cluster(running, colour, name):
     running.flush()

@@ -27,6 +27,8 @@ from tests.colours import ASYNCIO, SYNC
 from tests.proxy import Proxy
 from tests.support import comes_true, eventually, settled
 
+pytestmark = pytest.mark.slow
+
 OURS = {SYNC: RedisLock, ASYNCIO: AsyncRedisLock}
 NEVER = 3000
 DIGEST = {verb: getattr(shared, verb.upper()).digest.encode() for verb in ("acquire", "cancel", "release", "extend")}

@@ -19,6 +19,8 @@ from tests.support import eventually
 CLIENT = """
 import sys
 from holdfast import Holdfast
+
+pytestmark = pytest.mark.slow
 with Holdfast.embedded() as hf:
     with hf.lock("a") as lease:
         print(hf.lock("a").status().holders[0].fence == lease.fence, flush=True)

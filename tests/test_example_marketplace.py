@@ -27,6 +27,8 @@ from holdfast import Holdfast, Reply, Script, ScriptError
 from holdfast.wire.header import read_header
 from tests.proxy import Proxy
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples/marketplace"
 

@@ -540,6 +540,7 @@ async def clustered(request, colour, running):
         await settled(client.aclose() if hasattr(client, "aclose") else client.close())
 
 
+@pytest.mark.slow
 async def test_in_a_cluster_every_key_lives_with_its_guard(clustered, running):
     for key in [*ODD, "a", "b", "c", b"\xff{\xfe}\xfd"]:
         assert running._slot(guard_key(key)) == running._slot(key)

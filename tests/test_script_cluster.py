@@ -13,6 +13,8 @@ from tests.cluster import Cluster
 from tests.scripting import BOOM, COUNT, ECHO, OPTIONS, TAKE, named, pipeline, texts
 from tests.support import settled
 
+pytestmark = pytest.mark.slow
+
 KEYS = ["a", "b", "c"]
 """Each on another node."""
 
