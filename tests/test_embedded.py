@@ -16,11 +16,12 @@ from holdfast import Holdfast, NoServer
 from holdfast.drivers.embedded import PrivateServer, find_binary, leash, shared_url
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 CLIENT = """
 import sys
 from holdfast import Holdfast
 
-pytestmark = pytest.mark.slow
 with Holdfast.embedded() as hf:
     with hf.lock("a") as lease:
         print(hf.lock("a").status().holders[0].fence == lease.fence, flush=True)
