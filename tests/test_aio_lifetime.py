@@ -209,6 +209,7 @@ def nothing_left(raw, names="ab"):
     return all(Engine(raw, name).holders() == Engine(raw, name).queue() == [] for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("scenario", SILENT)
 def test_it_ends_without_a_word_when(server, raw, scenario, kind):
@@ -225,6 +226,7 @@ def test_it_ends_without_a_word_when_a_loop_is_closed_without_its_farewells(serv
     eventually(lambda: not connections_since(known, raw))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
 def test_it_ends_without_a_word_when_the_server_is_gone(kind):
     scenario = """

@@ -407,6 +407,7 @@ def test_sigkill_frees_the_lock_after_the_ttl_though_the_orphan_lives_on(run, jo
 # The shared server
 
 
+@pytest.mark.slow
 def test_two_runs_meet_on_the_shared_server(start):
     with tempfile.TemporaryDirectory() as folder:
         alone = without_server(folder)

@@ -15,6 +15,8 @@ from holdfast.cli.run.telling import who_has
 from holdfast.wire.keys import Place
 from tests.running import BOUND, CAT, HOLDFAST, done, in_line, ready, starting
 
+pytestmark = pytest.mark.slow
+
 US = re.escape(f"{os.uname().nodename}:{os.getpid()}")
 """How this process is shown."""
 

@@ -27,6 +27,8 @@ from tests.cluster import Cluster
 from tests.colours import ASYNCIO, SYNC, Call
 from tests.support import comes_true, settled
 
+pytestmark = pytest.mark.slow
+
 OURS = {SYNC: RedisLock, ASYNCIO: AsyncRedisLock}
 THEIRS = {SYNC: redis.lock.Lock, ASYNCIO: redis.asyncio.lock.Lock}
 METHODS = "acquire", "release", "extend", "reacquire", "owned", "locked", "do_acquire", "do_release"
@@ -741,7 +743,6 @@ def running():
         yield cluster
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a", "b", "c", "{tag}a", "a{", "{}a", ""])
 async def test_it_works_on_a_cluster(running, colour, name):
     running.flush()

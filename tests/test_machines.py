@@ -6,7 +6,7 @@ hands over is looked for at once; only callers that have just been sent to stand
 for several locks, since these come by themselves when they are rung.
 
 A run is the same one every time. ``HOLDFAST_EXAMPLES=1000`` does that many programs of each machine instead, longer ones
-and other ones every time; what fails is then made as short as can be, and remembered in ``.hypothesis``.
+and other ones every time; what fails is then made as short as can be, which may take minutes, and remembered in ``.hypothesis``.
 
 Two things stand for what takes time. A lease is over when its deadline is set to the past by hand and the line is looked
 at; and a caller gives up when its task is cancelled, or its thread interrupted as by Ctrl-C. Real timeouts are in here too.
@@ -15,6 +15,7 @@ at; and a caller gives up when its task is cancelled, or its thread interrupted 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import importlib
 import itertools
@@ -54,7 +55,7 @@ LONG = settings(
     max_examples=EXAMPLES or 1,
     stateful_step_count=40,
     deadline=None,
-    phases=[Phase.reuse, Phase.generate, Phase.shrink],
+    phases=[Phase.reuse, Phase.generate, Phase.shrink],  # to explain would trace everything, and take much longer
     suppress_health_check=list(HealthCheck),  # see BRIEF
 )
 
@@ -65,6 +66,9 @@ ACTORS = 4
 
 OPTIONS = {"ttl": 60.0, "renew": False}
 """A machine that stalls for a while must not lose its leases."""
+
+FOR_NOBODY = "granted nobody 0 0 0"
+"""A ring that wakes a thread and means nothing to it."""
 
 numbers = itertools.count(1)
 
@@ -105,14 +109,13 @@ class Actor:
         self._orders.put_nowait((work, self._under_way))
         return self._under_way
 
-    def interrupt(self, wake):
+    def interrupt(self):
         """Break off what it does. A thread that sleeps on its socket notices when something arrives there."""
         if self._colour is ASYNCIO:
             self.task.cancel()
         else:
             ident = ctypes.c_ulong(self._ident)
             assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Interrupted)) == 1
-            wake()
 
     def end(self):
         self._orders.put_nowait(None)
@@ -147,11 +150,12 @@ class Stage:
     def run(self, coroutine):
         return self._loop.run_until_complete(coroutine)
 
-    def renew(self):
-        """A program has failed: nothing on this stage can be relied on, and what still hangs will hang again."""
+    def clear(self):
+        """A program has failed: send away whoever still waits, and begin anew if they don't go. What hangs will hang again."""
         self.patience = 1.0
-        self.run(self._leave())
-        self.run(self._enter())
+        if not self.run(self._all_go()):
+            self.run(self._leave())
+            self.run(self._enter())
 
     def close(self):
         self.run(self._leave())
@@ -168,15 +172,25 @@ class Stage:
             await comes_true(lambda home=home: self.raw.pubsub_numsub(home)[0][1])
             await actor.begin(lease.release)
 
-    async def _leave(self):
-        for actor in (*self.actors, self.operator):
+    async def _all_go(self):
+        everybody = (*self.actors, self.operator)
+        for actor in everybody:
             if not actor.is_idle:
-                actor.interrupt(lambda: None)
+                actor.interrupt()
+        for inbox in self.raw.pubsub_channels("hf:inbox:*"):
+            self.raw.publish(inbox, FOR_NOBODY)
+        with contextlib.suppress(AssertionError):
+            await comes_true(lambda: all(actor.is_idle for actor in everybody), within=1.0)
+        self.raw.flushall()
+        return all(actor.is_idle for actor in everybody)
+
+    async def _leave(self):
+        await self._all_go()
+        for actor in (*self.actors, self.operator):
             actor.end()
         for client in self._clients:
             await client.close()
         await asyncio.wait([actor.task for actor in (*self.actors, self.operator)], timeout=PATIENCE)
-        self.raw.flushall()
 
 
 # --- what all machines do
@@ -336,7 +350,8 @@ class Machine(RuleBasedStateMachine):
         self.state = self.state.leave(request)
         (token,) = (token for token in self.queue(ask) if token.startswith(self.tokens[request]))
         inbox = self.stage.raw.hget(self.key(ask.names[0], "tokens"), token).split(" ")[6]
-        actor.interrupt(lambda: self.stage.raw.publish(inbox, "granted nobody 0 0 0"))
+        actor.interrupt()
+        self.stage.raw.publish(inbox, FOR_NOBODY)
         error = (await self.outcome(outcome)).error
         assert isinstance(error, (Interrupted, asyncio.CancelledError))
         await self.settle()
@@ -523,7 +538,7 @@ class Machine(RuleBasedStateMachine):
                 self.play(self.finish())
         finally:
             if self.failed:
-                self.stage.renew()
+                self.stage.clear()
 
     async def finish(self):
         """Everybody releases until everybody has been served. Nothing is left then."""
