@@ -719,3 +719,15 @@ async def test_a_closed_client_says_so(colour, server, raw):
         for use in (side.acquire, side.try_acquire, side.status):
             with pytest.raises(HoldfastError, match="closed"):
                 await use()
+
+
+async def test_an_inner_block_is_known_although_the_outer_one_has_given_its_lease_up(here):
+    rwlock = here.rwlock("a")
+    async with rwlock.read() as outer:
+        inner = await rwlock.read().try_acquire()
+        async with inner:
+            await outer.release()
+            with pytest.raises(WouldDeadlock, match="no upgrade"):
+                await rwlock.write().acquire(timeout=5)
+        async with rwlock.write().acquire(timeout=5) as lease:
+            assert lease.writes

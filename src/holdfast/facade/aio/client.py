@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 from holdfast.drivers.aio.driver import AsyncDriver
 from holdfast.drivers.aio.recipe import AsyncRecipe
@@ -45,7 +46,7 @@ class AsyncHoldfast:
         self._namespace = namespace
         self._driver = AsyncDriver(AsyncRecipe.of(server), namespace, label)
         self._reentrant: Callers[Tenure] = Callers()
-        self._in_blocks: Callers[AsyncRWLease] = Callers()
+        self._in_blocks: Callers[WeakSet[AsyncRWLease]] = Callers()
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 from holdfast.drivers.aio.driver import AsyncDriver
 from holdfast.facade.aio.lease import AsyncLease, OnLost
@@ -21,10 +22,15 @@ __all__ = ["AsyncRWLease", "AsyncRWLock", "AsyncReadLock", "AsyncWriteLock"]
 class AsyncRWLease(AsyncLease):
     """A lease to read or to write."""
 
-    __slots__ = ("__weakref__", "_blocks", "_callers", "_read")
+    __slots__ = ("__weakref__", "_blocks", "_callers", "_peers", "_read")
 
     def __init__(
-        self, driver: AsyncDriver, holding: Holding, on_lost: OnLost, callers: Callers[AsyncRWLease], read: Permits
+        self,
+        driver: AsyncDriver,
+        holding: Holding,
+        on_lost: OnLost,
+        callers: Callers[WeakSet[AsyncRWLease]],
+        read: Permits,
     ) -> None:
         super().__init__(driver, holding, on_lost)
         self._callers = callers
@@ -56,9 +62,9 @@ class AsyncRWLease(AsyncLease):
 
     async def __aenter__(self) -> Self:
         caller, tag = self._driver.caller(), self._read.place.tag
-        outer = self._callers.find(caller, tag)
-        if outer is None or not outer.is_in_block:
-            self._callers.note(caller, tag, self)
+        self._peers = self._callers.find(caller, tag) or WeakSet()
+        self._peers.add(self)
+        self._callers.note(caller, tag, self._peers)
         self._blocks += 1
         return await super().__aenter__()
 
@@ -73,7 +79,12 @@ class _Side(AsyncNamed, AsyncPrimitive[AsyncRWLease]):
     """One of the two ways to hold a read-write lock."""
 
     def __init__(
-        self, driver: AsyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[AsyncRWLease], read: Permits
+        self,
+        driver: AsyncDriver,
+        permits: Permits,
+        on_lost: OnLost,
+        callers: Callers[WeakSet[AsyncRWLease]],
+        read: Permits,
     ) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
@@ -85,9 +96,10 @@ class _Side(AsyncNamed, AsyncPrimitive[AsyncRWLease]):
 
     def _again(self, attempt: Attempt, *, waits: bool) -> AsyncRWLease | None:  # noqa: ARG002 -- nothing is given
         """Never anything; but who is in a block of this lock can't leave it while it waits here."""
-        held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
-        if held is not None and held.is_in_block:
-            raise WouldDeadlock(self.name, self._in_write if held.writes else self._in_read)
+        mine = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
+        held = [lease for lease in mine or () if lease.is_in_block]
+        if held:
+            raise WouldDeadlock(self.name, self._in_write if any(lease.writes for lease in held) else self._in_read)
         return None
 
     _in_read = _in_write = ""
@@ -120,7 +132,12 @@ class AsyncRWLock(AsyncNamed):
     """
 
     def __init__(
-        self, driver: AsyncDriver, read: Permits, write: Permits, on_lost: OnLost, callers: Callers[AsyncRWLease]
+        self,
+        driver: AsyncDriver,
+        read: Permits,
+        write: Permits,
+        on_lost: OnLost,
+        callers: Callers[WeakSet[AsyncRWLease]],
     ) -> None:
         self._driver = driver
         self._permits = read

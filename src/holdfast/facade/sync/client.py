@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.drivers.sync.recipe import SyncRecipe
@@ -48,7 +49,7 @@ class Holdfast:
         self._namespace = namespace
         self._driver = SyncDriver(SyncRecipe.of(server), namespace, label, max_sessions)
         self._reentrant: Callers[Tenure] = Callers()
-        self._in_blocks: Callers[RWLease] = Callers()
+        self._in_blocks: Callers[WeakSet[RWLease]] = Callers()
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.facade.sync.lease import Lease, OnLost
@@ -22,10 +23,15 @@ __all__ = ["RWLease", "RWLock", "ReadLock", "WriteLock"]
 class RWLease(Lease):
     """A lease to read or to write."""
 
-    __slots__ = ("__weakref__", "_blocks", "_callers", "_read")
+    __slots__ = ("__weakref__", "_blocks", "_callers", "_peers", "_read")
 
     def __init__(
-        self, driver: SyncDriver, holding: Holding, on_lost: OnLost, callers: Callers[RWLease], read: Permits
+        self,
+        driver: SyncDriver,
+        holding: Holding,
+        on_lost: OnLost,
+        callers: Callers[WeakSet[RWLease]],
+        read: Permits,
     ) -> None:
         super().__init__(driver, holding, on_lost)
         self._callers = callers
@@ -57,9 +63,9 @@ class RWLease(Lease):
 
     def __enter__(self) -> Self:
         caller, tag = self._driver.caller(), self._read.place.tag
-        outer = self._callers.find(caller, tag)
-        if outer is None or not outer.is_in_block:
-            self._callers.note(caller, tag, self)
+        self._peers = self._callers.find(caller, tag) or WeakSet()
+        self._peers.add(self)
+        self._callers.note(caller, tag, self._peers)
         self._blocks += 1
         return super().__enter__()
 
@@ -74,7 +80,12 @@ class _Side(Named, Primitive[RWLease]):
     """One of the two ways to hold a read-write lock."""
 
     def __init__(
-        self, driver: SyncDriver, permits: Permits, on_lost: OnLost, callers: Callers[RWLease], read: Permits
+        self,
+        driver: SyncDriver,
+        permits: Permits,
+        on_lost: OnLost,
+        callers: Callers[WeakSet[RWLease]],
+        read: Permits,
     ) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
@@ -86,9 +97,10 @@ class _Side(Named, Primitive[RWLease]):
 
     def _again(self, attempt: Attempt, *, waits: bool) -> RWLease | None:  # noqa: ARG002 -- nothing is given
         """Never anything; but who is in a block of this lock can't leave it while it waits here."""
-        held = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
-        if held is not None and held.is_in_block:
-            raise WouldDeadlock(self.name, self._in_write if held.writes else self._in_read)
+        mine = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
+        held = [lease for lease in mine or () if lease.is_in_block]
+        if held:
+            raise WouldDeadlock(self.name, self._in_write if any(lease.writes for lease in held) else self._in_read)
         return None
 
     _in_read = _in_write = ""
@@ -121,7 +133,12 @@ class RWLock(Named):
     """
 
     def __init__(
-        self, driver: SyncDriver, read: Permits, write: Permits, on_lost: OnLost, callers: Callers[RWLease]
+        self,
+        driver: SyncDriver,
+        read: Permits,
+        write: Permits,
+        on_lost: OnLost,
+        callers: Callers[WeakSet[RWLease]],
     ) -> None:
         self._driver = driver
         self._permits = read
