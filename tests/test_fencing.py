@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import pickle
 from datetime import timedelta
+from functools import partial
 from importlib.resources import files
 
 import pytest
@@ -36,7 +37,7 @@ from tests.colours import SYNC
 from tests.fencing_writer import Writer, paused
 from tests.proxy import Proxy
 from tests.scripting import OPTIONS, made, named, pipeline
-from tests.support import eventually, settled
+from tests.support import eventually, runs_through, settled
 
 ODD = [
     "",
@@ -639,6 +640,44 @@ def test_without_a_fence_it_writes_over_what_the_other_wrote(writers, raw):
     firsts, seconds, _, _ = paused(writers, "set unguarded", renew=True)
     assert (firsts, seconds) == ("written", "written")
     assert raw.get("report") == "first"
+
+
+# --- in the middle of a script
+
+
+WRITERS = {
+    "value_set": ("string", ["new", 9, 0, 0], "new"),
+    "hash_set": ("hash", [9, 0, "field", "new"], "new"),
+    "value_delete": ("string", [9, 0], None),
+    "fence_advance": ("string", [9, 0], "old"),
+}
+
+
+@pytest.mark.parametrize("script", WRITERS)
+def test_wherever_a_script_is_cut_off_nothing_is_written_without_its_fence(raw, script):
+    """Failing at any line, it has written nothing, or made its fence known; sent again it comes to its end."""
+    kind, args, outcome = WRITERS[script]
+    source = (files("holdfast.fencing") / f"lua/{script}.lua").read_text(encoding="utf-8")
+    keys = [guard_key("k")] if script == "fence_advance" else ["k", guard_key("k")]
+    read = partial(raw.hget, "k", "field") if kind == "hash" else partial(raw.get, "k")
+    done, calls = False, 0
+    while not done:
+        raw.flushdb()
+        if kind == "hash":
+            raw.hset("k", "field", "old")
+        else:
+            raw.set("k", "old")
+        advance_fence(raw, "k", 5)
+        done = runs_through(raw, source, keys, args, calls)
+        if latest_fence(raw, "k") == 5:
+            assert read() == "old"
+        else:
+            with pytest.raises(StaleFence):
+                advance_fence(raw, "k", 8)
+        assert raw.execute_command("EVAL", source, len(keys), *keys, *args) == "OK"
+        assert (read(), latest_fence(raw, "k")) == (outcome, 9)
+        calls += 1
+    assert calls > 2
 
 
 # --- the package

@@ -11,7 +11,7 @@ import redis
 from holdfast.wire.keys import Place
 from holdfast.wire.permits import PARTS
 from holdfast.wire.script import load
-from tests.support import TTL_MS, WAIT_MS, Engine, eventually
+from tests.support import TTL_MS, WAIT_MS, Engine, eventually, runs_through
 
 OVER_US = 2_000
 """How long a test waits for leases of a millisecond to be over."""
@@ -631,6 +631,90 @@ def test_a_hundred_names_are_one_call(raw, listening):
     assert many.acquire("t2")[0] == "granted"
     assert many.cancel("t2") == ["cancelled", 0]
     assert many.holders() == many.queues() == [[]] * 100
+
+
+# --- in the middle of a script
+
+
+def nothing(_both, _a, _b):
+    """Everything is free."""
+
+
+def first_in_line(both, a, b):
+    a.acquire("h")
+    both.acquire("x")
+    b.acquire("s")
+    both.client.zadd(a.key("holders"), {"h": 1})
+
+
+def half_lost(both, a, _b):
+    both.acquire("x")
+    a.acquire("s")
+    a.revoke(1 << 52)
+
+
+def held_and_wanted(both, a, _b):
+    both.acquire("x")
+    both.acquire("y")
+    a.acquire("s")
+
+
+USUAL = {"token": "x", "ttl_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 1000, "who": "inbox:x home:x me"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "scene"),
+    [
+        ("acquire", nothing),
+        ("acquire", first_in_line),
+        ("acquire", half_lost),
+        ("release", held_and_wanted),
+        ("cancel", held_and_wanted),
+        ("cancel", first_in_line),
+        ("renew", held_and_wanted),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_wherever_a_script_is_cut_off_nobody_is_in_twice_and_nothing_is_lost(
+    raw, both, a, b, listening, *, verb, scene
+):
+    """Invariant 12: each beginning of a script leaves a state that is safe, and sent again it comes to its end."""
+    listening("x", "y", "s")
+    script = load(f"permits_{verb}")
+    keys = [engine.key(part) for engine in both.engines for part in PARTS]
+    argv = [USUAL[name] for name in script.header.args]
+    done, calls = False, 0
+    while not done:
+        raw.flushdb()
+        scene(both, a, b)
+        done = runs_through(raw, script.source, keys, argv, calls)
+        nobody_is_in_twice(a, b)
+        reply = raw.execute_command("EVAL", script.source, len(keys), *keys, *argv)
+        assert verb != "acquire" or reply[0] in ("granted", "queued")
+        assert verb != "acquire" or scene is not nothing or reply[0] == "granted"
+        assert verb != "cancel" or reply == ["cancelled", 0]
+        assert verb != "renew" or reply[0] == "renewed"
+        nobody_is_in_twice(a, b)
+        assert len({"x" in engine.holders() for engine in (a, b)}) == 1, "all or none"
+        for token in "xy":
+            both.cancel(token)
+        for engine in (a, b):
+            for token in "hs":
+                engine.cancel(token)
+            assert engine.holders() == engine.queue() == []
+            assert set(raw.hkeys(engine.key("tokens"))) <= {"used", "fence"}
+        assert both.acquire("last", wait=0)[0] == "granted"
+        calls += 1
+    assert calls > 6
+
+
+def nobody_is_in_twice(*engines):
+    for engine in engines:
+        now_us = engine.inspect()[1]
+        live = engine.client.zrangebyscore(engine.key("holders"), f"({now_us}", "+inf")
+        assert len(live) <= 1
+        if live:
+            assert int(engine.client.hget(engine.key("tokens"), "used")) >= 1
 
 
 # --- random walks
