@@ -25,7 +25,7 @@ from holdfast.compat.shared import Token
 from tests.cancelling import Stepper, barrier
 from tests.colours import ASYNCIO, SYNC
 from tests.proxy import Proxy
-from tests.support import comes_true, eventually, settled
+from tests.support import comes_true, eventually, runs_through, settled
 
 pytestmark = pytest.mark.slow
 
@@ -370,6 +370,57 @@ def test_at_maxmemory_an_acquire_can_be_taken_back(server, raw):
         raw.config_set("maxmemory", 0)
         assert not raw.exists("a")
         assert ask(client, shared.acquire(client, "a", free, 100)).tag == "over"
+
+
+# --- in the middle of a script
+
+
+@pytest.mark.parametrize("given", [None, b"given"], ids=["own token", "given token"])
+@pytest.mark.parametrize("timeout", [None, 100], ids=["endless", "with a TTL"])
+@pytest.mark.parametrize("verb", ["acquire", "cancel", "release", "extend", "renew"])
+def test_wherever_a_script_is_cut_off_the_lock_can_be_given_up_and_is_nobody_elses(server, raw, verb, timeout, given):
+    """Invariant 12: each beginning of a script leaves a state that is safe, and sent again it comes to its end."""
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        token = Token(given)
+        calls = {
+            "acquire": shared.acquire(client, "a", token, timeout),
+            "cancel": shared.cancel(client, "a", token),
+            "release": shared.release(client, "a", token),
+            "extend": shared.extend(client, "a", token, 50),
+            "renew": shared.renew(client, "a", token, 150, "ttl", even_endless=True),
+        }
+        ends = {"acquire": "granted", "cancel": "cancelled", "release": "released", "renew": "renewed"}
+        ends["extend"] = "extended" if timeout else "lost"
+        script, names = calls[verb]
+        keys, argv = [names[name] for name in script.keys], [names[name] for name in script.args]
+        is_given_up = verb in ("cancel", "release")
+        done, cut = False, 0
+        while not done:
+            raw.flushdb()
+            raw.set("a", "somebody's")
+            runs_through(client, script.source, keys, argv, cut)
+            assert (raw.get("a"), raw.pttl("a")) == ("somebody's", -1)
+            raw.flushdb()
+            assert verb == "acquire" or ask(client, calls["acquire"]).tag == "granted"
+            done = runs_through(client, script.source, keys, argv, cut)
+            assert client.get("a") in {None, bytes(token)}
+            beside_it_all_ends(raw)
+            again = ask(client, calls[verb]).tag
+            # Cut off behind its DEL, a release finds the key gone: it is given up all the same.
+            assert again == ends[verb] or (verb, again, done) == ("release", "lost", False)
+            assert client.get("a") == (None if is_given_up else bytes(token))
+            assert (raw.pttl("a") > 0) is (not is_given_up and (timeout is not None or verb == "renew"))
+            assert raw.pttl("a") <= 200_000  # an extension adds twice at most
+            assert ask(client, calls["cancel"]).tag == "cancelled"
+            assert not raw.exists("a")
+            assert ask(client, calls["acquire"]).tag == "over"
+            beside_it_all_ends(raw)
+            cut += 1
+        assert cut > (2 if verb != "extend" or timeout else 1)
+
+
+def beside_it_all_ends(raw):
+    assert all(raw.pttl(key) > 0 for key in raw.scan_iter() if key != "a")
 
 
 # --- an ear that hears nothing

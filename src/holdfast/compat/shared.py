@@ -146,7 +146,7 @@ _tags: dict[int, bytes] = {}
 
 
 def _tag(slot: int) -> bytes:
-    """A number whose digits are hashed to that slot. There is one for each among some 170,000, looked at once."""
+    """A number whose digits are hashed to that slot. There is one for each among the first 109,758, looked at once."""
     while slot not in _tags:
         number = b"%d" % next(_numbers)
         _tags.setdefault(key_slot(number), number)

@@ -69,7 +69,8 @@ class Semaphore(Named, Primitive[Lease]):
 
         When there are more, waiters get in at once. When there are fewer, nobody is thrown out: the next ones get in when
         enough have been given back, and who waits for more than there are gets LimitExceeded at its turn, or when it asks
-        again. It is remembered for 30 days after a permit was last acquired or renewed. When two clients do this at once, the later one counts.
+        again. It is remembered for 30 days after a permit was last acquired or renewed. When two clients do this at once,
+        the later one counts.
         """
         wanted = 0 if limit is None else count_of(limit, "limit", EVERYTHING)
         self._driver.ask(looking.resize(self._permits, wanted), self.name)
