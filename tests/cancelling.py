@@ -21,12 +21,12 @@ import asyncio
 import contextlib
 import random
 from dataclasses import dataclass, field
-from functools import partial
 
 import redis
 
 from holdfast import AcquireTimeout, AsyncHoldfast
 from holdfast.drivers.embedded import PrivateServer
+from holdfast.testing import Stepper
 from tests.support import Engine, comes_true
 
 STATES = ("unsent", "sent", "executed", "answered")
@@ -65,33 +65,6 @@ def barrier(raw):
     """
     raw.ping()
     raw.ping()
-
-
-class Stepper:
-    """Drives a coroutine by hand. ``before`` is called ahead of each step, ``at`` at each suspension, with its number."""
-
-    def __init__(self, coroutine, *, before=lambda _: None, at=lambda _number, _future: None):
-        self.suspensions = 0
-        self._coroutine = coroutine
-        self._before = before
-        self._at = at
-
-    def __await__(self):
-        step = partial(self._coroutine.send, None)
-        while True:
-            self._before(self.suspensions + 1)
-            try:
-                future = step()
-            except StopIteration as end:
-                return end.value
-            self.suspensions += 1
-            self._at(self.suspensions, future)
-            try:
-                yield future
-            except BaseException as error:  # noqa: BLE001 -- whatever comes is the coroutine's
-                step = partial(self._coroutine.throw, error)
-            else:
-                step = partial(self._coroutine.send, None)
 
 
 class Scene:

@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from holdfast import classic
 from holdfast.classic import watch
-from tests.proxy import Proxy
+from holdfast.testing import FaultProxy
 
 LUA = Path(classic.__file__).parent / "lua"
 
@@ -39,9 +39,8 @@ def form(request):
 @pytest.fixture
 def proxy(server, raw):
     """What stands between `resending` and the server."""
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 
 from holdfast import AcquireTimeout, AsyncHoldfast
 from holdfast.drivers.aio.session import Session
+from holdfast.testing import Stepper
 from tests.cancelling import (
     OPERATIONS,
     Scene,
-    Stepper,
     connections_since,
     home_of,
     newest,

@@ -6,6 +6,7 @@ Here a whole crowd of tasks shares the one connection that breaks.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -22,23 +23,21 @@ import redis
 from holdfast import AcquireTimeout, AsyncHoldfast, LeaseLost, ServerRefused
 from holdfast.drivers.aio.session import Session
 from holdfast.drivers.embedded import PrivateServer, find_binary, leash
-from holdfast.wire.script import load
+from holdfast.testing import FaultProxy, containing, script
 from tests.cancelling import connections_since, home_of, newest, session_of, settled
-from tests.proxy import Proxy
 from tests.support import Engine, comes_true, eventually
 
 ROUNDS = 20
 CROWD = 200
 STORM = 1.5
 """Seconds of everything at once."""
-DIGEST = {verb: load(f"permit_{verb}").digest.encode() for verb in ("acquire", "release", "renew", "cancel")}
+CALLS = {verb: script(f"permit_{verb}") for verb in ("acquire", "release", "renew", "cancel")}
 
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -68,39 +67,39 @@ def nothing_left(raw, name="a"):
     return engine.holders() == engine.queue() == []
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("verb", ["acquire", "release"])
 async def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
     fences = []
     for _ in range(ROUNDS):
-        happened = proxy.lose(DIGEST[verb], what)
+        fault = getattr(proxy, what)(CALLS[verb])
         lease = await far.lock("a").acquire(timeout=5)
         assert Engine(raw).holders() == [lease.token]
         assert await lease.release() is True
-        assert happened()
+        assert fault.spent
         assert nothing_left(raw)
         fences.append(lease.fence)
     assert fences == sorted(set(fences))
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_lost_try_is_sent_again(far, proxy, raw, what):
-    first = proxy.lose(DIGEST["acquire"], what)
+    first = getattr(proxy, what)(CALLS["acquire"])
     lease = await far.lock("a").try_acquire()
     assert Engine(raw).holders() == [lease.token]
-    second = proxy.lose(DIGEST["acquire"], what)
+    second = getattr(proxy, what)(CALLS["acquire"])
     assert await far.lock("a").try_acquire() is None
-    assert first()
-    assert second()
+    assert first.spent
+    assert second.spent
     assert await lease.release() is True
 
 
 async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
     lease = await far.lock("a", ttl=1.0).acquire()
     for _ in range(ROUNDS):
-        happened = proxy.lose(DIGEST["renew"])
+        fault = proxy.lose_reply(CALLS["renew"])
         await lease.extend(10)
-        assert happened()
+        assert fault.spent
         (holder,) = (await far.lock("a").status()).holders
         assert lease.remaining() <= holder.remaining <= 10
     assert await lease.release() is True
@@ -109,30 +108,30 @@ async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 async def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
     async with far.lock("a", ttl=1.0) as lease:
         for _ in range(3):  # the third is due when the first ttl is over
-            happened = proxy.lose(DIGEST["renew"])
-            await comes_true(happened)
+            fault = proxy.lose_reply(CALLS["renew"])
+            await comes_true(lambda fault=fault: fault.spent)
         await comes_true(lambda: lease.remaining() > 0.8)
         assert not lease.lost
         assert Engine(raw).holders() == [lease.token]
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, near, what):
     async with near.lock("a") as lease:
         for _ in range(5):
-            happened = proxy.lose(DIGEST["cancel"], what)
+            fault = getattr(proxy, what)(CALLS["cancel"])
             with pytest.raises(AcquireTimeout):
                 await far.lock("a").acquire(timeout=0.01)
-            assert happened()
+            assert fault.spent
             assert Engine(raw).queue() == []
         for _ in range(5):
-            happened = proxy.lose(DIGEST["cancel"], what)
+            fault = getattr(proxy, what)(CALLS["cancel"])
             waiter = asyncio.create_task(far.lock("a").acquire())
             await comes_true(Engine(raw).queue)
             waiter.cancel()
             await asyncio.wait((waiter,))
             assert waiter.cancelled()
-            assert happened()
+            assert fault.spent
             await settled(far)
             assert Engine(raw).queue() == []
         assert Engine(raw).holders() == [lease.token]
@@ -143,9 +142,9 @@ async def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, n
     waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
     (token,) = await comes_true(lambda: Engine(raw).queue())
     for _ in range(5):
-        seen = len(proxy.seen)
+        seen = len(proxy.commands)
         proxy.cut()
-        await comes_true(lambda seen=seen: any(DIGEST["acquire"] in piece for piece in proxy.seen[seen:]))
+        await comes_true(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
     assert Engine(raw).queue() == [token]
     await lease.release()
     assert await (await waiter).release() is True
@@ -339,10 +338,9 @@ async def test_a_connection_that_went_silent_is_given_up_and_made_anew(proxy, ra
     async with AsyncHoldfast(f"{proxy.url}?socket_timeout=0.4") as far:
         await far.lock("warm").locked()
         assert proxy.connections == 1
-        proxy.deaf.set()
-        asked = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(10)]
-        await comes_true(lambda: sum(piece.count(DIGEST["acquire"]) for piece in proxy.seen) >= 10)
-        proxy.deaf.clear()  # only what was said is lost
+        with proxy.black_hole("to server"):  # only what was said is lost
+            asked = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(10)]
+            await comes_true(lambda: sum(map(CALLS["acquire"], proxy.commands)) >= 10)
         leases = await asyncio.gather(*asked)
         assert proxy.connections == 2
         for number, lease in enumerate(leases):
@@ -400,21 +398,21 @@ async def test_a_replica_for_ever_is_no_reason_to_wait_longer():
 
 
 async def test_replies_and_rings_that_come_byte_by_byte_are_read(far, proxy, raw, near):
-    proxy.dribbling.set()
-    held = await near.lock("a").acquire()
-    waiters = [asyncio.create_task(far.lock("a").acquire(timeout=20)) for _ in range(5)]
-    others = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(5)]
-    await comes_true(lambda: len(Engine(raw).queue()) == 5)
-    await held.release()
-    fences = []
-    for waiter in waiters:
-        lease = await waiter
-        fences.append(lease.fence)
-        assert await lease.release() is True
-    assert fences == sorted(set(fences))
-    for number, other in enumerate(others):
-        assert Engine(raw, f"n{number}").holders() == [(await other).token]
-        assert await other.result().release() is True
+    with proxy.dribbling():
+        held = await near.lock("a").acquire()
+        waiters = [asyncio.create_task(far.lock("a").acquire(timeout=20)) for _ in range(5)]
+        others = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(5)]
+        await comes_true(lambda: len(Engine(raw).queue()) == 5)
+        await held.release()
+        fences = []
+        for waiter in waiters:
+            lease = await waiter
+            fences.append(lease.fence)
+            assert await lease.release() is True
+        assert fences == sorted(set(fences))
+        for number, other in enumerate(others):
+            assert Engine(raw, f"n{number}").holders() == [(await other).token]
+            assert await other.result().release() is True
 
 
 async def test_a_lease_taken_by_force_is_known_at_once_and_why(far, near):
@@ -428,10 +426,9 @@ async def test_a_lease_taken_by_force_is_known_at_once_and_why(far, near):
 
 async def test_a_revocation_whose_ring_is_lost_is_found_by_asking_again(far, proxy, near, raw):
     lease = await far.lock("a", ttl=3600).acquire()
-    proxy.deaf.set()
-    Engine(raw).revoke(2**53)
-    proxy.cut()
-    proxy.deaf.clear()
+    with proxy.black_hole("to server"):
+        Engine(raw).revoke(2**53)
+        proxy.cut()
     await asyncio.wait_for(lease.lost_event.wait(), 10)
     assert await lease.release() is False
 
@@ -442,35 +439,34 @@ async def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy
         await asyncio.sleep(0.004)
         await lease.release()
         await asyncio.sleep(0.005)  # what was sent before the release returned may take its time through the proxy
-        seen = len(proxy.seen)
+        seen = len(proxy.commands)
         await asyncio.sleep(0.008)
         token = lease.token.encode()
-        assert not any(token in piece for piece in proxy.seen[seen:])
+        assert not any(map(containing(token), proxy.commands[seen:]))
 
 
 @pytest.mark.parametrize("state", ["unsent", "unanswered"])
 async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw, state):
     lease = await far.lock("a", ttl=0.9).acquire()
     session = session_of(far)
-    if state == "unsent":
-        session._line.pause_writing()
-        await comes_true(lambda: session._outbox)
-    else:
-        proxy.deaf.set()
-        await comes_true(lambda: session._sent and any(DIGEST["renew"] in piece for piece in proxy.seen))
-    assert home_of(far).keeper._renewals
-    seen = len(proxy.seen)
-    releasing = asyncio.create_task(lease.release())
-    await asyncio.sleep(0.01)
-    proxy.deaf.clear()
+    with contextlib.ExitStack() as trouble:
+        if state == "unsent":
+            session._line.pause_writing()
+            await comes_true(lambda: session._outbox)
+        else:
+            trouble.enter_context(proxy.black_hole("to server"))
+            await comes_true(lambda: session._sent and any(map(CALLS["renew"], proxy.commands)))
+        assert home_of(far).keeper._renewals
+        seen = len(proxy.commands)
+        releasing = asyncio.create_task(lease.release())
+        await asyncio.sleep(0.01)
     if state == "unsent":
         session._line.resume_writing()
     else:
         proxy.cut()
     assert await releasing is True
-    said = b"".join(proxy.seen[seen:])
-    assert DIGEST["release"] in said
-    assert DIGEST["renew"] not in said
+    assert any(map(CALLS["release"], proxy.commands[seen:]))
+    assert not any(map(CALLS["renew"], proxy.commands[seen:]))
     assert nothing_left(raw)
 
 

@@ -15,9 +15,8 @@ from redis.crc import key_slot
 
 from holdfast import HoldfastError, ServerRefused
 from holdfast.protocol.pieces import PIECE
-from holdfast.wire.script import load
+from holdfast.testing import FaultProxy, command, containing, script
 from tests.colours import SYNC
-from tests.proxy import Proxy
 
 NOWHERE = "redis://127.0.0.1:1/0"
 OPTIONS = [{"fold_case": fold_case, "ranked": ranked} for fold_case in (False, True) for ranked in (False, True)]
@@ -530,32 +529,31 @@ async def test_indexes_with_odd_names_are_told_apart(here, raw):
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 @every_kind
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_what_is_lost_is_sent_again(colour, proxy, raw, options, what):
     many = [f"n{number:05}" for number in range(1500)]
     async with colour.client(proxy.url) as far:
         names = far.autocomplete("a", **options)
         await names.add("warm")
 
-        lost = [proxy.lose(piece, what, times=2) for piece in (b"n00700", b"n01400")]
+        lost = [getattr(proxy, what)(containing(piece), times=2) for piece in (b"n00700", b"n01400")]
         await names.add(many)
-        lost.append(proxy.lose(load("names_best").digest.encode() if options["ranked"] else b"ZRANGEBYLEX", what))
+        lost.append(getattr(proxy, what)(script("names_best") if options["ranked"] else command("ZRANGEBYLEX")))
         assert await names.complete("n", limit=2000) == tuple(many)
-        lost.append(proxy.lose(b"n00001", what))
+        lost.append(getattr(proxy, what)(containing(b"n00001")))
         await names.remove(many[:2])
-        lost.append(proxy.lose(b"ZCARD", what))
+        lost.append(getattr(proxy, what)(command("ZCARD")))
         assert await names.size() == 1499
         assert await names.complete("n", limit=1) == ("n00002",)
-        lost.append(proxy.lose(b"UNLINK", what))
+        lost.append(getattr(proxy, what)(command("UNLINK")))
         await names.clear()
         assert raw.keys() == []
-        assert all(happened() for happened in lost)
+        assert all(fault.spent for fault in lost)
 
 
 async def test_a_server_that_has_forgotten_the_scripts_is_told_again(here, raw):

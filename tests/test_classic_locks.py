@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast, classic
 from holdfast.classic import watch
-from holdfast.wire.script import load
+from holdfast.testing import command, script
 from tests import listings
 from tests.listings import Crash, Meddled, commands, crash
 from tests.support import eventually
@@ -192,14 +192,14 @@ def test_flaw_nothing_tells_a_holder_that_its_lock_is_gone(form, conn, hf, other
 
 
 def test_flaw_whose_reply_gets_lost_waits_for_itself(form, conn, resending, proxy, hf):
-    happened = proxy.lose(ASKING[form].encode())
+    fault = proxy.lose_reply(command(ASKING[form]))
     assert form.acquire_lock_with_timeout(resending, "a", acquire_timeout=0) is False
-    assert happened()
+    assert fault.spent
     assert conn.exists("lock:a"), "nobody else has it"
 
     hf.lock("a").acquire().release()
     with Holdfast(proxy.url) as far:
-        happened = proxy.lose(load("permit_acquire").digest.encode())
+        fault = proxy.lose_reply(script("permit_acquire"))
         with far.lock("a").acquire(timeout=10) as lease:
-            assert happened()
+            assert fault.spent
             lease.check()

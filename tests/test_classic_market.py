@@ -8,6 +8,7 @@ import redis
 from holdfast import classic
 from holdfast.classic import watch
 from holdfast.drivers.embedded import PrivateServer
+from holdfast.testing import command
 from tests import listings
 from tests.listings import Meddled
 from tests.support import eventually
@@ -198,7 +199,7 @@ def test_flaw_nothing_is_rolled_back(form, market):
 
 def test_flaw_whose_reply_gets_lost_hears_that_it_did_not_buy(form, market, resending, proxy):
     form.list_item(market, "sword", 1, 30)
-    happened = proxy.lose(b"EVALSHA" if form is classic else b"EXEC")
+    fault = proxy.lose_reply(command("EVALSHA" if form is classic else "EXEC"))
     assert form.purchase_item(resending, 2, "sword", 1) is False
-    assert happened()
+    assert fault.spent
     assert things(market, 2) == {"sword", "apple"}

@@ -9,7 +9,7 @@ import redis
 
 from holdfast import Advance, Holdfast, classic
 from holdfast.classic.scores import PIECE
-from holdfast.wire.script import load
+from holdfast.testing import command, script
 from tests import listings
 from tests.listings import Meddled, commands
 
@@ -86,17 +86,17 @@ def test_flaw_above_ten_thousand_others_see_a_part(conn, hf):
 
 
 def test_flaw_when_a_reply_gets_lost_the_added_are_not_counted(conn, resending, proxy, hf):
-    happened = proxy.lose(b"EVALSHA")
+    fault = proxy.lose_reply(command("EVALSHA"))
     assert classic.zadd_unless_smaller(resending, "s", {"a": 1, "b": 2}) == 0
-    assert happened()
+    assert fault.spent
     assert conn.zcard("s") == 2
 
     hf.scores("s").advance({"a": 1})  # the server knows the script
     hf.scores("s").clear()
     with Holdfast(proxy.url) as far:
-        happened = proxy.lose(load("scores_advance").digest.encode())
+        fault = proxy.lose_reply(script("scores_advance"))
         assert far.scores("s").advance({"a": 1, "b": 2}) == Advance(added=2, moved=0, stale=0)
-        assert happened()
+        assert fault.spent
 
 
 def test_what_is_left_of_it_since_redis_6_2_is_one_command(conn):

@@ -6,7 +6,7 @@ import pytest
 import redis
 from redis.exceptions import NoScriptError
 
-from holdfast import Holdfast, Script, classic
+from holdfast import Holdfast, Script, classic, testing
 from tests import listings
 from tests.listings import Meddled
 from tests.support import eventually
@@ -109,15 +109,15 @@ def test_flaw_in_a_pipeline_the_missing_script_is_found_too_late(conn):
 def test_flaw_whose_reply_gets_lost_runs_twice(conn, resending, proxy):
     call, script = classic.script_load(COUNT), Script(COUNT)
     assert call(conn, ["{c}"], [1], force_eval=True) == 1
-    happened = proxy.lose(b"EVALSHA")
+    fault = proxy.lose_reply(testing.command("EVALSHA"))
     assert call(resending, ["{c}"], [1]) == 3, "once for the reply that was lost, and once more"
-    assert happened()
+    assert fault.spent
 
     with Holdfast(proxy.url) as hf:
         assert script(hf, counter="{c}", step=1) == 4
-        happened = proxy.lose(script.digest.encode())
+        fault = proxy.lose_reply(testing.script(script))
         with pytest.raises(redis.ConnectionError):  # its header does not say what happens TWICE
             script(hf, counter="{c}", step=1)
-        assert happened()
+        assert fault.spent
         eventually(lambda: int(conn.get("{c}")) == 5)
         assert script(hf, counter="{c}", step=1) == 6

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import AcquireTimeout, Holdfast, LeaseLost, classic
 from holdfast.classic import watch
-from holdfast.wire.script import load
+from holdfast.testing import command, script
 from tests import listings
 from tests.family_actor import Crew
 from tests.listings import Crash, Meddled, commands, crash
@@ -451,14 +451,14 @@ def test_flaw_nobody_waits_in_line_and_nobody_is_told(kind, conn, hf, other, raw
 
 
 def test_flaw_whose_reply_gets_lost_may_be_refused_because_of_its_own_place(conn, resending, proxy, hf):
-    happened = proxy.lose(b"EVALSHA")
+    fault = proxy.lose_reply(command("EVALSHA"))
     assert LUA.acquire(resending, "s", 1) is None
-    assert happened()
+    assert fault.spent
     assert conn.zcard("s") == 1, "nobody else has it"
 
     hf.semaphore("s", 1).acquire().release()
     with Holdfast(proxy.url) as far:
-        happened = proxy.lose(load("permit_acquire").digest.encode())
+        fault = proxy.lose_reply(script("permit_acquire"))
         with far.semaphore("s", 1).acquire(timeout=10) as lease:
-            assert happened()
+            assert fault.spent
             lease.check()

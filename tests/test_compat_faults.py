@@ -22,16 +22,16 @@ from redis.exceptions import LockNotOwnedError, ResponseError
 from holdfast.compat import AsyncRedisLock, RedisLock, shared
 from holdfast.compat.ears import AsyncEar, Ear
 from holdfast.compat.shared import Token
-from tests.cancelling import Stepper, barrier
+from holdfast.testing import FaultProxy, Stepper, anything, script
+from tests.cancelling import barrier
 from tests.colours import ASYNCIO, SYNC
-from tests.proxy import Proxy
 from tests.support import comes_true, eventually, runs_through, settled
 
 pytestmark = pytest.mark.slow
 
 OURS = {SYNC: RedisLock, ASYNCIO: AsyncRedisLock}
 NEVER = 3000
-DIGEST = {verb: getattr(shared, verb.upper()).digest.encode() for verb in ("acquire", "cancel", "release", "extend")}
+CALLS = {verb: script(getattr(shared, verb.upper())) for verb in ("acquire", "cancel", "release", "extend")}
 
 
 @pytest.fixture
@@ -45,9 +45,8 @@ def raw(raw):
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 def retrying(colour, times):
@@ -80,7 +79,7 @@ async def faint(colour, proxy, raw):
 
 def learn(raw):
     """Have the server know the scripts: else the fault hits the harmless NOSCRIPT."""
-    for verb in DIGEST:
+    for verb in CALLS:
         raw.script_load(getattr(shared, verb.upper()).source)
 
 
@@ -91,26 +90,26 @@ def locks(colour, client, **options):
 # --- replies and requests that are lost
 
 
-@pytest.mark.parametrize(("what", "token"), [("lose reply", None), ("lose reply", "given"), ("lose request", None)])
+@pytest.mark.parametrize(("what", "token"), [("lose_reply", None), ("lose_reply", "given"), ("lose_request", None)])
 async def test_a_lost_acquire_happens_once(colour, far, proxy, raw, what, token):  # noqa: PLR0917 -- fixtures are arguments
     for timeout in (None, 100):
         lock = locks(colour, far, timeout=timeout)
-        happened = proxy.lose(DIGEST["acquire"], what)
+        fault = getattr(proxy, what)(CALLS["acquire"])
         assert await settled(lock.acquire(blocking=False, token=token)) is True
-        assert happened()
+        assert fault.spent
         assert raw.get("a").encode() == lock.local.token
         assert raw.pttl("a") > 90_000 if timeout else raw.pttl("a") == -1
         await settled(lock.release())
         assert not raw.exists("a")
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_lost_acquire_does_not_take_what_somebody_with_the_same_token_has(colour, far, proxy, raw, what):
     raw.set("a", "given")
     lock = locks(colour, far)
-    happened = proxy.lose(DIGEST["acquire"], what)
+    fault = getattr(proxy, what)(CALLS["acquire"])
     assert await settled(lock.acquire(token="given", blocking=False)) is False
-    assert happened()
+    assert fault.spent
     assert raw.get("a") == "given"
 
 
@@ -120,21 +119,21 @@ async def test_an_acquire_that_is_known_again_has_its_whole_time_again(colour, f
     def age(_):
         raw.pexpire("a", 5000)  # as if much time went by before it is sent again
 
-    proxy.rules.append(age)
-    happened = proxy.lose(DIGEST["acquire"])
+    proxy.before(anything, age)
+    fault = proxy.lose_reply(CALLS["acquire"])
     assert await settled(lock.acquire()) is True
-    assert happened()
+    assert fault.spent
     assert raw.pttl("a") > 90_000
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_lost_release_is_a_release(colour, far, proxy, raw, what):
     lock = locks(colour, far, timeout=100)
     for _ in range(5):
         assert await settled(lock.acquire()) is True
-        happened = proxy.lose(DIGEST["release"], what)
+        fault = getattr(proxy, what)(CALLS["release"])
         assert await settled(lock.release()) is None
-        assert happened()
+        assert fault.spent
         assert lock.local.token is None
         assert not raw.exists("a")
 
@@ -142,13 +141,13 @@ async def test_a_lost_release_is_a_release(colour, far, proxy, raw, what):
 async def test_a_release_that_is_sent_again_does_not_take_the_lock_from_the_next(colour, far, proxy, raw):
     lock = locks(colour, far, timeout=100)
     assert await settled(lock.acquire(token="given")) is True
-    lost = proxy.lose(DIGEST["release"])
+    lost = proxy.lose_reply(CALLS["release"])
 
     def come_in_between(_):
-        if lost():
+        if lost.spent:
             raw.set("a", "given", nx=True)
 
-    proxy.rules.insert(0, come_in_between)
+    proxy.before(anything, come_in_between)
     assert await settled(lock.release()) is None
     assert raw.get("a") == "given"
 
@@ -157,9 +156,9 @@ async def test_a_lost_extension_does_not_add_up(colour, far, proxy, raw):
     lock = locks(colour, far, timeout=100)
     assert await settled(lock.acquire()) is True
     for before in (100, 200, 300):
-        happened = proxy.lose(DIGEST["extend"])
+        fault = proxy.lose_reply(CALLS["extend"])
         assert await settled(lock.extend(100)) is True
-        assert happened()
+        assert fault.spent
         assert (before + 95) * 1000 < raw.pttl("a") <= (before + 100) * 1000
     await settled(lock.release())
 
@@ -168,7 +167,7 @@ async def test_a_loss_is_still_a_loss_after_a_lost_reply(colour, far, proxy, raw
     lock = locks(colour, far, timeout=100)
     assert await settled(lock.acquire()) is True
     raw.set("a", "another")
-    proxy.lose(DIGEST["release"])
+    proxy.lose_reply(CALLS["release"])
     with pytest.raises(LockNotOwnedError):
         await settled(lock.release())
     assert raw.get("a") == "another"
@@ -179,12 +178,12 @@ async def test_a_loss_is_still_a_loss_after_a_lost_reply(colour, far, proxy, raw
 
 @pytest.mark.parametrize("token", [None, "given"])
 async def test_an_acquire_that_fails_leaves_nothing_behind(colour, faint, proxy, raw, token):
-    for what in ("lose reply", "lose request"):
+    for what in ("lose_reply", "lose_request"):
         lock = locks(colour, faint)
-        happened = proxy.lose(DIGEST["acquire"], what)
+        fault = getattr(proxy, what)(CALLS["acquire"])
         with pytest.raises(ServerGone):
             await settled(lock.acquire(token=token))
-        assert happened()
+        assert fault.spent
         assert lock.local.token is None
         await comes_true(lambda: not raw.exists("a"))
 
@@ -192,33 +191,27 @@ async def test_an_acquire_that_fails_leaves_nothing_behind(colour, faint, proxy,
 @pytest.mark.parametrize("token", [None, "given"])
 async def test_an_acquire_that_fails_leaves_the_lock_to_whoever_has_it(colour, faint, proxy, raw, token):
     raw.set("a", "given")
-    happened = proxy.lose(DIGEST["acquire"])
-    undone = len([piece for piece in proxy.seen if DIGEST["cancel"] in piece])
+    fault = proxy.lose_reply(CALLS["acquire"])
+    undone = sum(map(CALLS["cancel"], proxy.commands))
     with pytest.raises(ServerGone):
         await settled(locks(colour, faint).acquire(token=token))
-    assert happened()
-    await comes_true(lambda: len([piece for piece in proxy.seen if DIGEST["cancel"] in piece]) > undone)
+    assert fault.spent
+    await comes_true(lambda: sum(map(CALLS["cancel"], proxy.commands)) > undone)
     barrier(raw)
     assert raw.get("a") == "given"
 
 
 async def test_taking_back_is_tried_again(colour, faint, proxy, raw):
-    proxy.lose(DIGEST["acquire"])
-    happened = proxy.lose(DIGEST["cancel"], "lose request", times=3)
+    proxy.lose_reply(CALLS["acquire"])
+    fault = proxy.lose_request(CALLS["cancel"], times=3)
     with pytest.raises(ServerGone):
         await settled(locks(colour, faint).acquire())
-    await comes_true(lambda: happened() and not raw.exists("a"))
+    await comes_true(lambda: fault.spent and not raw.exists("a"))
 
 
 async def test_an_acquire_that_fails_while_it_waits_leaves_nothing_behind(colour, faint, proxy, raw):
     raw.set("a", "another", px=100)
-    times = []
-
-    def third(piece):
-        times.append(DIGEST["acquire"] in piece)
-        return "lose reply" if DIGEST["acquire"] in piece and sum(times) == 3 else None
-
-    proxy.rules.append(third)
+    proxy.lose_reply(CALLS["acquire"], after=2)
     with pytest.raises(ServerGone):
         await settled(locks(colour, faint, sleep=NEVER).acquire())
     await comes_true(lambda: not raw.exists("a"))
@@ -236,13 +229,13 @@ async def test_a_server_that_is_gone_is_told_of_in_the_log_and_the_error_is_the_
 
 
 async def test_a_release_that_fails_is_made_good_and_may_be_called_again(colour, faint, proxy, raw):
-    for what in ("lose reply", "lose request"):
+    for what in ("lose_reply", "lose_request"):
         lock = locks(colour, faint, timeout=1000)
         assert await settled(lock.acquire()) is True
-        happened = proxy.lose(DIGEST["release"], what)
+        fault = getattr(proxy, what)(CALLS["release"])
         with pytest.raises(ServerGone):
             await settled(lock.release())
-        assert happened()
+        assert fault.spent
         assert lock.local.token is not None
         await comes_true(lambda: not raw.exists("a"))
         assert await settled(lock.release()) is None
@@ -743,13 +736,12 @@ async def test_a_cancelled_acquire_does_not_wait_long_for_a_server_that_is_silen
     async with redis.asyncio.Redis(unix_socket_path=proxy.path) as client:
         await client.ping()
         lock = AsyncRedisLock(client, "a")
-        proxy.deaf.set()
-        acquire = asyncio.create_task(lock.acquire())
-        await comes_true(lambda: any(DIGEST["acquire"] in piece for piece in proxy.seen))
-        acquire.cancel()
-        await asyncio.wait((acquire,), timeout=30)
-        assert acquire.cancelled()
-        proxy.deaf.clear()
+        with proxy.black_hole("to server"):
+            acquire = asyncio.create_task(lock.acquire())
+            await comes_true(lambda: any(map(CALLS["acquire"], proxy.commands)))
+            acquire.cancel()
+            await asyncio.wait((acquire,), timeout=30)
+            assert acquire.cancelled()
         proxy.cut()
         await comes_true(lambda: len(asyncio.all_tasks()) == 1)
     assert not raw.exists("a")
@@ -758,18 +750,11 @@ async def test_a_cancelled_acquire_does_not_wait_long_for_a_server_that_is_silen
 # --- interrupts
 
 INTERRUPTED = """
-import random, signal, sys, time
+import random, sys, time
 import redis
 from holdfast.compat import RedisLock
+from holdfast.testing import interrupt_after
 
-class Stop(BaseException): pass
-
-def strike(*_):
-    if armed:
-        raise Stop
-
-armed = False
-signal.signal(signal.SIGALRM, strike)
 client, raw = redis.Redis.from_url(sys.argv[1]), redis.Redis.from_url(sys.argv[1])
 random.seed(int(sys.argv[2]))
 lock = RedisLock(client, "a")
@@ -779,16 +764,11 @@ for round in range(int(sys.argv[3])):
     if round % 3 == 0:
         raw.set("a", "another", px=2)
     token = "given" if round % 2 else None
-    try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 2e-3 if round % 3 == 0 else 4e-4))
-        armed = True
-        lock.acquire(token=token)
-        armed = False
-    except Stop:
-        struck += 1
-    finally:
-        armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    seconds = random.uniform(1e-5, 2e-3 if round % 3 == 0 else 4e-4)
+    run = interrupt_after(lambda: lock.acquire(token=token), seconds)
+    struck += run.how == "stopped"
+    if run.how == "failed":
+        raise run.error
     if lock.local.token is not None:
         lock.release()  # the interrupt came too late
     until = time.monotonic() + 5

@@ -24,8 +24,8 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from holdfast import Holdfast, Reply, Script, ScriptError
+from holdfast.testing import FaultProxy, command, script
 from holdfast.wire.header import read_header
-from tests.proxy import Proxy
 
 pytestmark = pytest.mark.slow
 
@@ -53,9 +53,8 @@ def form(request, conn):
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 def dump(raw):
@@ -201,22 +200,22 @@ def test_listing_twice_is_listing_once_until_it_is_sold(form, raw):
 def through(proxy, kind):
     """A form whose client sends again what was lost, and what to lose of it."""
     retrying = redis.Redis.from_url(proxy.url, retry=Retry(NoBackoff(), 3), retry_on_error=[redis.ConnectionError])
-    digest = Script.from_file(EXAMPLE / "lua/purchase_item.lua").digest.encode()
+    purchase = script(Script.from_file(EXAMPLE / "lua/purchase_item.lua"))
     return {
-        "first": lambda: (FirstForm(retrying), b"EXEC"),
-        "scripted": lambda: (Scripted(retrying), digest),
-        "holdfast": lambda: (Scripted(Holdfast(proxy.url)), digest),
+        "first": lambda: (FirstForm(retrying), command("EXEC")),
+        "scripted": lambda: (Scripted(retrying), purchase),
+        "holdfast": lambda: (Scripted(Holdfast(proxy.url)), purchase),
     }[kind]()
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("kind", ["first", "scripted", "holdfast"])
 def test_a_purchase_that_got_lost_is_paid_once(kind, what, conn, raw, proxy):
-    form, needle = through(proxy, kind)
+    form, match = through(proxy, kind)
     form.purchase_item("carol", CHAIR, "0")  # now the server knows the script
-    lost = proxy.lose(needle, what)
+    lost = getattr(proxy, what)(match)
     assert form.purchase_item("bob", LAMP, "1").tag == "sold"
-    assert lost()
+    assert lost.spent
     assert form.retries == (kind == "first")
     assert raw.get(funds("bob")) == "5"
     assert BOOKS.complaints(conn) == []

@@ -291,23 +291,14 @@ async def test_cancellations_at_random_moments_leave_nothing_behind(server, raw,
 # --- an interrupt in the sync colour
 
 INTERRUPTED = """
-import random, signal, sys
-from holdfast import Holdfast
-
-class Stop(BaseException):
-    pass
-
-def strike(*_):
-    if armed:
-        raise Stop
+import random, sys
+from holdfast import AcquireTimeout, Holdfast
+from holdfast.testing import calm, interrupt_after
 
 def hold(block):
-    global armed
     with block:
-        armed = False  # a with statement that is being left cannot be guarded in Python
+        calm()  # a with statement that is being left cannot be guarded in Python
 
-armed = False
-signal.signal(signal.SIGALRM, strike)
 random.seed(1)
 hf, other = Holdfast(sys.argv[1]), Holdfast(sys.argv[1])
 semaphore, rlock, rwlock = hf.semaphore("a", 3), hf.rlock("a"), hf.rwlock("a")
@@ -330,21 +321,16 @@ for round in range(int(sys.argv[2])):
     kind = random.choice(list(free))
     begin, act = held[kind] if round % 2 else (None, free[kind])
     lease = begin and begin()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 6e-4))
-        armed = True
-        act()
-    except (Stop, TimeoutError) as error:
-        struck += isinstance(error, Stop)
-    finally:
-        armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        waiters = looks[kind].status().waiters  # a release would drop one whom nobody hears any more
-        if lease:
-            lease.release()
+    run = interrupt_after(act, random.uniform(1e-5, 6e-4))
+    struck += run.how == "stopped"
+    if run.how == "failed" and not isinstance(run.error, AcquireTimeout):
+        raise run.error
+    waiters = looks[kind].status().waiters  # a release would drop one whom nobody hears any more
+    if lease:
+        lease.release()
     status = looks[kind].status()
     if waiters or status.waiters or status.holders:
-        print("left behind in round", round, kind, status)
+        print("left behind in round", round, kind, status, run)
         sys.exit(1)
 with rlock as lease:
     lease.check()

@@ -32,10 +32,10 @@ from holdfast.fencing import (
     latest_fence,
     set_if_newer,
 )
+from holdfast.testing import FaultProxy, containing
 from tests.cluster import Cluster
 from tests.colours import SYNC
 from tests.fencing_writer import Writer, paused
-from tests.proxy import Proxy
 from tests.scripting import OPTIONS, made, named, pipeline
 from tests.support import eventually, runs_through, settled
 
@@ -418,12 +418,11 @@ async def test_refusals_are_counted_by_the_server(some, raw):
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("ours", [True, False], ids=["holdfast", "redis-py"])
 async def test_a_call_that_is_sent_again_after_a_lost_reply_passes(colour, proxy, raw, what, ours):
     retry = (Retry if colour is SYNC else AsyncRetry)(NoBackoff(), 3)
@@ -436,17 +435,17 @@ async def test_a_call_that_is_sent_again_after_a_lost_reply_passes(colour, proxy
         for fence, (name, write) in enumerate(WRITES.items(), 1):
             await settled(write(client, f"warm:{name}", fence))
             raw.delete("k")
-            happened = proxy.lose(guard_key(b"k"), what)
+            fault = getattr(proxy, what)(containing(guard_key(b"k")))
             assert await settled(write(client, "k", fence)) is None, name
-            assert happened()
+            assert fault.spent
             assert await settled(latest_fence(client, "k")) == fence
             assert (raw.get("k") if name != "hset" else raw.hget("k", "f")) == (
                 f"by {fence}" if name in {"set", "hset"} else None
             )
             if fence > 1:
-                happened = proxy.lose(guard_key(b"k"), what)
+                fault = getattr(proxy, what)(containing(guard_key(b"k")))
                 assert (await refused(lambda write=write, fence=fence: write(client, "k", fence - 1))).newer == fence
-                assert happened()
+                assert fault.spent
 
 
 # --- pipelines

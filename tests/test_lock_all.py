@@ -12,16 +12,15 @@ from dataclasses import replace
 import pytest
 
 from holdfast import AcquireTimeout, Holdfast, LeaseLost, NotHeld, QueueFull
-from holdfast.wire.script import load
+from holdfast.testing import FaultProxy, script
 from tests.cancelling import OPERATIONS, Scene, try_at_random, try_every_point
 from tests.colours import ASYNCIO, SYNC, in_line
 from tests.lockall_pairs import campaign, program
-from tests.proxy import Proxy
 from tests.support import Engine, comes_true, eventually
 
 NOWHERE = "redis://127.0.0.1:1/0"
 ODD = ["}", "{", "{a}", "a:q", "a}:holders", " ", "a b", "\0", "a\nb", "é", "🔒", "%7B", ":", "*", "a, b", "x" * 10_000]
-DIGEST = {verb: load(f"permits_{verb}").digest.encode() for verb in ("acquire", "release", "renew", "cancel")}
+CALLS = {verb: script(f"permits_{verb}") for verb in ("acquire", "release", "renew", "cancel")}
 
 
 def holders(raw, names="ab"):
@@ -439,9 +438,8 @@ async def test_bad_options_are_refused_before_any_io(colour, options):
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -458,33 +456,33 @@ async def far(colour, here, proxy):
         yield client
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("verb", ["acquire", "release"])
 async def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
     fences = []
     for _ in range(8):
-        happened = proxy.lose(DIGEST[verb], what)
+        fault = getattr(proxy, what)(CALLS[verb])
         lease = await far.lock_all(["a", "b"]).acquire(timeout=5)
         assert holders(raw) == [[lease.token]] * 2
         assert await lease.release() is True
-        assert happened()
+        assert fault.spent
         assert nothing_left(raw)
         fences.append(lease.fence)
     assert fences == sorted(set(fences))
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_lost_try_or_extension_is_sent_again(far, proxy, raw, what):
     lock = far.lock_all(["a", "b"], ttl=5.0)
-    proxy.lose(DIGEST["acquire"], what)
+    getattr(proxy, what)(CALLS["acquire"])
     lease = await lock.try_acquire()
     assert holders(raw) == [[lease.token]] * 2
-    proxy.lose(DIGEST["acquire"], what)
+    getattr(proxy, what)(CALLS["acquire"])
     assert await lock.try_acquire() is None
     assert queues(raw) == [[], []]
-    happened = proxy.lose(DIGEST["renew"], what)
+    fault = getattr(proxy, what)(CALLS["renew"])
     await lease.extend(50)
-    assert happened()
+    assert fault.spent
     for status in (await lock.status()).values():
         assert 40 < lease.remaining() <= status.holders[0].remaining <= 50
     assert await lease.release() is True
@@ -492,11 +490,11 @@ async def test_a_lost_try_or_extension_is_sent_again(far, proxy, raw, what):
 
 async def test_a_lost_cancel_leaves_no_place_in_any_line(far, proxy, raw, here):
     async with here.lock("b"):
-        for what in ("lose reply", "lose request") * 3:
-            happened = proxy.lose(DIGEST["cancel"], what)
+        for what in ("lose_reply", "lose_request") * 3:
+            fault = getattr(proxy, what)(CALLS["cancel"])
             with pytest.raises(AcquireTimeout):
                 await far.lock_all(["a", "b"]).acquire(timeout=0.01)
-            assert happened()
+            assert fault.spent
             await comes_true(lambda: queues(raw) == [[], []])
 
 
@@ -507,27 +505,25 @@ async def test_a_waiter_whose_connection_is_cut_keeps_its_places(far, proxy, raw
             await in_line(here.lock("a"))
             places = queues(raw)
             for _ in range(3):
-                seen = len(proxy.seen)
+                seen = len(proxy.commands)
                 proxy.cut()
-                await comes_true(lambda seen=seen: any(DIGEST["acquire"] in piece for piece in proxy.seen[seen:]))
+                await comes_true(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
             assert queues(raw) == places
         await waiter
 
 
 async def test_one_who_lost_a_name_before_it_heard_of_its_grant_starts_anew(far, proxy, raw):
-    pieces, stranger = [], Engine(raw, "a")
+    asked, stranger = [], Engine(raw, "a")
 
-    def meddle(piece):
-        """Lose the reply of the first request; before the second one comes, take one of the locks away."""
-        if DIGEST["acquire"] not in piece:
-            return None
-        pieces.append(piece)
-        if len(pieces) == 2:
+    def meddle(request):
+        """Before the second request comes, take one of the locks away."""
+        asked.append(request)
+        if len(asked) == 2:
             stranger.revoke(2**53)
             stranger.acquire("stranger")
-        return "lose reply" if len(pieces) == 1 else None
 
-    proxy.rules.append(meddle)
+    proxy.before(CALLS["acquire"], meddle)
+    proxy.lose_reply(CALLS["acquire"])
     async with asyncio.TaskGroup() as tasks:
         waiter = tasks.create_task(take_and_give(far.lock_all(["a", "b"])))
         await comes_true(lambda: queues(raw)[1])
@@ -603,43 +599,34 @@ def test_processes_that_take_random_pairs_never_meet_and_never_wait_in_a_circle(
 
 
 INTERRUPTED = """
-import random, signal, sys
-from holdfast import Holdfast
+import random, sys
+from holdfast import AcquireTimeout, Holdfast
+from holdfast.testing import calm, interrupt_after
 
-class Stop(BaseException):
-    pass
-
-def strike(*_):
-    if armed:
-        raise Stop
-
-armed = False
-signal.signal(signal.SIGALRM, strike)
 hf, other = Holdfast(sys.argv[1]), Holdfast(sys.argv[1])
 random.seed(1)
 lock = hf.lock_all(["a", "b"])
-with lock: pass
+
+def block():
+    with lock:
+        calm()  # a with statement that is being left cannot be guarded in Python
+
+def wait():
+    lock.acquire(timeout=0.0015)
+
+block()
 struck = 0
 for round in range(int(sys.argv[2])):
     held = other.lock("ab"[round % 4 // 2]).acquire() if round % 2 else None
-    try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 6e-4))
-        armed = True
-        if held:
-            lock.acquire(timeout=0.0015)
-        else:
-            with lock:
-                armed = False  # a with statement that is being left cannot be guarded in Python
-    except (Stop, TimeoutError) as error:
-        struck += isinstance(error, Stop)
-    finally:
-        armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        if held:
-            held.release()
+    run = interrupt_after(wait if held else block, random.uniform(1e-5, 6e-4))
+    struck += run.how == "stopped"
+    if run.how == "failed" and not isinstance(run.error, AcquireTimeout):
+        raise run.error
+    if held:
+        held.release()
     status = lock.status()
     if any(one.waiters or one.holders for one in status.values()):
-        print("left behind in round", round, status)
+        print("left behind in round", round, status, run)
         sys.exit(1)
 print("struck", struck)
 """

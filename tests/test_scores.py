@@ -16,13 +16,12 @@ from redis.crc import key_slot
 
 from holdfast import Advance, HoldfastError, Scored, ServerRefused
 from holdfast.protocol.pieces import PIECE
-from holdfast.wire.script import load
+from holdfast.testing import FaultProxy, command, containing, script
 from tests.colours import SYNC
-from tests.proxy import Proxy
 from tests.support import comes_true
 
 NOWHERE = "redis://127.0.0.1:1/0"
-DIGEST = load("scores_advance").digest.encode()
+CALL = script("scores_advance")
 KEY = "{hf:scores:seen}:members"
 ODD = ["a b", "a}{b", "{a}", "a:b", "}", "a\0b", "a\nb", "ä", "😀", "%7B", "a/b@c", "members", "answer:x"]
 """Names that might end a hash tag early, or be taken for another's."""
@@ -350,9 +349,8 @@ async def test_large_batches_of_several_clients_are_counted_exactly(here, there)
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -363,25 +361,25 @@ async def far(colour, proxy, here):
         yield client
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_call_that_is_lost_is_sent_again_and_counted_once(far, proxy, raw, what):
     scores = far.scores("seen")
     for number in range(10):
-        lost = proxy.lose(DIGEST, what)
+        lost = getattr(proxy, what)(CALL)
         assert await scores.advance({"a": number, f"m{number}": 0}) == Advance(
             1 if number else 2, 1 if number else 0, 0
         )
-        assert lost()
+        assert lost.spent
     assert await scores.size() == 11
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_piece_that_is_lost_several_times_is_counted_once(far, proxy, raw, what):
     scores = far.scores("seen")
     await scores.advance({f"m{number:05}": 100 * (number % 3) for number in range(0, 2000, 2)})
-    lost = [proxy.lose(piece, what, times=3) for piece in (b"m00000", b"m00999", b"m01600")]
+    lost = [getattr(proxy, what)(containing(piece), times=3) for piece in (b"m00000", b"m00999", b"m01600")]
     advance = await scores.advance({f"m{number:05}": 100 for number in range(2000)})
-    assert all(happened() for happened in lost)
+    assert all(fault.spent for fault in lost)
     old = [100 * (number % 3) for number in range(0, 2000, 2)]
     assert advance == Advance(added=1000, moved=old.count(0), stale=old.count(100) + old.count(200))
 
@@ -392,31 +390,30 @@ async def test_a_lost_reply_that_others_overtake_is_counted_as_it_was_then(far, 
     async def executed():
         return await here.scores("seen").size() == 2
 
-    lost = proxy.lose(DIGEST, "lose reply", times=3)
+    lost = proxy.lose_reply(CALL, times=3)
     late = asyncio.ensure_future(far.scores("seen").advance({"a": 1, "b": 1}))
     await comes_true(executed)
     assert await here.scores("seen").advance({"a": 2, "b": 2}) == Advance(0, 2, 0)
     assert await late == Advance(2, 0, 0)
-    assert lost()
+    assert lost.spent
     assert pairs(await here.scores("seen").oldest()) == (("a", 2), ("b", 2))
 
 
 async def test_what_else_is_lost_is_sent_again(far, proxy):
     scores = far.scores("seen")
     await scores.advance({"a": 1, "b": 2})
-    for what in ("lose reply", "lose request"):
+    for what in ("lose_reply", "lose_request"):
         lost = [
-            proxy.lose(verb, what)
-            for verb in (b"$6\r\nZRANGE\r\n", b"ZREVRANGE", b"ZRANGEBYSCORE", b"ZREM\r\n", b"ZCARD")
+            getattr(proxy, what)(command(verb)) for verb in ("ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZREM", "ZCARD")
         ]
         assert pairs(await scores.oldest()) == pairs(await scores.since(0)) == (("a", 1), ("b", 2))
         assert pairs(await scores.newest()) == (("b", 2), ("a", 1))
         await scores.remove("never there")
         assert await scores.size() == 2
-        assert all(happened() for happened in lost)
-    lost = proxy.lose(b"UNLINK")
+        assert all(fault.spent for fault in lost)
+    lost = proxy.lose_reply(command("UNLINK"))
     await scores.clear()
-    assert lost()
+    assert lost.spent
     assert await scores.size() == 0
 
 

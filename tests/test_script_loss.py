@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from holdfast import AsyncHoldfast, HoldfastError, Script, ScriptError, ServerRefused
+from holdfast import AsyncHoldfast, HoldfastError, Script, ScriptError, ServerRefused, testing
 from holdfast.drivers.embedded import PrivateServer, find_binary, leash
+from holdfast.testing import FaultProxy, command
 from tests.colours import SYNC
-from tests.proxy import Proxy
 from tests.scripting import COUNT, made
 from tests.support import comes_true, settled
 
@@ -21,47 +21,46 @@ SAFE = Script("-- KEYS counter\n-- TWICE one more is counted.\nreturn redis.call
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_script_whose_reply_is_lost_is_not_sent_again(colour, proxy, raw, what):
     ran = 0
     async with made(colour, proxy.url) as ours:
         await settled(COUNT(ours, counter="c"))
         for _ in range(5):
-            happened = proxy.lose(COUNT.digest.encode(), what)
+            fault = getattr(proxy, what)(testing.script(COUNT))
             with pytest.raises(redis.ConnectionError):
                 await settled(COUNT(ours, counter="c"))
-            assert happened()
-            ran += what == "lose reply"
+            assert fault.spent
+            ran += what == "lose_reply"
             assert raw.get("c") == str(1 + ran)
             ran += 1
             assert await settled(COUNT(ours, counter="c")) == 1 + ran
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_one_that_says_what_happens_twice_is_sent_again(colour, proxy, raw, what):
     ran = 1
     async with made(colour, proxy.url) as ours:
         await settled(SAFE(ours, counter="c"))
         for _ in range(5):
-            happened = proxy.lose(SAFE.digest.encode(), what)
-            ran += 2 if what == "lose reply" else 1
+            fault = getattr(proxy, what)(testing.script(SAFE))
+            ran += 2 if what == "lose_reply" else 1
             assert await settled(SAFE(ours, counter="c")) == ran
-            assert happened()
+            assert fault.spent
 
 
 async def test_the_reply_to_the_source_may_get_lost_too(colour, proxy, raw):
     async with made(colour, proxy.url) as ours:
         for script, count in ((COUNT, 1), (SAFE, 3)):
             raw.script_flush()
-            happened = proxy.lose(b"return redis.call('INCR'")
+            fault = proxy.lose_reply(command("EVAL"))
             with contextlib.nullcontext() if script is SAFE else pytest.raises(redis.ConnectionError):
                 await settled(script(ours, counter="c"))
-            assert happened()
+            assert fault.spent
             assert raw.get("c") == str(count)
 
 
@@ -81,12 +80,12 @@ async def test_of_many_tasks_none_runs_its_script_twice_when_the_connection_brea
         await script(ours, keys=["h"], args=["first"])
         lost = answered = 0
         for round_ in range(10):
-            happened = proxy.lose(script.digest.encode())
+            fault = proxy.lose_reply(testing.script(script), after=5 * round_)
             numbers = [f"{round_}:{number}" for number in range(50)]
             outcomes = await asyncio.gather(
                 *(script(ours, keys=["h"], args=[one]) for one in numbers), return_exceptions=True
             )
-            assert happened()
+            assert fault.spent
             seen = raw.hgetall("h")
             for number, outcome in zip(numbers, outcomes, strict=True):
                 if isinstance(outcome, Exception):
@@ -151,9 +150,9 @@ async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(colo
         proxy.cut()
         if colour is not SYNC:
             await comes_true(lambda: not ours._driver._here().session.is_open)
-        happened = proxy.lose(b"SUBSCRIBE", times=2)
+        fault = proxy.lose_reply(command("SUBSCRIBE"), times=2)
         assert await settled(COUNT(ours, counter="c")) == 2
-        assert happened()
+        assert fault.spent
 
 
 async def test_a_client_that_was_closed_runs_nothing(colour, server, raw):
