@@ -16,19 +16,17 @@ import redis
 
 from holdfast import AcquireTimeout, Holdfast, HoldfastError, LeaseLost
 from holdfast.drivers.embedded import PrivateServer, find_binary, leash
-from holdfast.wire.script import load
-from tests.proxy import Proxy
+from holdfast.testing import FaultProxy, ServerController, containing, script
 from tests.support import Engine, eventually
 
 ROUNDS = 30
-DIGEST = {verb: load(f"permit_{verb}").digest.encode() for verb in ("acquire", "release", "renew", "cancel")}
+CALLS = {verb: script(f"permit_{verb}") for verb in ("acquire", "release", "renew", "cancel")}
 
 
 @pytest.fixture
 def proxy(server):
-    proxy = Proxy(server.socket)
-    yield proxy
-    proxy.close()
+    with FaultProxy(server.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -49,27 +47,27 @@ def nothing_left(raw, name="a"):
     return engine.holders() == engine.queue() == []
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("verb", ["acquire", "release"])
 def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
     fences = []
     for _ in range(ROUNDS):
-        happened = proxy.lose(DIGEST[verb], what)
+        fault = getattr(proxy, what)(CALLS[verb])
         lease = far.lock("a").acquire(timeout=5)
         assert len(Engine(raw).holders()) == 1
         assert lease.release() is True
-        assert happened()
+        assert fault.spent
         assert nothing_left(raw)
         fences.append(lease.fence)
     assert fences == sorted(set(fences))
 
 
-@pytest.mark.parametrize("what", ["lose reply", "lose request"])
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 def test_a_lost_try_is_sent_again(far, proxy, raw, what):
-    proxy.lose(DIGEST["acquire"], what)
+    getattr(proxy, what)(CALLS["acquire"])
     lease = far.lock("a").try_acquire()
     assert Engine(raw).holders() == [lease.token]
-    proxy.lose(DIGEST["acquire"], what)
+    getattr(proxy, what)(CALLS["acquire"])
     assert far.lock("a").try_acquire() is None
     assert lease.release() is True
 
@@ -77,7 +75,7 @@ def test_a_lost_try_is_sent_again(far, proxy, raw, what):
 def test_a_lost_extension_does_not_add_up(far, proxy, raw):
     lease = far.lock("a", ttl=1.0).acquire()
     for _ in range(ROUNDS):
-        proxy.lose(DIGEST["renew"])
+        proxy.lose_reply(CALLS["renew"])
         lease.extend(10)
         (holder,) = far.lock("a").status().holders
         assert lease.remaining() <= holder.remaining <= 10
@@ -87,19 +85,19 @@ def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
     with far.lock("a", ttl=0.6) as lease:
         for _ in range(3):
-            happened = proxy.lose(DIGEST["renew"])
-            eventually(happened)
+            fault = proxy.lose_reply(CALLS["renew"])
+            eventually(lambda fault=fault: fault.spent)
         time.sleep(0.6)
         assert not lease.lost
 
 
 def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, hf):
     with hf.lock("a") as lease:
-        for what in ("lose reply", "lose request") * 5:
-            happened = proxy.lose(DIGEST["cancel"], what)
+        for what in ("lose_reply", "lose_request") * 5:
+            fault = getattr(proxy, what)(CALLS["cancel"])
             with pytest.raises(AcquireTimeout):
                 far.lock("a").acquire(timeout=0.01)
-            assert happened()
+            assert fault.spent
             assert Engine(raw).queue() == []
         assert Engine(raw).holders() == [lease.token]
 
@@ -110,9 +108,9 @@ def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, hf):
         waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
         (token,) = eventually(lambda: Engine(raw).queue())
         for _ in range(5):
-            seen = len(proxy.seen)
+            seen = len(proxy.commands)
             proxy.cut()
-            eventually(lambda seen=seen: any(DIGEST["acquire"] in piece for piece in proxy.seen[seen:]))
+            eventually(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
         assert Engine(raw).queue() == [token]
         lease.release()
         assert waiter.result(20).release() is True
@@ -171,46 +169,65 @@ def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_taken_ba
             pass
 
 
+def test_past_its_time_an_acquire_is_not_sent_again(far, proxy):
+    """A server that says nothing costs the caller its own timeout, and not the time that taking back may take."""
+    before = len(proxy.commands)
+    held = proxy.delay(CALLS["acquire"], seconds=5)
+    with pytest.raises(AcquireTimeout, match="the server did not answer"):
+        far.lock("a").acquire(timeout=0.05)
+    asked = [command for command in proxy.commands[before:] if CALLS["acquire"](command)]
+    assert len(asked) == 1
+    held.clear()
+
+
+def test_a_client_that_is_closed_waits_a_moment_for_the_server_to_take_back_what_is_left():
+    with ServerController(persistent=True) as server, ThreadPoolExecutor(1) as threads:
+        hf, held = Holdfast(server.url), Engine(server.admin)
+        held.acquire("somebody")
+        waiter = threads.submit(lambda: hf.lock("a").acquire(timeout=0.2))
+        eventually(held.queue)
+        server.kill()
+        with pytest.raises((AcquireTimeout, redis.ConnectionError)):
+            waiter.result(20)
+        eventually(lambda: hf._driver._keeper._errands)
+        closing = threads.submit(hf.close)
+        eventually(lambda: hf._driver._keeper._stopping)
+        server.restart(keep_data=True)
+        closing.result(20)
+        assert (held.holders(), held.queue()) == (["somebody"], [])
+
+
 # --- interrupts
 
 INTERRUPTED = """
-import random, signal, sys, time
-from holdfast import Holdfast
+import random, sys
+from holdfast import AcquireTimeout, Holdfast
+from holdfast.testing import calm, interrupt_after
 
-class Stop(BaseException):
-    pass
-
-def strike(*_):
-    if armed:
-        raise Stop
-
-armed = False
-signal.signal(signal.SIGALRM, strike)
 hf, other = Holdfast(sys.argv[1]), Holdfast(sys.argv[1])
 random.seed(int(sys.argv[2]))
 lock = hf.lock("a")
-with lock: pass
+
+def block():
+    with lock:
+        calm()  # a with statement that is being left cannot be guarded in Python
+
+def wait():
+    lock.acquire(timeout=0.0015)
+
+block()
 struck = 0
 for round in range(int(sys.argv[3])):
     held = other.lock("a").acquire() if round % 2 else None
-    try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 6e-4))
-        armed = True
-        if held:
-            lock.acquire(timeout=0.0015)
-        else:
-            with lock:
-                armed = False  # a with statement that is being left cannot be guarded in Python
-    except (Stop, TimeoutError) as error:
-        struck += isinstance(error, Stop)
-    finally:
-        armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        if held:
-            held.release()
+    run = interrupt_after(wait if held else block, random.uniform(1e-5, 6e-4))
+    struck += run.how == "stopped"
+    if run.how == "failed" and not isinstance(run.error, AcquireTimeout):
+        raise run.error
+    if held:
+        held.release()
     status = other.lock("a").status()
     if status.waiters or status.holders:
-        print("left behind in round", round, status)
+        print("left behind in round", round, status, run)
         sys.exit(1)
 print("struck", struck)
 """
@@ -312,10 +329,10 @@ def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy, raw)
         time.sleep(0.004)
         lease.release()
         time.sleep(0.005)  # what was sent before the release returned may take its time through the proxy
-        seen = len(proxy.seen)
+        seen = len(proxy.commands)
         time.sleep(0.008)
         token = lease.token.encode()
-        assert not any(token in piece for piece in proxy.seen[seen:])
+        assert not any(map(containing(token), proxy.commands[seen:]))
 
 
 def open_files():

@@ -11,8 +11,9 @@ import redis
 import redis.asyncio
 
 from holdfast import AcquireTimeout, Holdfast, HoldfastError, LeaseLost, NotHeld, QueueFull, ServerUnsupported
+from holdfast.testing import FaultProxy, script
 from tests.colours import ASYNCIO, SYNC, in_line
-from tests.support import Engine
+from tests.support import Engine, comes_true
 
 NOWHERE = "redis://127.0.0.1:1/0"
 
@@ -355,3 +356,28 @@ async def test_a_closed_client_says_so(colour, server, raw):
 def test_a_client_without_any_session_is_refused():
     with pytest.raises(ValueError, match="max_sessions"):
         Holdfast(NOWHERE, max_sessions=0)
+
+
+@pytest.mark.parametrize("what", ["busy", "full"])
+async def test_a_request_that_arrives_after_a_second_copy_of_it_was_told_no_is_granted_to_nobody(
+    colour, server, raw, there, what
+):
+    """The first copy is late, the second one answered: the caller goes away, and takes back what may still arrive."""
+    held = await there.lock("a").acquire()
+    waiter = asyncio.create_task(take_and_give(there.lock("a"))) if what == "full" else None
+    await comes_true(lambda: waiter is None or Engine(raw).queue())
+    with FaultProxy(server.url) as proxy:
+        async with colour.client(proxy.url) as far:
+            async with far.lock("warm"):
+                pass
+            late = proxy.duplicate(script("permit_acquire"), after=0.3)
+            if what == "full":
+                with pytest.raises(QueueFull):
+                    await far.lock("a", max_waiters=1).acquire()
+            else:
+                assert await far.lock("a").try_acquire() is None
+            await held.release()
+            if waiter is not None:
+                await waiter
+            await comes_true(lambda: late.happened)
+            assert Engine(raw).holders() == Engine(raw).queue() == []

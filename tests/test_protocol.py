@@ -8,9 +8,10 @@ from holdfast import HoldfastError, LimitExceeded, QueueFull, ServerRefused
 from holdfast.protocol.acquiring import GRACE, LONGER, LONGEST_NAP, SHORT_NAP, Attempt, Grant, acquire, try_acquire
 from holdfast.protocol.holding import Holding, Ledger, lower, release, renew
 from holdfast.protocol.looking import force_release, resize, status
+from holdfast.testing.scripted import ScriptedDriver
 from holdfast.wire.effects import Answer, Bell, Call, Park, Waking
 from holdfast.wire.keys import Place
-from holdfast.wire.permits import EVERYTHING, Bundle, Permits
+from holdfast.wire.permits import CLAIM_MS, EVERYTHING, Bundle, Permits
 from holdfast.wire.resp import bulk
 
 TOKEN = b"t" * 32
@@ -22,16 +23,9 @@ def permits(**options):
 
 def perform(steps, *script):
     """Run a protocol: each item of the script is what the driver sends back. Gives the effects and the result."""
-    effects, answers = [], iter(script)
-    try:
-        effect = next(steps)
-        while True:
-            effects.append(effect)
-            answer = next(answers)
-            effect = steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)
-    except StopIteration as end:
-        assert next(answers, None) is None, "the script has more than the protocol asked for"
-        return effects, end.value
+    driver = ScriptedDriver(*script)
+    result = driver.perform(steps)
+    return driver.effects, result
 
 
 def verbs(effects):
@@ -71,6 +65,37 @@ def test_a_grant_that_is_over_when_it_is_heard_is_asked_for_again():
     effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), late, granted(110.0, fence=9))
     assert verbs(effects) == ["acquire", "park", "acquire"]
     assert grant.fence == 9
+
+
+@pytest.mark.parametrize("heard", [None, Bell(8, 1_500_000, 2_000_000)], ids=["not rung", "rung, and frozen then"])
+def test_nobody_is_given_the_end_of_a_lease(heard):
+    """A grant whose ring got lost, or was heard late, is found by asking again, and made whole before it is given."""
+    found = granted(101.9, lease_us=100_000, fence=8)
+    whole = Answer(101.95, [b"renewed", 30_000_000])
+    effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(101.9, heard), found, whole)
+    assert verbs(effects) == ["acquire", "park", "acquire", "renew"]
+    assert grant == Grant(8, 101.95 + 30.0, 30.0)
+
+
+def test_a_lease_that_ended_before_it_was_made_whole_is_asked_for_again():
+    found, lost = granted(101.9, lease_us=1, fence=8), Answer(101.95, [b"lost"])
+    effects, grant = perform(
+        acquire(Attempt(permits(), TOKEN), 1e9),
+        queued(100.0),
+        Waking(101.9, None),
+        found,
+        lost,
+        granted(102.0, fence=9),
+    )
+    assert verbs(effects) == ["acquire", "park", "acquire", "renew", "acquire"]
+    assert grant == Grant(9, 132.0, 30.0)
+
+
+def test_whoever_is_near_the_front_asks_again_within_the_claim_window_of_a_grant():
+    steps = acquire(Attempt(permits(), TOKEN), 1e9)
+    next(steps)
+    park = steps.send(queued(100.0, position=40))
+    assert park.until < 100.0 + CLAIM_MS / 1000
 
 
 def test_a_waiter_asks_again_when_the_lease_before_it_ends():

@@ -321,7 +321,24 @@ def test_an_emptied_name_leaves_no_holder_no_line_and_no_records(engine):
     engine.cancel("t2")
     engine.release("t1")
     assert engine.holders() == engine.queue() == []
-    assert set(engine.client.hkeys(engine.key("tokens"))) <= {"used", "fence"}
+    assert engine.client.hkeys(engine.key("tokens")) == ["fence"]
+
+
+def test_what_nobody_gave_up_leaves_no_record_when_the_name_is_used_again_much_later(engine):
+    """Who crashed leaves a record. When its lease is forgotten too, the next one begins afresh; the fence grows on."""
+    fence = engine.acquire("a")[1]
+    engine.client.delete(engine.key("holders"))  # as if two hours had gone by
+    assert engine.acquire("b")[1] > fence
+    assert set(engine.client.hkeys(engine.key("tokens"))) == {"b", "used", "fence"}
+    engine.release("b")
+    assert engine.client.hkeys(engine.key("tokens")) == ["fence"]
+
+
+def test_the_holders_outlive_the_line_so_that_somebody_sweeps_up_what_ran_out(engine):
+    engine.acquire("a", ttl=1)
+    engine.acquire("b")
+    holders, queue = (engine.client.pttl(engine.key(part)) for part in ("holders", "queue"))
+    assert holders > queue + 1_000_000
 
 
 @pytest.mark.parametrize("ttl", [1, 1000, 86_400_000])
@@ -423,17 +440,17 @@ KNOWN_DIGESTS = {
     "names_best": "84b79024e33a6699d2b4ece3c172ed9642e8be4a",
     "names_rank": "f0fe118637f4ac5ad1a41f932bea99ec8388bef8",
     "names_unrank": "1c981a266ea229979879a54df72e4abde5f871f7",
-    "permit_acquire": "31e21a9086ae6c279e7767b3cc7f8d180863df0a",
-    "permit_cancel": "17a25db1e8ebd66dca84d0765e1afbc777c930f9",
+    "permit_acquire": "3e390fb451e6d97c83156ca8f1114a5b078f6194",
+    "permit_cancel": "8d39db4234b10b41990c6b7f22bf750301b453a2",
     "permit_inspect": "1c6947de0d0ad527d31ebb1d933071d9d8d6d953",
-    "permit_lower": "1ccf648d549dc5a2017b6939f456a2cd6b51dd59",
-    "permit_release": "3af2bfe95015f9e7c32eee30b682022fb0214829",
-    "permit_renew": "edabdcbdfd0b6ced93be8b42b619356800afc157",
-    "permit_resize": "7142f41f5a7f14ac12e575020b6fee112b891143",
-    "permit_revoke": "1dcf3a5a20662503f19ae3d764ce375ce066e632",
-    "permits_acquire": "e5047f32697241aab06b3f334e3f568ccb09330a",
-    "permits_cancel": "4e347a41a9d86ad1c977928a9a3098f7c8062d9b",
-    "permits_release": "13481481ee6d62a35539ffcd20a9c1a68a4e9843",
-    "permits_renew": "ff65deb6e37745ae17181a9412f42627419cdf54",
+    "permit_lower": "2d9c3abbce24b143a549f41a3a2f3105aed639d0",
+    "permit_release": "8ba69db56b971de080b8cb3e9b4983248fc7aaec",
+    "permit_renew": "aa51343b85c2a16aa92cac8f88d94ee05797ba71",
+    "permit_resize": "b6d78f729aac4654b80c58093e4c8d89025d270f",
+    "permit_revoke": "cd463828648fd6b897fb1f6d1a680490a6549cb1",
+    "permits_acquire": "1b1746177dc75e3abfac66c72e89d7f7b6f4fb67",
+    "permits_cancel": "9eb02d9ad64d99c072ffa7005eec1411f586aabc",
+    "permits_release": "21ae0cb5072f4df522b95a4303140969962d42cb",
+    "permits_renew": "717bb08e0e5129e822dc0989e2d990d04287852e",
     "scores_advance": "d32d8ec6e83c6b3c8a461b54758998ac36391a2c",
 }

@@ -1003,3 +1003,11 @@ def test_long_walks(raw, ears, losing_keys):
 @pytest.mark.timeout(300)
 def test_long_walks_on_which_some_freeze(raw, ears):
     walk(raw, range(20_000, 20_006), 80, thawed=False)
+
+
+def test_what_nobody_gave_up_leaves_no_record_of_any_name_when_they_are_used_again_much_later(both, a, b):
+    fence = both.acquire("x")[1]
+    both.client.delete(a.key("holders"), b.key("holders"))  # as if it had crashed two hours ago
+    assert both.acquire("y")[1] > fence
+    for name in (a, b):
+        assert set(both.client.hkeys(name.key("tokens"))) == {"y", "used", "fence"}

@@ -908,3 +908,13 @@ def test_inspect_counts_what_is_over_as_free_and_changes_nothing(make):
     assert engine.inspect()[3:7] == [0, 0, 0, 0]
     engine.client.hset(engine.key("tokens"), "used", before["tokens"]["used"])
     assert engine.dump()["tokens"] == before["tokens"]
+
+
+def test_a_limit_that_an_operator_has_set_outlives_a_name_that_begins_afresh(raw):
+    engine = Engine(raw, limit=4, kind="semaphore")
+    engine.run("resize", limit=2)
+    engine.acquire("a", weight=2)
+    raw.delete(engine.key("holders"))  # as if it had crashed two hours ago
+    assert engine.acquire("b")[0] == "granted"
+    assert set(raw.hkeys(engine.key("tokens"))) == {"b", "used", "fence", "limit"}
+    assert engine.acquire("c", weight=3)[0] == "never"

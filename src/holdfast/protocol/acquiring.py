@@ -26,9 +26,10 @@ __all__ = ["Attempt", "Grant", "acquire", "cancel", "try_acquire"]
 LONGEST_NAP = WAIT_MS / 3000
 """Seconds after which every waiter asks again, whatever happens."""
 
-SHORT_NAP, LONGER = CLAIM_MS / 1000, 0.02
+SHORT_NAP, LONGER = CLAIM_MS / 2000, 0.02
 """Seconds after which the head of the line asks again, and how much later each further place does. A grant that is handed
-to a frozen process is over after its claim window, and nobody rings then: the next in line has to come and see."""
+to a frozen process is over after its claim window, and nobody rings then: the next in line has to come and see. And who was
+near the front and was not rung, or did not hear it, comes before the claim window of its grant is over."""
 
 GRACE, STEP = 0.002, 0.001
 """Seconds that the head asks after the end of a lease that it knows of, and how much later each further place does."""
@@ -47,16 +48,17 @@ class Grant(NamedTuple):
 class Attempt:
     """One try to acquire.
 
-    ``pending`` while the server may have something of it that its caller does not have yet, and ``unanswered`` once the
-    server has stopped to answer.
+    ``pending`` while the server may have something of it that its caller does not have yet, ``astray`` once a request for it
+    was sent that nobody answered and that may still arrive, and ``unanswered`` once the server has stopped to answer.
     """
 
-    __slots__ = ("pending", "token", "unanswered", "want")
+    __slots__ = ("astray", "pending", "token", "unanswered", "want")
 
     def __init__(self, want: Want, token: bytes) -> None:
         self.want = want
         self.token = token
         self.pending = False
+        self.astray = False
         self.unanswered = False
 
 
@@ -72,13 +74,21 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
         try:
             answer: Answer = yield call
         except ServerRefused as error:
-            attempt.pending = waiting or not error.changed_nothing
+            attempt.pending = waiting or attempt.astray or not error.changed_nothing
             raise
-        sent_at, reply = answer
+        sent_at, reply, again = answer
+        attempt.astray = attempt.astray or again
         if reply[0] == b"granted":
-            return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
+            _, fence, lease_us = reply
+            if lease_us < want.ttl_ms * 500:
+                # It was granted a while ago, and the ring or the reply got lost: nobody is given the end of a lease.
+                answer = yield want.renew_for(token, want.ttl_ms)
+                if answer.reply[0] == b"lost":
+                    continue
+                sent_at, lease_us = answer.sent_at, answer.reply[1]
+            return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6)
         if reply[0] in _NO:
-            attempt.pending = False
+            attempt.pending = attempt.astray
             raise _NO[reply[0]](want.name, reply[1])
         if reply[0] != b"queued":
             raise HoldfastError(f"the request for {want.name!r} was taken back while it waited", name=want.name)
@@ -89,7 +99,7 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
         if bell is not None and bell.granted_us >= asked_us:  # an older one rang for a grant that is over
             granted_at = min(sent_at + (bell.granted_us - asked_us) / 1e6, woke_at)
             lease = bell.lease_us / 1e6
-            if granted_at + lease > woke_at:
+            if granted_at + lease / 2 > woke_at:  # else it came too late to be relied on, and asking again tells
                 return Grant(bell.fence, granted_at + lease, lease)
         if woke_at >= until:
             yield from cancel(attempt)
@@ -97,17 +107,20 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
 
 
 def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
-    """Ask once; None when others hold the permits or wait for them."""
+    """Ask once; None when others hold the permits or wait for them.
+
+    It is pending even then if it went astray: one that arrives later would be granted to nobody.
+    """
     attempt.pending = True
     try:
         answer: Answer = yield attempt.want.try_acquire(attempt.token)
     except ServerRefused as error:
-        attempt.pending = not error.changed_nothing
+        attempt.pending = attempt.astray or not error.changed_nothing
         raise
-    sent_at, reply = answer
+    sent_at, reply, again = answer
     if reply[0] == b"granted":
         return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
-    attempt.pending = False
+    attempt.pending = attempt.astray = attempt.astray or again
     if reply[0] == b"never":
         raise LimitExceeded(attempt.want.name, reply[1])
     return None

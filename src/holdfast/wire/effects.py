@@ -37,6 +37,8 @@ class Answer(NamedTuple):
 
     sent_at: float
     reply: Any
+    again: bool = False
+    """Whether it was sent before without an answer, so that the server may still come to that one."""
 
 
 class Park(NamedTuple):

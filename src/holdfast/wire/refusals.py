@@ -56,12 +56,15 @@ def elsewhere(text: str) -> bool:
     return _code(text) in _ELSEWHERE
 
 
-def refusal(text: str, name: str) -> ServerRefused:
-    """The error for a refusal that will not pass, with what to do about it."""
+def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
+    """The error for a refusal that will not pass, with what to do about it.
+
+    ``again`` says that the script was sent before without an answer: the server may have run it, or may still do so.
+    """
     code = _code(text)
     advice = _ADVICE.get(code, "see the server's words")
     message = f"the server refused a script for {name!r}: {advice} ({text})"
-    return ServerRefused(message, name=name, changed_nothing=code == "OOM", words=text)
+    return ServerRefused(message, name=name, changed_nothing=code == "OOM" and not again, words=text)
 
 
 def not_heard(text: str, inbox: str) -> ServerRefused:

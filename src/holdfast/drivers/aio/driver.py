@@ -90,7 +90,10 @@ class AsyncDriver:
 
     async def try_acquire(self, attempt: Attempt) -> Holding | None:
         """The lease, or None when it is not free. One round trip."""
-        return await self._hold(attempt, try_acquire(attempt))
+        holding = await self._hold(attempt, try_acquire(attempt))
+        if holding is None:
+            await self.undo(attempt)
+        return holding
 
     async def undo(self, attempt: Attempt) -> None:
         """Leave nothing behind: no place in line, no permit, no renewal."""
@@ -178,7 +181,7 @@ class AsyncDriver:
 
     async def _change(self, holding: Holding, steps: Steps[bool], what: str) -> bool:
         home = self._home(holding.permits.name)
-        if await perform(home.session, steps, holding.permits.name, holding.deadline):
+        if await perform(home.session, steps, holding.permits.name, holding.deadline) and holding.loss is None:
             return True
         owner = self._owner(holding)
         if owner is not None:

@@ -46,11 +46,11 @@ async def perform(session: Session, steps: Steps[T], name: str, until: float = i
 
 
 async def _call(session: Session, call: Call, name: str, until: float) -> Answer:
-    asked_at = monotonic()
+    asked_at, breaks = monotonic(), session.breaks
     coming = session.send(call)
     outcome = await coming if until == inf else await _within(coming, monotonic() + _left(until))
     if isinstance(outcome, Answer):
-        return outcome
+        return outcome if session.breaks == breaks else outcome._replace(again=True)
     if call.once:
         if elsewhere(outcome):
             session.refresh(asked_at)
@@ -58,7 +58,7 @@ async def _call(session: Session, call: Call, name: str, until: float) -> Answer
     give_up = monotonic() + min(PATIENCE, _left(until))
     for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
         if not passing(outcome) or monotonic() + pause >= give_up:
-            raise refusal(outcome, name)
+            raise refusal(outcome, name, again=session.breaks != breaks)
         if elsewhere(outcome):
             session.refresh(asked_at)
         await asyncio.sleep(pause)
@@ -66,9 +66,9 @@ async def _call(session: Session, call: Call, name: str, until: float) -> Answer
         try:
             outcome = await _within(session.send(call), give_up)
         except (ServerGone, ServerSilent) as error:
-            raise refusal(refused, name) from error
+            raise refusal(refused, name, again=True) from error
         if isinstance(outcome, Answer):
-            return outcome
+            return outcome._replace(again=session.breaks != breaks)
     raise AssertionError("the pauses never end")
 
 

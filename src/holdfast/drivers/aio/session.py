@@ -97,6 +97,8 @@ class Session:
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
         self._ended = False
+        self.breaks = 0
+        """How many connections have broken so far. Whatever waited for its reply then is sent a second time."""
 
     @property
     def is_open(self) -> bool:
@@ -299,6 +301,7 @@ class Session:
 
     def _break(self, error: Exception) -> None:
         """The line is dead: wake those who wait, and begin anew if anybody needs it."""
+        self.breaks += 1
         self._drop_line()
         if self._greeting is not None:
             if not self._greeting.done():

@@ -123,7 +123,10 @@ class SyncDriver:
     def try_acquire(self, attempt: Attempt) -> Holding | None:
         """The lease, or None when it is not free. One round trip."""
         grant = self._run(try_acquire(attempt), attempt.want.name)
-        return None if grant is None else self._hold(attempt, grant)
+        if grant is None:
+            self.undo(attempt)
+            return None
+        return self._hold(attempt, grant)
 
     def undo(self, attempt: Attempt) -> None:
         """Leave nothing behind: no place in line, no permit, no renewal."""
@@ -214,7 +217,7 @@ class SyncDriver:
             self._begin()
 
     def _change(self, holding: Holding, steps: Steps[bool], what: str) -> bool:
-        if self._run(steps, holding.permits.name, holding.deadline):
+        if self._run(steps, holding.permits.name, holding.deadline) and holding.loss is None:
             return True
         if self._ledger.find(holding.token) is holding:
             self._keeper.lose(holding, f"the server no longer had it when it was to be {what}")
@@ -273,7 +276,10 @@ class SyncDriver:
     def _call(self, session: Session, call: Call, name: str, until: float) -> Answer:
         within = self._recipe.response_timeout
         if until != inf:
-            within = min(within, self._left(until))
+            now = monotonic()
+            if until <= now:  # past its caller's time only taking back goes on, and gets a little time of its own
+                until = now + UNDO_PATIENCE
+            within = min(within, until - now)
         if call.once:
             return self._call_once(session, call, name, within)
         try:
@@ -300,14 +306,16 @@ class SyncDriver:
 
     def _insist(self, session: Session, call: Call, name: str, until: float, trouble: ErrorReply | Exception) -> Answer:
         """Send a call again after a trouble that may pass; raise what does not."""
-        give_up = monotonic() + min(PATIENCE, self._left(until))
+        unheard = False
+        give_up = min(monotonic() + PATIENCE, until)
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
             hopeless = monotonic() + pause >= give_up
             if isinstance(trouble, Exception):
+                unheard = True
                 if hopeless or not self._recipe.reached or isinstance(trouble, AuthenticationError):
                     raise trouble
             elif hopeless or not passing(trouble):
-                raise refusal(trouble, name)
+                raise refusal(trouble, name, again=unheard)
             session.close()  # a new connection also finds a new primary
             time.sleep(pause)
             try:
@@ -316,14 +324,9 @@ class SyncDriver:
                 trouble = error
             else:
                 if not isinstance(outcome, ErrorReply):
-                    return outcome
+                    return outcome._replace(again=unheard)
                 trouble = outcome
         raise AssertionError("the pauses never end")
-
-    def _left(self, until: float) -> float:
-        """Seconds left to the caller. Past its time only taking back goes on, and gets a little time of its own."""
-        left = until - monotonic()
-        return left if left > 0 else UNDO_PATIENCE
 
     def _clean_up(self, steps: Steps[object], call: Call, name: str) -> None:
         """Take back what an operation that ended early may have left."""

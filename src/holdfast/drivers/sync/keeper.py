@@ -8,7 +8,8 @@ lives to be looked at; a program that holds locks for milliseconds never pays fo
 No renewal is sent for a token after its release has returned (invariant 10): collecting what is due and sending it
 happen behind one gate, a release strikes its lease out of the ledger first, and passes through the gate second.
 
-It also runs errands: what could not be taken back while the server was silent is taken back when it speaks again.
+It also runs errands: what could not be taken back while the server was silent is taken back when it speaks again, and
+what is still left of it when the client is closed is tried for a moment longer.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any
 
 from redis.exceptions import RedisError
 
-from holdfast.drivers.patience import ERRAND
+from holdfast.drivers.patience import ERRAND, PAUSES, UNDO_PATIENCE
 from holdfast.drivers.sync.doorbell import Doorbell
 from holdfast.drivers.sync.session import Session
 from holdfast.drivers.telling import Telling
@@ -87,7 +89,7 @@ class Keeper(Telling):
             self._doorbell.close()
         elif thread is not threading.current_thread():
             self._doorbell.ring()
-            thread.join(self._response_timeout)
+            thread.join(self._response_timeout + UNDO_PATIENCE)
 
     def abandon(self) -> None:
         """Forget everything without touching the thread: this is a forked child, it has none."""
@@ -114,6 +116,7 @@ class Keeper(Telling):
                     logger.exception("the keeper of leases stumbled and goes on")
                     self._session.close()
                     time.sleep(TICK)
+            self._finish_errands()
         finally:
             self._session.close()
             self._doorbell.close()
@@ -195,6 +198,17 @@ class Keeper(Telling):
             goes_on = isinstance(reply, ErrorReply) or (reply[0] != b"lost" and reply[1])
             if not goes_on or monotonic() >= errand[1]:
                 self._errands.remove(errand)
+
+    def _finish_errands(self) -> None:
+        """What is still to be taken back is tried a little longer, since nobody will after this."""
+        until = monotonic() + UNDO_PATIENCE
+        while self._errands and monotonic() < until:
+            if not self._session.is_open:
+                self._try(partial(self._session.open, until - monotonic()))
+            if self._session.is_open:
+                self._try(self._do_errands)
+            if self._errands:
+                time.sleep(PAUSES[1])
 
     def _patience(self) -> float:
         """How long to wait for the server: no longer than until the next lease ends that is to be renewed."""

@@ -29,11 +29,12 @@ local known, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 
 -- @include clock
 -- @include keep
 -- @include grant
+-- @include afresh
 local most = resized or limit
 
 if not known and weight <= most and redis.call('EXISTS', holders, queue) == 0 then
   -- The short way, which most requests for a lock take: nobody holds anything, and nobody waits.
-  used = 0
+  start_afresh()
   local granted = hold(token, weight, ARGV[2], ttl_ms, who)
   keep(tokens, ttl_ms + memory)
   return {'granted', tonumber(granted), ttl_ms * 1000}
@@ -76,7 +77,7 @@ if weight > most then
   end
   return {'never', most}
 end
-local retry_us = ends and math.max(0, ends - now) or -1
+local retry_us = ends and math.max(0, ends - now)
 if wait_ms == 0 and used + weight > most then
   return {'busy', retry_us}
 end
@@ -92,7 +93,7 @@ if not place then
     return {'full', position}
   end
 end
-local wait_until = string.format('%.0f', now + math.max(wait_ms, 1) * 1000)
+local wait_until = string.format('%.0f', now + wait_ms * 1000)
 -- Into the record they go as they came: a number would have to be written out again.
 redis.call('HSET', tokens, token, write_record(ARGV[3], ARGV[2], ARGV[5], wait_until, 0, since, who))
 if not place then

@@ -22,10 +22,11 @@ end
 
 if held then
   bury(token)
-  redis.call('HDEL', tokens, token)
   if redis.call('EXISTS', holders, queue) == 0 then
+    redis.call('HDEL', tokens, token, 'used')
     return {'released', 0} -- the short way: nobody else holds anything, and nobody waits
   end
+  redis.call('HDEL', tokens, token)
 end
 -- @include keep
 -- @include grant

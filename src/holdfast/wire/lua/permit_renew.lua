@@ -19,8 +19,8 @@ if deadline <= now then
 end
 deadline = math.max(deadline, now + ttl_ms * 1000)
 redis.call('ZREM', holders, '')
-keep(holders, ttl_ms)
-keep(tokens, ttl_ms + (redis.call('HEXISTS', tokens, 'limit') == 1 and 2592000000 or 3600000))
+keep(holders, ttl_ms + linger)
+keep(tokens, ttl_ms + memory_of(redis.call('HEXISTS', tokens, 'limit') == 1))
 keep(queue, ttl_ms + 3600000)
 redis.call('ZADD', holders, deadline, token)
 return {'renewed', deadline - now}

@@ -33,6 +33,7 @@ for k = 1, #KEYS, 4 do
   end
   local known, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 'used', 'fence', 'limit'))
   -- @include grant
+  -- @include afresh
   -- @include line
   -- @include room
 
@@ -51,14 +52,16 @@ for k = 1, #KEYS, 4 do
   names[#names + 1] = name
 
   function name.take()
-    used = idle == #names and 0 or used
+    if idle == #names then
+      start_afresh()
+    end
     hold(token, 1, 1, ttl_ms, who, least)
     keep(tokens, ttl_ms + memory)
   end
 
   function name.enter()
     local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-    local wait_until = string.format('%.0f', now + math.max(wait_ms, 1) * 1000)
+    local wait_until = string.format('%.0f', now + wait_ms * 1000)
     redis.call('HSET', tokens, token, write_record(1, 1, 0, wait_until, 0, of_place, who))
     redis.call('ZADD', queue, 'NX', (tonumber(last[2]) or 0) + 1, token)
     keep(queue, wait_ms + 3600000)

@@ -26,8 +26,8 @@ end
 redis.call('ZREM', KEYS[1], '')
 for k = 1, #KEYS, 4 do
   local holders, queue, tokens = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  keep(holders, ttl_ms)
-  keep(tokens, ttl_ms + 3600000)
+  keep(holders, ttl_ms + linger)
+  keep(tokens, ttl_ms + memory_of())
   keep(queue, ttl_ms + 3600000)
   redis.call('ZADD', holders, deadlines[k], token)
 end

@@ -1,13 +1,14 @@
 -- grant: granting one request.
 --
--- USES holders tokens now keep stored fence resized
+-- USES holders tokens now keep linger memory_of stored fence resized
 -- GIVES now_text used memory write_record hold
 --
 -- A token's record in `tokens` is one line of text:
 --   weight  limit  claim_ms  wait_until_us  fence  since_us  inbox  home  label
 -- and `who` is the text from the inbox on. While a token waits, its fence is 0. Beside the records
 -- stand `used`, the weights of all in `holders`, `fence`, the latest one, and, once an operator has
--- said so, `limit`, which then counts instead of the one that a request brings along.
+-- said so, `limit`, which then counts instead of the one that a request brings along. When the last
+-- holder gives up what it had, `used` goes with it.
 -- Times are written with %.0f: Lua's tostring keeps 14 digits, and a time in microseconds has 16.
 local now_text = string.format('%.0f', now)
 
@@ -19,10 +20,7 @@ end
 -- there are holders, the name counts as full until they are gone: never a permit too many.
 stored, fence, resized = tonumber(stored), tonumber(fence) or 0, tonumber(resized)
 local used = stored or math.huge
-
--- How much longer than any lease the `tokens` live, in ms: an hour, so that the fence outlives every
--- step that a clock may take back, and 30 days where an operator has set the limit.
-local memory = resized and 2592000000 or 3600000
+local memory = memory_of(resized)
 
 -- Grant one request; answers its fence. Invariant 3: the fence grows even where it was forgotten, and
 -- is `least` at least. The record comes first: a holder without its weight must never be seen.
@@ -35,9 +33,9 @@ local function hold(token, weight, limit, lease_ms, who, least)
   stored = used
   redis.call('ZADD', holders, now + lease_ms * 1000, token)
   if used == weight then
-    redis.call('PEXPIRE', holders, lease_ms + 60000)
+    redis.call('PEXPIRE', holders, lease_ms + linger + 60000)
   else
-    keep(holders, lease_ms)
+    keep(holders, lease_ms + linger)
   end
   return fence_text
 end

@@ -9,11 +9,17 @@ local function read_record(record)
     inbox
 end
 
--- Write the count down. With no holders left it need not be: an empty set of holders says it all.
+-- Write the count down. With no holders left there is none: an empty set of holders says it all.
 local function settle()
-  if stored and used ~= stored and used > 0 then
+  if not stored or used == stored then
+    return
+  end
+  if used > 0 then
     redis.call('HSET', tokens, 'used', used)
     stored = used
+  else
+    redis.call('HDEL', tokens, 'used')
+    stored = nil
   end
 end
 
