@@ -1,8 +1,9 @@
 """Forced orders: a few steps of two or three clients in every order that they can come in, on a real server.
 
 Each client's own steps keep their order, and everything else is tried. The steps are scripts called by hand, as they
-arrive at the server; after each one its answer and all that is stored are held against `tests.models`. So these are the
-races around a handoff, a timeout, an expiry, a resize and a downgrade, without a race: nothing here runs at once.
+arrive at the server; after each one its answer and all that is stored are held against `holdfast.checking.models`. So
+these are the races around a handoff, a timeout, an expiry, a resize and a downgrade, without a race: nothing here runs
+at once.
 
 Two steps stand for what happens without a word: ``expire`` sets the deadline of a lease to the past, and ``die`` lets a
 waiter's inbox be heard by nobody. What follows from them is only seen when somebody looks, so until then the state may be
@@ -17,10 +18,10 @@ import threading
 
 import pytest
 
+from holdfast.checking.models import EVERYTHING, Ask, State
 from holdfast.wire.keys import Place
 from holdfast.wire.script import load
 from tests.colours import SYNC, Call, in_line
-from tests.models import EVERYTHING, Ask, State
 from tests.support import TTL_MS, WAIT_MS, Engine, eventually
 
 PARTS = "holders", "queue", "tokens", "past"

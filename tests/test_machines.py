@@ -1,9 +1,9 @@
 """Random programs against the models: several callers of two clients, on a real server, in both colours.
 
 Each machine does to one object whatever its callers and an operator may do, in any order, and after each step holds the
-object against `tests.models`: who holds what, who waits in which order, who got in and with which fence. What the server
-hands over is looked for at once; only callers that have just been sent to stand in line are waited for, and requests
-for several locks, since these come by themselves when they are rung.
+object against `holdfast.checking.models`: who holds what, who waits in which order, who got in and with which fence. What
+the server hands over is looked for at once; only callers that have just been sent to stand in line are waited for, and
+requests for several locks, since these come by themselves when they are rung.
 
 A run is the same one every time, and shows what fails as it is. ``HOLDFAST_EXAMPLES=1000`` does that many programs of
 each machine instead, longer ones and other ones every time; what fails is then made as short as can be, which may take
@@ -33,10 +33,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import holdfast.wire.permits
 from holdfast import AcquireTimeout, HoldfastError, LeaseLost, LimitExceeded, NotOwner, WouldDeadlock
+from holdfast.checking.models import EVERYTHING, Ask, Reentrant, State
 from holdfast.wire.keys import Place
 from holdfast.wire.script import LuaScript
 from tests.colours import ASYNCIO, SYNC, Call
-from tests.models import EVERYTHING, Ask, Reentrant, State
 from tests.support import Engine, comes_true
 
 EXAMPLES = int(os.environ.get("HOLDFAST_EXAMPLES", "0"))

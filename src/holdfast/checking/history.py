@@ -54,6 +54,11 @@ class Operation:
     """Of a grant."""
     deadline: float | None = None
     """Until when its caller believed in the lease: at the grant, or when the lease was given up, lost or left alone."""
+    queued: float | None = None
+    """The moment by which an acquire certainly stood in line for the last time: it kept that place until it was let in.
+
+    None where nobody saw that. A waiter comes to lose its place, and asks again, when its connection breaks, when it gets a
+    grant that is over before it hears of it, and when it is rung for several locks and does not come in time."""
 
     @property
     def is_certain(self) -> bool:

@@ -16,7 +16,7 @@ One class serves all kinds, since all of them are permits of names:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -43,20 +43,25 @@ class State:
     line: tuple[Ask, ...] = ()
     """First come first: one line for all names."""
     resized: int | None = None
-    """The limit that counts instead of those that requests bring along."""
+    """The limit that counts instead of those that requests bring along. There is one for all names, so where limits are
+    set a state is that of one name."""
 
     # --- looking
 
     def holds(self, who: Hashable) -> bool:
+        """Whether it was let in, and has not left."""
         return any(ask.who == who for ask in self.holding)
 
     def waits(self, who: Hashable) -> bool:
+        """Whether it stands in line."""
         return any(ask.who == who for ask in self.line)
 
     def holders(self, name: str) -> list[Ask]:
+        """Those who hold the name, in the order of their grants."""
         return [ask for ask in self.holding if name in ask.names]
 
     def waiters(self, name: str) -> list[Ask]:
+        """Those who wait for the name, first come first."""
         return [ask for ask in self.line if name in ask.names]
 
     def out(self, name: str) -> int:
@@ -64,6 +69,7 @@ class State:
         return sum(ask.weight for ask in self.holders(name))
 
     def limit_for(self, ask: Ask) -> int:
+        """How many permits there are, as far as this request is concerned."""
         return self.resized or ask.limit
 
     def is_too_much(self, ask: Ask) -> bool:
@@ -72,7 +78,28 @@ class State:
 
     def fits(self, ask: Ask) -> bool:
         """Whether the permits are there, whoever waits for them."""
-        return all(self.out(name) + ask.weight <= self.limit_for(ask) for name in ask.names)
+        limit = self.resized or ask.limit
+        for name in ask.names:
+            out = ask.weight
+            for other in self.holding:
+                if name in other.names:
+                    out += other.weight
+            if out > limit:
+                return False
+        return True
+
+    def is_kept_waiting(self, ask: Ask) -> bool:
+        """Whether somebody who came before waits for one of the same names; of all in line, if it does not stand there."""
+        for other in self.line:
+            if other.who == ask.who:
+                break
+            if not self.is_too_much(other) and not set(other.names).isdisjoint(ask.names):
+                return True
+        return False
+
+    def lets_in(self, ask: Ask) -> bool:
+        """Whether it may get in now, from its place or from outside."""
+        return self.fits(ask) and not self.is_kept_waiting(ask)
 
     # --- operations
 
@@ -91,17 +118,25 @@ class State:
 
     def gone(self, who: Hashable) -> State:
         """Like `leave`, but without a word: a lease is over, or a waiter has died. The line goes on when somebody looks."""
-        return replace(self, holding=without(who, self.holding), line=without(who, self.line))
+        return State(_without(who, self.holding), _without(who, self.line), self.resized)
 
     def lower(self, who: Hashable, weight: int) -> State:
         """Keep only so many permits."""
-        lowered = (ask._replace(weight=min(weight, ask.weight)) if ask.who == who else ask for ask in self.holding)
-        return replace(self, holding=tuple(lowered)).served()
+        return self.lowered(who, weight).served()
+
+    def lowered(self, who: Hashable, weight: int) -> State:
+        """Like `lower`, but before the line goes on."""
+        lighter = (ask._replace(weight=min(weight, ask.weight)) if ask.who == who else ask for ask in self.holding)
+        return State(tuple(lighter), self.line, self.resized)
 
     def revoke(self, name: str) -> State:
         """Take a name away from whoever holds it. Those who hold others as well keep these, until they leave."""
-        fewer = (ask._replace(names=tuple(other for other in ask.names if other != name)) for ask in self.holding)
-        return replace(self, holding=tuple(ask for ask in fewer if ask.names)).served()
+        return self.revoked(name, [ask.who for ask in self.holders(name)]).served()
+
+    def revoked(self, name: str, whom: Collection[Hashable]) -> State:
+        """Take a name away from some, before the line goes on."""
+        fewer = (ask._replace(names=_others(name, ask.names)) if ask.who in whom else ask for ask in self.holding)
+        return State(tuple(ask for ask in fewer if ask.names), self.line, self.resized)
 
     def resize(self, limit: int | None) -> State:
         """Set how many permits there are for everybody, or let each request count by its own limit again.
@@ -109,21 +144,27 @@ class State:
         Those in line who want too much now are told so sooner or later: then they `leave`. Until then they keep nobody
         waiting, and their place, in case there are more permits again.
         """
-        return replace(self, resized=limit).served()
+        return State(self.holding, self.line, limit).served()
 
     def served(self) -> State:
         """Go through the line: who fits gets in, unless somebody who came before waits for one of the same names."""
-        state, waiting, waited_for = self, [], set()
+        if not self.line:
+            return self
+        state = self
+        waited_for: set[str] = set()
         for ask in self.line:
-            if state.fits(ask) and waited_for.isdisjoint(ask.names):
-                state = replace(state, holding=(*state.holding, ask))
-            else:
-                waiting.append(ask)
-                waited_for.update(() if self.is_too_much(ask) else ask.names)
-        return replace(state, line=tuple(waiting))
+            if waited_for.isdisjoint(ask.names) and state.fits(ask):
+                state = state.admitted(ask)
+            elif not self.is_too_much(ask):
+                waited_for.update(ask.names)
+        return state
+
+    def admitted(self, ask: Ask) -> State:
+        """Let this one in."""
+        return State((*self.holding, ask), _without(ask.who, self.line), self.resized)
 
 
-def without(who: Hashable, asks: Iterable[Ask]) -> tuple[Ask, ...]:
+def _without(who: Hashable, asks: Iterable[Ask]) -> tuple[Ask, ...]:
     return tuple(ask for ask in asks if ask.who != who)
 
 
@@ -153,3 +194,7 @@ class Reentrant:
         left = tuple(share for share in self.shares if share[0] != lease)
         goes_on = any(share[1] == grant for share in left)
         return replace(self, shares=left, lock=self.lock if goes_on else self.lock.leave(grant))
+
+
+def _others(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(other for other in names if other != name)
