@@ -20,5 +20,5 @@ test: .venv/test.done
 
 .venv/test.done: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[demo,bench,lint]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[demo,bench,lint,torture]' --group dev
 	touch $@

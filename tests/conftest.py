@@ -11,24 +11,45 @@ from holdfast import Holdfast
 from holdfast.drivers.embedded import PrivateServer
 from tests.actor import Actor
 from tests.colours import ASYNCIO, SYNC
+from tests.least import LEAST, LEFT_OUT, confine, employ, operators, refused
 
 DATA = re.compile(r"(?!\{[^:}]+:\w+:)|\{[^:]+:(?:autocomplete|scores):[^}]*\}:(?!answer:)")
 """Keys that stay because they are data: those of others, and what the modern forms of some listings keep."""
+
+
+def pytest_collection_modifyitems(items):
+    """Leave out what can't be done as a user with the least rights, if that is the user."""
+    for item in items if LEAST else ():
+        name = f"{item.module.__name__.removeprefix('tests.')}::{item.originalname}"
+        if name in LEFT_OUT:
+            item.add_marker(pytest.mark.skip(reason=LEFT_OUT[name]))
 
 
 @pytest.fixture(scope="session")
 def server():
     """One server for all tests of a worker that leave it running."""
     with PrivateServer() as server:
+        if LEAST:
+            employ(server.url)
         yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rights(request):
+    """What this module's clients may do on the server: everything, or the least."""
+    if LEAST:
+        confine(request.getfixturevalue("server").url, request.module.__name__.removeprefix("tests."))
 
 
 @pytest.fixture
 def raw(server):
     """A plain client, to look behind the scenes. Afterwards: invariant 5, and an empty server."""
-    client = redis.Redis.from_url(server.url, decode_responses=True)
+    client = redis.Redis.from_url(operators(server.url), decode_responses=True)
     client.flushall()
+    if LEAST:
+        refused(client)
     yield client
+    assert not LEAST or not refused(client)
     immortal = [key for key in client.scan_iter(count=1000) if client.pttl(key) == -1 and not DATA.match(key)]
     assert not immortal, f"keys without a TTL: {immortal}"
     client.flushall()

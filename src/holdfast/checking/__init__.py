@@ -1,7 +1,8 @@
 """Histories of operations, and what must be true of them.
 
-Nothing in here knows of clients, drivers or chance. A checker takes a history, from a real server or from the simulator,
-and gives what is wrong with it: an empty list is the answer that one hopes for.
+Nothing in here knows of our clients, drivers or chance. A checker takes a history, from a real server or from the simulator,
+and gives what is wrong with it: an empty list is the answer that one hopes for. Two look elsewhere: `rest` at a server's
+keys, and `leaks` at what a process and a server have in use.
 """
 
 from holdfast.checking.fences import check_fences

@@ -18,9 +18,9 @@ What the engine promises, and with it what this asks for:
   whoever was told no meanwhile may have met it. The same is true of one that timed out.
 - Whoever fits is let in when the one before it leaves. Really that happens when somebody looks: the lease of a dead holder
   ends in silence, and for several locks the waiter comes itself. Nobody can tell the difference, since everybody who
-  looks serves the line first, but for a revoke: it takes what is granted and leaves what waits. So where there are
-  revokes, being let in is a step of its own. A revoke takes the grants up to some fence: those that its caller saw, and
-  as many of those that came meanwhile as it met.
+  looks serves the line first.
+- A revoke takes the earliest grants away, up to some fence: all that its callers had when it was called, and as many of
+  the later ones as it met. So whoever is let in here before it and really was after it is not taken.
 
 Fences, where they are known, tell in which order those who were let in had come, which leaves little to search. Steps that
 may have happened without a word are tried as late as possible: right before something that is not possible without them.
@@ -97,13 +97,8 @@ class _Search:
             point.operation.lease: i for i, point in enumerate(scene.points) if point.act is Act.GRANT
         }
         self._given_up = {point.ask.who for point in scene.points if point.act is Act.RELEASE}
-        self._numbers = {
-            act: [number for number, point in enumerate(scene.points) if point.act is act]
-            for act in (Act.REFUSE, Act.REVOKE)
-        }
-        self._maybe = {act: [chance for chance in scene.chances if chance.act is act] for act in self._numbers}
+        self._refused = [number for number, point in enumerate(scene.points) if point.act is Act.REFUSE]
         self._leaving = sorted(presence.last for presence in scene.presences if presence.asked < 0)
-        self._eager = not scene.is_revoked
         self._seen: set[_Node] = set()
         self._steps = 0
         self._best, self._most, self._is_done = _Node(0, 0, 0, State()), -1, False
@@ -153,7 +148,7 @@ class _Search:
         is_stuck = False
         for number in open_points:
             point = self._points[number]
-            if point.act is Act.GRANT and self._eager:
+            if point.act is Act.GRANT:  # it comes by itself, when others leave
                 is_stuck = True
                 continue
             some = self._ways(node, number, point, least)
@@ -170,9 +165,8 @@ class _Search:
         """Whether whatever comes later may as well come after this: then there is no need to look at anything else.
 
         To say no changes nothing. Who asks before all that have larger fences can only gain by asking early, and so can
-        everybody by permits that are given up, but for those who are to be told no. Who is let in early may be met by a
-        revoke. All that is so while nobody who wants too much is passed by others, and nobody is about to leave of whom
-        others may be told no.
+        everybody by permits that are given up, but for those who are to be told no. All that is so while nobody who wants
+        too much is passed by others, and nobody is about to leave who stands in the way of those who are told no.
         """
         if any(map(node.state.is_too_much, node.state.line)) or self._somebody_leaves_before(node, point):
             return False
@@ -181,10 +175,8 @@ class _Search:
                 return True
             case Act.ASK | Act.TRY:
                 return self._scene.is_fenced
-            case Act.GRANT:
-                return not self._comes(Act.REVOKE, node, point)
             case Act.RELEASE | Act.LOSE | Act.LOWER:
-                return not self._comes(Act.REFUSE, node, point)
+                return all(set(other.names).isdisjoint(point.names) for other in self._refusals(node, point.last))
         return False
 
     def _somebody_leaves_before(self, node: _Node, point: Point) -> bool:
@@ -192,23 +184,15 @@ class _Search:
         place = bisect_left(self._leaving, self._now(node))
         if place == len(self._leaving) or self._leaving[place] >= point.first:
             return False
-        refusals = self._numbers[Act.REFUSE]
-        before = bisect_right(refusals, point.first, key=self._first.__getitem__)
-        return any(
-            not self._is_placed(node, number) and self._points[number] is not point
-            for number in refusals[bisect_left(refusals, node.base) : before]
-        )
+        return any(other is not point for other in self._refusals(node, point.first))
 
-    def _comes(self, act: Act, node: _Node, point: Point) -> bool:
-        """Whether there is such a point that is to be placed yet, and may have come before this one."""
-        numbers = self._numbers[act]
-        some = numbers[bisect_left(numbers, node.base) : bisect_right(numbers, point.last, key=self._first.__getitem__)]
-        return any(
-            not self._is_placed(node, number) and not set(self._points[number].names).isdisjoint(point.names)
-            for number in some
-        ) or any(
-            chance.first <= point.last and not set(chance.names).isdisjoint(point.names) for chance in self._maybe[act]
-        )
+    def _refusals(self, node: _Node, until: float) -> Iterator[Point]:
+        """Those who are to be told no yet, and may have been by that moment."""
+        numbers = self._refused
+        after = bisect_right(numbers, until, key=self._first.__getitem__)
+        for number in numbers[bisect_left(numbers, node.base) : after]:
+            if not self._is_placed(node, number):
+                yield self._points[number]
 
     def _open(self, node: _Node) -> tuple[list[int], float]:
         """The points that may come next, those first that have to come first; and when the first of them has to."""
@@ -230,14 +214,8 @@ class _Search:
         match point.act:
             case Act.ASK | Act.TRY:
                 return self._entering(node, number, point)
-            case Act.GRANT:
-                is_next = state.waits(ask.who) and state.lets_in(ask) and self._is_its_turn(node, point)
-                return [self._placed(node, (number,), state.admitted(ask))] if is_next else []
             case Act.REFUSE:
-                served = state if self._eager else state.served()
-                told_no = (
-                    served.is_too_much(ask) or not served.lets_in(ask) or self._is_excused(node, served, point, least)
-                )
+                told_no = state.is_too_much(ask) or not state.lets_in(ask) or self._is_excused(node, point, least)
                 return [self._placed(node, (number,), state)] if told_no else []
         return [after for changed in self._changes(state, point) for after in self._served(node, number, changed)]
 
@@ -264,7 +242,7 @@ class _Search:
         lets_in = state.lets_in(ask)
         if point.act is Act.TRY:
             return [self._placed(node, (number,), state.admitted(ask))] if lets_in else []
-        if lets_in and self._eager:
+        if lets_in:
             is_its_turn = self._is_its_turn(node, self._points[point.grant])
             return [self._placed(node, (number, point.grant), state.admitted(ask))] if is_its_turn else []
         return [self._placed(node, (number,), State(state.holding, (*state.line, ask), state.resized))]
@@ -281,9 +259,9 @@ class _Search:
         for count in range(len(taken), seen - 1, -1):
             yield state.revoked(name, holders[:count])
 
-    def _is_excused(self, node: _Node, state: State, point: Point, least: float) -> bool:
+    def _is_excused(self, node: _Node, point: Point, least: float) -> bool:
         """Whether others may have stood in the way who lost their place, or who were not let in at all."""
-        since = max(point.first, self._now(node))
+        state, since = node.state, max(point.first, self._now(node))
         for ask, first, last, asked in self._scene.presences:
             overlaps = first <= least and last >= since and ask.who != point.ask.who
             if overlaps and (asked < 0 or not self._is_placed(node, asked)):
@@ -323,7 +301,7 @@ class _Search:
     def _served(self, node: _Node, number: int | None, state: State) -> list[_Node]:
         """Place this point, if it is one, and let in who gets in by it; nothing if that contradicts the fences."""
         node = self._placed(node, () if number is None else (number,), state)
-        if not self._eager or not state.line:
+        if not state.line:
             return [node]
         served = state.served()
         for ask in served.holding[len(state.holding) :]:

@@ -90,8 +90,6 @@ class Scene:
         self.begins: dict[Hashable, float] = {}
         """When the caller of each lease had it."""
         self.presences: list[Presence] = []
-        self.is_revoked = False
-        """Whether anybody tried to take leases away."""
         self.is_fenced = True
         """Whether every grant has a fence."""
 
@@ -155,7 +153,6 @@ class Scene:
     def _enter_order(self, operation: Operation) -> None:
         """What an operator did: to each name for itself."""
         act = Act.REVOKE if operation.kind == "revoke" else Act.RESIZE
-        self.is_revoked |= act is Act.REVOKE
         for name in operation.names:
             if name in self.names:
                 self._enter_either(Point(act, operation, operation.invoked, ended(operation), (name,)))

@@ -18,7 +18,9 @@ __all__ = ["main"]
 COMMANDS = {
     "run": ("holdfast.cli.run", "Run a command while holding a lock, a slot or a share."),
     "demo": ("holdfast.cli.demo", "Watch processes coordinate, in half a minute."),
-    "script": ("holdfast.cli.script", "Check Lua scripts, and try them on a server."),
+    "script": ("holdfast.cli.script", "Check Lua scripts, try them on a server, and load them."),
+    "acl": ("holdfast.cli.acl", "Print the least rights that a user of the server needs."),
+    "torture": ("holdfast.cli.torture", "Put locks through faults, and write down what came of it."),
     "bench": ("holdfast.cli.bench", "Measure locks against each other on this machine."),
 }
 

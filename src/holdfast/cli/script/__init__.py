@@ -1,10 +1,11 @@
-"""``holdfast script``: check Lua scripts before a server does, and try one on a server."""
+"""``holdfast script``: check Lua scripts before a server does, try one on a server, and have a server know some."""
 
 from __future__ import annotations
 
 import click
 
 from holdfast.cli.script.check import check
+from holdfast.cli.script.load import load
 from holdfast.cli.script.run import run
 
 __all__ = ["command"]
@@ -12,8 +13,9 @@ __all__ = ["command"]
 
 @click.group()
 def command() -> None:
-    """Check Lua scripts, and try them on a server."""
+    """Check Lua scripts, try them on a server, and load them."""
 
 
 command.add_command(check)
+command.add_command(load)
 command.add_command(run)
