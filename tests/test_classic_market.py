@@ -94,6 +94,25 @@ def test_large_funds_keep_their_digits(form, market):
     assert (funds(market, 1), funds(market, 2)) == (2**53 + 3, 1)
 
 
+def test_who_has_nothing_cannot_pay_the_least(form, market):
+    form.list_item(market, "sword", 1, 1)
+    assert form.purchase_item(market, 3, "sword", 1) is False
+
+
+def test_at_maxmemory_an_item_is_not_listed_and_stays_where_it_is(form, market, raw):
+    raw.config_set("maxmemory", 1)
+    with pytest.raises(redis.RedisError):
+        form.list_item(market, "sword", 1, 30)
+    assert things(market, 1) == {"sword", "bow"}
+    assert market.zcard("market:") == 0
+
+
+def test_the_scripts_answer_what_their_headers_say(market):
+    listing, buying = ((listings.LUA / f"market_{verb}.lua").read_text() for verb in ("list", "purchase"))
+    assert [market.eval(listing, 1, "market:", "sword", 1, 30) for _ in range(2)] == [1, 0]
+    assert [market.eval(buying, 1, "market:", 2, "sword", 1) for _ in range(2)] == [1, 0]
+
+
 @pytest.mark.parametrize("price", [-1, 0.5, float("inf"), float("nan")])
 def test_what_is_no_price_is_refused(form, market, price):
     with pytest.raises(ValueError, match="whole number"):

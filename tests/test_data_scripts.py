@@ -206,6 +206,35 @@ def test_a_walk_goes_on_behind_the_last_one_wherever_that_stands_now(many):
     assert many.best("z", 3, "walk", 95, last)[2] == numbered("z", range(46, 49)), "if it is gone, its place must do"
 
 
+def test_as_few_as_can_be_sorted_are_sorted_and_no_more_are_given(many):
+    assert many.best("c", FEW)[2][::2] == numbered("c", range(FEW))
+    assert len(many.best("c", FEW + 1)[2]) == 2 * 100
+
+
+def test_of_two_ways_that_are_as_long_the_one_that_is_sure_to_end_is_taken(many, shelf):
+    assert many.best("b", 120)[0] == "scanned", "600 to look at, and 600 likely steps"
+    assert many.best("b", 119)[0] == "walked"
+    shelf.client.flushall()
+    shelf.fill(dict.fromkeys(numbered("a", range(SCAN)), 1))
+    assert shelf.best("a", 1)[0] == "scanned", "one piece has them all"
+
+
+def test_a_walk_takes_no_more_steps_than_a_piece_has(many):
+    assert many.best("b", 115)[3] == WALK, "though 1,150 are likely to do"
+
+
+def test_a_walk_is_as_long_as_the_ranks_that_are_left_make_likely(many):
+    many.client.zremrangebyrank(many.key("ranks"), 1500, -1)
+    assert many.best("a", 5)[3] == 13
+    many.client.zremrangebyrank(many.key("ranks"), 10, -1)
+    assert many.best("a", 5)[2:] == [[], 5, "z0004"], "as many as are wanted at least"
+
+
+def test_a_walk_that_ends_before_the_last_one_goes_on_there(many):
+    assert many.best("c", 99, "walk", 2900, "a1199")[2:] == [numbered("c", range(99)), 2999, "c0098"]
+    assert many.best("c", 1, "walk", 2999, "c0098")[2:] == [numbered("c", [99]), 0, "c0099"]
+
+
 @pytest.mark.parametrize("limit", [1, 7, FEW, FEW + 1, 2000])
 def test_equal_ranks_stand_in_the_order_of_their_names(shelf, limit):
     ranks = {f"a{n:03}": n * 7 % 5 for n in range(150)} | {f"b{n}": -1 for n in range(2)}

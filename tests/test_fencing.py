@@ -184,6 +184,7 @@ async def test_a_key_is_the_same_as_text_and_as_bytes(some, raw):
 
 async def test_a_value_has_the_ttl_that_it_is_given_and_its_guard_has_none(some, raw):
     await settled(set_if_newer(some, "k", "a", NOW, ttl=1000))
+    assert raw.get("k") == "a"
     assert 990_000 < raw.pttl("k") <= 1_000_000
     assert raw.pttl(guard_key("k")) == -1
     await settled(set_if_newer(some, "k", "a", NOW, ttl=timedelta(days=300)))
