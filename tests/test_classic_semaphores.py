@@ -129,6 +129,13 @@ def test_refreshing_lets_the_time_begin_anew(kind, conn, clock):
     assert conn.zrange("s", 0, -1) in ([theirs], [theirs.encode()]), "and it has left nothing"
 
 
+def test_the_script_of_a_refresh_answers_what_its_header_says(conn):
+    source = (listings.LUA / "semaphore_refresh.lua").read_text()
+    mine = LUA.acquire(conn, "s", 1)
+    assert conn.eval(source, 1, "s", mine, time.time()) == 1
+    assert conn.eval(source, 1, "s", "another", time.time()) == 0
+
+
 @pytest.mark.parametrize(("one", "other"), [(FIRST, LUA), (LUA, FIRST)], ids=["first-lua", "lua-first"])
 def test_both_forms_are_the_same_semaphore(one, other, conn):
     mine, theirs = one.acquire(conn, "s", 2), other.acquire(conn, "s", 2)

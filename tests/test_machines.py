@@ -912,7 +912,7 @@ MISTAKES = {
     "a newcomer overtakes": (SemaphoreMachine, script(["ACQUIRE"], "if not last[1] and used", "if used")),
     "a release does not settle": (
         SemaphoreMachine,
-        script(["RELEASE"], "if stored and used ~= stored and used > 0 then", "if false then"),
+        script(["RELEASE"], "if not stored or used == stored then", "if true then"),
     ),
     "a resize hands nothing over": (SemaphoreMachine, script(["RESIZE"], "local more = hand_over()", "local more = 0")),
     "a downgrade hands nothing over": (RWLockMachine, script(["LOWER"], "local more = hand_over()", "local more = 0")),

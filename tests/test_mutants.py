@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -95,6 +93,8 @@ MADE = [
     ("drop", "for _ = 1, 9 do break end", ["for _ = 1, 9 do  end"]),
     ("key", "redis.call('ZREM', holders, token)", ["redis.call('ZREM', queue, token)"]),
     ("key", "keep(queue, 1)", ["keep(holders, 1)"]),
+    ("key", "redis.call('ZADD', holders, 'XX', 0, '')", []),
+    ("constant", "redis.call('ZADD', holders, 'XX', 0, '')", []),
     ("argument", "redis.call('ZREM', holders, token)", ["redis.call('ZREM', holders, 0)"]),
     ("argument", "local x = redis.call('ZSCORE', holders, token)", []),
     ("argument", "keep(holders, a)", ["keep(holders, 0)"]),
@@ -283,26 +283,15 @@ def test_a_part_is_changed_in_every_script_that_has_it(judged):
 
 
 @pytest.mark.slow
-def test_nothing_is_said_where_tests_fail_by_themselves(judged, tmp_path, monkeypatch):
+def test_nothing_is_said_where_tests_hold_on_to_what_a_script_was(judged):
     folder = TOOLS.parent / "tests"
     failing = folder / "test_zz_made_up_for_mutants.py"
-    failing.write_text("from holdfast.wire.script import load\n\nSOURCES = (load('names_unrank').source,)\n\n\n"
-                       "def test_kept():\n    assert load('names_unrank').source in SOURCES\n")  # fmt: skip
+    failing.write_text(
+        "from holdfast.wire.script import load\n\nKEPT = [(load('names_unrank').source,)]\n\n\n"
+        "def test_kept():\n    assert load('names_unrank').source in KEPT[0]\n"
+    )
     try:
         with pytest.raises(SuiteFails, match="test_kept"):
             judged(mutant("names_unrank", "return", "return"), files=(f"tests/{failing.name}",))
     finally:
         failing.unlink()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_of_some_mutants_taken_by_chance_none_survives(tmp_path):
-    file = tmp_path / "figures.json"
-    command = [sys.executable, str(TOOLS / "mutate_scripts.py"), "--sample", "20", "--seed", "6", "--json", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = json.loads(file.read_text())["all"]
-    assert counts["mutants"] == 20
-    assert counts["survived"] == 0
-    assert counts["killed"] + counts["timed out"] + counts["justified"] == 20

@@ -189,7 +189,7 @@ def test_no_call_costs_more_commands_than_it_needs(raw, make, clock, listening):
     """The usual ones; a script that is to do more says so here."""
     clock.now += 1
     listening("t3", "t4")
-    engine, other = make(1), make(5, "b")
+    engine, other, both = make(1), make(5, "b"), Several(clock)
 
     def cost(call):
         raw.config_resetstat()
@@ -214,6 +214,14 @@ def test_no_call_costs_more_commands_than_it_needs(raw, make, clock, listening):
         "some permits given back": cost(lambda: other.release("t1")),
         "the last permits given back": cost(lambda: other.release("t2")),
         "a limit that is set": cost(lambda: other.resize(3)),
+        "two free locks": cost(lambda: both.ask("t1")),
+        "the same two again": cost(lambda: both.ask("t1")),
+        "the first to wait for two": cost(lambda: both.ask("t3")),
+        "and that asks for them again": cost(lambda: both.ask("t3")),
+        "a try of two": cost(lambda: both.ask("try", wait=0)),
+        "a renewal of two": cost(lambda: both.run("renew", "t1", TTL)),
+        "two locks given back": cost(lambda: both.run("release", "t1")),
+        "two locks taken in their turn": cost(lambda: both.ask("t3")),
     } == {
         "a free lock": 8,
         "the same again": 3,
@@ -232,7 +240,44 @@ def test_no_call_costs_more_commands_than_it_needs(raw, make, clock, listening):
         "some permits given back": 9,
         "the last permits given back": 6,
         "a limit that is set": 6,
+        "two free locks": 18,
+        "the same two again": 10,
+        "the first to wait for two": 35,
+        "and that asks for them again": 31,
+        "a try of two": 39,
+        "a renewal of two": 11,
+        "two locks given back": 22,
+        "two locks taken in their turn": 43,
     }
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("limit", [0, 3])
+def test_a_name_whose_leases_were_forgotten_begins_afresh(make, clock, raw, several, limit):
+    """Nobody gave back what is known of them, and it does not stay for as long as the name is used."""
+    engine, both = make(), Several(clock)
+    engine = both.engines[0] if several else engine
+    if limit:
+        engine.resize(limit)
+    for token in ("old1", "old2"):
+        engine.limit = 5
+        engine.ask(token)
+    raw.delete(engine.key("holders"))
+    asks = (lambda: both.ask("new")) if several else (lambda: engine.ask("new"))
+    raw.config_set("maxmemory", 1)
+    before = engine.dump()
+    with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
+        asks()
+    assert engine.dump() == before
+    raw.config_set("maxmemory", 0)
+    assert asks() == ["granted", NOW + 2, TTL * 1000]
+    engine.has(
+        holders={"new": NOW + TTL * 1000},
+        new=granted("new", 1, 1 if several else 5, TTL, fence=NOW + 2),
+        used=1,
+        fence=NOW + 2,
+        **({"limit": limit} if limit else {}),
+    )
 
 
 def test_a_short_way_is_open_only_where_nobody_holds_and_nobody_waits(make, listening):
@@ -392,6 +437,26 @@ def test_a_hundred_leases_that_are_over_are_swept_up_in_one_call(make):
     assert engine.ask("all", 150, wait=0)[0] == "granted"
 
 
+def test_a_try_is_told_of_a_lease_that_is_not_over(make, clock):
+    engine = make()
+    engine.ask("t1", 2)
+    engine.ask("t2", 3, ttl=2 * TTL)
+    clock.now += TTL * 1000
+    assert engine.ask("try", 3, wait=0) == ["busy", TTL * 1000]
+    engine.has(
+        holders={"t2": NOW + 2 * TTL * 1000}, t2=granted("t2", 3, 5, 2 * TTL, fence=NOW + 1), used=3, fence=NOW + 1
+    )
+
+
+def test_what_is_over_and_lost_its_record_is_nothing_once_nobody_else_holds(make, clock):
+    engine = make()
+    engine.ask("t1", 4)
+    engine.client.hdel(engine.key("tokens"), "t1")
+    clock.now += TTL * 1000
+    assert engine.ask("t2", 5, wait=0)[0] == "granted"
+    assert engine.field("used") == "5"
+
+
 def test_a_try_behind_a_hundred_who_are_gone_may_come_back_at_once(make):
     engine = make(1)
     engine.ask("t1")
@@ -494,6 +559,16 @@ def test_what_is_swept_up_by_whoever_gives_back(make, clock, listening):
         used=5,
         fence=clock.now,
     )
+
+
+def test_the_shortest_claim_is_one(make, listening):
+    engine = make(1)
+    inbox = listening("t2")
+    engine.ask("t1")
+    engine.ask("t2", claim=1)
+    engine.release("t1")
+    assert heard(inbox) == f"granted t2 {NOW + 1} {NOW} 1000"
+    assert engine.dump()["holders"] == [("t2", NOW + 1000)]
 
 
 def test_a_waiter_that_nobody_hears_leaves_no_permit_behind(make, listening):
@@ -905,9 +980,10 @@ def test_whoever_wants_several_and_is_rung_has_two_seconds(both, a, b, clock, li
     assert heard(inbox) == f"granted t2 0 {NOW + 1} 0"
     assert a.record("t2") == stands("t2", WAIT, since=NOW, until=NOW + 1 + 2_000_000)
     assert a.queue() == ["t2"]
-    clock.now += 1_000_000
-    a.ask("t3")
-    assert silent(inbox), "it was rung already"
+    for later in (0, 1_000_000):
+        clock.now += later
+        a.ask("t3")
+        assert silent(inbox), "it was rung already"
     assert a.record("t2") == stands("t2", WAIT, since=NOW, until=NOW + 1 + 2_000_000)
     assert a.ask("try", wait=0) == ["busy", -1]
     assert a.queue() == ["t2", "t3"]
@@ -933,6 +1009,14 @@ def test_whoever_wants_several_and_will_not_wait_long_is_not_given_longer(both, 
     listening("t3")
     a.release("t5")
     assert a.record("t3") == stands("t3", 2000)
+
+
+def test_whoever_wants_several_and_does_not_hear_it_uses_no_fence_up(both, a, b):
+    a.ask("t1")
+    both.ask("dead")
+    assert a.release("t1") == ["released", 0]
+    a.has(past={"t1": NOW + 20_000_000}, fence=NOW)
+    assert b.queue() == ["dead"]
 
 
 def test_whoever_wants_several_takes_them_when_all_are_free(both, a, b, clock, listening):
@@ -986,6 +1070,78 @@ def test_of_several_lines_the_longest_may_be_full(both, a, b, clock, listening):
     assert both.ask("t6", max_waiters=1) == ["full", 1]
 
 
+@pytest.mark.parametrize("full", [0, 1])
+def test_whichever_of_several_lines_is_full(both, listening, full):
+    listening("t2", "t3")
+    for engine in both.engines:
+        engine.ask("t1")
+    for token in ("t2", "t3"):
+        both.engines[full].ask(token)
+    assert both.ask("t4", max_waiters=2) == ["full", 2]
+    assert both.ask("t4", max_waiters=3) == ["queued", NOW, 2, TTL * 1000]
+
+
+def test_a_lease_of_several_is_over_at_its_last_microsecond(both, a, b, clock):
+    both.ask("t1")
+    clock.now += TTL * 1000
+    assert both.ask("t1") == ["granted", clock.now, TTL * 1000]
+
+
+def test_several_that_were_waited_for_get_a_fence_above_all_that_they_had(both, a, b, listening):
+    listening("t2")
+    a.ask("t1")
+    both.ask("t2")
+    a.release("t1")
+    b.client.hset(b.key("tokens"), "fence", NOW + 100)
+    assert both.ask("t2")[:2] == ["granted", NOW + 101]
+
+
+def test_a_name_with_a_set_limit_keeps_it_among_several(both, a, b, clock):
+    a.resize(3)
+    assert both.ask("t1")[0] == "granted"
+    a.lives(holders=TTL, tokens=TTL + MONTH - HOUR)
+    a.ask("t2", ttl=2 * TTL)
+    b.revoke(NOW + 9)
+    b.ask("t3", ttl=2 * TTL)
+    assert both.ask("t1") == ["queued", NOW, 0, 2 * TTL * 1000]
+    a.has(
+        holders={"t2": NOW + 2 * TTL * 1000},
+        queue={"t1": 1},
+        t1=stands("t1", WAIT),
+        t2=granted("t2", 1, 1, 2 * TTL, fence=NOW + 1),
+        used=1,
+        fence=NOW + 1,
+        limit=3,
+    )
+
+
+def test_one_of_several_whose_count_was_lost_is_taken(both, a, b):
+    b.ask("t1")
+    b.client.hdel(b.key("tokens"), "used")
+    assert both.ask("t2") == ["queued", NOW, 0, TTL * 1000]
+
+
+def test_who_waits_behind_one_that_was_rung_is_not_told_when_to_come_back(clock, both, a, b, listening):
+    listening("t2", "t3")
+    a.ask("t1")
+    b.ask("t0")
+    both.ask("t2")
+    a.release("t1")
+    assert Several(clock, "ac").ask("t3") == ["queued", NOW, 0, -1]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_who_waits_behind_a_hundred_who_are_gone_is_to_come_back_at_once(both, a, b, held):
+    a.ask("t1")
+    for number in range(100):
+        a.ask(f"dead{number:03}")
+    a.client.delete(a.key("holders"))
+    if held:
+        b.ask("t0")
+    assert both.ask("t2") == ["queued", NOW, 0, 0]
+    assert both.ask("t2") == (["queued", NOW, 0, TTL * 1000] if held else ["granted", NOW + 101, TTL * 1000])
+
+
 def test_a_release_of_several_writes_what_is_left(both, a, b, clock, listening):
     inbox = listening("t2")
     both.ask("t1")
@@ -1017,6 +1173,24 @@ def test_a_cancel_of_several_writes_what_is_left(both, a, b, clock):
         fence=NOW,
     )
     b.has(past={"t2": NOW + 3 + 20_000_000})
+
+
+@pytest.mark.parametrize("verb", ["release", "cancel"])
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_given_back_of_a_name_with_more_permits_is_what_is_known_of_it(both, a, listening, verb, known):
+    inbox = listening("t3")
+    a.resize(3)
+    both.ask("t1")
+    a.ask("t2", 2)
+    a.ask("t3", 1)
+    a.client.hset(a.key("tokens"), "fence", NOW + 500)
+    if not known:
+        a.client.hdel(a.key("tokens"), "t1")
+    assert both.run(verb, "t1")[1] == 0
+    assert a.holders() == (["t3", "t2"] if known else ["t2"])
+    assert a.field("used") == "3"
+    if known:
+        assert heard(inbox) == f"granted t3 {NOW + 501} {NOW} {CLAIM * 1000}"
 
 
 @pytest.mark.parametrize("verb", ["release", "cancel"])

@@ -25,7 +25,7 @@ Left out, because a mutant above is harder to kill, or because it says nothing:
 - another one of ARGV, and one that is not made a number: ``tools/check_scripts.py`` sees it without running anything;
 - a hash in place of a sorted set, which is an error wherever the line runs; an endless ``while``;
 - one more or less where seconds to days are meant, and one less in a subscript;
-- patterns, and the empty text that stands for a member that is not there.
+- patterns; and in a call on the empty text, a member that is not there, all but whether it is made and with which options.
 """
 
 from __future__ import annotations
@@ -240,9 +240,15 @@ class _Surgeon:
         if above is not None and above.kind == "count" and above.one("name").word == "_" and node.word == "1":
             return
         number = int(node.word)
+        if above is not None and self._is_of_nobody(above):
+            return
         if above is not None and above.kind == "index" and above.one("base").word in ("KEYS", "ARGV"):
             last = max(map(int, re.findall(r"KEYS\[(\d+)\]", self._source)), default=0)
-            if above.one("base").word == "KEYS" and last > 1:
+            if (
+                above.one("base").word == "KEYS"
+                and last > 1
+                and not (above.parent and self._is_of_nobody(above.parent))
+            ):
                 yield self._edit("key", above, f"KEYS[{number + 1 if number < last else number - 1}]")
             return
         if above is not None and above.kind == "binary" and above.word == "==" and self._is_condition(above):
@@ -320,13 +326,13 @@ class _Surgeon:
         for argument in arguments:
             if argument.kind == "name" and argument.word in self._keys:
                 yield from self._of_key(argument)
-            elif writes and argument.kind in ("name", "index"):
+            elif writes and argument.kind in ("name", "index") and not argument.text.startswith("KEYS["):
                 yield self._edit("argument", argument, "0")
 
     def _of_key(self, node: Node) -> Iterator[Edit]:
         call = node.parent
         others = sorted(self._keys - {node.word})
-        if call is None or not others:
+        if call is None or not others or self._is_of_nobody(call):
             return
         if self._keys & OURS and self._asks_server(call):
             other = SORTED_SETS.get(node.word)
@@ -394,6 +400,11 @@ class _Surgeon:
 
     def _asks_server(self, node: Node) -> bool:
         return node.kind == "call" and node.one("callee").text in ("redis.call", "redis.pcall")
+
+    def _is_of_nobody(self, node: Node) -> bool:
+        """Whether it is a call on the member that is not there."""
+        arguments = node.many("arguments")
+        return self._asks_server(node) and arguments[-1].kind == "string" and not arguments[-1].word
 
     def _tag(self, node: Node) -> Node | None:
         """The tag of a reply, where that node is the table which has it."""
