@@ -48,7 +48,12 @@ PLANTED = [
     ("permit_lower", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "weight is a text"),
     ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is a text"),
     ("permit_revoke", r" \.\. reason\)", ")", "never uses the argument 'reason'"),
-    ("permit_release", r"^-- @include keep\n", "", "uses ['keep', 'linger', 'memory_of'], which is not there before it"),
+    (
+        "permit_release",
+        r"^-- @include keep\n",
+        "",
+        "uses ['keep', 'linger', 'memory_of'], which is not there before it",
+    ),
     ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY - or nothing", "no tagged array"),
     ("permit_inspect", r"^local function list", "local j = cjson\nlocal function list", "cjson has no place"),
     (

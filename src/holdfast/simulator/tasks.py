@@ -173,7 +173,6 @@ class Ears:
                 heard.settle()
             self.heard[token] = heard or _GAP
 
-
     def refuse(self, error: Exception) -> None:
         """Let everybody fail who waits, now or later."""
         self._refusal = error
