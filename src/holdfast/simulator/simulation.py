@@ -270,10 +270,9 @@ class Simulation(Watcher):
             holds, until = self._belief(tag, token)
             if not holds and token not in self._older:
                 self.find(f"invariant 4: {token.decode()} believes in a grant that was over when it asked again")
-            if not self.faults.jumped_forward:
-                if until is None or ends > self.network.moment(until) + ROUNDING:
-                    there = "never" if until is None else f"until {self.network.moment(until):.6f}"
-                    self.find(f"invariant 8: {token.decode()} believes until {ends:.6f}, the server {there}")
+            if not self.faults.jumped_forward and (until is None or ends > self.network.moment(until) + ROUNDING):
+                there = "never" if until is None else f"until {self.network.moment(until):.6f}"
+                self.find(f"invariant 8: {token.decode()} believes until {ends:.6f}, the server {there}")
         self._believers[token] = client, holding
         self._look_at_believers()
 
