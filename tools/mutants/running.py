@@ -33,9 +33,9 @@ SUITES = {
     "permits_": ["scripts_exact", "scripts_bundle", "random_walks"],
     "permit_": ["scripts_exact", "scripts", "scripts_weighted", "random_walks"],
     "parts/": ["scripts_exact", "scripts", "scripts_weighted", "scripts_bundle", "random_walks"],
-    "names_": ["data_scripts", "autocomplete"],
+    "names_": ["data_scripts"],
     "scores_": ["data_scripts", "scores"],
-    "compat/": ["scripts_compat", "compat_faults", "compat"],
+    "compat/": ["scripts_compat", "compat_faults"],
     "fencing/": ["fencing"],
     "classic/guild": ["classic_autocomplete"],
     "classic/lock": ["classic_locks"],
@@ -46,7 +46,7 @@ SUITES = {
 }
 """The tests that concern a script, quickest first, by what its name begins with."""
 
-SLOW = ("compat", "compat_faults", "example_marketplace")
+SLOW = ("compat_faults", "example_marketplace")
 """Files of tests that the default run leaves out as a whole; of the others, what it leaves out is left out here too."""
 
 PLAIN = (

@@ -1,6 +1,6 @@
 """What the two kinds of simulated clients have in common.
 
-A client is a process with a ledger, a keeper and connections of its own. `threads.py` and `tasks.py` do in virtual time
+A client is a process with a ledger, a keeper and connections of its own. `threads` and `tasks` do in virtual time
 what drivers/sync and drivers/aio do, decision by decision and under the same names, so that the two can be read side by
 side; what they perform are the very generators of protocol/.
 """

@@ -7,7 +7,8 @@ them, or none, and they end after a while, since what must happen in the end mus
     what is looked at                                  holds under
     the state after each script (invariants.lua)       all; what it knew is forgotten with the data that is lost
     fences grow strictly                               all, but for data that is lost where the clock had stepped back
-    who is done with a token is done with it           all; after a loss of data tombstones are lost, too
+    who is done with a token is done with it           all; after a loss of data tombstones are lost, too, and of a lease that
+                                                       was lost before its release there is none
     nothing is sent for a token after its release      all
     a client believes no longer than the server (8)    all but `jump` forwards, which ends leases early
     no two believe who may not both hold               all but `jump` forwards, lost data, and leases taken by force
@@ -328,17 +329,19 @@ class Faults:
         if back:
             self.stepped_back = True
             if self.lost_data:
-                self._simulation.forget_fences()
+                self._simulation.watch.forget_fences()
         else:
             self.jumped_forward = True
-            self._simulation.forget_past()
+            self._simulation.watch.forget_past()
         self._simulation.grace += seconds if back else 0.0
         if self._world.log is not None:
             self._world.say("FAULT", f"the server's clock jumps by {-seconds if back else seconds:.6f} s")
 
     def _lost(self, tag: str | None, *, torn: bool) -> None:
         self.lost_data = True
-        self._simulation.forget(tag, torn=torn)
+        self._simulation.watch.forget(tag, torn=torn)
+        if self._world.log is not None:
+            self._world.say("FAULT", f"data of {tag or 'all names'} is lost")
 
 
 KINDS: dict[str, Callable[[Faults, Request], None]] = {

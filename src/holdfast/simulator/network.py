@@ -74,23 +74,20 @@ class Link:
 class Request:
     """A script on its way."""
 
-    __slots__ = ("call", "key_count", "late", "link", "lost_reply", "name", "whole", "words")
+    __slots__ = ("call", "key_count", "late", "link", "lost_reply", "name", "token", "whole", "words")
 
     def __init__(self, call: Call, address: bytes, *, whole: bool) -> None:
         self.call = call
         self.name, self.key_count, self.words = unpacked(call)
         if call.signed:
             self.words.append(address)
+        self.token = self.words[self.key_count]
+        """Whom it is about; of scripts that are about nobody it is something else."""
         self.whole = whole
         self.link: Link
         self.late = False
         """Whether it is executed even though its connection is gone by then."""
         self.lost_reply = False
-
-    @property
-    def token(self) -> bytes:
-        """Whom it is about; for scripts that are about nobody it is something else."""
-        return self.words[self.key_count]
 
 
 class Network:
@@ -120,8 +117,8 @@ class Network:
         self._listen = server.model[b"listen"]
         self.on_send: Callable[[Request], None] = lambda _: None
         """Called before a request leaves: here faults strike."""
-        self.on_executed: Callable[[Request, Any], None] = lambda _, __: None
-        """Called after a script was run, before anybody learns of it."""
+        self.on_executed: Callable[[Request, Any, int], None] = lambda _, __, ___: None
+        """Called after a script was run, with the server's time, before anybody learns of it."""
 
     def now_us(self) -> int:
         """What the server's clock shows."""
@@ -144,7 +141,7 @@ class Network:
         link = Link(self._count, process, channel, caller)
         self.links.append(link)
         link.to_server = max(self.world.now, process.blocked_until) + 2 * self.travel()
-        self.world.at(link.to_server, self._arrive, link, self._welcome, ())
+        self.world.at(link.to_server, self._welcome, link)
         return link
 
     def send(self, link: Link, request: Request) -> None:
@@ -154,12 +151,12 @@ class Network:
         if link.mute:
             return
         link.to_server = max(link.to_server, max(self.world.now, link.process.blocked_until) + self.travel())
-        self.world.at(link.to_server, self._arrive, link, self._run, (request,))
+        self.world.at(link.to_server, self._run, link, request)
 
     def send_late(self, request: Request, moment: float) -> None:
         """Have a request executed at that moment whatever becomes of its connection."""
         request.late = True
-        self.world.at(moment, self._arrive, request.link, self._run, (request,))
+        self.world.at(moment, self._run, request.link, request)
 
     def close(self, link: Link) -> None:
         """The client lets go of a connection. The server learns it behind what was sent before; or only much later."""
@@ -221,13 +218,10 @@ class Network:
         """It is there again."""
         self.is_down = False
 
-    def _arrive(self, link: Link, action: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if self.stalled:
-            self._backlog.append((self._arrive, (link, action, args)))
-        else:
-            action(link, *args)
-
     def _welcome(self, link: Link) -> None:
+        if self.stalled:
+            self._backlog.append((self._welcome, (link,)))
+            return
         if link.mute or not link.here:
             return
         if self.is_down or (self.refusal is not None and self.refusal.startswith(("LOADING", "BUSY"))):
@@ -240,9 +234,12 @@ class Network:
         self._answer(link, link.caller.opened, link)
 
     def _run(self, link: Link, request: Request) -> None:
+        if self.stalled:
+            self._backlog.append((self._run, (link, request)))
+            return
         if self.is_down or not (request.late or ((link.there or link.demoted) and not link.swallows)):
             return
-        world = self.world
+        world, now_us = self.world, self.now_us()
         messages: Any = ()
         if link.demoted:
             frame: Any = NO_PRIMARY
@@ -253,7 +250,7 @@ class Network:
         else:
             self.known.add(request.call.head.digest)
             self.calls += 1
-            frame, messages = self.server.run(request.name, self.now_us(), request.key_count, request.words)
+            frame, messages = self.server.run(request.name, now_us, request.key_count, request.words)
         if world.log is not None:
             self._say(link, request, frame, messages)
         if messages and self.pushes_first:
@@ -262,7 +259,7 @@ class Network:
             self._answer(link, link.caller.answered, link, request, frame)
         if messages and not self.pushes_first:
             self._publish(messages)
-        self.on_executed(request, frame)
+        self.on_executed(request, frame, now_us)
 
     def _publish(self, messages: Any) -> None:
         for channel, payload in zip(messages[::2], messages[1::2], strict=True):
@@ -278,7 +275,11 @@ class Network:
 
     def _reach(self, link: Link, action: Callable[..., None], args: tuple[Any, ...]) -> None:
         if link.here and not link.deaf:
-            link.process.meet(action, *args)
+            process = link.process
+            if process.alive and not process.frozen:
+                action(*args)
+            else:
+                process.meet(action, *args)
 
     def _say(self, link: Link, request: Request, frame: Any, messages: Any) -> None:
         keys, args = request.words[: request.key_count], request.words[request.key_count :]

@@ -384,21 +384,21 @@ PLANTED = (
     # --- what drivers do, in what stands in for them
     Planted(
         "threads do not undo",
-        "simulator.threads",
+        "simulator.threads.client",
         "        if attempt.pending and self.reached:\n",
         "        if False:\n            yield\n",
         "a cancelled acquire leaves its place, or its lease",
     ),
     Planted(
         "tasks do not undo",
-        "simulator.tasks",
-        "        if not attempt.pending or not self.reached:\n",
+        "simulator.tasks.client",
+        "        if not attempt.pending or not self.reached or self._ended:\n",
         "        if True:\n",
         "a cancelled acquire leaves its place, or its lease",
     ),
     Planted(
         "threads renew what is released",
-        "simulator.threads",
+        "simulator.threads.client",
         "            lost = holding.lost(self.monotonic())\n            self.ledger.drop(holding)\n",
         "            lost = holding.lost(self.monotonic())\n"
         "            if not holding.permits.renew:\n                self.ledger.drop(holding)\n",
@@ -406,7 +406,7 @@ PLANTED = (
     ),
     Planted(
         "tasks renew what is released",
-        "simulator.tasks",
+        "simulator.tasks.client",
         "        self.ledger.drop(holding)\n        renewal = self._renewals.pop(holding.token, None)\n",
         "        if not holding.permits.renew:\n            self.ledger.drop(holding)\n"
         "        renewal = self._renewals.pop(holding.token, None)\n",
@@ -414,7 +414,7 @@ PLANTED = (
     ),
     Planted(
         "a lease counts from its reply",
-        "simulator.threads",
+        "simulator.threads.session",
         "return reply if type(reply) is ErrorReply else Answer(sent_at, reply)",
         "return reply if type(reply) is ErrorReply else Answer(self._client.monotonic(), reply)",
         "a holder believes longer than the server, by the way back",

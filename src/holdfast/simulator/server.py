@@ -97,11 +97,11 @@ def _read(data: bytes) -> Any:
 
 
 @cache
-def _opening(by_digest: bytes) -> int:
-    """How many of the words of a call are keys."""
-    return int(by_digest.rsplit(b"\r\n", 2)[1])
+def _opening(by_digest: bytes, name: str) -> tuple[bytes, int]:
+    return name.encode(), int(by_digest.rsplit(b"\r\n", 2)[1])
 
 
 def unpacked(call: Call) -> tuple[bytes, int, list[bytes]]:
     """The script's name, how many keys it is given, and the keys and arguments. No line ends are in any of ours."""
-    return call.head.name.encode(), _opening(call.head.by_digest), call.tail.split(b"\r\n")[1::2]
+    name, keys = _opening(call.head.by_digest, call.head.name)
+    return name, keys, call.tail.split(b"\r\n")[1::2]

@@ -137,19 +137,26 @@ class Task:
 
     def go(self, value: Any = None) -> None:
         """Go on with what it was woken with, until it waits again."""
-        self._go_on(self.steps.send, value)
-
-    def strike(self, error: BaseException) -> None:
-        """Raise this where it waits."""
-        if not self.done:
-            self._go_on(self.steps.throw, error)
-
-    def _go_on(self, step: Callable[[Any], float], value: Any) -> None:
         self.turn += 1
         world = self.process.world
         world.current = self
         try:
-            until = step(value)
+            until = self.steps.send(value)
+        except StopIteration:
+            self.done = True
+            return
+        if until != inf:
+            world.at(until, self.alarm, self.turn)
+
+    def strike(self, error: BaseException) -> None:
+        """Raise this where it waits."""
+        if self.done:
+            return
+        self.turn += 1
+        world = self.process.world
+        world.current = self
+        try:
+            until = self.steps.throw(error)
         except StopIteration:
             self.done = True
             return
