@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from math import inf
 
 import pytest
 
-from holdfast import Lease, LimitExceeded, RLease
+import holdfast
+from holdfast import Lease, LimitExceeded, NotOwner, RLease
+from holdfast.drivers.sync import driver
+from holdfast.facade.sync.blocks import LeaseBlocks, PrimitiveBlocks
+from holdfast.protocol import holding
+from holdfast.testing import interrupt_at
 from tests import cancelling
 from tests.cancelling import Operation, Scene, try_every_point
-from tests.support import Engine, comes_true
+from tests.support import Engine, comes_true, eventually
 
 LIMIT = 3
 
@@ -293,11 +302,15 @@ async def test_cancellations_at_random_moments_leave_nothing_behind(server, raw,
 INTERRUPTED = """
 import random, sys
 from holdfast import AcquireTimeout, Holdfast
-from holdfast.testing import calm, interrupt_after
+from holdfast.facade.sync.blocks import PrimitiveBlocks
+from holdfast.testing import interrupt_after
 
 def hold(block):
     with block:
-        calm()  # a with statement that is being left cannot be guarded in Python
+        pass
+
+beginning = PrimitiveBlocks.__exit__.__code__  # which cannot be guarded in Python
+unavoidable = f"{beginning.co_filename}:{beginning.co_firstlineno} in {beginning.co_qualname}"
 
 random.seed(1)
 hf, other = Holdfast(sys.argv[1]), Holdfast(sys.argv[1])
@@ -329,7 +342,12 @@ for round in range(int(sys.argv[2])):
     if lease:
         lease.release()
     status = looks[kind].status()
-    if waiters or status.waiters or status.holders:
+    if status.holders and run.place == unavoidable:
+        run = None  # with the lease that it has
+        looks[kind].force_release()
+        for block in (semaphore, rlock, rwlock.read(), rwlock.write()):
+            block._entered.clear()
+    elif waiters or status.waiters or status.holders:
         print("left behind in round", round, kind, status, run)
         sys.exit(1)
 with rlock as lease:
@@ -338,7 +356,7 @@ print("struck", struck)
 """
 
 
-def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw):
+def test_an_interrupt_anywhere_in_acquire_or_a_block_leaves_nothing_behind(server, raw):
     command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, "200"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -375,3 +393,164 @@ def test_an_interrupt_while_an_inner_block_is_entered_leaves_the_outer_one_to_be
     finally:
         thing.force_release()
     assert caught.value is not None, "and all that while its traceback is there"
+
+
+FORMS = {
+    "lock": lambda hf: [(hf.lock("a"), None)],
+    "lock.acquire()": lambda hf: [(hf.lock("a"), {})],
+    "semaphore": lambda hf: [(hf.semaphore("a", LIMIT), None)],
+    "semaphore.acquire(permits=2)": lambda hf: [(hf.semaphore("a", LIMIT), {"permits": 2})],
+    "semaphore, semaphore": lambda hf: 2 * [(hf.semaphore("a", LIMIT), None)],
+    "read": lambda hf: [(hf.rwlock("a").read(), None)],
+    "read.acquire()": lambda hf: [(hf.rwlock("a").read(), {})],
+    "write": lambda hf: [(hf.rwlock("a").write(), None)],
+    "write.acquire()": lambda hf: [(hf.rwlock("a").write(), {})],
+    "rlock": lambda hf: [(hf.rlock("a"), None)],
+    "rlock, rlock": lambda hf: 2 * [(hf.rlock("a"), None)],
+    "rlock.acquire(), rlock.acquire()": lambda hf: 2 * [(hf.rlock("a"), {})],
+    "rlock, rlock.acquire()": lambda hf: [(rlock := hf.rlock("a"), None), (rlock, {})],
+    "lock_all": lambda hf: [(hf.lock_all(["a", "b"]), None)],
+    "lock_all.acquire()": lambda hf: [(hf.lock_all(["a", "b"]), {})],
+}
+"""Blocks within each other: of something itself, or of a lease that is acquired with these options for it."""
+
+
+def forms(*quick):
+    """All of them; the others are so much like these that once in a while is enough."""
+    return [form if form in quick else pytest.param(form, marks=pytest.mark.slow) for form in FORMS]
+
+
+class Alarm(Exception):
+    """What a signal handler may raise as well."""
+
+
+class Blocks:
+    """Blocks that are interrupted, and what is held after that."""
+
+    def __init__(self, hf, form):
+        self.hf = hf
+        self.blocks = FORMS[form](hf)
+        self.kept = []
+        """The leases of a run. One that is dropped is struck while it is, too, but then nobody hears of that."""
+
+    def run(self, depth=0):
+        """Enter all of them and leave them again."""
+        primitive, options = self.blocks[depth]
+        with primitive if options is None else primitive.acquire(timeout=20, **options) as lease:
+            self.kept.append(lease)
+            if depth + 1 < len(self.blocks):
+                self.run(depth + 1)
+
+    def interrupted(self, step, exception):
+        """At a point of all that."""
+        return interrupt_at(self.run, step, within=holdfast, exception=exception)
+
+    def interrupted_while_left(self, step, exception):
+        """Before an instruction of leaving the innermost one; then the others are left."""
+        entered = [primitive if options is None else primitive.acquire(**options) for primitive, options in self.blocks]
+        self.kept += [block.__enter__() for block in entered]
+        ours = [holdfast.facade, driver, holding]  # not the keeper: its locks would stay locked for good
+        leave = entered.pop().__exit__
+        run = interrupt_at(lambda: leave(None, None, None), step, within=ours, points="bytecodes", exception=exception)
+        while entered:
+            entered.pop().__exit__(exception, run.error, None)
+        return run
+
+    def everywhere(self, interrupted, exception=KeyboardInterrupt):
+        """Interrupt it at each point. The places where something is held afterwards.
+
+        While something is held all the time, the keeper need not be woken, and each run has the same points.
+        """
+        with self.hf.lock("warm"):
+            eventually(lambda: self.hf._driver._keeper._wakes_at < inf)
+            return self._everywhere(interrupted, exception)
+
+    def _everywhere(self, interrupted, exception):
+        places, step = [], 0
+        self.run()  # what is made only once is made now
+        self.kept.clear()
+        while (place := self.place(interrupted(step := step + 1, exception))) is not None:
+            if self.is_held():
+                places.append(place)
+                self.forget()
+            assert not any(primitive._entered for primitive, _ in self.blocks), place
+            self.kept.clear()
+            self.run()  # so that there is a connection again
+            self.kept.clear()
+        assert step > 50
+        return places
+
+    def place(self, run):
+        """Where it was struck, if it was."""
+        assert run.how == ("stopped" if run.struck else "finished"), run
+        return run.place
+
+    def is_held(self):
+        status = self.blocks[0][0].status()
+        return any(one.holders or one.waiters for one in (status.values() if isinstance(status, dict) else [status]))
+
+    def forget(self):
+        """Let nobody have anything any more."""
+        for primitive, _ in self.blocks:
+            primitive._entered.clear()
+        self.kept.clear()
+        gc.collect()
+        self.blocks[0][0].force_release()
+
+
+@pytest.fixture
+def no_litter():
+    """Nothing is collected in the middle of a run, since that would be struck, too."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()
+
+
+@pytest.mark.usefixtures("no_litter")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # what nobody can do anything about is dropped
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, Alarm])
+@pytest.mark.parametrize("form", forms("lock", "read.acquire()", "rlock, rlock.acquire()", "lock_all"))
+def test_an_interrupt_at_any_point_of_a_block_leaves_nothing_held_but_at_the_very_beginning_of_a_method(
+    hf, form, exception
+):
+    """These beginnings are of ``with lock``: that of ``__exit__``; of ``with lock.acquire()``: those of ``__enter__`` and ``__exit__``.
+
+    A signal handler is run as the first thing in a function, before any of its own instructions.
+    """
+    blocks = Blocks(hf, form)
+    unavoidable = []
+    for _, options in blocks.blocks:
+        unavoidable += [PrimitiveBlocks.__exit__] if options is None else [LeaseBlocks.__enter__, LeaseBlocks.__exit__]
+    places = blocks.everywhere(blocks.interrupted, exception)
+    assert sorted(places) == sorted(up_to_try(method)[0] for method in unavoidable)
+
+
+@pytest.mark.usefixtures("no_litter")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("form", forms("lock", "write.acquire()", "rlock, rlock"))
+def test_an_interrupt_before_any_instruction_of_leaving_a_block_leaves_nothing_held_but_before_the_try(hf, form):
+    """Stricter than signals are. It has a thread of its own: where Python itself cleans up, it is struck as well."""
+    blocks = Blocks(hf, form)
+    with ThreadPoolExecutor(1) as threads:
+        places = threads.submit(blocks.everywhere, blocks.interrupted_while_left).result(50)
+    assert places
+    _, options = blocks.blocks[-1]
+    assert set(places) <= set(up_to_try((PrimitiveBlocks if options is None else LeaseBlocks).__exit__))
+
+
+def test_who_may_not_leave_a_block_is_told_so_and_nothing_else(hf, raw):
+    rlock = hf.rlock("a")
+    with rlock as lease, ThreadPoolExecutor(1) as threads:
+        for block in (rlock, lease):
+            with pytest.raises(NotOwner) as caught:
+                threads.submit(block.__exit__, None, None, None).result(10)
+            assert caught.value.__context__ is None
+            assert Engine(raw).holders() == [lease.token]
+
+
+def up_to_try(method):
+    """Where something was struck that was struck before the ``try`` of this method was entered, from its beginning."""
+    lines, first = inspect.getsourcelines(method)
+    code, last = method.__code__, first + [line.strip() for line in lines].index("try:")
+    return [f"{code.co_filename}:{line} in {code.co_qualname}" for line in range(first, last + 1)]

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 import redis
 
+import holdfast
 from holdfast import AcquireTimeout, Holdfast, HoldfastError, LeaseLost
 from holdfast.drivers.embedded import PrivateServer, find_binary, leash
-from holdfast.testing import FaultProxy, ServerController, containing, script
+from holdfast.drivers.sync import driver, keeper
+from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.testing import FaultProxy, ServerController, calm, containing, interrupt_at, script
 from tests.support import Engine, eventually
 
 ROUNDS = 30
@@ -80,6 +83,16 @@ def test_a_lost_extension_does_not_add_up(far, proxy, raw):
         (holder,) = far.lock("a").status().holders
         assert lease.remaining() <= holder.remaining <= 10
     assert lease.release() is True
+
+
+def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
+    lease = far.lock("a", renew=False).acquire()
+    found = proxy.before(CALLS["renew"], lambda _: far._driver._keeper.lose(lease._holding, "its time was over"), times=1)
+    with pytest.raises(LeaseLost):
+        lease.extend(30)
+    assert found.spent
+    assert lease.lost
+    assert lease.release() is False
 
 
 def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
@@ -202,15 +215,18 @@ def test_a_client_that_is_closed_waits_a_moment_for_the_server_to_take_back_what
 INTERRUPTED = """
 import random, sys
 from holdfast import AcquireTimeout, Holdfast
-from holdfast.testing import calm, interrupt_after
+from holdfast.facade.sync.blocks import PrimitiveBlocks
+from holdfast.testing import interrupt_after
 
 hf, other = Holdfast(sys.argv[1]), Holdfast(sys.argv[1])
 random.seed(int(sys.argv[2]))
 lock = hf.lock("a")
+beginning = PrimitiveBlocks.__exit__.__code__  # which cannot be guarded in Python
+unavoidable = f"{beginning.co_filename}:{beginning.co_firstlineno} in {beginning.co_qualname}"
 
 def block():
     with lock:
-        calm()  # a with statement that is being left cannot be guarded in Python
+        pass
 
 def wait():
     lock.acquire(timeout=0.0015)
@@ -226,7 +242,10 @@ for round in range(int(sys.argv[3])):
     if held:
         held.release()
     status = other.lock("a").status()
-    if status.waiters or status.holders:
+    if status.holders and run.place == unavoidable:
+        other.lock("a").force_release()
+        lock._entered.clear()
+    elif status.waiters or status.holders:
         print("left behind in round", round, status, run)
         sys.exit(1)
 print("struck", struck)
@@ -234,11 +253,77 @@ print("struck", struck)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw, seed):
+def test_an_interrupt_anywhere_in_acquire_or_a_block_leaves_nothing_behind(server, raw, seed):
     command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, str(seed), "400"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[-1]) > 50
+
+
+def test_a_release_that_was_interrupted_may_be_repeated_and_is_no_loss(hf, raw):
+    step, lost, run = 0, [], None
+    while run is None or run.struck:
+        lease = hf.lock("a").acquire()
+        lease.add_lost_callback(lambda: lost.append(step))
+        run = interrupt_at(lease.release, step := step + 1, within=holdfast)
+        lease.release()
+        assert nothing_left(raw), run
+        assert not lease.lost, run
+    assert step > 30
+    assert not lost
+
+
+def test_a_second_interrupt_while_the_first_is_cleaned_up_after_is_made_good_as_well(hf, raw, monkeypatch):
+    real, strikes = SyncDriver._run, iter([KeyboardInterrupt("first"), KeyboardInterrupt("second")])
+
+    def interrupted(*args, **options):
+        for strike in strikes:
+            raise strike
+        return real(*args, **options)
+
+    with pytest.raises(KeyboardInterrupt, match="second"):
+        with hf.lock("a"):
+            monkeypatch.setattr(SyncDriver, "_run", interrupted)
+    assert next(strikes, None) is None
+    assert nothing_left(raw)
+
+
+@pytest.mark.parametrize("after", [2, 7, 12, 17])
+def test_a_block_whose_leaving_is_interrupted_waits_no_longer_for_a_silent_server_than_others_do(monkeypatch, after):
+    monkeypatch.setattr(driver, "UNDO_PATIENCE", 0.05)
+    ours = [holdfast.facade, holdfast.drivers.sync, holdfast.protocol]
+    with ServerController() as server, Holdfast(server.url) as hf, Holdfast(server.url) as other:
+        with hf.lock("a"):
+            pass
+        lock = hf.lock("a")
+
+        def block(within):
+            with lock:
+                within()
+
+        points = interrupt_at(lambda: block(calm), 1 << 30, within=ours).reached
+        run = interrupt_at(lambda: block(server.pause), points + after, within=ours)
+        assert (run.how, run.struck) == ("stopped", 1)
+        assert len(hf._driver._keeper._errands) == 1
+        server.resume()
+        eventually(lambda: not hf._driver._keeper._errands)
+        assert other.lock("a").try_acquire().release()
+
+
+def test_a_block_that_cannot_be_left_for_want_of_a_server_has_one_errand(monkeypatch):
+    monkeypatch.setattr(driver, "PATIENCE", 0.05)
+    monkeypatch.setattr(keeper, "UNDO_PATIENCE", 0.05)
+    with ServerController() as server, Holdfast(server.url) as hf:
+        with pytest.raises(redis.ConnectionError):
+            with hf.lock("a"):
+                server.kill()
+        assert len(hf._driver._keeper._errands) == 1
+
+
+def test_a_block_that_was_never_entered_is_said_to_be_none_and_nothing_else(hf):
+    with pytest.raises(RuntimeError, match="never entered") as caught:
+        hf.lock("a").__exit__(None, None, None)
+    assert caught.value.__context__ is None
 
 
 # --- forks

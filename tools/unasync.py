@@ -42,22 +42,16 @@ RULES: list[tuple[str, str]] = [
     (r"\btask(s?)\b", r"thread\1"),
     (r"\bTask(s?)\b", r"Thread\1"),
     # what only tasks have
-    (r"^from holdfast\.drivers\.aio\.guard .*\n", ""),
     (r"^from holdfast\.facade\.aio\.entering .*\n", ""),
     (r"^ *@enterable\n", ""),
-    (r'"_guards", ', ""),
     (r"^ *Before Python 3\.12 ``asyncio\.wait_for`` .*\n", ""),
-    (r"^ *self\._guards\b.*\n", ""),
-    (r"^ *struck = .*\n", ""),
-    (r" and not struck", ""),
-    (r"None if struck else exc", "exc"),
     # what only threads have
     (r"def __init__\((self, server: .*)\) -> None:\n", r"def __init__(\n        \1, max_sessions: int = 64\n    ) -> None:\n"),
     (r"(AsyncRecipe\.of\(server\), namespace, label)", r"\1, max_sessions"),
     # the names
     (r"\bAsync(Driver|Recipe)\b", r"Sync\1"),
-    (r"\bAsync(Autocomplete|Holdfast|Lease|LeaseOfAll|Lock|LockAll|Named|Primitive|ReadLock|RLease|RLock)\b", r"\1"),
-    (r"\bAsync(RWLease|RWLock|Scores|Semaphore|WriteLock)\b", r"\1"),
+    (r"\bAsync(Autocomplete|Holdfast|Lease|LeaseBlocks|LeaseOfAll|Lock|LockAll|Named|Primitive|PrimitiveBlocks)\b", r"\1"),
+    (r"\bAsync(ReadLock|RLease|RLock|RWLease|RWLock|Scores|Semaphore|WriteLock)\b", r"\1"),
     (r"\b(drivers|facade)\.aio\b", r"\1.sync"),
     (r"redis\.asyncio\.Redis", "redis.Redis"),
     (r"\basyncio\b", "threading"),
@@ -68,7 +62,7 @@ RULES: list[tuple[str, str]] = [
     (r"\basync (def|with)\b", r"\1"),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"import Awaitable, Callable, Coroutine", "import Callable"),
-    (r"import Any, Generic", "import Generic"),
+    (r"import Any, ParamSpec", "import ParamSpec"),
     (r"Awaitable\[R\]", "R"),
     (r"Coroutine\[Any, Any, R\]", "R"),
 ]  # fmt: skip

@@ -42,9 +42,12 @@ from holdfast.wire.refusals import elsewhere, passing, refusal
 from holdfast.wire.resp import ErrorReply
 from holdfast.words.errors import AcquireTimeout, HoldfastError, NotHeld, ServerRefused
 
-__all__ = ["SyncDriver"]
+__all__ = ["OWN_ERRORS", "SyncDriver"]
 
 logger = logging.getLogger("holdfast")
+
+OWN_ERRORS = (RedisError, HoldfastError)
+"""What an operation itself has to say. Whatever else comes out of one has struck it from outside."""
 
 T = TypeVar("T")
 
@@ -150,13 +153,15 @@ class SyncDriver:
             lost = holding.lost(monotonic())
             self._keeper.forget(holding)
             released = self._run(release(holding), name, until)
-        except (ServerGone, ServerSilent):
+            holding.given_up = True
+        except OWN_ERRORS:
             self._keeper.run_errand(holding.permits.release(holding.token))
             raise
         except BaseException:
+            self._keeper.forget(holding)  # which it may have struck before
             self._clean_up(release(holding), holding.permits.release(holding.token), name)
+            holding.given_up = True
             raise
-        holding.given_up = True
         if not released and not lost:
             self._keeper.lose(holding, "the server no longer had it when it was to be released")
         return released and not lost
@@ -169,14 +174,15 @@ class SyncDriver:
         """
         if holding.lost(monotonic()) and not holding.given_up:
             self._keeper.forget(holding)
-            holding.given_up = True
             self._keeper.run_errand(holding.permits.release(holding.token))
+            holding.given_up = True
             return error is not None
         try:
             return self.release(holding, inf if error is None else monotonic() + UNDO_PATIENCE) or error is not None
-        except (RedisError, HoldfastError):
+        except OWN_ERRORS:
             if error is None:
                 raise
+            holding.given_up = True
             logger.exception("could not release %r after its block had failed", holding.permits.name)
             return True
 
@@ -332,7 +338,7 @@ class SyncDriver:
         """Take back what an operation that ended early may have left."""
         try:
             self._run(steps, name, until=monotonic() + UNDO_PATIENCE)
-        except (RedisError, HoldfastError) as error:
+        except OWN_ERRORS as error:
             logger.warning("could not clean up after %r yet, going on with it in the background: %s", name, error)
             self._keeper.run_errand(call)
 

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from holdfast.drivers.aio.driver import AsyncDriver
-from holdfast.drivers.aio.guard import Guard, ended_by_loss
 from holdfast.drivers.telling import tell
+from holdfast.facade.aio.blocks import AsyncLeaseBlocks
 from holdfast.protocol.holding import Holding
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.errors import LeaseLost, NotHeld
@@ -23,20 +22,18 @@ __all__ = ["AsyncLease", "OnLost"]
 OnLost = Literal["raise", "warn"]
 
 
-class AsyncLease:
+class AsyncLease(AsyncLeaseBlocks):
     """A grant with an end. Use it as a context manager, or call `release`; it may be released by any task.
 
     When the lease is lost within an ``async with`` block, the block is cancelled, and LeaseLost is raised from it.
     A lease that is dropped without a release is renewed no more and runs out after its ttl.
     """
 
-    __slots__ = ("_driver", "_guards", "_holding", "_lost_event", "_on_lost")
+    __slots__ = ("_driver", "_lost_event")
 
     def __init__(self, driver: AsyncDriver, holding: Holding, on_lost: OnLost) -> None:
+        super().__init__(holding, on_lost)
         self._driver = driver
-        self._holding = holding
-        self._on_lost = on_lost
-        self._guards: list[Guard] = []
         self._lost_event: asyncio.Event | None = None
 
     def __repr__(self) -> str:
@@ -110,30 +107,14 @@ class AsyncLease:
         if self.lost:
             tell(self._holding)
 
-    async def __aenter__(self) -> Self:
-        self._guards.append(Guard(self._holding, strikes=self._on_lost == "raise"))
-        return self
+    async def _leave(self, error: BaseException | None) -> bool:
+        return await self._driver.leave(self._holding, error)
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        struck = ended_by_loss(self._guards, exc)
-        if self._given_up and not struck:
-            return
-        if await self._leave(None if struck else exc):
-            return
+    def _tell_loss(self) -> None:
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":
             raise loss
-        warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
-
-    @property
-    def _given_up(self) -> bool:
-        return self._holding.given_up
-
-    async def _leave(self, error: BaseException | None) -> bool:
-        """Release at the end of a block that ended with this error; False when the caller is to hear of a loss."""
-        return await self._driver.leave(self._holding, error)
+        warnings.warn(str(loss), RuntimeWarning, stacklevel=3)
 
     def __del__(self) -> None:
         holding: Holding | None = getattr(self, "_holding", None)  # an interrupt may have struck while it was made

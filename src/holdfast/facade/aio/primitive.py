@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from holdfast.drivers.aio.driver import AsyncDriver
+from holdfast.facade.aio.blocks import AsyncPrimitiveBlocks
 from holdfast.facade.aio.entering import enterable
 from holdfast.facade.aio.lease import AsyncLease, OnLost
 from holdfast.facade.wrapping import require_coroutine_function
@@ -26,7 +26,7 @@ R = TypeVar("R")
 L = TypeVar("L", bound=AsyncLease)
 
 
-class AsyncPrimitive(Generic[L]):
+class AsyncPrimitive(AsyncPrimitiveBlocks[L]):
     """Something that can be acquired."""
 
     def __init__(self, driver: AsyncDriver, want: Want, on_lost: OnLost) -> None:
@@ -75,7 +75,7 @@ class AsyncPrimitive(Generic[L]):
 
     def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for those that give again
         """Whatever an acquire has come to, the caller does not get it: its block is not entered."""
-        if lease is not None and lease in self._entered.get(self._driver.caller(), ()):
+        if lease is not None:
             self._take_out(self._driver.caller(), lease)
 
     async def __aenter__(self) -> L:
@@ -89,13 +89,8 @@ class AsyncPrimitive(Generic[L]):
             await self._driver.undo(attempt)
             raise
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._left().__aexit__(exc_type, exc, traceback)
-
-    def _left(self) -> L:
-        """The lease of the block that is being left.
+    def _left(self) -> tuple[object, L] | None:
+        """The block that the caller leaves: who entered it, and the lease that it holds.
 
         Nearly always it was entered by this task. A framework may leave it in another one, though; then the block that
         was entered first elsewhere must do.
@@ -104,15 +99,18 @@ class AsyncPrimitive(Generic[L]):
         for caller in (mine, *self._others()):
             leases = self._entered.get(caller)
             if leases:
-                return self._take_out(caller, leases[-1 if caller == mine else 0])
-        raise RuntimeError(f"a block of {self!r} is left that was never entered")
+                return caller, leases[-1 if caller == mine else 0]
+        return None
 
-    def _take_out(self, caller: object, lease: L) -> L:
-        leases = self._entered[caller]
-        leases.remove(lease)
+    def _not_entered(self) -> Exception:
+        return RuntimeError(f"a block of {self!r} is left that was never entered")
+
+    def _take_out(self, caller: object, lease: L) -> None:
+        leases = self._entered.get(caller, [])
+        if lease in leases:
+            leases.remove(lease)
         if not leases:
             self._entered.pop(caller, None)
-        return lease
 
     def _others(self) -> list[object]:
         """Those whose blocks the caller may leave in their place."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
 from weakref import WeakSet
 
 from holdfast.drivers.aio.driver import AsyncDriver
@@ -22,7 +20,7 @@ __all__ = ["AsyncRWLease", "AsyncRWLock", "AsyncReadLock", "AsyncWriteLock"]
 class AsyncRWLease(AsyncLease):
     """A lease to read or to write."""
 
-    __slots__ = ("__weakref__", "_blocks", "_callers", "_peers", "_read")
+    __slots__ = ("__weakref__", "_callers", "_in_block", "_peers", "_read")
 
     def __init__(
         self,
@@ -35,7 +33,7 @@ class AsyncRWLease(AsyncLease):
         super().__init__(driver, holding, on_lost)
         self._callers = callers
         self._read = read
-        self._blocks = 0
+        self._in_block = False
 
     @property
     def writes(self) -> bool:
@@ -58,21 +56,18 @@ class AsyncRWLease(AsyncLease):
     @property
     def is_in_block(self) -> bool:
         """Whether a block is being run that holds it."""
-        return bool(self._blocks) and not self._holding.given_up and not self.lost
+        return self._in_block and not self._holding.given_up and not self.lost
 
-    async def __aenter__(self) -> Self:
+    def _enter(self) -> None:
         caller, tag = self._driver.caller(), self._read.place.tag
         self._peers = self._callers.find(caller, tag) or WeakSet()
         self._peers.add(self)
         self._callers.note(caller, tag, self._peers)
-        self._blocks += 1
-        return await super().__aenter__()
+        self._in_block = True
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._blocks -= 1
-        await super().__aexit__(exc_type, exc, traceback)
+    async def _leave(self, error: BaseException | None) -> bool:
+        self._in_block = False
+        return await super()._leave(error)
 
 
 class _Side(AsyncNamed, AsyncPrimitive[AsyncRWLease]):

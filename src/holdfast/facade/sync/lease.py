@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from holdfast.drivers.sync.driver import SyncDriver
 from holdfast.drivers.telling import tell
+from holdfast.facade.sync.blocks import LeaseBlocks
 from holdfast.protocol.holding import Holding
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.errors import LeaseLost, NotHeld
@@ -23,19 +23,18 @@ __all__ = ["Lease", "OnLost"]
 OnLost = Literal["raise", "warn"]
 
 
-class Lease:
+class Lease(LeaseBlocks):
     """A grant with an end. Use it as a context manager, or call `release`; it may be released by any thread.
 
     When the lease was lost within a ``with`` block, leaving the block raises LeaseLost.
     A lease that is dropped without a release is renewed no more and runs out after its ttl.
     """
 
-    __slots__ = ("_driver", "_holding", "_lost_event", "_on_lost")
+    __slots__ = ("_driver", "_lost_event")
 
     def __init__(self, driver: SyncDriver, holding: Holding, on_lost: OnLost) -> None:
+        super().__init__(holding, on_lost)
         self._driver = driver
-        self._holding = holding
-        self._on_lost = on_lost
         self._lost_event: threading.Event | None = None
 
     def __repr__(self) -> str:
@@ -109,28 +108,14 @@ class Lease:
         if self.lost:
             tell(self._holding)
 
-    def __enter__(self) -> Self:
-        return self
+    def _leave(self, error: BaseException | None) -> bool:
+        return self._driver.leave(self._holding, error)
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._given_up:
-            return
-        if self._leave(exc):
-            return
+    def _tell_loss(self) -> None:
         loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
         if self._on_lost == "raise":
             raise loss
-        warnings.warn(str(loss), RuntimeWarning, stacklevel=2)
-
-    @property
-    def _given_up(self) -> bool:
-        return self._holding.given_up
-
-    def _leave(self, error: BaseException | None) -> bool:
-        """Release at the end of a block that ended with this error; False when the caller is to hear of a loss."""
-        return self._driver.leave(self._holding, error)
+        warnings.warn(str(loss), RuntimeWarning, stacklevel=3)
 
     def __del__(self) -> None:
         holding: Holding | None = getattr(self, "_holding", None)  # an interrupt may have struck while it was made

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import TracebackType
-from typing import Generic, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from holdfast.drivers.sync.driver import SyncDriver
+from holdfast.facade.sync.blocks import PrimitiveBlocks
 from holdfast.facade.sync.lease import Lease, OnLost
 from holdfast.facade.wrapping import require_plain_function
 from holdfast.protocol.acquiring import Attempt
@@ -26,7 +26,7 @@ R = TypeVar("R")
 L = TypeVar("L", bound=Lease)
 
 
-class Primitive(Generic[L]):
+class Primitive(PrimitiveBlocks[L]):
     """Something that can be acquired."""
 
     def __init__(self, driver: SyncDriver, want: Want, on_lost: OnLost) -> None:
@@ -74,7 +74,7 @@ class Primitive(Generic[L]):
 
     def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for those that give again
         """Whatever an acquire has come to, the caller does not get it: its block is not entered."""
-        if lease is not None and lease in self._entered.get(self._driver.caller(), ()):
+        if lease is not None:
             self._take_out(self._driver.caller(), lease)
 
     def __enter__(self) -> L:
@@ -88,13 +88,8 @@ class Primitive(Generic[L]):
             self._driver.undo(attempt)
             raise
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._left().__exit__(exc_type, exc, traceback)
-
-    def _left(self) -> L:
-        """The lease of the block that is being left.
+    def _left(self) -> tuple[object, L] | None:
+        """The block that the caller leaves: who entered it, and the lease that it holds.
 
         Nearly always it was entered by this thread. A framework may leave it in another one, though; then the block that
         was entered first elsewhere must do.
@@ -103,15 +98,18 @@ class Primitive(Generic[L]):
         for caller in (mine, *self._others()):
             leases = self._entered.get(caller)
             if leases:
-                return self._take_out(caller, leases[-1 if caller == mine else 0])
-        raise RuntimeError(f"a block of {self!r} is left that was never entered")
+                return caller, leases[-1 if caller == mine else 0]
+        return None
 
-    def _take_out(self, caller: object, lease: L) -> L:
-        leases = self._entered[caller]
-        leases.remove(lease)
+    def _not_entered(self) -> Exception:
+        return RuntimeError(f"a block of {self!r} is left that was never entered")
+
+    def _take_out(self, caller: object, lease: L) -> None:
+        leases = self._entered.get(caller, [])
+        if lease in leases:
+            leases.remove(lease)
         if not leases:
             self._entered.pop(caller, None)
-        return lease
 
     def _others(self) -> list[object]:
         """Those whose blocks the caller may leave in their place."""

@@ -109,10 +109,8 @@ class RLock(Named, Primitive[RLease]):
         if tenure is not None:
             tenure.forget(attempt)
 
-    def _left(self) -> RLease:
-        if self._entered and self._driver.caller() not in self._entered and not self._others():
-            raise NotOwner(self.name)
-        return super()._left()
+    def _not_entered(self) -> Exception:
+        return NotOwner(self.name) if self._entered else super()._not_entered()
 
     def _others(self) -> list[object]:
         return [caller for caller in self._entered if self._driver.is_over(caller)]

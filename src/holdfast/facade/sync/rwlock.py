@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
 from weakref import WeakSet
 
 from holdfast.drivers.sync.driver import SyncDriver
@@ -23,7 +21,7 @@ __all__ = ["RWLease", "RWLock", "ReadLock", "WriteLock"]
 class RWLease(Lease):
     """A lease to read or to write."""
 
-    __slots__ = ("__weakref__", "_blocks", "_callers", "_peers", "_read")
+    __slots__ = ("__weakref__", "_callers", "_in_block", "_peers", "_read")
 
     def __init__(
         self,
@@ -36,7 +34,7 @@ class RWLease(Lease):
         super().__init__(driver, holding, on_lost)
         self._callers = callers
         self._read = read
-        self._blocks = 0
+        self._in_block = False
 
     @property
     def writes(self) -> bool:
@@ -59,21 +57,18 @@ class RWLease(Lease):
     @property
     def is_in_block(self) -> bool:
         """Whether a block is being run that holds it."""
-        return bool(self._blocks) and not self._holding.given_up and not self.lost
+        return self._in_block and not self._holding.given_up and not self.lost
 
-    def __enter__(self) -> Self:
+    def _enter(self) -> None:
         caller, tag = self._driver.caller(), self._read.place.tag
         self._peers = self._callers.find(caller, tag) or WeakSet()
         self._peers.add(self)
         self._callers.note(caller, tag, self._peers)
-        self._blocks += 1
-        return super().__enter__()
+        self._in_block = True
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._blocks -= 1
-        super().__exit__(exc_type, exc, traceback)
+    def _leave(self, error: BaseException | None) -> bool:
+        self._in_block = False
+        return super()._leave(error)
 
 
 class _Side(Named, Primitive[RWLease]):
