@@ -362,17 +362,7 @@ def test_a_script_that_was_forgotten_is_asked_for_in_words_and_does_its_work_onc
         colour.run(day())
 
 
-@pytest.mark.parametrize(
-    "colour",
-    [
-        pytest.param(
-            COLOURS["sync"],
-            marks=pytest.mark.xfail(reason="the keeper sends its errands whole: see Keeper._do_errands"),
-        ),
-        COLOURS["asyncio"],
-    ],
-    ids=["sync", "asyncio"],
-)
+@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
 def test_what_is_given_back_in_the_background_needs_no_other_rights(colour, raw, user):
     load(raw)
     url = user(*of_use("lock", preloaded=True).rules())

@@ -20,6 +20,7 @@ _CODE = re.compile(
 )
 _NO_RIGHT = re.compile(r"ACL failure in script|executing the script can't")
 """How servers say NOPERM where it is the script that lacks a right."""
+_COMMAND = re.compile(r"run the '([\w|]+)' command")
 _PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
 _ELSEWHERE = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
 _ADVICE = {
@@ -27,7 +28,6 @@ _ADVICE = {
     "NOREPLICAS": "too few replicas are in sync; see min-replicas-to-write",
     "READONLY": "this server is a replica; name the primary, or use Sentinel so that it is found",
     "MISCONF": "the server cannot persist and therefore takes no writes; see its log",
-    "NOPERM": "the user has too few rights for this script; give them with ACL SETUSER",
     "MOVED": "the server is part of a cluster, which is not supported yet; use a single primary",
     "CROSSSLOT": "the server is part of a cluster, which is not supported yet; use a single primary",
 }
@@ -62,17 +62,32 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
     ``again`` says that the script was sent before without an answer: the server may have run it, or may still do so.
     """
     code = _code(text)
-    advice = _ADVICE.get(code, "see the server's words")
+    advice = _about_rights(text) if code == "NOPERM" else _ADVICE.get(code, "see the server's words")
     message = f"the server refused a script for {name!r}: {advice} ({text})"
     return ServerRefused(message, name=name, changed_nothing=code == "OOM" and not again, words=text)
 
 
 def not_heard(text: str, inbox: str) -> ServerRefused:
     """The error for a session that may not listen: nobody could tell it of its grants."""
+    found = _COMMAND.search(text)
+    command = found[1] if found else "subscribe"
     message = (
-        f"the server does not let us listen to {inbox!r}: allow it with ACL SETUSER … +subscribe &{inbox} ({text})"
+        f"the server does not let us listen to {inbox!r}: allow it with ACL SETUSER … +{command} &{inbox}, "
+        f"or all that is needed with what `holdfast acl` prints ({text})"
     )
     return ServerRefused(message, name=inbox, changed_nothing=True, words=text)
+
+
+def _about_rights(text: str) -> str:
+    """What to do about a right that the user lacks. Servers before Redis 7.2 do not say which, where it is the script's."""
+    found = _COMMAND.search(text)
+    if found and found[1] == "eval":
+        return (
+            "the user has too few rights to send this script, which the server does not know (any more); load it with "
+            "`holdfast script load`, or allow it with ACL SETUSER … +eval"
+        )
+    missing = f"ACL SETUSER … +{found[1]}" if found else "ACL SETUSER"
+    return f"the user has too few rights for this script; give them with {missing}, `holdfast acl` prints all that it needs"
 
 
 def _code(text: str) -> str:

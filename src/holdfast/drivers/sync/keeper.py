@@ -193,8 +193,14 @@ class Keeper(Telling):
 
     def _do_errands(self) -> None:
         errands = list(self._errands)
-        self._session.send([call for call, _ in errands], sources=True, within=self._patience())
-        for errand, reply in zip(errands, self._session.replies(len(errands)), strict=True):
+        replies = self._ask([call for call, _ in errands], sources=False)
+        # By their sources only where the server has forgotten them: there are users who may send none.
+        unknown = [place for place, reply in enumerate(replies) if isinstance(reply, ErrorReply) and forgotten(reply)]
+        if unknown:
+            whole = self._ask([errands[place][0] for place in unknown], sources=True)
+            for place, reply in zip(unknown, whole, strict=True):
+                replies[place] = reply
+        for errand, reply in zip(errands, replies, strict=True):
             goes_on = isinstance(reply, ErrorReply) or (reply[0] != b"lost" and reply[1])
             if not goes_on or monotonic() >= errand[1]:
                 self._errands.remove(errand)
@@ -209,6 +215,10 @@ class Keeper(Telling):
                 self._try(self._do_errands)
             if self._errands:
                 time.sleep(PAUSES[1])
+
+    def _ask(self, calls: list[Call], *, sources: bool) -> list[Any]:
+        self._session.send(calls, sources=sources, within=self._patience())
+        return self._session.replies(len(calls))
 
     def _patience(self) -> float:
         """How long to wait for the server: no longer than until the next lease ends that is to be renewed."""
