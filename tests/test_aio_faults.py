@@ -105,6 +105,21 @@ async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
     assert await lease.release() is True
 
 
+async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
+    lease = await far.lock("a", renew=False).acquire()
+    loop, keeper = asyncio.get_running_loop(), far._driver._owner(lease._holding)
+
+    def find(_):
+        loop.call_soon_threadsafe(keeper.lose, lease._holding, "its time was over")
+        time.sleep(0.05)
+
+    found = proxy.before(CALLS["renew"], find, times=1)
+    with pytest.raises(LeaseLost):
+        await lease.extend(30)
+    assert found.spent
+    assert await lease.release() is False
+
+
 async def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
     async with far.lock("a", ttl=1.0) as lease:
         for _ in range(3):  # the third is due when the first ttl is over

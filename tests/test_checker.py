@@ -34,7 +34,7 @@ PLANTED = [
         "return {'lost', 1}",
         "'lost' has 1 field here, and the header names no fields",
     ),
-    ("permit_release", r"return \{'lost'\}", "return false", "never answers 'lost'"),
+    ("permit_renew", r"return \{'lost'\}", "return false", "never answers 'lost'"),
     ("permit_release", r"^-- TWICE", "-- THRICE", "TWICE"),
     ("permit_release", r"^-- LATE", "-- SOON", "LATE"),
     ("permit_release", r"^-- MEMORY", "-- SPACE", "MEMORY"),

@@ -58,7 +58,9 @@ class Scene:
         self.state = State()
         self.asks = {}
         self.over = set()
-        """The tokens that were released or cancelled."""
+        """The tokens that were released or cancelled, or found lost when they were to be released."""
+        self.lost = set()
+        """Those of them that were found lost."""
         self.silent = set()
         """Those who died in line."""
         self.grants = {}
@@ -100,14 +102,18 @@ class Scene:
         """A lease that is over can still be released while nobody has looked; of several names, each for itself."""
         had = [name for name in self.asks[token].names if self.is_there(name, token)]
         whole = len(had) == len(self.asks[token].names)
-        assert self.run("release", token)[0] == ("released" if whole or token in self.over else "lost")
-        if had:
-            self.over.update([token] if whole else [])
+        is_released = whole or token in self.over - self.lost
+        assert self.run("release", token)[0] == ("released" if is_released else "lost")
+        if not is_released:
+            self.lost.add(token)
+        self.over.add(token)
+        if had or self.state.waits(token) or self.state.holds(token):
             self.state = self.state.leave(token)
 
     def cancel(self, token):
         assert self.run("cancel", token) == ["cancelled", 0]
         self.over.add(token)
+        self.lost.discard(token)
         self.state = self.state.leave(token)
 
     def renew(self, token):

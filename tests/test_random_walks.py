@@ -245,6 +245,9 @@ class Model:
     line: list[str] = field(default_factory=list)
     known: dict[str, Request] = field(default_factory=dict)
     past: set[str] = field(default_factory=set)
+    """Who was released or cancelled, or was found lost when it was to be released."""
+    lost: set[str] = field(default_factory=set)
+    """Those who were found lost."""
     bells: list[tuple[str, bool]] = field(default_factory=list)
     """Who was rung, and whether with a grant."""
     set: int = 0
@@ -342,7 +345,12 @@ class Model:
         return "busy"
 
     def release(self, token):
-        if token not in self.holders and token not in self.past:
+        if token not in self.holders and (token not in self.past or token in self.lost):
+            self.past.add(token)
+            self.lost.add(token)
+            if token in self.line:
+                self.line.remove(token)
+                self._go_on("lost")
             return "lost"
         if self.holders.pop(token, None):
             self.past.add(token)
@@ -353,6 +361,7 @@ class Model:
         if token in self.line:
             self.line.remove(token)
         self.past.add(token)
+        self.lost.discard(token)
         return self._go_on("cancelled")
 
     def renew(self, token):

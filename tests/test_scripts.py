@@ -143,10 +143,27 @@ def test_release_twice_is_still_released(engine):
     assert engine.dump() == before
 
 
-def test_release_of_a_token_that_never_held_is_lost(engine):
+def test_a_release_of_what_is_lost_is_lost_twice_and_no_late_copy_of_its_acquire_is_granted(engine):
+    assert [engine.release("late"), engine.release("late")] == [["lost"], ["lost"]]
     before = engine.dump()
-    assert engine.release("nobody") == ["lost"]
+    assert engine.acquire("late") == ["over"]
     assert engine.dump() == before
+
+
+def test_a_release_of_what_an_older_state_has_in_line_takes_it_out(engine):
+    engine.acquire("t1")
+    engine.acquire("t2")
+    assert engine.release("t2") == ["lost"]
+    assert (engine.holders(), engine.queue()) == (["t1"], [])
+    assert "t2" not in engine.client.hkeys(engine.key("tokens"))
+
+
+def test_a_holder_whose_record_was_evicted_begins_anew_with_a_fence_that_grows(engine):
+    fence = engine.acquire("t1")[1]
+    engine.client.delete(engine.key("tokens"))
+    tag, newer, _ = engine.acquire("t1")
+    assert (tag, engine.holders(), engine.queue()) == ("granted", ["t1"], [])
+    assert newer > fence
 
 
 def test_release_grants_the_head_itself_and_rings_its_inbox(engine, listening):
@@ -440,17 +457,17 @@ KNOWN_DIGESTS = {
     "names_best": "84b79024e33a6699d2b4ece3c172ed9642e8be4a",
     "names_rank": "f0fe118637f4ac5ad1a41f932bea99ec8388bef8",
     "names_unrank": "1c981a266ea229979879a54df72e4abde5f871f7",
-    "permit_acquire": "3e390fb451e6d97c83156ca8f1114a5b078f6194",
-    "permit_cancel": "8d39db4234b10b41990c6b7f22bf750301b453a2",
+    "permit_acquire": "18e4291e31a5af36b2170678e0f52affa740527e",
+    "permit_cancel": "41fad1861bbf51da8bb3f879aa044d5cca135eee",
     "permit_inspect": "1c6947de0d0ad527d31ebb1d933071d9d8d6d953",
     "permit_lower": "2d9c3abbce24b143a549f41a3a2f3105aed639d0",
-    "permit_release": "8ba69db56b971de080b8cb3e9b4983248fc7aaec",
+    "permit_release": "47b5c41cf0104fac922aa9c095b4b1381aaac5b4",
     "permit_renew": "aa51343b85c2a16aa92cac8f88d94ee05797ba71",
     "permit_resize": "b6d78f729aac4654b80c58093e4c8d89025d270f",
     "permit_revoke": "cd463828648fd6b897fb1f6d1a680490a6549cb1",
     "permits_acquire": "1b1746177dc75e3abfac66c72e89d7f7b6f4fb67",
-    "permits_cancel": "9eb02d9ad64d99c072ffa7005eec1411f586aabc",
-    "permits_release": "21ae0cb5072f4df522b95a4303140969962d42cb",
+    "permits_cancel": "7a1e260a8eae107a1cf0808904efb146a08f0f3d",
+    "permits_release": "b180b51dfdcef00af208252961ab1ea048ac8bb5",
     "permits_renew": "717bb08e0e5129e822dc0989e2d990d04287852e",
     "scores_advance": "d32d8ec6e83c6b3c8a461b54758998ac36391a2c",
 }

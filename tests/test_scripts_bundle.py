@@ -446,13 +446,21 @@ def test_release_twice_is_still_released(both):
     assert both.dump() == before
 
 
-def test_release_of_a_token_that_does_not_hold_is_lost_and_changes_nothing(both, a):
+def test_a_release_of_what_is_lost_is_lost_twice_and_no_late_copy_of_its_acquire_is_granted(both, a):
+    a.acquire("t1")
+    assert [both.release("t2"), both.release("t2")] == [["lost"], ["lost"]]
+    a.release("t1")
+    before = both.dump()
+    assert both.acquire("t2") == ["over"]
+    assert both.dump() == before
+
+
+def test_a_release_of_what_an_older_state_has_in_line_takes_it_out(both, a, b):
     a.acquire("t1")
     both.acquire("t2")
-    before = both.dump()
     assert both.release("t2") == ["lost"]
-    assert both.release("nobody") == ["lost"]
-    assert both.dump() == before
+    assert both.queues() == [[], []]
+    assert (a.holders(), b.holders()) == (["t1"], [])
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -831,7 +839,7 @@ class Walk:
             ttl, wait = self.random.choice([2, 5, 30_000, 30_000]), self.random.choice([60_000, 60_000, 60_000, 3])
             return token.ask(ttl, 0 if order == "try" else wait)
         if order == "release":
-            token.over = token.over or any(token.text in self.look.deadlines[name] for name in token.names)
+            token.over = True
             return token.does.release(token.text)
         if order == "cancel":
             token.over = True
@@ -871,16 +879,13 @@ class Walk:
         for holder in look.deadlines[name]:
             if holder in look.records[name]:
                 _, _, fence = look.record(name, holder)
-                if (
-                    fence and self.granted.get((name, holder)) != fence
-                ):  # 0: it lost its record, and waits beside itself
+                if self.granted.get((name, holder)) != fence:
                     assert fence > self.fences[name]
                     self.granted[name, holder] = self.fences[name] = fence
 
     def check_token(self, token, before, look, *, mine):
         held, places = look.held_by(token.text), look.places_of(token.text)
-        if not (self.lost_a_key and token.alone):  # a lock that lost its record may wait beside itself
-            assert not held or not places, "it holds while it waits"
+        assert not held or not places, "it holds while it waits"
         fences = {look.record(name, token.text)[2] for name in held if token.text in look.records[name]}
         assert len(fences) <= 1, "the names of a bundle have different fences"
         if held and before.held_by(token.text) != held and mine:

@@ -253,8 +253,8 @@ def test_a_finding_comes_with_the_line_that_shows_it_again(capsys):
 
 MIRRORED = {
     "drivers/patience.py": "990f7233fe47",
-    "drivers/sync/driver.py": "1c5ca1a3038e",
-    "drivers/sync/keeper.py": "d0239afb49d1",
+    "drivers/sync/driver.py": "6c880d092e2a",
+    "drivers/sync/keeper.py": "5e5815579a26",
     "drivers/sync/session.py": "e917c8fe80b5",
     "drivers/aio/driver.py": "93975810e06d",
     "drivers/aio/ears.py": "f5ff7ad28279",

@@ -235,13 +235,16 @@ class _Surgeon:
 
     def _of_number(self, node: Node) -> Iterator[Edit]:
         above = node.parent
-        if above is not None and above.kind == "unary" and above.word == "-":
+        if above is not None and (
+            (above.kind == "unary" and above.word == "-")
+            or (above.kind == "count" and above.one("name").word == "_" and node.word == "1")
+            or self._is_of_nobody(above)
+        ):
             return
-        if above is not None and above.kind == "count" and above.one("name").word == "_" and node.word == "1":
+        if "." in node.word:  # a part of one, which is there or not
+            yield self._edit("constant", node, "0")
             return
         number = int(node.word)
-        if above is not None and self._is_of_nobody(above):
-            return
         if above is not None and above.kind == "index" and above.one("base").word in ("KEYS", "ARGV"):
             last = max(map(int, re.findall(r"KEYS\[(\d+)\]", self._source)), default=0)
             if (

@@ -147,7 +147,8 @@ class _Doing:
         except (RedisError, HoldfastError, Cancelled):
             watch.noted(note, "failed", holding)
             raise
-        watch.noted(note, "done" if kept else "lost", holding)
+        # Whoever is told that it was lost may have learned so from its own clock: what the server did is unknown.
+        watch.noted(note, "done" if kept else "failed", holding)
 
     def _leave(self, holding: Holding, *, failed: bool) -> Steps[None]:
         watch, client = self._watch, self._client
@@ -163,7 +164,7 @@ class _Doing:
             raise
         outcome: Outcome = "released" if released else "lost"
         # At the end of a block that failed, and after a loss that was known, nobody waits until it is done.
-        watch.ended(client, holding.token, certain=not failed and not known, lost=not released)
+        watch.ended(client, holding.token, certain=not failed and not known)
         watch.left_alone(client, holding.token)
         watch.noted(note, "failed" if failed or known else outcome, holding)
 

@@ -7,11 +7,11 @@ them, or none, and they end after a while, since what must happen in the end mus
     what is looked at                                  holds under
     the state after each script (invariants.lua)       all; what it knew is forgotten with the data that is lost
     fences grow strictly                               all, but for data that is lost where the clock had stepped back
-    who is done with a token is done with it           all; after a loss of data tombstones are lost, too, and of a lease that
-                                                       was lost before its release there is none
+    who is done with a token is done with it           all; after a loss of data tombstones are lost, too
     nothing is sent for a token after its release      all
     a client believes no longer than the server (8)    all but `jump` forwards, which ends leases early
-    no two believe who may not both hold               all but `jump` forwards, lost data, and leases taken by force
+    no two believe who may not both hold               all but `jump` (a ring that is late by a jump back looks like a new one, for
+                                                       a claim window at most), lost data, and leases taken by force
     the history as a whole (checking/)                 the same, and no `jump` at all; its fences under all but those two
     everybody comes to an end                          all; a `jump` back adds its length
     nothing is left in the end                         all; but what its owner could not take back within 20 s, and what a

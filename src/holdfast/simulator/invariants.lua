@@ -50,9 +50,9 @@ local function check_grants(name, state, caller, caller_moves, now)
   for i = 1, #all do
     local token = all[i]
     local record = state.records[token]
-    if record and record.fence > 0 and name.granted[token] ~= record.fence then
+    if record and name.granted[token] ~= record.fence then
       new = new or {}
-      insert(new, token) -- a record without a fence is that of one who lost its record, and waits as well
+      insert(new, token)
     end
   end
   if not new then

@@ -132,7 +132,7 @@ PLANTED = (
     Planted(
         "no tombstones",
         "scripts",
-        "  redis.call('ZADD', past, now + 20000000, token)\n  redis.call('PEXPIRE', past, 80000)\n",
+        "  redis.call('ZADD', past, now + 20000000 + (lost and 0.5 or 0), token)\n  redis.call('PEXPIRE', past, 80000)\n",
         "",
         "an acquire that arrives after its cancel is granted to nobody",
     ),

@@ -100,7 +100,7 @@ class ThreadClient(Client):
             lost = holding.lost(self.monotonic())
             self.ledger.drop(holding)
             released = yield from self._run(release(holding), name, until)
-        except (ServerGone, ServerSilent):
+        except (RedisError, HoldfastError):
             self._keeper.run_errand(holding.permits.release(holding.token))
             raise
         except GeneratorExit:
@@ -112,15 +112,17 @@ class ThreadClient(Client):
             if not released and not lost:
                 self.lose(holding, "the server no longer had it when it was to be released")
             return released and not lost
+        self.ledger.drop(holding)
         yield from self._clean_up(release(holding), holding.permits.release(holding.token), name)
+        holding.given_up = True
         raise error
 
     def leave(self, holding: Holding, *, failed: bool) -> Steps[bool]:
         """Release at the end of a block, which may have failed; False when the caller is to hear of a loss."""
         if holding.lost(self.monotonic()) and not holding.given_up:
             self.ledger.drop(holding)
-            holding.given_up = True
             self._keeper.run_errand(holding.permits.release(holding.token))
+            holding.given_up = True
             return failed
         try:
             until = self.monotonic() + UNDO_PATIENCE if failed else inf
@@ -128,6 +130,7 @@ class ThreadClient(Client):
         except (RedisError, HoldfastError):
             if not failed:
                 raise
+            holding.given_up = True
             return True
 
     def change(self, holding: Holding, steps: Protocol[bool], what: str) -> Steps[bool]:

@@ -159,9 +159,12 @@ class Keeper:
 
     def _do_errands(self) -> Steps[None]:
         errands = list(self.errands)
-        within = self._patience()
-        self._session.send([call for call, _ in errands], sources=True)
-        replies = yield from self._session.replies(len(errands), within)
+        replies = yield from self._ask([call for call, _ in errands], sources=False)
+        unknown = [place for place, reply in enumerate(replies) if isinstance(reply, ErrorReply) and forgotten(reply)]
+        if unknown:
+            whole = yield from self._ask([errands[place][0] for place in unknown], sources=True)
+            for place, reply in zip(unknown, whole, strict=True):
+                replies[place] = reply
         for errand, reply in zip(errands, replies, strict=True):
             goes_on = isinstance(reply, ErrorReply) or (reply[0] != b"lost" and reply[1])
             if not goes_on or self._client.monotonic() >= errand[1]:
@@ -179,6 +182,11 @@ class Keeper:
                 pass
             if self.errands:
                 yield client.world.now + PAUSES[1]
+
+    def _ask(self, calls: list[Call], *, sources: bool) -> Steps[list[Any]]:
+        within = self._patience()
+        self._session.send(calls, sources=sources)
+        return (yield from self._session.replies(len(calls), within))
 
     def _patience(self) -> float:
         holdings = self._client.ledger.all()

@@ -57,6 +57,10 @@ if known then
   else
     since, place = waiting_since, redis.call('ZRANK', queue, token)
   end
+elseif not stored and redis.call('ZSCORE', holders, token) then
+  -- Its record was evicted, and with it how much it has and its fence: it begins anew.
+  redis.call('ZADD', holders, 'XX', 0, '')
+  redis.call('ZREM', holders, token)
 end
 
 if place then

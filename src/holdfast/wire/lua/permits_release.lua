@@ -9,8 +9,9 @@
 -- more is 1 when 100 waiters were served or skipped in one line: it and those after it may go on, send
 -- it again.
 --
--- TWICE still `released`: the token is found in `past`.
--- LATE a token that was never granted, or lost its lease before, changes nothing.
+-- TWICE the same answer: the token is found in `past`.
+-- LATE a token that lost its lease before is buried as lost: no copy of its acquire is granted any more, and
+--   should an older state of the server have it in line, it leaves it, and the line goes on.
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
 local token = ARGV[1]
 -- @include clock
@@ -31,11 +32,16 @@ for k = 1, #KEYS, 4 do
     used = used - (record and read_record(record) or 0)
     settle()
   end
-  if held or redis.call('ZSCORE', past, token) then
+  local buried = held and '0' or redis.call('ZSCORE', past, token)
+  if not buried then
+    bury(token, true)
+    redis.call('HDEL', tokens, token)
+  end
+  local is_lost = not buried or tonumber(buried) % 1 > 0
+  lost = lost or is_lost
+  if not is_lost or redis.call('ZREM', queue, token) == 1 then
     sweep()
     more = more == 0 and hand_over() or more
-  else
-    lost = true
   end
 end
 if lost then
