@@ -137,6 +137,11 @@ def test_what_no_order_explains_is_found(case):
 
 RIGHT = {
     "nothing": [],
+    "given up and lost in the moment in which it was granted": [
+        took("A", 0, 1, 1, deadline=2),
+        took("B", 3, 4, 2, deadline=5),
+        gave("B", 4, 6, "lost", deadline=5),
+    ],
     "one after the other": same_lock("A", "B", "C"),
     "told no while it was held": [took("A", 0, 1, 1), tried("B", 2, 3), gave("A", 4, 5)],
     "told no while it was being given up": [took("A", 0, 1, 1), gave("A", 2, 9), tried("B", 7, 8)],

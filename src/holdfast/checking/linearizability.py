@@ -217,6 +217,8 @@ class _Search:
             case Act.REFUSE:
                 told_no = state.is_too_much(ask) or not state.lets_in(ask) or self._is_excused(node, point, least)
                 return [self._placed(node, (number,), state)] if told_no else []
+        if not self._is_its_turn(node, point):
+            return []
         return [after for changed in self._changes(state, point) for after in self._served(node, number, changed)]
 
     def _changes(self, state: State, point: Point) -> Iterable[State]:

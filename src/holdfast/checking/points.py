@@ -61,7 +61,7 @@ class Point:
         self.ask = Ask(operation.lease, self.names, operation.weight, operation.limit)
         self.after: list[int] = []
         """The numbers of others that came before, as their fences tell: who asked before it asked, or got in before it
-        got in."""
+        got in. And of a `LOSE` the `GRANT` of what was lost."""
         self.grant = -1
         """Of an `ASK`: the number of its `GRANT`."""
 
@@ -168,6 +168,8 @@ class Scene:
                 lets_in[point.operation.lease] = number
         fences: dict[str, list[tuple[int, int, int]]] = {name: [] for name in self.names}
         for number, point in enumerate(self.points):
+            if point.act is Act.LOSE:
+                point.after.append(lets_in[point.operation.lease])
             if point.act in (Act.ASK, Act.TRY):
                 grant = lets_in[point.operation.lease]
                 if point.act is Act.ASK:
