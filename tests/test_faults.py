@@ -87,7 +87,9 @@ def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 
 def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = far.lock("a", renew=False).acquire()
-    found = proxy.before(CALLS["renew"], lambda _: far._driver._keeper.lose(lease._holding, "its time was over"), times=1)
+    found = proxy.before(
+        CALLS["renew"], lambda _: far._driver._keeper.lose(lease._holding, "its time was over"), times=1
+    )
     with pytest.raises(LeaseLost):
         lease.extend(30)
     assert found.spent

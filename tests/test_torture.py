@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from holdfast.checking.history import read_history
 from holdfast.cli.torture import command
+from holdfast.simulator import planted
 from holdfast.torture import faults
 from holdfast.torture.campaign import Campaign, cells, played, run
 from holdfast.torture.chamber import OPERATIONS, Cell, Chamber
@@ -112,8 +114,8 @@ def test_the_report_tells_what_is_there_and_hides_no_failure(results):
     entries = [entry | {"strikes": 9, "seconds": 1.0, "findings": findings}]
     results.write("histories", "holdfast torture", MACHINE, seed=1, played=entries)
     page = render(results)
-    assert "| R4 | lost reply of acquire | holdfast | 1,000 | 2 orphans |" in page
-    assert "an orphan" in page
+    assert "| R4 | lost reply of acquire | no orphan, no wrong answer | 2 / 1,000 |" in page
+    assert "2 orphans: an orphan" in page
     assert "| R4 | lost reply of acquire | 2 / 1,000 | 990 / 1,000 |" in page
     assert "3 histories with 1,500 operations" in page
     assert "seed 17: holds: two at once" in page
@@ -135,6 +137,18 @@ def test_the_command_plays_and_writes_the_report(tmp_path):
     raw = json.loads((tmp_path / "results" / "histories.json").read_text())
     assert raw["seed"] == 3
     assert not (tmp_path / "results" / "found").exists()
+
+
+def test_the_command_plants_mistakes_and_tells_which_were_noticed(tmp_path, monkeypatch):
+    few = [one for one in planted.PLANTED if one.name in ("nobody is rung", "a TTL is missing")]
+    monkeypatch.setattr(planted, "PLANTED", few)
+    assert torture(tmp_path, "--part", "planted").exit_code == 0
+    assert "2 of 2 were caught" in (tmp_path / "REPORT.md").read_text()
+    monkeypatch.setattr(planted, "PLANTED", [few[0]._replace(name="none at all", new=few[0].old)])
+    monkeypatch.setattr(planted, "catch_all", partial(planted.catch_all, most=20))
+    result = torture(tmp_path, "--part", "planted")
+    assert result.exit_code == 1
+    assert "nobody noticed: none at all" in result.stderr
 
 
 @pytest.mark.slow

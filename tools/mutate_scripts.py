@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shlex
 import sys
 import time
 import tomllib
@@ -28,6 +29,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where a test runs this file as a module
 
+from holdfast.bench.machine import describe
+from holdfast.drivers.embedded import PrivateServer
 from mutants.making import Mutant, make
 from mutants.running import Chamber, SuiteFails, Verdict
 
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     figures = figures_of(mutants, verdicts, reasons, time.monotonic() - started)
     if asked.json:
-        asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        asked.json.write_text(json.dumps(made_here() | figures, indent=1) + "\n", encoding="utf-8")
     faults = faults_of(verdicts, reasons, {mutant.name for mutant in everything})
     print(told(figures))
     print("\n".join(faults))
@@ -108,6 +111,12 @@ def judge(mutants: Sequence[Mutant], workers: int) -> list[Verdict]:
 def say(words: str) -> None:
     """How far it is."""
     print(words, file=sys.stderr, flush=True)
+
+
+def made_here() -> dict[str, Any]:
+    """With which command, where and when."""
+    with PrivateServer() as server:
+        return {"command": shlex.join(["python", *sys.argv]), "machine": describe(server.url)}
 
 
 def figures_of(

@@ -15,7 +15,7 @@ import holdfast
 
 __all__ = ["describe"]
 
-PACKAGES = "redis", "hiredis", "python-redis-lock", "coredis", "redis-fifo-lock", "py-redis-semaphore"
+PACKAGES = "redis", "hiredis", "python-redis-lock", "coredis", "redis-fifo-lock", "pottery", "py-redis-semaphore"
 """Whose versions matter: the client libraries and the rivals."""
 
 

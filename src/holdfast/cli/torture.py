@@ -26,7 +26,7 @@ from holdfast.torture.trials import TRIALS
 
 __all__ = ["command"]
 
-PARTS = "histories", "schedules", "trials"
+PARTS = "histories", "schedules", "planted", "trials"
 OURS = [name for name, contender in CONTENDERS.items() if contender.is_ours]
 RIVALS = [name for name in CONTENDERS if name not in OURS]
 
@@ -93,11 +93,12 @@ def command(parts: tuple[str, ...], folder: Path, report: Path, **chosen: Any) -
     """Put locks through faults, check what they did, and write RELIABILITY.md.
 
     Histories are played on real servers by clients of every kind under every fault, and checked. Schedules are simulated
-    in virtual time. Trials provoke one fault many times and count what must not happen. Starts servers of its own and
-    touches no other. Exits with 1 if Holdfast did what it must not do.
+    in virtual time, and mistakes planted in copies of scripts and clients until each is caught. Trials provoke one fault
+    many times and count what must not happen. Starts servers of its own and touches no other. Exits with 1 if Holdfast did
+    what it must not do.
     """
     run = _Run(Results(folder), **chosen)
-    work = {"histories": _play, "schedules": _simulate, "trials": _try}
+    work = {"histories": _play, "schedules": _simulate, "planted": _plant, "trials": _try}
     for part in parts or (["trials"] if run.rivals else PARTS):
         work[part](run)
     from holdfast.torture.report import render
@@ -164,6 +165,29 @@ def _simulate(run: _Run) -> None:
         faults_by_kind=dict(tally.faults.most_common()),
         findings=[{"seed": seed, "texts": texts} for seed, texts in sorted(tally.findings.items())],
     )
+
+
+def _plant(run: _Run) -> None:
+    """Mistakes that simulated schedules must find."""
+    from holdfast.simulator.planted import PLANTED, catch_all
+
+    caught = []
+    with _progress("planted mistakes", len(PLANTED)) as tell:
+        for one in catch_all(run.processes):
+            caught.append(one)
+            tell(len(caught), one.planted.name)
+    run.complaints += [f"nobody noticed: {one.planted.name}" for one in caught if not one.schedules]
+    planted = [
+        {
+            "name": one.planted.name,
+            "where": one.planted.where,
+            "why": one.planted.why,
+            "caught_after": one.schedules or None,
+            "caught_by": one.finding,
+        }
+        for one in caught
+    ]
+    run.results.write("planted", run.command, run.machine, planted=planted)
 
 
 def _try(run: _Run) -> None:

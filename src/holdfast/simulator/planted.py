@@ -480,13 +480,18 @@ def catch(planted: Planted, most: int = MOST, first: int = 0) -> Caught:
     return Caught(planted, 0, "")
 
 
+def catch_all(processes: int = 1, most: int = MOST) -> Iterator[Caught]:
+    """Run all variants, one after the other."""
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(partial(catch, most=most), PLANTED)
+
+
 def show(tell: Callable[[str], object], processes: int = 1, most: int = MOST) -> int:
     """Run all variants, and say what came of them; 1 if any was not caught."""
     caught = []
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for one in pool.imap(partial(catch, most=most), PLANTED):
-            caught.append(one)
-            tell(f"{one.schedules or '-':>6}  {one.planted.name:<42} {one.finding:.110}")
+    for one in catch_all(processes, most):
+        caught.append(one)
+        tell(f"{one.schedules or '-':>6}  {one.planted.name:<42} {one.finding:.110}")
     took = [one.schedules for one in caught if one.schedules]
     tell(
         f"{len(took)} of {len(caught)} caught, after {median(took):,.0f} schedules in the median, {max(took):,} at most"

@@ -64,7 +64,7 @@ def render(results: Results) -> str:
         _rivals(results),
         _record(results),
     ]
-    return "\n".join("\n".join(part) for part in parts if part).rstrip() + "\n"
+    return "\n".join(text for text in map("\n".join, parts) if text).rstrip() + "\n"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]], right: str = "") -> Iterator[str]:
@@ -94,7 +94,7 @@ def _made(part: dict[str, Any]) -> str:
 
 
 def _measured(figure: dict[str, Any]) -> str:
-    return "; ".join(f"{what} {_cell(value)}" for what, value in figure["measured"].items())
+    return "; ".join(f"{what} {_cell(value)}" for what, value in figure["measured"].items() if value)
 
 
 def _is_ours(figure: dict[str, Any]) -> bool:
@@ -110,17 +110,30 @@ def _scoreboard(results: Results) -> Iterator[str]:
     if not figures:
         return
     yield "## Faults on real servers\n"
-    yield "Rows have the numbers of our catalogue of faults. `tried` is how often, `bad` how often what must not happen did.\n"
-    rows = (
-        (one["id"], one["what"], one["contender"], one["tried"], f"{one['bad']:,} {one['unit']}", _measured(one))
-        for one in figures
+    yield (
+        "Each fault was provoked many times, and counted how often what must not happen did: `bad / tried`. Rows have the "
+        "numbers of our catalogue of faults.\n"
     )
-    yield from _table(("", "what was tried", "who", "tried", "bad", "measured"), rows, "lllrrl")
+    contenders = list(dict.fromkeys(figure["contender"] for figure in figures))
+    cells = {(figure["id"], figure["what"], figure["contender"]): figure for figure in figures}
+    rows = (
+        (row, what, BARS.get(row, ""), *(_tried(cells.get((row, what, contender))) for contender in contenders))
+        for row, what in dict.fromkeys((figure["id"], figure["what"]) for figure in figures)
+    )
+    yield from _table(("", "what was tried", "the bar", *contenders), rows, "lll" + "r" * len(contenders))
     for figure in figures:
         if figure["bad"] and figure["examples"]:
-            yield f"- {figure['id']}, {figure['what']}, {figure['contender']}: {'; '.join(figure['examples'])}"
+            wrong = f"{figure['bad']:,} {figure['unit']}: {'; '.join(figure['examples'])}"
+            yield f"- {figure['id']}, {figure['what']}, {figure['contender']}: {wrong}"
+    yield "What was measured besides, where it is not 0:\n"
+    besides = ((one["id"], one["what"], one["contender"], _measured(one)) for one in figures)
+    yield from _table(("", "what was tried", "who", "measured"), (row for row in besides if row[-1]))
     commands = dict.fromkeys(figure["command"] for figure in figures)
     yield "Made by " + ", ".join(f"`{command}`" for command in commands) + ".\n"
+
+
+def _tried(figure: dict[str, Any] | None) -> str:
+    return f"{figure['bad']:,} / {figure['tried']:,}" if figure else "-"
 
 
 def _histories(results: Results) -> Iterator[str]:
@@ -173,7 +186,7 @@ def _rivals(results: Results) -> Iterator[str]:
         {(figure["id"], figure["what"]) for figure in figures}, key=lambda one: (int(one[0][1:]), one)
     ):
         found = [cells.get((row, what, contender)) for contender in contenders]
-        rows.append((row, what, *(f"{one['bad']:,} / {one['tried']:,}" if one else "-" for one in found)))
+        rows.append((row, what, *map(_tried, found)))
     yield from _table(("", "what", *contenders), rows, "ll" + "r" * len(contenders))
     versions = results.read("trials")[-1]["machine"]
     known = (f"{name} {versions[name]}" for name in contenders if versions.get(name))
@@ -223,17 +236,18 @@ def _mutants(results: Results) -> Iterator[str]:
     part = results.read("mutants")
     if part is None:
         return
-    total = {
-        what: sum(script[what] for script in part["scripts"]) for what in ("mutants", "killed", "justified", "survived")
-    }
+    total = part["all"]
     yield "## Mutants of the scripts (R29)\n"
     yield (
-        f"**{total['mutants']:,} mutants, {total['killed']:,} killed by the tests, {total['justified']:,} justified by name, "
-        f"{total['survived']:,} survived.**\n"
+        f"**{total['mutants']:,} mutants, {total['killed'] + total['timed out']:,} killed by the tests, "
+        f"{total['justified']:,} justified by name, {total['survived']:,} survived.** A mutant is a script with one small "
+        "mistake: a comparison turned, a call left out, a number moved, a key swapped. Why the justified ones may live "
+        "stands in [`tools/mutants.toml`](tools/mutants.toml).\n"
     )
     yield _made(part)
     rows = (
-        (one["script"], one["mutants"], one["killed"], one["justified"], one["survived"]) for one in part["scripts"]
+        (name, one["mutants"], one["killed"] + one["timed out"], one["justified"], one["survived"])
+        for name, one in part["scripts"].items()
     )
     yield from _table(("script", "mutants", "killed", "justified", "survived"), rows, "lrrrr")
 
