@@ -280,6 +280,27 @@ def test_a_name_whose_leases_were_forgotten_begins_afresh(make, clock, raw, seve
     )
 
 
+def test_a_holder_whose_record_was_evicted_begins_anew_but_not_at_maxmemory(make, clock, raw):
+    engine = make(1)
+    engine.ask("t1")
+    raw.delete(engine.key("tokens"))
+    clock.now += 1
+    raw.config_set("maxmemory", 1)
+    before = engine.dump()
+    with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
+        engine.ask("t1")
+    assert engine.ask("other", wait=0) == ["busy", TTL * 1000 - 1], "to be told no takes no memory"
+    assert engine.dump() == before
+    raw.config_set("maxmemory", 0)
+    assert engine.ask("t1") == ["granted", NOW + 1, TTL * 1000]
+    engine.has(
+        holders={"t1": NOW + 1 + TTL * 1000},
+        t1=granted("t1", 1, 1, TTL, fence=NOW + 1, at=NOW + 1),
+        used=1,
+        fence=NOW + 1,
+    )
+
+
 def test_a_short_way_is_open_only_where_nobody_holds_and_nobody_waits(make, listening):
     engine = make(1)
     listening("t2")
@@ -801,6 +822,27 @@ def test_only_leases_up_to_the_fence_are_revoked(make, listening):
     assert engine.holders() == []
 
 
+def test_what_is_revoked_is_handed_to_as_many_as_the_limit_that_was_set_lets_in(make, listening):
+    engine = make(5)
+    listening("t2", "t3")
+    engine.ask("t1", 5)
+    engine.resize(1)
+    engine.ask("t2")
+    engine.ask("t3")
+    assert engine.revoke(NOW) == ["revoked", 1, 0]
+    assert (engine.holders(), engine.queue()) == (["t2"], ["t3"])
+
+
+def test_what_is_revoked_is_handed_over_even_where_its_count_was_lost(make, listening):
+    engine = make(1)
+    listening("t2")
+    engine.ask("t1")
+    engine.client.hdel(engine.key("tokens"), "used")
+    engine.ask("t2")
+    assert engine.revoke(NOW) == ["revoked", 1, 0]
+    assert engine.holders() == ["t2"]
+
+
 def test_a_lease_that_is_over_is_swept_up_and_not_revoked_also_at_maxmemory(make, clock, listening, raw):
     engine = make()
     homes = listening("t1", "t2")
@@ -1119,6 +1161,14 @@ def test_one_of_several_whose_count_was_lost_is_taken(both, a, b):
     b.ask("t1")
     b.client.hdel(b.key("tokens"), "used")
     assert both.ask("t2") == ["queued", NOW, 0, TTL * 1000]
+
+
+def test_one_that_has_several_begins_anew_where_its_records_were_evicted(clock, both, a):
+    both.ask("t1")
+    a.client.delete(a.key("tokens"))
+    clock.now += 1
+    assert both.ask("t1") == ["granted", NOW + 1, TTL * 1000]
+    assert a.holders() == ["t1"]
 
 
 def test_who_waits_behind_one_that_was_rung_is_not_told_when_to_come_back(clock, both, a, b, listening):
