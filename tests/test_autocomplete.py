@@ -349,6 +349,7 @@ async def test_an_index_does_what_its_model_does(here, options, data):
 
 @pytest.mark.parametrize("fold_case", [False, True], ids=["exact", "folded"])
 @pytest.mark.parametrize("worse", ["a", "b", "z"])
+@pytest.mark.slow
 async def test_many_ranked_names_are_found_as_the_model_finds_them(here, raw, fold_case, worse):
     """However few or many match, wherever among the ranks they stand: few are read, or the ranks are walked for long."""
     options = {"fold_case": fold_case, "ranked": True}
@@ -396,6 +397,7 @@ async def test_many_scores_are_sent_in_pieces(ranked):
 
 
 @every_kind
+@pytest.mark.slow
 async def test_names_that_come_and_go_meanwhile_are_never_made_up_and_never_twice_there(here, there, options):
     """Ranked, `a` is only found after several reads, while names before and behind it come and go."""
     mine, yours = here.autocomplete("a", **options), there.autocomplete("a", **options)

@@ -85,6 +85,7 @@ def test_both_forms_are_the_same_lock(one, other, conn):
 # --- the flaws of the first form
 
 
+@pytest.mark.slow
 def test_flaw_a_crash_between_setnx_and_expire_leaves_a_lock_that_only_the_next_loser_ends(conn, actors, raw):
     with pytest.raises(Crash):
         watch.acquire_lock_with_timeout(Meddled(conn, EXPIRE=[crash]), "a", lock_timeout=1)
@@ -165,6 +166,7 @@ def test_flaw_whoever_releases_may_take_the_lock_again_before_those_who_wait(for
         waiter.result().release()
 
 
+@pytest.mark.slow
 def test_flaw_the_time_is_rounded_up_to_seconds_and_never_renewed(form, hf, raw):
     form.acquire_lock_with_timeout(raw, "a", lock_timeout=0.1)
     assert raw.pttl("lock:a") > 900

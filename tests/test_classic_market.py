@@ -160,6 +160,7 @@ def test_what_is_gone_when_the_first_form_starts_over_is_not_bought(market):
 # --- the flaws of both
 
 
+@pytest.mark.slow
 def test_flaw_it_is_not_for_a_cluster(form):
     """A node that has the slot of the market, as one of several would, and not those of the other keys."""
     with PrivateServer("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no") as server:

@@ -213,6 +213,7 @@ def test_a_command_that_cannot_run_exits_as_in_a_shell_and_holds_nothing(run, jo
         ["job", "--url", "nonsense", "--", "true"],
     ],
 )
+@pytest.mark.slow
 def test_wrong_usage_exits_64_and_starts_no_server(start, tmp_path, words):
     code, out, err = done(start(*HOLDFAST, *words, env=without_server(tmp_path)))
     assert (code, out) == (64, "")

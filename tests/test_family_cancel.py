@@ -510,7 +510,7 @@ def no_litter():
 @pytest.mark.usefixtures("no_litter")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # what nobody can do anything about is dropped
 @pytest.mark.parametrize("exception", [KeyboardInterrupt, Alarm])
-@pytest.mark.parametrize("form", forms("lock", "read.acquire()", "rlock, rlock.acquire()", "lock_all"))
+@pytest.mark.parametrize("form", forms("lock", "lock_all"))
 def test_an_interrupt_at_any_point_of_a_block_leaves_nothing_held_but_at_the_very_beginning_of_a_method(
     hf, form, exception
 ):
@@ -528,7 +528,7 @@ def test_an_interrupt_at_any_point_of_a_block_leaves_nothing_held_but_at_the_ver
 
 @pytest.mark.usefixtures("no_litter")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("form", forms("lock", "write.acquire()", "rlock, rlock"))
+@pytest.mark.parametrize("form", forms("lock"))
 def test_an_interrupt_before_any_instruction_of_leaving_a_block_leaves_nothing_held_but_before_the_try(hf, form):
     """Stricter than signals are. It has a thread of its own: where Python itself cleans up, it is struck as well."""
     blocks = Blocks(hf, form)

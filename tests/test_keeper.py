@@ -309,6 +309,7 @@ async def test_a_server_that_is_gone_for_longer_than_the_ttl_is_a_loss_known_wit
         assert await lease.release() is False
 
 
+@pytest.mark.slow
 async def test_a_keeper_without_a_server_does_not_spin(colour, stopping):
     async with colour.client(stopping.url) as client:
         leases = [await client.lock(f"n{number}", ttl=2).acquire() for number in range(3)]

@@ -218,6 +218,9 @@ class Passage:
             self._late = True
         _shut(self._client, socket.SHUT_RDWR)
         self._board.wait(lambda: self._ended, fault.seconds)
+        if self._ended:  # the proxy is closed: it is not sent after all
+            fault.give_back()
+            return
         self._batch.append((frame, _Asked(asked, fault)))
         self._flush(server)
         _shut(server, socket.SHUT_WR)
