@@ -15,7 +15,7 @@ them, or none, and they end after a while, since what must happen in the end mus
     the history as a whole (checking/)                 the same, and no `jump` at all; its fences under all but those two
     everybody comes to an end                          all; a `jump` back adds its length
     nothing is left in the end                         all; but what its owner could not take back within 20 s, and what a
-                                                       stale replica brings back, runs out by itself
+                                                       stale replica brings back or an eviction leaves, runs out by itself
 
 Lost data are `flush`, `restart`, `failover` and `evict`.
 """

@@ -44,6 +44,16 @@ local function counts(waiter, most, now)
   return waiter.wait_until >= now and waiter.weight <= most and heard(waiter.inbox) > 0
 end
 
+-- Whether a part of another name was lost: a request for both is granted anew then, and with it what was left of it.
+local function is_torn_elsewhere(name)
+  for _, other in ipairs(names) do
+    if other ~= name and other.torn then
+      return true
+    end
+  end
+  return false
+end
+
 -- Invariants 1, 2 and 3: who was let in by this script found room, had waited longest, and got the largest fence.
 local function check_grants(name, state, caller, caller_moves, now)
   local new, all = nil, state.holders.order
@@ -63,7 +73,7 @@ local function check_grants(name, state, caller, caller_moves, now)
   end)
   for _, token in ipairs(new) do
     local record = state.records[token]
-    if name.granted[token] and (name.held[token] or 0) > now then
+    if name.granted[token] and (name.held[token] or 0) > now and not is_torn_elsewhere(name) then
       complain(4, name, '%s is granted a second time, with fence %.0f', token, record.fence)
     end
     if record.fence <= name.fence then

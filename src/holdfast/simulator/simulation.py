@@ -135,9 +135,9 @@ class Simulation:
         if not history:
             return
         if not (faults.lost_data or faults.jumped):
-            # Where limits differ, the line is not modelled as it is; nor is a request that held twice.
+            # Where limits differ, the line is not modelled as it is; nor is a request that held while nobody heard of it.
             held = [*check_holds(history), *check_fences(history, exclusive=True)]
-            found = check_all(history) if self.plan.uniform and not self.watch.granted_twice else held
+            found = check_all(history) if self.plan.uniform and not self.watch.held_unheard else held
         elif not (faults.lost_data and faults.stepped_back):
             found = check_fences(history)
         else:
