@@ -32,6 +32,8 @@ class Figure:
     """With which it can be run again."""
     examples: tuple[str, ...] = ()
     """The first few of what went wrong."""
+    details: dict[str, int] = field(default_factory=dict)
+    """Numbers that are kept and not told: how they are spread over parts of what was tried."""
 
     def as_dict(self) -> dict[str, Any]:
         """As it goes into the raw results."""

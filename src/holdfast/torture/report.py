@@ -35,7 +35,7 @@ BARS = {
     "R25": "nothing grows",
     "R26": "no key without an end",
     "R27": "nothing sent after the release",
-    "R28": "p99.9 below 1 ms",
+    "R28": "in order, told when it is full, scripts below 1 ms (p99.9)",
     "R30": "nothing more, nothing less",
     "R31": "at most 50 ms or the socket's timeout",
 }
@@ -125,7 +125,7 @@ def _scoreboard(results: Results) -> Iterator[str]:
         if figure["bad"] and figure["examples"]:
             wrong = f"{figure['bad']:,} {figure['unit']}: {'; '.join(figure['examples'])}"
             yield f"- {figure['id']}, {figure['what']}, {figure['contender']}: {wrong}"
-    yield "What was measured besides, where it is not 0:\n"
+    yield "\nWhat was measured besides, where it is not 0:\n"
     besides = ((one["id"], one["what"], one["contender"], _measured(one)) for one in figures)
     yield from _table(("", "what was tried", "who", "measured"), (row for row in besides if row[-1]))
     commands = dict.fromkeys(figure["command"] for figure in figures)

@@ -89,7 +89,6 @@ async def _cancel(contender: Contender, server: ServerController, count: int, se
 def _figure(what: str, scene: _Scene, seed: int) -> Figure:
     measured: dict[str, float | str] = {
         **({"awaits in all": sum(scene.awaits.values())} if scene.awaits else {}),
-        **{f"awaits in {name}": number for name, number in scene.awaits.items()},
         "orphans": len(scene.orphans),
         "wrong answers afterwards": len(scene.dirty),
         "tasks left": len(scene.tasks),
@@ -98,7 +97,16 @@ def _figure(what: str, scene: _Scene, seed: int) -> Figure:
     }
     wrong = [*scene.orphans, *scene.dirty, *scene.tasks]
     return Figure(
-        "R8", what, scene.contender.name, scene.struck, len(wrong), "leaks", measured, seed, examples_of(wrong)
+        "R8",
+        what,
+        scene.contender.name,
+        scene.struck,
+        len(wrong),
+        "leaks",
+        measured,
+        seed,
+        examples_of(wrong),
+        {f"awaits in {name}": number for name, number in scene.awaits.items()},
     )
 
 

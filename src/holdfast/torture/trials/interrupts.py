@@ -102,7 +102,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 def _figure(what: str, contender: Contender, notes: Notes, seed: int) -> Figure:
     measured: dict[str, float | str] = {
-        **{f"points in {name}": points for name, points in notes.points.items()},
+        **({"operations": len(notes.points)} if notes.points else {}),
         "left to run out while a block was left": len(notes.leaving),
         "still there after that time": len(notes.immortal),
         "threads left": notes.threads,
@@ -110,7 +110,16 @@ def _figure(what: str, contender: Contender, notes: Notes, seed: int) -> Figure:
     }
     bad = len(notes.left) + len(notes.immortal) + notes.threads + notes.connections
     return Figure(
-        "R9", what, contender.name, notes.struck, bad, "leaks", measured, seed, examples_of(notes.left + notes.immortal)
+        "R9",
+        what,
+        contender.name,
+        notes.struck,
+        bad,
+        "leaks",
+        measured,
+        seed,
+        examples_of(notes.left + notes.immortal),
+        {f"points in {name}": points for name, points in notes.points.items()},
     )
 
 
