@@ -189,8 +189,9 @@ def _rivals(results: Results) -> Iterator[str]:
         rows.append((row, what, *map(_tried, found)))
     yield from _table(("", "what", *contenders), rows, "ll" + "r" * len(contenders))
     versions = results.read("trials")[-1]["machine"]
-    known = (f"{name} {versions[name]}" for name in contenders if versions.get(name))
-    yield f"{', '.join(known)}. A `-` stands where the operation does not exist.\n"
+    names = dict.fromkeys(name.removesuffix(" (asyncio)") for name in contenders)
+    known = (f"{name} {version}" for name in names if (version := versions.get(name.removesuffix("-py"))))
+    yield f"{', '.join(known)}. A `-` stands where the operation does not exist, or its trial came to no end.\n"
     for figure in figures:
         if not _is_ours(figure) and figure["bad"] and figure["measured"]:
             yield f"- {figure['contender']}, {figure['what']}: {_measured(figure)}"
