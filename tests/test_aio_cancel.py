@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -342,6 +343,9 @@ def interrupt(server, raw, library, what):
                 line = 3 if what == "waits" else 2
                 eventually(lambda: [len(Engine(raw, name).queue()) for name in "abc"] == [line, 1, 0])
                 eventually(lambda: [len(Engine(raw, name).holders()) for name in "abc"] == [1, 1, 1])
+            time.sleep(
+                0.1
+            )  # a signal right before an event loop falls asleep does not wake it: that is asyncio's affair
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=20)
         finally:
