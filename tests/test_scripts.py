@@ -390,6 +390,16 @@ def test_at_maxmemory_acquire_is_refused_and_changes_nothing_while_the_rest_work
     assert engine.dump() == before
 
 
+def test_at_maxmemory_what_is_lost_is_buried_all_the_same(engine, raw):
+    engine.acquire("t1")
+    engine.acquire("t2")
+    raw.config_set("maxmemory", 1)
+    assert engine.release("late") == engine.release("t2") == ["lost"]
+    assert (engine.holders(), engine.queue()) == (["t1"], [])
+    raw.config_set("maxmemory", 0)
+    assert engine.acquire("late") == engine.acquire("t2") == ["over"]
+
+
 def test_at_maxmemory_an_acquire_does_not_slip_in_behind_its_own_sweeping(engine, raw):
     engine.acquire("t1", ttl=1)
     eventually(lambda: engine.inspect()[5] == 0)

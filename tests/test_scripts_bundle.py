@@ -582,6 +582,15 @@ def test_at_maxmemory_acquire_is_refused_and_changes_nothing_while_the_rest_work
     assert both.cancel("t4") == ["cancelled", 0]
 
 
+def test_at_maxmemory_what_is_lost_is_buried_all_the_same(raw, both):
+    both.acquire("t1")
+    both.acquire("t2")
+    raw.config_set("maxmemory", 1)
+    assert both.release("late") == both.release("t2") == ["lost"]
+    raw.config_set("maxmemory", 0)
+    assert both.acquire("late") == both.acquire("t2") == ["over"]
+
+
 def test_at_maxmemory_an_acquire_does_not_slip_in_behind_its_own_sweeping(raw, both, a, b):
     a.acquire("t1", ttl=1)
     b.acquire("t2", ttl=1)
@@ -677,6 +686,7 @@ USUAL = {"token": "x", "ttl_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 1000
         ("acquire", first_in_line),
         ("acquire", half_lost),
         ("release", held_and_wanted),
+        ("release", half_lost),
         ("cancel", held_and_wanted),
         ("cancel", first_in_line),
         ("renew", held_and_wanted),

@@ -773,6 +773,8 @@ STEPS = {
     "acquire again after the lease": ("acquire", {"token": "b", "weight": 1}),
     "try": ("acquire", {"token": "new", "weight": 1, "wait_ms": 0}),
     "release": ("release", {"token": "a"}),
+    "release of what is lost": ("release", {"token": "unknown"}),
+    "release of what waits": ("release", {"token": "large"}),
     "cancel": ("cancel", {"token": "a"}),
     "lower": ("lower", {"token": "a", "weight": 1}),
     "resize": ("resize", {"limit": 6}),

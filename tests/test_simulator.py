@@ -262,7 +262,7 @@ MIRRORED = {
     "drivers/aio/performing.py": "0efaad3bcc47",
     "drivers/aio/session.py": "d9e681a66feb",
 }
-"""What simulator/threads.py and simulator/tasks.py follow decision by decision, as it was when they last did."""
+"""What simulator/threads/ and simulator/tasks/ follow decision by decision, as it was when they last did."""
 
 
 @pytest.mark.parametrize("name", MIRRORED)
@@ -275,6 +275,6 @@ def test_what_stands_in_for_the_drivers_follows_them(name):
             node.value.value = ""  # words may change
     digest = hashlib.sha1(ast.dump(tree).encode(), usedforsecurity=False).hexdigest()[:12]
     assert digest == MIRRORED[name], (
-        f"{name} has changed: let simulator/threads.py or simulator/tasks.py do the same if it decides anything "
+        f"{name} has changed: let simulator/threads/ or simulator/tasks/ do the same if it decides anything "
         f"else now, and write {digest!r} here"
     )

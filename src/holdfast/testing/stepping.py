@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 import threading
@@ -283,7 +284,7 @@ def interrupt_at(
     install: Callable[[Any], None]
     before, install = (sys.getprofile(), sys.setprofile) if points == "signals" else (sys.gettrace(), sys.settrace)
     sys._getframe().f_trace_opcodes = points == "bytecodes"  # noqa: SLF001 -- 3.12 looks at this when it is installed
-    with _at_work_as(harness):
+    with _at_work_as(harness), _no_strangers_finalized():
         install(profile if points == "signals" else trace)
         try:
             result = call()
@@ -364,6 +365,18 @@ def _at_work_as(harness: _Armed) -> Iterator[None]:
         yield
     finally:
         _at_work.harness = outer
+
+
+@contextlib.contextmanager
+def _no_strangers_finalized() -> Iterator[None]:
+    """Let no garbage be collected: an interrupt in a finalizer is only printed, and it would be that of anybody's garbage."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _prefixes(within: Within) -> Iterator[str]:
