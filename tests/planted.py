@@ -6,6 +6,7 @@ They travel to processes of their own, so everything here has a name.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import uuid
 from dataclasses import dataclass
@@ -50,13 +51,13 @@ class Immortal(Lock):
 class Leaky(Lock):
     """Leaves a key, a connection and some memory behind now and then."""
 
-    releases = 0
+    releases = itertools.count(1)  # which no two threads count at once
 
     def release(self):
-        Leaky.releases += 1
-        self._client.set(f"leak:{Leaky.releases}", 1, ex=60)
+        number = next(self.releases)
+        self._client.set(f"leak:{number}", 1, ex=60)
         KEPT.append(bytes(4096))
-        if Leaky.releases % 100 == 0:
+        if number % 100 == 0:
             KEPT.append(self._client.connection_pool.make_connection())
             KEPT[-1].connect()
         return super().release()
