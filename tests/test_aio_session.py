@@ -35,6 +35,8 @@ def push(message):
 
 
 GRANTED = push(b"granted " + TOKEN + b" 7 2000 3000")
+OLDER = push(b"granted " + TOKEN + b" 6 9000 3000")
+REVOKED = push(b"revoked " + TOKEN + b" too slow")
 
 
 def number(value):
@@ -272,9 +274,11 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
 # --- rings
 
 
-@pytest.mark.parametrize("pieces", [[QUEUED + GRANTED], [GRANTED + QUEUED], [QUEUED, GRANTED], [GRANTED, QUEUED]])
+@pytest.mark.parametrize(
+    "pieces", [[QUEUED + GRANTED], [QUEUED, GRANTED], [OLDER + QUEUED + GRANTED], [OLDER + REVOKED, QUEUED, GRANTED]]
+)
 @pytest.mark.parametrize("size", [1, 1000])
-async def test_a_ring_is_heard_in_whatever_order_and_pieces_it_comes(stage, pieces, size):
+async def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces, size):
     peer = await stage.open()
     session = stage.session
     session.ears.expect(TOKEN)
@@ -294,8 +298,42 @@ async def test_a_ring_is_heard_in_whatever_order_and_pieces_it_comes(stage, piec
     waking = await asyncio.wait_for(session.ears.park(Park(TOKEN, time.monotonic() + 30)), 10)
     assert waking.bell == Bell(7, 2000, 3000)
     await playing
-    session.ears.forget(TOKEN)
+    assert session.ears.forget(TOKEN) is None
     assert session.is_idle
+
+
+@pytest.mark.parametrize("older", [OLDER, OLDER + REVOKED, REVOKED], ids=["rung", "rung and taken away", "taken away"])
+async def test_what_was_heard_before_the_server_answered_is_over(stage, older):
+    """Its grant was over by then, whatever the time of it says: the server's clock may have jumped back meanwhile."""
+    peer = await stage.open()
+    ears = stage.session.ears
+    ears.expect(TOKEN)
+    for answer in (QUEUED, QUEUED, b"*3\r\n$7\r\ngranted\r\n:7\r\n:3000\r\n"):
+        coming = stage.session.send(PERMITS.acquire(TOKEN))
+        await peer.hear()
+        peer.say(older + answer)
+        await coming
+        assert (await ears.park(Park(TOKEN, time.monotonic() + 0.02))).bell is None
+    assert ears.forget(TOKEN) is None
+
+
+@pytest.mark.parametrize("parked", [False, True], ids=["about to wait", "waiting"])
+async def test_a_grant_that_is_taken_away_before_anybody_could_see_to_it_is_told(stage, parked):
+    peer = await stage.open()
+    ears = stage.session.ears
+    ears.expect(TOKEN)
+    coming = stage.session.send(PERMITS.acquire(TOKEN))
+    await peer.hear()
+    peer.say(QUEUED)
+    await coming
+    parking = ears.park(Park(TOKEN, time.monotonic() + 30))
+    if parked:
+        parking = asyncio.create_task(parking)
+        await asyncio.sleep(0)
+    peer.say(GRANTED + REVOKED)
+    await comes_true(lambda: stage.revoked)
+    assert (await asyncio.wait_for(parking, 10)).bell == Bell(7, 2000, 3000)
+    assert ears.forget(TOKEN) == "too slow"
 
 
 async def test_each_of_many_hears_its_own_ring(stage):

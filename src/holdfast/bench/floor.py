@@ -73,7 +73,7 @@ class Bare:
         self._connection.disconnect()
 
     def _template(self, call: Call, token: bytes) -> Template:
-        whole = call.head.by_digest + call.tail + (self._address if call.signed else b"")
+        whole = call.head.by_digest + call.tail + (self._address if call.waiter else b"")
         return Template(*whole.split(token))
 
 

@@ -96,7 +96,7 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
         _, asked_us, position, retry_us = reply
         waking: Waking = yield Park(token, min(until, sent_at + _nap(position, retry_us)))
         woke_at, bell = waking
-        if bell is not None and bell.granted_us >= asked_us:  # an older one rang for a grant that is over
+        if bell is not None:
             granted_at = min(sent_at + (bell.granted_us - asked_us) / 1e6, woke_at)
             lease = bell.lease_us / 1e6
             if granted_at + lease / 2 > woke_at:  # else it came too late to be relied on, and asking again tells

@@ -10,9 +10,8 @@ them, or none, and they end after a while, since what must happen in the end mus
     who is done with a token is done with it           all; after a loss of data tombstones are lost, too
     nothing is sent for a token after its release      all
     a client believes no longer than the server (8)    all but `jump` forwards, which ends leases early
-    no two believe who may not both hold               all but `jump` (a ring that is late by a jump back looks like a new one, for
-                                                       a claim window at most), lost data, and leases taken by force
-    the history as a whole (checking/)                 the same, and no `jump` at all; its fences under all but those two
+    no two believe who may not both hold               all but `jump` forwards, lost data, and leases taken by force
+    the history as a whole (checking/)                 the same; its fences under all but lost data where the clock had stepped back
     everybody comes to an end                          all; a `jump` back adds its length
     nothing is left in the end                         all; but what its owner could not take back within 20 s, and what a
                                                        stale replica brings back or an eviction leaves, runs out by itself
@@ -68,7 +67,7 @@ class Faults:
         self._rate = rate
         self._left = most
         self.counts: dict[str, int] = {}
-        self.lost_data = self.jumped = self.jumped_forward = self.stepped_back = False
+        self.lost_data = self.jumped_forward = self.stepped_back = False
         self.last = 0.0
         """When the last fault came, or ended."""
         self._saved: object | None = None
@@ -325,7 +324,6 @@ class Faults:
         seconds = 0.001 * 60_000 ** self._world.chance()
         back = self._world.chance() < 0.5
         self._network.jump_us += int(seconds * (-1e6 if back else 1e6))
-        self.jumped = True
         if back:
             self.stepped_back = True
             if self.lost_data:

@@ -79,7 +79,7 @@ class Request:
     def __init__(self, call: Call, address: bytes, *, whole: bool) -> None:
         self.call = call
         self.name, self.key_count, self.words = unpacked(call)
-        if call.signed:
+        if call.waiter:
             self.words.append(address)
         self.token = self.words[self.key_count]
         """Whom it is about; of scripts that are about nobody it is something else."""

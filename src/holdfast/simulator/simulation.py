@@ -134,7 +134,7 @@ class Simulation:
         faults, history = self.faults, self.watch.history
         if not history:
             return
-        if not (faults.lost_data or faults.jumped):
+        if not (faults.lost_data or faults.jumped_forward):
             # Where limits differ, the line is not modelled as it is; nor is a request that held while nobody heard of it.
             held = [*check_holds(history), *check_fences(history, exclusive=True)]
             found = check_all(history) if self.plan.uniform and not self.watch.held_unheard else held

@@ -142,7 +142,7 @@ class Watch(Watcher):
             world.say(client.process.name, f"{token.decode()} of {holding.permits.name}: {lease}")
         for tag in _tags(holding.permits):
             holds, until = self._belief(tag, token)
-            if not holds and token not in self._older and not self._simulation.faults.stepped_back:
+            if not holds and token not in self._older:
                 self.find(f"invariant 4: {token.decode()} believes in a grant that was over when it asked again")
             is_too_long = until is None or ends > self._simulation.network.moment(until) + ROUNDING
             if is_too_long and not self._simulation.faults.jumped_forward:
@@ -161,7 +161,7 @@ class Watch(Watcher):
             not self._simulation.plan.uniform
             or self.revoked
             or self._simulation.faults.lost_data
-            or self._simulation.faults.jumped
+            or self._simulation.faults.jumped_forward
         ):
             return
         out: dict[bytes, int] = {}

@@ -23,8 +23,9 @@ class Call(NamedTuple):
     head: Head
     tail: bytes
     """Keys and arguments, packed."""
-    signed: bool = False
-    """Whether the session adds its own address as the last argument."""
+    waiter: bytes = b""
+    """The token that this may put in line, if any. The session adds its own address as the last argument, for the server to
+    ring there; and it forgets what rang for that token before the reply: the server has looked since."""
     once: bool = False
     """Whether it must not be sent again after it may have run: it is not ours, and promises nothing."""
 
@@ -42,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class Park(NamedTuple):
-    """Wait until the inbox rings for this token, or until that moment."""
+    """Wait until the inbox rings for this token, or has rung since the reply that put it in line; or until that moment."""
 
     token: bytes
     until: float

@@ -100,11 +100,11 @@ class Permits(Want):
 
     def acquire(self, token: bytes) -> Call:
         """Ask, and stand in line if need be."""
-        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._queue), signed=True)
+        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._queue), token)
 
     def try_acquire(self, token: bytes) -> Call:
         """Ask, and go away if need be."""
-        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._try), signed=True)
+        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._try), token)
 
     def release(self, token: bytes) -> Call:
         """Give a lease up."""
@@ -152,11 +152,11 @@ class Bundle(Want):
 
     def acquire(self, token: bytes) -> Call:
         """Ask, and stand in all lines if need be."""
-        return self._call(ACQUIRE_ALL, bulk(token) + self._queue, signed=True)
+        return self._call(ACQUIRE_ALL, bulk(token) + self._queue, token)
 
     def try_acquire(self, token: bytes) -> Call:
         """Ask, and go away if need be."""
-        return self._call(ACQUIRE_ALL, bulk(token) + self._try, signed=True)
+        return self._call(ACQUIRE_ALL, bulk(token) + self._try, token)
 
     def release(self, token: bytes) -> Call:
         """Give a lease up, or what is left of it."""
@@ -170,6 +170,6 @@ class Bundle(Want):
         """Undo an acquire, wherever it got to."""
         return self._call(CANCEL_ALL, bulk(token))
 
-    def _call(self, script: LuaScript, args: bytes, *, signed: bool = False) -> Call:
+    def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"") -> Call:
         head = script.head_for(len(self.parts) * len(PARTS), len(script.header.args))
-        return Call(head, self._keys + args, signed=signed)
+        return Call(head, self._keys + args, waiter)

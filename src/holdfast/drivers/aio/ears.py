@@ -1,8 +1,9 @@
 """Who waits for a grant on this event loop, and what was heard for whom.
 
 A ring may come before the reply that puts its waiter in line has been looked at, even in one piece with it. So whoever
-begins to acquire is expected from then on, and what rings for it is kept. What rings for anybody else came too late: that
-one is gone, and has taken its request back.
+begins to acquire is expected from then on, and what rings for it is kept until the next reply: the server rings and answers
+in one stream, so the order tells what is over by then, whatever becomes of clocks. What rings for anybody else came too late:
+that one is gone, and has taken its request back.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ class Ears:
         token, until = park
         if self._refusal is not None:
             raise another(self._refusal)
-        self._revoked.pop(token, None)  # that was an earlier grant
         heard = self._heard[token]
         left = until - monotonic()
         if heard is None and left > 0:
@@ -66,14 +66,16 @@ class Ears:
             finally:
                 alarm.cancel()
         self._heard[token] = None
-        if isinstance(heard, Bell):
-            return Waking(monotonic(), heard)
-        self._revoked.pop(token, None)
-        return Waking(monotonic(), None)
+        return Waking(monotonic(), heard if isinstance(heard, Bell) else None)
+
+    def hush(self, token: bytes) -> None:
+        """The server has answered for this token. What was heard for it before was about a grant that is over."""
+        if token in self._heard:
+            self._heard[token] = None
+            self._revoked.pop(token, None)
 
     def granted(self, token: bytes, bell: Bell) -> None:
         """It rang for this token."""
-        self._revoked.pop(token, None)
         heard = self._heard.get(token, _GAP)
         if isinstance(heard, Future):
             if not heard.done():

@@ -169,6 +169,7 @@ class Session:
                     continue
                 if type(frame) is not ErrorReply:
                     self._tries = 0
+                    self.ears.hush(request.call.waiter)
                     request.future.set_result(Answer(request.sent_at, frame))
                 elif forgotten(frame) and not request.whole:
                     self._send_whole(request)
@@ -210,9 +211,9 @@ class Session:
                 request = outbox.popleft()
                 if request.future.done():
                     continue
-                head, tail, signed, _ = request.call
+                head, tail, waiter, _ = request.call
                 pieces += (head.by_source if request.by_source else head.by_digest, tail)
-                if signed:
+                if waiter:
                     pieces.append(self._address)
                 self._count += 1
                 request.whole, request.by_source = request.by_source, False

@@ -94,8 +94,8 @@ class Session:
         """
         if self._connection is None:
             self.open(within)
-        head, tail, signed, _ = call
-        if signed:
+        head, tail, waiter, _ = call
+        if waiter:
             tail += self._address
         try:  # the hot path: without the context manager that does the same elsewhere
             if within != self._limited:
@@ -113,7 +113,10 @@ class Session:
         except BaseException:
             self.close()
             raise
-        return reply if type(reply) is ErrorReply else Answer(sent_at, reply)
+        if type(reply) is ErrorReply:
+            return reply
+        self._bells.clear()  # what rang before the server answered was for a grant that is over
+        return Answer(sent_at, reply)
 
     def send(self, calls: list[Call], *, sources: bool, within: float) -> float:
         """Send several scripts at once and say when; their `replies` are to come within that many seconds."""

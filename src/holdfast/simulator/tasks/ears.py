@@ -44,7 +44,6 @@ class Ears:
         client = self._client
         if self._refusal is not None:
             raise another(self._refusal)
-        self.taken.pop(token, None)
         heard = self.heard[token]
         left = until - client.monotonic()
         if heard is None and left > 0:
@@ -57,14 +56,16 @@ class Ears:
             heard = ear.value
             ear.settle()
         self.heard[token] = None
-        if isinstance(heard, Bell):
-            return Waking(client.monotonic(), heard)
-        self.taken.pop(token, None)
-        return Waking(client.monotonic(), None)
+        return Waking(client.monotonic(), heard if isinstance(heard, Bell) else None)
+
+    def hush(self, token: bytes) -> None:
+        """The server has answered for this token: what was heard before is over."""
+        if token in self.heard:
+            self.heard[token] = None
+            self.taken.pop(token, None)
 
     def granted(self, token: bytes, bell: Bell) -> None:
         """It rang for this token."""
-        self.taken.pop(token, None)
         heard = self.heard.get(token, _GAP)
         if isinstance(heard, Coming):
             heard.settle(bell)

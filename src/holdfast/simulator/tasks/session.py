@@ -114,6 +114,7 @@ class Session:
             return
         if type(frame) is not ErrorReply:
             self._tries = 0
+            self.ears.hush(sending.call.waiter)
             sending.coming.settle(Answer(sending.sent_at, frame))
         elif forgotten(frame) and not sending.whole:
             self._send_whole(sending)

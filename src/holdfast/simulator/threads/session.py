@@ -131,6 +131,8 @@ class Session:
         """The reply to a request."""
         del request
         if link is self._link:
+            if type(frame) is not ErrorReply:
+                self._bells.clear()
             self._replies.append(frame)
             self._wake(frame)
 
