@@ -158,6 +158,24 @@ def test_a_release_of_what_an_older_state_has_in_line_takes_it_out(engine):
     assert "t2" not in engine.client.hkeys(engine.key("tokens"))
 
 
+@pytest.mark.parametrize("token", ["holds", "waits"])
+def test_a_cancel_leaves_no_record(engine, token):
+    engine.acquire("holds")
+    engine.acquire("waits")
+    engine.cancel(token)
+    assert token not in engine.client.hkeys(engine.key("tokens"))
+
+
+def test_a_release_of_what_was_lost_before_changes_nothing(engine):
+    """It does not even sweep up: whatever is to be done for the line was done when it got lost."""
+    engine.acquire("over", ttl=1)
+    assert engine.release("lost") == ["lost"]
+    eventually(lambda: engine.inspect()[5] == 0)
+    before = engine.dump()
+    assert engine.release("lost") == ["lost"]
+    assert engine.dump() == before
+
+
 def test_a_holder_whose_record_was_evicted_begins_anew_with_a_fence_that_grows(engine):
     fence = engine.acquire("t1")[1]
     engine.client.delete(engine.key("tokens"))

@@ -463,6 +463,25 @@ def test_a_release_of_what_an_older_state_has_in_line_takes_it_out(both, a, b):
     assert (a.holders(), b.holders()) == (["t1"], [])
 
 
+def test_a_release_of_what_an_older_state_has_in_line_lets_those_behind_it_in(both, listening, a, b):
+    listening("t3")
+    a.acquire("t1")
+    both.acquire("t2")
+    b.acquire("t3")
+    assert both.release("t2") == ["lost"]
+    assert (a.holders(), b.holders()) == (["t1"], ["t3"])
+
+
+def test_a_release_of_what_was_lost_before_changes_nothing(both, a):
+    """It does not even sweep up: whatever is to be done for the lines was done when it got lost."""
+    a.acquire("over", ttl=1)
+    assert both.release("lost") == ["lost"]
+    eventually(lambda: a.inspect()[5] == 0)
+    before = both.dump()
+    assert both.release("lost") == ["lost"]
+    assert both.dump() == before
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_what_is_left_of_a_lost_lease_is_given_up(both, listening, lost):
     listening("t2", "t3")

@@ -554,10 +554,29 @@ def test_to_set_twice_is_to_set_once_and_the_last_to_arrive_counts(make):
         before = engine.dump()
         assert engine.resize(limit) == ["resized", 0]
         assert engine.dump() == before
-    engine.resize(4)
-    engine.resize(2)
-    assert engine.resize(4) == ["resized", 0]
-    assert engine.inspect()[3] == 4
+    for limit in (4, 2, 4):
+        assert engine.resize(limit) == ["resized", 0]
+        assert engine.inspect()[3] == limit
+
+
+@pytest.mark.parametrize("verb", ["release", "cancel", "revoke", "lower"])
+def test_what_is_given_back_goes_to_the_line_within_the_limit_that_is_set(make, listening, verb):
+    engine = make(4)
+    listening("next")
+    _, fence, _ = engine.ask("first", 3 if verb == "lower" else 2)
+    engine.ask("second", 1 if verb == "lower" else 2)
+    engine.ask("next", 2)
+    engine.resize(3)
+    {
+        "release": lambda: engine.release("first"),
+        "cancel": lambda: engine.cancel("first"),
+        "revoke": lambda: engine.revoke(fence),
+        "lower": lambda: engine.lower("first", 1),
+    }[verb]()
+    assert engine.field("used") == "2"
+    assert engine.queue() == ["next"]
+    engine.release("second")
+    assert "next" in engine.holders()
 
 
 def test_a_larger_limit_lets_a_crowd_in_a_hundred_a_call(make, listening):
@@ -656,6 +675,26 @@ def test_a_dead_head_that_counts_by_a_small_limit_does_not_hold_up_those_with_la
 # --- leases and records that get lost
 
 
+def test_a_grant_that_nobody_hears_is_not_counted(make):
+    engine = make(2)
+    engine.ask("held")
+    engine.ask("extra")
+    engine.ask("dead")
+    engine.release("extra")
+    assert (engine.holders(), engine.queue(), engine.field("used")) == (["held"], [], "1")
+
+
+def test_a_release_of_what_an_older_state_has_in_line_lets_those_behind_it_in(make, listening):
+    engine = make(2)
+    listening("behind")
+    engine.ask("held")
+    engine.ask("back", 2)
+    engine.ask("behind")
+    assert engine.release("back") == ["lost"]
+    assert sorted(engine.holders()) == ["behind", "held"]
+    assert engine.field("used") == "2"
+
+
 @pytest.mark.parametrize("answer", ["busy", "full", "never"])
 def test_a_token_whose_lease_is_over_and_that_is_turned_away_leaves_no_record(make, answer):
     engine = make(2)
@@ -670,6 +709,7 @@ def test_a_token_whose_lease_is_over_and_that_is_turned_away_leaves_no_record(ma
     assert reply[0] == answer
     assert engine.holders() == ["t1"]
     assert engine.record("t2") is None
+    assert engine.field("used") == "1"
 
 
 def test_what_was_lowered_is_counted_out_by_what_is_left_of_it(rw, listening):
