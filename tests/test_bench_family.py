@@ -26,7 +26,7 @@ from holdfast.bench.table import conservation_table, pairs_table, rwlock_table, 
 from holdfast.cli.bench import lock_all as lock_all_command
 from holdfast.cli.bench import rwlock as rwlock_command
 from holdfast.cli.bench import semaphore as semaphore_command
-from tests.support import eventually
+from tests.support import alone, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -217,14 +217,14 @@ def test_a_process_that_fails_says_why_and_ends_it_all(server, hf, raw):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_ctrl_c_while_processes_are_killed_leaves_nothing_behind(server, raw):
-    before = len(raw.client_list())
+    alone(raw)
     args = ["--url", server.url, "--clients", "1", "--only", "floor", "--rounds", "1", "--seconds", "0.05"]
     process = start("semaphore", *args, "--operations", "10000000")
-    eventually(lambda: len(raw.client_list()) >= before + 6, within=30)
+    eventually(lambda: len(raw.client_list()) >= 1 + 6, within=30)
     process.send_signal(2)
     process.communicate(timeout=20)
     assert process.returncode == 1
-    eventually(lambda: len(raw.client_list()) == before)
+    alone(raw)
 
 
 # --- the read-write lock

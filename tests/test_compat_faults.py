@@ -25,7 +25,7 @@ from holdfast.compat.shared import Token
 from holdfast.testing import FaultProxy, Stepper, anything, script
 from tests.cancelling import barrier
 from tests.colours import ASYNCIO, SYNC
-from tests.support import comes_true, eventually, runs_through, settled
+from tests.support import alone, comes_true, eventually, runs_through, settled
 
 pytestmark = pytest.mark.slow
 
@@ -552,6 +552,7 @@ async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through
 
 
 async def test_a_server_that_takes_no_more_connections_is_asked_from_time_to_time(colour, server, raw):
+    alone(raw)
     async with colour.users_client(unix_socket_path=server.socket) as client:
         lock = locks(colour, client)
         assert await settled(lock.acquire()) is True

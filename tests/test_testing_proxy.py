@@ -22,7 +22,7 @@ from holdfast import Holdfast, Script
 from holdfast.testing import Command, FaultProxy, ServerController, anything, command, containing, script
 from holdfast.testing.commands import Splitter, read_command
 from holdfast.wire.resp import INCOMPLETE, Reader
-from tests.support import eventually
+from tests.support import alone, eventually
 
 
 @pytest.fixture(params=[False, True], ids=["unix", "tcp"])
@@ -596,7 +596,7 @@ def test_nothing_is_left_whatever_was_going_on(server, raw):
         pass
     eventually(lambda: threading.active_count() == left()[0])
     before = left()
-    clients = len(raw.client_list())
+    alone(raw)
     proxy = FaultProxy(server.url)
     folder = Path(proxy.path).parent
     lines = [Line(proxy) for _ in range(6)]
@@ -620,7 +620,7 @@ def test_nothing_is_left_whatever_was_going_on(server, raw):
         line.socket.close()
     assert left() == before
     assert not folder.exists()
-    eventually(lambda: len(raw.client_list()) == clients)
+    alone(raw)
     with pytest.raises(RuntimeError, match="closed"):
         proxy.lose_reply()
 
