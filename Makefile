@@ -6,7 +6,7 @@ BIN := .venv/bin
 .PHONY: demo test
 
 demo: .venv/demo.done
-	$(BIN)/holdfast demo
+	$(BIN)/handfast demo
 
 test: .venv/test.done
 	$(BIN)/python -m pytest
@@ -18,7 +18,7 @@ test: .venv/test.done
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	touch $@
 
-.venv/test.done: .venv/bin/python pyproject.toml
+.venv/test.done: .venv/bin/python pyproject.toml lab/pyproject.toml
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[demo,bench,lint,torture]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[demo,lint]' --editable lab --group dev
 	touch $@

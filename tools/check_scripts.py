@@ -2,7 +2,7 @@
 
 Checked for each ``lua/<noun>_<verb>.lua``, with its parts in place:
 
-- all that ``holdfast script check --strict`` finds in anyone's script;
+- all that ``handfast script check --strict`` finds in anyone's script;
 - every reply is a tagged array, none is in words, and none is packed by a library;
 - a part uses only names that are there before it, and gives what it says it gives;
 - the header answers the three questions: sent TWICE, arriving LATE, out of MEMORY;
@@ -19,10 +19,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.lint import check
-from holdfast.wire.script import LuaScript, load
+from handfast._engine.script import LuaScript, load
+from handfast.lint import check
 
-LUA = Path(__file__).parent.parent / "src/holdfast/wire/lua"
+LUA = Path(__file__).parent.parent / "src/handfast/_engine/lua"
 QUESTIONS = ("TWICE", "LATE", "MEMORY")
 PACKING = re.compile(r"\b(?:cjson|cmsgpack|struct|loadstring)\b")
 
@@ -35,7 +35,7 @@ def main() -> int:
     ]
     faults += [
         f"parts/{path.name}: {fault}"
-        for path in sorted((LUA / "parts").glob("*.lua"))
+        for path in sorted((LUA / "lib").glob("*.lua"))
         for fault in part_faults(path.read_text())
     ]
     faults += luacheck([load(name) for name in names])
@@ -64,7 +64,7 @@ def include_faults(text: str) -> Iterator[str]:
     given: set[str] = set()
     for include in re.finditer(r"^ *-- @include (\w+)", text, re.MULTILINE):
         before = re.findall(r"^ *local (.+?) =", text[: include.start()], re.MULTILINE)
-        words = contract((LUA / "parts" / f"{include[1]}.lua").read_text())
+        words = contract((LUA / "lib" / f"{include[1]}.lua").read_text())
         if missing := set(words["USES"]) - set(re.findall(r"\w+", " ".join(before))) - given:
             yield f"part {include[1]} uses {sorted(missing)}, which is not there before it"
         given |= set(words["GIVES"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the sync façade from the asyncio one, line by line.
 
-    python tools/unasync.py           write src/holdfast/facade/sync/
+    python tools/unasync.py           write src/handfast/_api/sync/
     python tools/unasync.py --check   only say whether that would change anything; exit code 1 if so
 
 A rule is a pattern and what stands in its place; each rule is tried on each line, in order, and an empty outcome drops
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 from pathlib import Path
 
-HOUSE = Path(__file__).parent.parent / "src" / "holdfast" / "facade"
+HOUSE = Path(__file__).parent.parent / "src" / "handfast" / "_api"
 SOURCE, TARGET = HOUSE / "aio", HOUSE / "sync"
 FILES = [
     "autocomplete.py",
@@ -23,14 +24,14 @@ FILES = [
     "lease.py",
     "lock.py",
     "lock_all.py",
-    "named.py",
+    "inspectable.py",
     "primitive.py",
     "rlock.py",
     "rwlock.py",
     "scores.py",
     "semaphore.py",
 ]
-MARK = "# Made by tools/unasync.py from facade/aio/{}: edit that one, then run the tool.\n"
+MARK = "# Made by tools/unasync.py from _api/aio/{}: edit that one, then run the tool.\n"
 
 RULES: list[tuple[str, str]] = [
     # the words
@@ -42,17 +43,17 @@ RULES: list[tuple[str, str]] = [
     (r"\btask(s?)\b", r"thread\1"),
     (r"\bTask(s?)\b", r"Thread\1"),
     # what only tasks have
-    (r"^from holdfast\.facade\.aio\.entering .*\n", ""),
-    (r"^ *@enterable\n", ""),
+    (r"^from handfast\._api\.aio\.acquire_context .*\n", ""),
+    (r"^ *@acquire_context\n", ""),
     (r"^ *Before Python 3\.12 ``asyncio\.wait_for`` .*\n", ""),
     # what only threads have
     (r"def __init__\((self, server: .*)\) -> None:\n", r"def __init__(\n        \1, max_sessions: int = 64\n    ) -> None:\n"),
-    (r"(AsyncRecipe\.of\(server\), namespace, label)", r"\1, max_sessions"),
+    (r"(AsyncConnector\.of\(server\), namespace, label)", r"\1, max_sessions"),
     # the names
-    (r"\bAsync(Driver|Recipe)\b", r"Sync\1"),
-    (r"\bAsync(Autocomplete|Holdfast|Lease|LeaseBlocks|LeaseOfAll|Lock|LockAll|Named|Primitive|PrimitiveBlocks)\b", r"\1"),
+    (r"\bAsync(Driver|Connector)\b", r"Sync\1"),
+    (r"\bAsync(Autocomplete|Handfast|Lease|LeaseScope|LeaseOfAll|Lock|LockAll|Inspectable|Primitive|PrimitiveScope)\b", r"\1"),
     (r"\bAsync(ReadLock|RLease|RLock|RWLease|RWLock|Scores|Semaphore|WriteLock)\b", r"\1"),
-    (r"\b(drivers|facade)\.aio\b", r"\1.sync"),
+    (r"\b(_drivers|_api)\.aio\b", r"\1.sync"),
     (r"redis\.asyncio\.Redis", "redis.Redis"),
     (r"\basyncio\b", "threading"),
     (r"require_coroutine_function", "require_plain_function"),
@@ -79,6 +80,13 @@ def translate(text: str, used: list[int]) -> str:
     return "".join(lines)
 
 
+def sort_imports(text: str) -> str:
+    """Return the text with its imports in order: ``sync`` sorts elsewhere than ``aio``."""
+    ruff = [sys.executable, "-m", "ruff", "check", "--quiet", "--isolated", "--select", "I", "--fix", "-"]
+    ruff += ["--config", 'lint.isort.known-first-party = ["handfast"]']
+    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+
+
 def main() -> int:
     """Write, or check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -87,7 +95,7 @@ def main() -> int:
     used = [0] * len(RULES)
     stale = []
     for name in FILES:
-        made = MARK.format(name) + translate((SOURCE / name).read_text(encoding="utf-8"), used)
+        made = sort_imports(MARK.format(name) + translate((SOURCE / name).read_text(encoding="utf-8"), used))
         target = TARGET / name
         if not target.exists() or target.read_text(encoding="utf-8") != made:
             stale.append(name)
@@ -97,7 +105,7 @@ def main() -> int:
         if not count:
             print(f"no line uses the rule {pattern!r} any more: remove it", file=sys.stderr)
     if stale and check:
-        print(f"facade/sync is not what tools/unasync.py makes of facade/aio: {', '.join(stale)}", file=sys.stderr)
+        print(f"_api/sync is not what tools/unasync.py makes of _api/aio: {', '.join(stale)}", file=sys.stderr)
     return int(not all(used) or (check and bool(stale)))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import redis
 
-from holdfast.drivers.embedded import PrivateServer
+from handfast.embedded import PrivateServer
 
 from .market import ALL, OFFERS, Offer, funds, goods
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import redis
 from redis.exceptions import WatchError
 
-from holdfast import Reply
+from handfast import Reply
 
 from .market import OFFERS, REMEMBERED, Offer, funds, goods, receipt
 

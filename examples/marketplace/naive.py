@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import redis
 
-from holdfast import Reply
+from handfast import Reply
 
 from .market import OFFERS, REMEMBERED, Offer, funds, goods, receipt
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import redis
 
-from holdfast import Reply
+from handfast import Reply
 
 from .books import Books, a_server
 from .first_form import FirstForm

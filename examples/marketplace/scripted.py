@@ -1,6 +1,6 @@
 """The market as two scripts: the decision goes to where the data is, and nobody comes between.
 
-The two stubs are never run. `holdfast.Script` checks them against the headers of the Lua files, passes their arguments
+The two stubs are never run. `handfast.Script` checks them against the headers of the Lua files, passes their arguments
 under the names that stand there, and reads the replies. Below them is what the rest of a program would call.
 
 All keys can be passed because the caller knows them: whoever buys has seen the offer, and with it item, seller and
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import redis
 
-from holdfast import Holdfast, Reply, Script
+from handfast import Handfast, Reply, Script
 
 from .market import OFFERS, REMEMBERED, Offer, funds, goods, receipt
 
@@ -25,13 +25,13 @@ LUA = Path(__file__).with_name("lua")
 
 
 @Script.from_file(LUA / "list_item.lua").typed
-def _list_item(conn: redis.Redis | Holdfast, *, offers: str, goods: str, item: str, offer: str, price: int) -> Reply:
+def _list_item(conn: redis.Redis | Handfast, *, offers: str, goods: str, item: str, offer: str, price: int) -> Reply:
     raise NotImplementedError
 
 
 @Script.from_file(LUA / "purchase_item.lua").typed
 def _purchase_item(
-    conn: redis.Redis | Holdfast,
+    conn: redis.Redis | Handfast,
     *,
     offers: str,
     goods: str,
@@ -50,7 +50,7 @@ def _purchase_item(
 class Scripted:
     """Every call is one round trip. Nothing is ever started over, so there is nothing to count."""
 
-    conn: redis.Redis | Holdfast
+    conn: redis.Redis | Handfast
     retries: int = 0
 
     def list_item(self, offer: Offer) -> Reply:

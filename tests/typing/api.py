@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, assert_type
 import redis
 import redis.asyncio
 
-from holdfast import (
+from handfast import (
     Advance,
     AsyncAutocomplete,
-    AsyncHoldfast,
+    AsyncHandfast,
     AsyncLease,
     AsyncLeaseOfAll,
     AsyncLock,
@@ -29,8 +29,8 @@ from holdfast import (
     AsyncSemaphore,
     AsyncWriteLock,
     Autocomplete,
+    Handfast,
     Holder,
-    Holdfast,
     Lease,
     LeaseOfAll,
     Lock,
@@ -53,9 +53,9 @@ from holdfast import (
 
 # --- the sync colour
 
-hf = Holdfast("redis://localhost:6379/0", namespace="billing", label="worker 1", max_sessions=8)
-Holdfast(redis.Redis())
-assert_type(Holdfast.embedded(), Holdfast)
+hf = Handfast("redis://localhost:6379/0", namespace="billing", label="worker 1", max_sessions=8)
+Handfast(redis.Redis())
+assert_type(Handfast.embedded(), Handfast)
 
 lock = hf.lock("orders:42", ttl=30.0, renew=True, on_lost="warn")
 assert_type(lock, Lock)
@@ -98,8 +98,8 @@ def job(number: int, *, word: str) -> float:
 assert_type(job(1, word="x"), float)
 job(1, "x")  # type: ignore[call-arg]  # its own words are asked for by name
 
-with Holdfast() as client:
-    assert_type(client, Holdfast)
+with Handfast() as client:
+    assert_type(client, Handfast)
     client.close()
 
 
@@ -175,9 +175,9 @@ assert_type(careful(1), str)
 
 async def main() -> None:
     """The same, awaited."""
-    hf = AsyncHoldfast("redis://localhost:6379/0", namespace="billing", label="worker 1")
-    AsyncHoldfast(redis.asyncio.Redis())
-    assert_type(AsyncHoldfast.embedded(), AsyncHoldfast)
+    hf = AsyncHandfast("redis://localhost:6379/0", namespace="billing", label="worker 1")
+    AsyncHandfast(redis.asyncio.Redis())
+    assert_type(AsyncHandfast.embedded(), AsyncHandfast)
 
     lock = hf.lock("orders:42", ttl=30.0, renew=True, on_lost="warn")
     assert_type(lock, AsyncLock)
@@ -230,14 +230,14 @@ async def main() -> None:
     with lock:  # type: ignore[attr-defined]  # a plain with would not wait
         pass
 
-    async with AsyncHoldfast() as client:
-        assert_type(client, AsyncHoldfast)
+    async with AsyncHandfast() as client:
+        assert_type(client, AsyncHandfast)
         await client.close()
 
 
 async def relatives() -> None:
     """The relatives of the lock, awaited."""
-    hf = AsyncHoldfast()
+    hf = AsyncHandfast()
     semaphore = hf.semaphore("gpu", 4)
     assert_type(semaphore, AsyncSemaphore)
     async with semaphore as lease:
@@ -314,7 +314,7 @@ seen.clear()
 
 async def data() -> None:
     """The same, awaited."""
-    hf = AsyncHoldfast()
+    hf = AsyncHandfast()
     names = hf.autocomplete("guild:7", ranked=True)
     assert_type(names, AsyncAutocomplete)
     await names.add({"jeff": 3.0})
@@ -371,7 +371,7 @@ take_from("a client", account="a")  # type: ignore[arg-type]  # so is its client
 
 
 @take.typed
-def take_here(client: redis.Redis | Holdfast, *, account: str, amount: int) -> Reply | None:
+def take_here(client: redis.Redis | Handfast, *, account: str, amount: int) -> Reply | None:
     """A stub says which clients it takes."""
     raise NotImplementedError
 
@@ -406,4 +406,4 @@ async def scripts() -> None:
     assert_type(
         await assert_type(take_soon(redis.asyncio.Redis(), account="a", amount=3), Coroutine[Any, Any, int]), int
     )
-    assert_type(await take(AsyncHoldfast(), account="a", amount=3), Any)
+    assert_type(await take(AsyncHandfast(), account="a", amount=3), Any)

@@ -1,4 +1,4 @@
-"""Examples of `holdfast.compat` that are never run, only type-checked."""
+"""Examples of `handfast.compat` that are never run, only type-checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import redis.asyncio
 import redis.asyncio.lock
 import redis.lock
 
-from holdfast.compat import AsyncRedisLock, RedisLock
+from handfast.compat import AsyncRedisLock, RedisLock
 
 drop_in = RedisLock(redis.Redis(), "orders:42", timeout=30.0, sleep=0.5, blocking_timeout=None, thread_local=False)
 as_before: redis.lock.Lock = drop_in

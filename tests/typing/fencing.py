@@ -1,4 +1,4 @@
-"""Examples of `holdfast.fencing` that are never run, only type-checked."""
+"""Examples of `handfast.fencing` that are never run, only type-checked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import redis.asyncio
 from redis.asyncio.client import Pipeline as AsyncPipeline
 from redis.client import Pipeline
 
-from holdfast import AsyncHoldfast, Holdfast
-from holdfast.fencing import (
+from handfast import AsyncHandfast, Handfast
+from handfast.fencing import (
     MissingRow,
     StaleFence,
     advance_fence,
@@ -25,7 +25,7 @@ from holdfast.fencing import (
     update_if_newer,
 )
 
-hf = Holdfast()
+hf = Handfast()
 # --- fencing: what refuses an old fence
 
 assert_type(set_if_newer(redis.Redis(), "k", "v", 5, ttl=30.0, guard_ttl=timedelta(days=1)), None)
@@ -64,7 +64,7 @@ async def fenced() -> None:
     """The same, awaited."""
     conn = redis.asyncio.Redis()
     await assert_type(set_if_newer(conn, "k", "v", 5), Coroutine[Any, Any, None])
-    await hset_if_newer(AsyncHoldfast(), "h", {"a": 1}, 5)
+    await hset_if_newer(AsyncHandfast(), "h", {"a": 1}, 5)
     assert_type(await latest_fence(conn, "k"), int | None)
-    assert_type(await latest_fence(AsyncHoldfast(), "k"), int | None)
+    assert_type(await latest_fence(AsyncHandfast(), "k"), int | None)
     assert_type(set_if_newer(conn.pipeline(), "k", "v", 5), AsyncPipeline)

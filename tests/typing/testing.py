@@ -1,4 +1,4 @@
-"""Examples of `holdfast.testing` that are never run, only type-checked."""
+"""Examples of `handfast.testing` that are never run, only type-checked."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Literal, assert_type
 
 import redis
 
-import holdfast
-from holdfast import Script
-from holdfast.testing import (
+import handfast
+from handfast import Script
+from handfast._engine.effects import PING, Effect, Steps
+from handfast.testing import (
     Command,
     FakeClock,
     Fault,
@@ -30,7 +31,6 @@ from holdfast.testing import (
     interrupt_everywhere,
     script,
 )
-from holdfast.wire.effects import PING, Effect, Steps
 
 # --- the proxy
 
@@ -109,9 +109,9 @@ def interrupted() -> str:
     return "done"
 
 
-assert_type(interrupt_at(interrupted, 3, within=holdfast, points="bytecodes"), Run[str])
+assert_type(interrupt_at(interrupted, 3, within=handfast, points="bytecodes"), Run[str])
 assert_type(interrupt_after(interrupted, 0.01, exception=SystemExit), Run[str])
-for each in interrupt_everywhere(interrupted, within=["tests", holdfast], every=10):
+for each in interrupt_everywhere(interrupted, within=["tests", handfast], every=10):
     assert_type(each, Run[str])
 
 # --- scripts

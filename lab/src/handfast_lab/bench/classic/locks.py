@@ -1,0 +1,33 @@
+"""The first of the published tables: clients that take and release one lock."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Conn, Contenders, Scene, Table, Waiting
+from handfast_lab.bench.contenders import ClassicFirst, ClassicLua, Ours
+
+__all__ = ["Locks"]
+
+
+class Locks(Table):
+    """``acquire_lock_with_timeout`` and ``release_lock``, and ``hf.lock``."""
+
+    name = "locks"
+    title = "One lock"
+    success = "acquires"
+    effort = "tries"
+    about = (
+        "Each client takes the lock, waiting as long as it takes, and releases it at once. A try is each time that it "
+        "asks the server for the lock. The listings poll every millisecond; Handfast waits in line."
+    )
+    contenders: ClassVar[Contenders] = {
+        FIRST: lambda scene, _: Waiting(ClassicFirst(scene.url, scene.name)),
+        LUA: lambda scene, _: Waiting(ClassicLua(scene.url, scene.name)),
+        OURS: lambda scene, _: Waiting(Ours(scene.url, scene.name)),
+    }
+    limit = 1
+
+    def clear(self, scene: Scene, conn: Conn) -> None:
+        """All have released; this is for a client that was killed."""
+        conn.delete(f"lock:{scene.name}")

@@ -1,0 +1,128 @@
+"""Which measurement comes when, and what a client process does in it.
+
+A round has every table with every client count, and for each of these all contenders one right after the other, in an
+order that turns from one to the next: what is compared was measured within a minute, and whatever slows the machine
+for longer slows all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from time import monotonic
+from typing import NamedTuple
+
+import redis
+
+from handfast_lab.bench.classic.actor import Actor, Conn, Scene
+from handfast_lab.bench.classic.figures import Case, Reading, Tally, read
+from handfast_lab.bench.classic.tables import TABLES
+from handfast_lab.bench.figures import Schedule
+from handfast_lab.bench.runner import WARM_UP, Crew, in_turn
+from handfast_lab.bench.worker import Start, wait_until
+
+__all__ = ["ActJob", "Plan", "run"]
+
+NUMBERS_TTL = 3600
+"""Seconds after which the key is gone that gives clients their numbers, should nobody remove it."""
+
+
+PREPARATION = 0.2
+"""Seconds, about, until the clients of a measurement are ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure."""
+
+    url: str
+    tables: tuple[str, ...]
+    clients: tuple[int, ...]
+    rounds: int
+    seconds: float
+
+    def __len__(self) -> int:
+        return self.rounds * len(self.clients) * sum(len(TABLES[table].contenders) for table in self.tables)
+
+    @property
+    def duration(self) -> float:
+        """About how many seconds it takes."""
+        return len(self) * (self.seconds + WARM_UP + PREPARATION)
+
+    def order(self) -> Iterator[Case]:
+        """Round by round; the contenders take turns at being first."""
+        for number in range(self.rounds):
+            for place, (table, clients) in enumerate(product(self.tables, self.clients)):
+                for contender in in_turn(tuple(TABLES[table].contenders), number + place):
+                    yield Case(table, number, clients, contender)
+
+
+class ActJob(NamedTuple):
+    """Do one job again and again."""
+
+    table: str
+    scene: Scene
+
+    def do(self, start: Start) -> Tally:
+        """Act once, so that connections are made and scripts loaded; then until the time is over."""
+        actor = TABLES[self.table].contenders[self.scene.contender](self.scene, self._number())
+        try:
+            actor.act()
+            gc.collect()
+            schedule = start()
+            wait_until(schedule.begin)
+            _act_until(actor, schedule.go)
+            return _act_until(actor, schedule.until)
+        finally:
+            actor.close()
+
+    def _number(self) -> int:
+        """Which of the clients this one is: all are told the same."""
+        key = _numbers(self.scene)
+        with redis.Redis.from_url(self.scene.url) as conn:
+            number = int(conn.incr(key)) - 1
+            conn.expire(key, NUMBERS_TTL)
+        return number
+
+
+def run(plan: Plan) -> Iterator[Reading]:
+    """Measure everything, one reading after the other."""
+    with Crew() as crew, redis.Redis.from_url(plan.url) as conn:
+        for case in plan.order():
+            name = f"bench-{os.getpid()}-{case.table}-{case.contender}-{case.round}-{case.clients}"
+            yield _reading(crew, conn, case, Scene(plan.url, name, case.contender, case.clients), plan.seconds)
+
+
+def _reading(crew: Crew, conn: Conn, case: Case, scene: Scene, seconds: float) -> Reading:
+    table = TABLES[case.table]
+    if trouble := table.refusal(conn):
+        return read(case, Schedule(0, 0, seconds), [], [trouble])
+    table.prepare(scene, conn)
+    try:
+        schedule, tallies, troubles = crew.do(ActJob(case.table, scene), case.clients, seconds)
+        wrong = [] if troubles else table.inspect(scene, conn)
+        return read(case, schedule, tallies, troubles + wrong, table.limit)
+    except BaseException:
+        crew.dismiss()  # before what they work with is cleared
+        raise
+    finally:
+        table.clear(scene, conn)
+        conn.delete(_numbers(scene))
+
+
+def _numbers(scene: Scene) -> str:
+    return f"{scene.name}:numbers"
+
+
+def _act_until(actor: Actor, end: float) -> Tally:
+    """Act until then; what ended later does not count."""
+    tries, retries, successes = actor.tries, actor.retries, 0
+    while True:
+        succeeded = actor.act()
+        if monotonic() >= end:
+            break
+        successes += succeeded
+    return Tally(actor.tries - tries - succeeded, successes, actor.retries - retries, actor.acquired, actor.released)

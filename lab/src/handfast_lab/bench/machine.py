@@ -1,0 +1,53 @@
+"""Where a benchmark ran, and with what: a figure without it is worth nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import redis
+
+import handfast
+
+__all__ = ["describe"]
+
+PACKAGES = "redis", "hiredis", "python-redis-lock", "coredis", "redis-fifo-lock", "pottery", "py-redis-semaphore"
+"""Whose versions matter: the client libraries and the rivals."""
+
+
+def describe(url: str) -> dict[str, Any]:
+    """Machine, versions and date, as they go into the raw results."""
+    with redis.Redis.from_url(url) as client:
+        info: dict[str, Any] = client.info("server")
+    server = "valkey" if "valkey_version" in info else "redis"
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "server": f"{server} {info[f'{server}_version']}",
+        "handfast": handfast.__version__,
+        **{package: _version(package) for package in PACKAGES},
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,143 @@
+"""What a task that waits costs: its process's memory, and connections.
+
+One task holds the lock, so many others wait for it; what the process has grown by, divided by their number, is what a
+waiter costs, its task and coroutines among it. Of what grows elsewhere (the kernel's buffers, the server's clients) only
+the connections tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from handfast_lab.bench.aio_contenders import AIO_CONTENDERS
+from handfast_lab.bench.gauges import Counter, resident, take_all_files
+from handfast_lab.bench.runner import Crew, in_turn
+from handfast_lab.bench.tasks import end, hush
+from handfast_lab.bench.worker import Start
+
+__all__ = ["Cost", "CostRow", "all_wait", "run", "summarize"]
+
+RETRY_FOR = 20.0
+"""Seconds for all to wait, and for their cancellation."""
+
+LOOK, STEADY, LOOKS = 0.2, 3, 40
+"""Seconds between two looks at a process that grows, how many in a row must find it steady, and how many will do."""
+
+
+class Weight(NamedTuple):
+    """What so many waiters cost."""
+
+    bytes: int | None
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one waiter of one contender costs, as one round found it."""
+
+    round: int
+    contender: str
+    waiters: int
+    bytes_per_waiter: float | None
+    """None where it could not be told."""
+    connections: int | None
+    trouble: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """Which measurement it is, in words."""
+        return f"{self.contender}, {self.waiters} waiters, round {self.round + 1}"
+
+
+class CostRow(NamedTuple):
+    """What all rounds say of one contender."""
+
+    contender: str
+    waiters: int
+    bytes_per_waiter: float | None
+    connections: float
+
+
+class WaitersJob(NamedTuple):
+    """Let so many tasks wait for a lock that is held."""
+
+    contender: str
+    url: str
+    name: str
+    waiters: int
+
+    def do(self, start: Start) -> Weight:
+        """Weigh them, once all wait."""
+        take_all_files()
+        with Counter(self.url) as counter:
+            return asyncio.run(self._weigh(start, counter))
+
+    async def _weigh(self, start: Start, counter: Counter) -> Weight:
+        hush(self.contender)
+        async with AIO_CONTENDERS[self.contender](self.url, self.waiters) as lock:
+            holder = lock(self.name)
+            await holder.acquire()
+            start()
+            before = resident()
+            tasks = [asyncio.ensure_future(lock(self.name).acquire()) for _ in range(self.waiters)]
+            try:
+                if holder.waiting is not None:
+                    await all_wait(holder.waiting, self.waiters)
+                after = await _settle()
+                for task in tasks:
+                    if task.done():
+                        raise RuntimeError(f"a task that was to wait did not, but ended with {task.result()!r}")
+                grown = None if before is None or after is None else after - before
+                return Weight(grown, counter.count())
+            finally:
+                await end(tasks, patience=0)
+                await holder.release()
+
+
+def run(url: str, contenders: tuple[str, ...], waiters: int, rounds: int) -> Iterator[Cost]:
+    """Weigh all of them in every round, each in a process of its own."""
+    for number in range(rounds):
+        for contender in in_turn(contenders, number):
+            job = WaitersJob(contender, url, f"bench-memory-{contender}-{number}", waiters)
+            with Crew() as crew:
+                _, weights, trouble = crew.do(job, 1, RETRY_FOR)
+            grown, connections = weights[0] if weights else (None, None)
+            per_waiter = None if grown is None else grown / waiters
+            yield Cost(number, contender, waiters, per_waiter, connections, tuple(trouble))
+
+
+def summarize(found: Sequence[Cost]) -> list[CostRow]:
+    """One row for each contender: the medians of the rounds that went well."""
+    groups: dict[str, list[Cost]] = {}
+    for one in found:
+        if not one.trouble:
+            groups.setdefault(one.contender, []).append(one)
+    rows = []
+    for contender, group in groups.items():
+        known = [one.bytes_per_waiter for one in group if one.bytes_per_waiter is not None]
+        connections = median(one.connections or 0 for one in group)
+        rows.append(CostRow(contender, group[0].waiters, median(known) if known else None, connections))
+    return rows
+
+
+async def all_wait(waiting: Callable[[], Awaitable[int]], count: int) -> None:
+    """Wait until so many wait. Whoever hangs here is ended from outside."""
+    while await waiting() < count:  # noqa: ASYNC110 -- only the server knows
+        await asyncio.sleep(LOOK / 4)
+
+
+async def _settle() -> int | None:
+    """What is resident once that grows no more: then even those wait who cannot be asked."""
+    steady, last = 0, resident()
+    for _ in range(LOOKS):
+        await asyncio.sleep(LOOK)
+        now = resident()
+        if last is None or now is None or steady == STEADY:
+            break
+        steady = steady + 1 if now - last < last >> 10 else 0
+        last = max(now, last)
+    return last

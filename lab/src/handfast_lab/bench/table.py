@@ -1,0 +1,249 @@
+"""The results as people read them: tables that fit 100 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.table import Table
+
+from handfast_lab.bench.aio_contenders import AIO_CONTENDERS, OURS
+from handfast_lab.bench.conservation import Conservation
+from handfast_lab.bench.contenders import CONTENDERS
+from handfast_lab.bench.crowd import Crowd, ScriptTimes, inversions
+from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Row, Times
+from handfast_lab.bench.memory import CostRow
+from handfast_lab.bench.names import Keeping
+from handfast_lab.bench.pairs import Row as PairsRow
+from handfast_lab.bench.rwlock import Row as RWLockRow
+from handfast_lab.bench.scores import Row as ScoresRow
+from handfast_lab.bench.semaphores import SEMAPHORES
+
+__all__ = [
+    "conservation_table",
+    "cost_table",
+    "crowd_table",
+    "keeping_table",
+    "lock_table",
+    "pairs_table",
+    "rwlock_table",
+    "scores_table",
+    "script_table",
+    "semaphore_table",
+    "tasks_table",
+    "times_table",
+]
+
+Cells = Mapping[str, Callable[[Row], str]]
+"""What stands in each column, but for the first two."""
+
+
+def lock_table(rows: Sequence[Row], title: str) -> Table:
+    """One block for each client count. The handoff is given as p50/p99."""
+    return _blocks(rows, [], order=list(CONTENDERS), first="clients", cells=LOCK, title=title)
+
+
+def semaphore_table(rows: Sequence[Row], failed: Sequence[Case], title: str) -> Table:
+    """One block for each client count."""
+    return _blocks(rows, failed, order=list(SEMAPHORES), first="clients", cells=SEMAPHORE, title=title)
+
+
+def tasks_table(rows: Sequence[Row], failed: Sequence[Case], setting: str, title: str) -> Table:
+    """One block for each number of tasks, in one setting; ``failed`` have no row because no round of theirs went well."""
+    mine = [row for row in rows if row.setting == setting]
+    lost = [case for case in failed if case.setting == setting]
+    return _blocks(mine, lost, order=[*AIO_CONTENDERS, FLOOR], first="tasks", cells=TASKS[setting], title=title)
+
+
+def cost_table(rows: Sequence[CostRow], title: str) -> Table:
+    """What a waiter costs."""
+    grid = _grid(title, ("contender",), ("waiters", "bytes each", "connections"))
+    for row in sorted(rows, key=lambda row: list(AIO_CONTENDERS).index(row.contender)):
+        cells = f"{row.waiters:,}", _or_dash(row.bytes_per_waiter, ",.0f"), f"{row.connections:,.0f}"
+        grid.add_row(row.contender, *cells, style=_style(row.contender))
+    return grid
+
+
+def crowd_table(crowd: Crowd, waiters: int, title: str) -> Table:
+    """One row."""
+    columns = "waiters", "got in", "inversions", "seconds", "acquires/s", "bytes each", "connections"
+    grid = _grid(title, (), columns)
+    grid.add_row(
+        f"{waiters:,}",
+        f"{len(crowd.order):,}",
+        f"{inversions(crowd.order):,}",
+        f"{crowd.seconds:.2f}",
+        f"{len(crowd.order) / crowd.seconds:,.0f}",
+        _or_dash(None if crowd.grown is None else crowd.grown / waiters, ",.0f"),
+        f"{crowd.connections:,}",
+    )
+    return grid
+
+
+def script_table(found: Iterable[ScriptTimes]) -> Table:
+    """One row for each script."""
+    grid = _grid("Time within the server, µs", ("script",), ("calls", "p50", "p99", "p99.9", "longest"))
+    for one in found:
+        grid.add_row(
+            one.script, f"{one.calls:,}", *(f"{time:,.0f}" for time in (one.p50, one.p99, one.p999, one.longest))
+        )
+    return grid
+
+
+def keeping_table(found: Iterable[Keeping], title: str) -> Table:
+    """What it costs to keep names: one row for each mode."""
+    grid = _grid(title, ("mode",), ("names", "load s", "names/s", "MB", "bytes each"))
+    for one in found:
+        figures = one.load_seconds, one.names / one.load_seconds, one.bytes / 1e6, one.bytes / one.names
+        forms = ".2f", ",.0f", ",.1f", ",.1f"
+        grid.add_row(one.mode, f"{one.names:,}", *map(format, figures, forms))
+    return grid
+
+
+def times_table(found: Iterable[Keeping], title: str) -> Table:
+    """How long completing takes: one block for each mode, with a PING beside."""
+    grid = _grid(title, ("mode", "prefix"), ("calls", "p50", "p99", "longest"))
+    for one in found:
+        for place, times in enumerate((*one.completions, one.ping)):
+            figures = f"{times.calls:,}", *(f"{time:,.0f}" for time in (times.p50, times.p99, times.longest))
+            grid.add_row("" if place else one.mode, times.what, *figures, style="" if place else "bold")
+        grid.add_section()
+    return grid
+
+
+def scores_table(rows: Iterable[ScoresRow], title: str) -> Table:
+    """One block for each pass."""
+    grid = _grid(title, ("members", "contender"), ("members/s", "min-max", "x zadd-each"))
+    for name, block in groupby(rows, key=lambda row: row.name):
+        for place, row in enumerate(block):
+            span = f"{row.slowest / 1000:,.0f}-{row.fastest / 1000:,.0f}k"
+            cells = f"{row.rate:,.0f}", span, _or_dash(row.to_plain, ".2f")
+            grid.add_row("" if place else name, row.contender, *cells, style=_style(row.contender))
+        grid.add_section()
+    return grid
+
+
+def conservation_table(found: Conservation, title: str) -> Table:
+    """One row, whose last three figures must be 0. The wait is the longest."""
+    done = "operations", "seconds", "kills", "holding", "waiting", "lost", "wait, s"
+    grid = _grid(title, (), (*done, "samples", "over", "unaccounted", "crowded"))
+    kills = (f"{count:,}" for count in (found.kills, found.killed_holding, found.killed_waiting, found.lost))
+    seen = (f"{count:,}" for count in (found.samples, found.over, found.unaccounted, found.crowded))
+    grid.add_row(f"{found.operations:,}", f"{found.seconds:.1f}", *kills, f"{found.longest_wait:.2f}", *seen)
+    return grid
+
+
+def rwlock_table(rows: Iterable[RWLockRow], title: str) -> Table:
+    """One row for each contender."""
+    grid = _grid(title, ("contender",), ("reads/s", "min-max", "writes/s", "to read, ms", "to write, ms", "x lock"))
+    for row in rows:
+        rates = f"{row.reads:,.0f}", _from_to(row.slowest, row.fastest), f"{row.writes:,.0f}"
+        waits = _waits(row.read_waits), _waits(row.write_waits)
+        grid.add_row(row.contender, *rates, *waits, _or_dash(row.to_lock, ".2f"))
+    return grid
+
+
+def pairs_table(rows: Iterable[PairsRow], title: str) -> Table:
+    """One row for each contender."""
+    columns = "seconds", "pairs/s", "min-max", "wait, ms", "deadlocks", "overlaps", "x nested"
+    grid = _grid(title, ("contender",), columns)
+    for row in rows:
+        rates = f"{row.seconds:.2f}", f"{row.rate:,.0f}", _from_to(row.slowest, row.fastest)
+        wrong = f"{row.timeouts:,}", f"{row.overlaps:,}"
+        grid.add_row(row.contender, *rates, _waits(row.waits), *wrong, _or_dash(row.to_nested, ".2f"))
+    return grid
+
+
+def _blocks(
+    rows: Sequence[Row], failed: Sequence[Case], *, order: list[str], first: str, cells: Cells, title: str
+) -> Table:
+    grid = _grid(title, (), (first,))
+    grid.add_column("contender", no_wrap=True)
+    for column in cells:
+        grid.add_column(column, justify="right", no_wrap=True)
+    lines = [
+        (row.clients, order.index(row.contender), row.contender, [cell(row) for cell in cells.values()]) for row in rows
+    ]
+    lines += [(case.clients, order.index(case.contender), case.contender, ["failed"]) for case in failed]
+    for clients, block in groupby(sorted(lines), key=lambda line: line[0]):
+        for place, (_, _, contender, texts) in enumerate(block):
+            grid.add_row("" if place else str(clients), contender, *texts, style=_style(contender))
+        grid.add_section()
+    return grid
+
+
+def _grid(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in texts:
+        grid.add_column(column, no_wrap=True)
+    for column in numbers:
+        grid.add_column(column, justify="right", no_wrap=True)
+    return grid
+
+
+def _style(contender: str) -> str:
+    return "bold" if contender == OURS else ""
+
+
+def _span(row: Row) -> str:
+    return _from_to(row.slowest, row.fastest)
+
+
+def _from_to(slowest: float, fastest: float) -> str:
+    if fastest < 1000:
+        return f"{slowest:.0f}-{fastest:.0f}"
+    form = ".1f" if fastest < 99_950 else ".0f"
+    return f"{slowest / 1000:{form}}-{fastest / 1000:{form}}k"
+
+
+def _waits(times: Times) -> str:
+    """Median, 99th percentile and longest, in milliseconds."""
+    return "/".join(f"{time / 1000:.{1 if time < 99_950 else 0}f}" for time in (times.p50, times.p99, times.longest))
+
+
+def _handoff(row: Row) -> str:
+    return f"{_time(row.handoff_p50_us)}/{_time(row.handoff_p99_us)}"
+
+
+def _time(microseconds: float | None) -> str:
+    """Microseconds as such, unless they are so many that they would break the table."""
+    if microseconds is None or microseconds < 10_000:
+        return _or_dash(microseconds, ".0f")
+    return f"{microseconds / 1000:.0f}ms"
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _of_many(cell: Callable[[Row], str]) -> Callable[[Row], str]:
+    """What makes no sense for one alone."""
+    return lambda row: "-" if row.clients == 1 else cell(row)
+
+
+RATE: Cells = {"acquires/s": lambda row: f"{row.rate:,.0f}", "min-max": _span}
+SHARING: Cells = {"fairness": _of_many(lambda row: f"{row.fairness:.2f}"), "handoff µs": _of_many(_handoff)}
+TO_FLOOR: Cells = {"x floor": lambda row: _or_dash(row.to_floor, ".2f")}
+OF_TASKS: Cells = {
+    "conns": lambda row: _or_dash(row.connections, ",.0f"),
+    **TO_FLOOR,
+    "x redis": lambda row: _or_dash(row.to_redis, ".2f"),
+}
+LOCK: Cells = {
+    "tries/s": lambda row: f"{row.tries:,.0f}",
+    **RATE,
+    **SHARING,
+    **TO_FLOOR,
+    "x Lua": lambda row: _or_dash(row.to_classic, ".2f"),
+}
+SEMAPHORE: Cells = {
+    "tries/s": lambda row: f"{row.tries:,.0f}",
+    "permits/s": lambda row: f"{row.rate:,.0f}",
+    "min-max": _span,
+    "fairness": _of_many(lambda row: f"{row.fairness:.2f}"),
+    "over limit": lambda row: f"{row.violations:,}",
+    **TO_FLOOR,
+    "x Lua": lambda row: _or_dash(row.to_classic, ".2f"),
+}
+TASKS: Mapping[str, Cells] = {DISTINCT: {**RATE, **OF_TASKS}, ONE: {**RATE, **SHARING, **OF_TASKS}}

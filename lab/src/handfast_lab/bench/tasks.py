@@ -1,0 +1,146 @@
+"""One process, one event loop, many tasks: how they contend, and what is counted of it.
+
+Each task takes and releases its lock until the time is over. Whoever still waits for it a little later is cancelled,
+and that again and again: some contenders lose a cancellation now and then. Where all want one lock they hold it for one
+turn of the loop: without an await in between, two tasks could never be seen to hold it at once, whatever the lock did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from time import monotonic
+from typing import Any, NamedTuple
+
+from handfast_lab.bench.aio_contenders import AIO_CONTENDERS, OURS, Verbs
+from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Measurement, Notes, measure
+from handfast_lab.bench.floor import Bare
+from handfast_lab.bench.gauges import Counter, take_all_files
+from handfast_lab.bench.pipeline import Pipeline
+from handfast_lab.bench.runner import Crew, Plan
+from handfast_lab.bench.worker import Start, wait_until
+
+__all__ = ["Report", "TasksJob", "end", "hush", "run"]
+
+RETRY_FOR, RETRY, CLEANUP = 0.5, 0.2, 5.0
+"""Seconds that tasks may take to end by themselves, until they are cancelled once more, and in all."""
+
+
+class Report(NamedTuple):
+    """What came of a measurement."""
+
+    notes: list[Notes]
+    connections: int
+
+
+class TasksJob(NamedTuple):
+    """Let so many tasks contend."""
+
+    contender: str
+    url: str
+    name: str
+    setting: str
+    tasks: int
+
+    def do(self, start: Start) -> Report:
+        """Contend, and count the connections before it ends."""
+        take_all_files()
+        with Counter(self.url) as counter:
+            if self.contender == FLOOR:
+                return self._pipeline(start, counter)
+            return asyncio.run(self._contend(start, counter))
+
+    @property
+    def _own(self) -> list[str]:
+        return [f"{self.name}-{number}" for number in range(self.tasks)]
+
+    def _pipeline(self, start: Start, counter: Counter) -> Report:
+        bare = Bare(self.url)
+        try:
+            pipeline = Pipeline(bare, self._own if self.setting == DISTINCT else [self.name] * self.tasks)
+            gc.collect()
+            schedule = start()
+            wait_until(schedule.begin)
+            return Report(pipeline.contend(schedule.until), counter.count())
+        finally:
+            bare.close()
+
+    async def _contend(self, start: Start, counter: Counter) -> Report:
+        hush(self.contender)
+        async with AIO_CONTENDERS[self.contender](self.url, self.tasks) as lock:
+            locks = list(map(lock, self._own))
+            await asyncio.gather(*map(_once, locks))  # so that connections are made and scripts loaded
+            if self.setting == ONE:
+                locks = [lock(self.name) for _ in locks]
+            notes = [Notes(0, array("d"), array("d")) for _ in locks]
+            gc.collect()
+            schedule = start()
+            await asyncio.sleep(schedule.begin - monotonic())
+            tasks = [
+                asyncio.create_task(_contend(own, note, schedule.until, pause=self.setting == ONE))
+                for own, note in zip(locks, notes, strict=True)
+            ]
+            try:
+                await _watch(tasks, schedule.until)
+                return Report(notes, counter.count())
+            finally:
+                await end(tasks)
+
+
+def run(plan: Plan) -> Iterator[Measurement]:
+    """Let tasks contend, one measurement after the other."""
+    with Crew() as crew:
+        for case in plan.order():
+            name = f"bench-{case.contender}-{case.setting}-{case.round}-{case.clients}"
+            job = TasksJob(case.contender, plan.url, name, case.setting, case.clients)
+            schedule, reports, trouble = crew.do(job, 1, plan.seconds)
+            report = reports[0] if reports else Report([], 0)
+            yield measure(case, schedule, report.notes, trouble, report.connections if reports else None)
+
+
+def hush(contender: str) -> None:
+    """What the tasks and callbacks of a rival leave behind when they are ended is not for our terminal."""
+    if contender != OURS:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+
+
+async def _once(own: Verbs) -> None:
+    await own.acquire()
+    await own.release()
+
+
+async def _contend(own: Verbs, notes: Notes, until: float, *, pause: bool) -> None:
+    acquire, release, _ = own
+    _, acquired, released = notes
+    while monotonic() < until:
+        await acquire()
+        moment = monotonic()
+        if pause:
+            await asyncio.sleep(0)
+        acquired.append(moment)
+        released.append(monotonic())
+        await release()
+
+
+async def _watch(tasks: Sequence[asyncio.Task[None]], until: float) -> None:
+    """Let them go on until then; but if one of them fails, all do."""
+    done, _ = await asyncio.wait(tasks, timeout=until - monotonic(), return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        await task
+
+
+async def end(tasks: Iterable[asyncio.Future[Any]], patience: float = RETRY_FOR) -> None:
+    """Let tasks end, or cancel them. Raises TimeoutError if they do not heed it."""
+    done, pending = await asyncio.wait(tasks, timeout=patience)
+    give_up_at = monotonic() + CLEANUP
+    while pending:
+        if monotonic() >= give_up_at:
+            raise TimeoutError(f"{len(pending)} tasks had not ended {CLEANUP:g} s after they were cancelled first")
+        for task in pending:
+            task.cancel()
+        ended, pending = await asyncio.wait(pending, timeout=RETRY)
+        done |= ended
+    for task in done:
+        _ = task.cancelled() or task.exception()  # too late to matter, and not to be told as never looked at

@@ -1,0 +1,111 @@
+"""Many histories: every primitive in every colour under every fault, for a time or until there are enough.
+
+The combinations are gone through in turn, again and again, each time with another seed, by some processes that have
+servers of their own. What comes of a history is a `Verdict`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import multiprocessing
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from time import monotonic
+from typing import Any, NamedTuple, cast
+
+from handfast_lab.chaos.chamber import Cell, Chamber, Verdict
+from handfast_lab.chaos.faults import FAULTS
+
+__all__ = ["Campaign", "cells", "played", "run"]
+
+RETRY_FOR = 60.0
+"""Seconds for a process to finish the history that it is at."""
+
+
+class Campaign(NamedTuple):
+    """What is to be done. It ends when either bound is reached."""
+
+    cells: Sequence[Cell]
+    seed: int
+    histories: float = inf
+    seconds: float = inf
+    processes: int = 2
+
+
+def cells(primitives: Sequence[str], colours: Sequence[str], faults: Sequence[str]) -> list[Cell]:
+    """All combinations that there are."""
+    every = itertools.starmap(Cell, itertools.product(primitives, colours, faults))
+    return [cell for cell in every if cell.colour in FAULTS[cell.fault].colours]
+
+
+def run(campaign: Campaign, tell: Callable[[Verdict], object]) -> None:
+    """Play, and tell each verdict as it comes."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["handfast_lab.chaos.chamber"])
+    numbers = itertools.count()
+    until = monotonic() + campaign.seconds
+    players = dict(_hired(context, campaign.processes))
+    played = 0
+    try:
+        waiting = set(players)
+        for pipe in players:
+            _give(pipe, campaign, next(numbers))
+        while waiting:
+            for ready in wait(list(waiting)):
+                pipe = cast("Connection", ready)
+                waiting.discard(pipe)
+                tell(pipe.recv())
+                played += 1
+                if played + len(waiting) < campaign.histories and monotonic() < until:
+                    _give(pipe, campaign, next(numbers))
+                    waiting.add(pipe)
+    finally:
+        for pipe, process in players.items():
+            pipe.close()
+            process.join(RETRY_FOR)
+            process.kill()
+            process.join()
+
+
+def played(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """What was played, added up by primitive, colour and fault; findings with the seed of each."""
+    sums: dict[Any, dict[str, Any]] = defaultdict(
+        lambda: {"histories": 0, "operations": 0, "strikes": 0, "seconds": 0.0, "findings": []}
+    )
+    for verdict in verdicts:
+        entry = sums[verdict.cell]
+        entry["histories"] += 1
+        entry["operations"] += verdict.operations
+        entry["strikes"] += verdict.strikes
+        entry["seconds"] = round(entry["seconds"] + verdict.seconds, 3)
+        entry["findings"] += [{"seed": verdict.seed, "text": text} for text in verdict.findings]
+    return [cell._asdict() | entry for cell, entry in sorted(sums.items())]
+
+
+def _give(pipe: Connection, campaign: Campaign, number: int) -> None:
+    pipe.send((campaign.cells[number % len(campaign.cells)], campaign.seed + number))
+
+
+def _hired(context: multiprocessing.context.BaseContext, count: int) -> Iterator[tuple[Connection, BaseProcess]]:
+    for _ in range(count):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_play, args=(theirs,))  # type: ignore[attr-defined]  # every context has it
+        process.start()
+        theirs.close()
+        yield ours, process
+
+
+def _play(pipe: Connection) -> None:
+    """Play what is asked for until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the parent alone
+    logging.getLogger("handfast").setLevel(logging.CRITICAL)  # lost leases are what this is about
+    with Chamber() as chamber, contextlib.suppress(EOFError):
+        while True:
+            cell, seed = pipe.recv()
+            pipe.send(chamber.play(cell, seed))

@@ -1,0 +1,149 @@
+"""One history: players at work, a fault that strikes them, and what the checkers say of what they wrote down.
+
+What is checked depends on the fault. A server that keeps what it granted owes everything: exclusion, the order of the
+line, growing fences, a history that some sequence of single steps explains. One that forgot it (a flush, a restart
+without data, an eviction, a stale replica, a clock that stepped) owes growing fences still, and a state that heals. At
+rest, when the faults are over and every lease has been given up or has run out, nothing may be left in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from handfast import Handfast, HandfastError
+from handfast._engine.keys import KeySet
+from handfast.testing import FaultProxy, ServerController
+from handfast_lab.chaos.colours import COLOURS
+from handfast_lab.chaos.faults import FAULTS, Fault, Stage
+from handfast_lab.chaos.players import Script, play, take_all
+from handfast_lab.chaos.watching import watching
+from handfast_lab.checker import check_all
+from handfast_lab.checker.fences import check_fences
+from handfast_lab.checker.history import Operation
+from handfast_lab.checker.rest import check_rest
+
+__all__ = ["Cell", "Chamber", "Verdict"]
+
+NAMES = "a", "b"
+KINDS = {"semaphore": "semaphore", "rwlock": "rwlock"}
+"""What the keys of a primitive are called, where it is not a lock."""
+
+PLAYERS = 4
+OPERATIONS = 500
+
+LONGEST, RETRY_FOR = 4.0, 30.0
+"""Seconds after which players stop whatever they have done, and after which they must have stopped."""
+
+HEALING = 25.0
+"""Seconds after which nothing may be left: what could not be taken back at once is tried for 20."""
+
+
+class Cell(NamedTuple):
+    """What is combined in a history."""
+
+    primitive: str
+    colour: str
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a history."""
+
+    cell: Cell
+    seed: int
+    operations: int
+    strikes: int
+    """How often the fault struck."""
+    seconds: float
+    findings: tuple[str, ...]
+    history: tuple[Operation, ...] = field(default=(), repr=False)
+    """Kept where there are findings."""
+
+
+class Chamber:
+    """Has the servers that histories are played on, each started when it is needed first."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._servers: dict[frozenset[str], ServerController] = {}
+        self._played = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def play(self, cell: Cell, seed: int) -> Verdict:
+        """Play one history."""
+        fault, begun = FAULTS[cell.fault], monotonic()
+        self._played += 1
+        server = self._server(fault.needs)
+        with FaultProxy(server.url, record=False) as proxy, Stage(server, proxy, f"t{self._played}") as stage:
+            history, strikes, findings = _played(cell, fault, stage, seed)
+            findings += _healed(cell, stage)
+        findings += map(str, check_fences(history) if fault.forgets else check_all(history))
+        server.admin.flushall()
+        return Verdict(
+            cell=cell,
+            seed=seed,
+            operations=len(history),
+            strikes=strikes,
+            seconds=monotonic() - begun,
+            findings=tuple(findings),
+            history=tuple(history) if findings else (),
+        )
+
+    def _server(self, needs: frozenset[str]) -> ServerController:
+        if needs not in self._servers:
+            self._servers[needs] = self._stack.enter_context(
+                ServerController(persistent="persistent" in needs, clock="clock" in needs)
+            )
+        return self._servers[needs]
+
+
+def _played(cell: Cell, fault: Fault, stage: Stage, seed: int) -> tuple[list[Operation], int, list[str]]:
+    """What was done, how often the fault struck, and what players saw that they must not see."""
+    script = Script(
+        primitive=cell.primitive,
+        names=NAMES,
+        players=PLAYERS,
+        operations=OPERATIONS,
+        ttl=fault.ttl,
+        seed=seed,
+        until=monotonic() + LONGEST,
+        habits=fault.habits,
+    )
+    places = [KeySet(stage.namespace, KINDS.get(cell.primitive, "lock"), name) for name in NAMES]
+    chance = random.Random(seed)  # noqa: S311 -- faults are no secrets
+    with watching(stage.server.admin, places) as sightings, fault.inflict(stage, chance) as count:
+        book = play(COLOURS[cell.colour], script, stage.proxy.url, stage.namespace, RETRY_FOR)
+    history = book.operations
+    if not fault.deafens:
+        places_seen = {lease: sightings.queued(token) for lease, token in book.tokens.items()}
+        history = [replace(one, queued=places_seen.get(one.lease)) if one.kind == "acquire" else one for one in history]
+    own = sum(not one.is_certain for one in history) if fault.habits else 0
+    return history, count.strikes + own, book.faults
+
+
+def _healed(cell: Cell, stage: Stage) -> list[str]:
+    """What is left when everything had the time to heal, and somebody has come by and taken all there is of each name."""
+    until = monotonic() + HEALING
+    with Handfast(stage.acting.url, namespace=stage.namespace) as passer_by:
+        for name in NAMES:
+            try:
+                take_all(passer_by, cell.primitive, name, HEALING).release()
+            except HandfastError as error:
+                return [f"liveness: {name}: nobody could take it {HEALING:g} s after all was over: {error}"]
+    while (left := check_rest(stage.acting.admin, stage.namespace)) and monotonic() < until:
+        time.sleep(0.02)
+    return list(map(str, left))

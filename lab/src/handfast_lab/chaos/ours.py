@@ -1,0 +1,150 @@
+"""Handfast, in both colours, as the trials see it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import redis
+
+from handfast import AcquireTimeout, AsyncHandfast, Handfast
+from handfast._engine.script import load
+from handfast_lab.chaos.contender import LEASE, AioClient, AioLock, Client, Contender, Lock, Wire, keys, microseconds
+
+__all__ = ["OURS", "OURS_AIO", "held_or_wanted"]
+
+
+class _OurLock:
+    def __init__(self, thing: Any) -> None:
+        self._thing = thing
+        self._lease: Any = None
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        if timeout == 0:
+            self._lease = self._thing.try_acquire()
+            return self._lease is not None
+        try:
+            self._lease = self._thing.acquire(timeout=timeout)
+        except AcquireTimeout:
+            return False
+        return True
+
+    def release(self) -> bool:
+        return bool(self._lease.release())
+
+    def extend(self, seconds: float) -> None:
+        self._lease.extend(seconds)
+
+
+class _OurAioLock:
+    def __init__(self, thing: Any) -> None:
+        self._thing = thing
+        self._lease: Any = None
+
+    async def acquire(self, timeout: float | None = None) -> bool:
+        if timeout == 0:
+            self._lease = await self._thing.try_acquire()
+            return self._lease is not None
+        try:
+            self._lease = await self._thing.acquire(timeout=timeout)
+        except AcquireTimeout:
+            return False
+        return True
+
+    async def release(self) -> bool:
+        return bool(await self._lease.release())
+
+    async def extend(self, seconds: float) -> None:
+        await self._lease.extend(seconds)
+
+
+class _Ours:
+    def __init__(self, hf: Handfast) -> None:
+        self._hf = hf
+
+    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Lock:  # noqa: ARG002 -- it always renews
+        return _OurLock(self._hf.lock(name, ttl=ttl))
+
+    def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Lock:
+        return _OurLock(self._hf.semaphore(name, limit, ttl=ttl))
+
+
+class _OursAio:
+    def __init__(self, hf: AsyncHandfast) -> None:
+        self._hf = hf
+
+    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> AioLock:  # noqa: ARG002 -- it always renews
+        return _OurAioLock(self._hf.lock(name, ttl=ttl))
+
+    def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> AioLock:
+        return _OurAioLock(self._hf.semaphore(name, limit, ttl=ttl))
+
+
+@contextlib.contextmanager
+def _ours(url: str) -> Iterator[Client]:
+    with Handfast(url) as hf:
+        yield _Ours(hf)
+
+
+@contextlib.asynccontextmanager
+async def _ours_aio(url: str) -> AsyncIterator[AioClient]:
+    async with AsyncHandfast(url) as hf:
+        yield _OursAio(hf)
+
+
+def _our_wire() -> Wire:
+    def scripts(verb: str) -> frozenset[str]:
+        return frozenset(load(f"{noun}_{verb}").digest for noun in ("permit", "permits"))
+
+    return Wire(scripts("acquire"), scripts("release"), scripts("renew"), scripts("acquire"))
+
+
+def _our_left(admin: redis.Redis) -> list[str]:
+    """Lines with somebody in them, and leases that have not run out: what is over is remembered for a while, and due."""
+    now = microseconds(admin)
+    return [
+        key
+        for key in keys(admin)
+        if key.endswith(":queue") or (key.endswith(":holders") and admin.zcount(key, f"({now}", "+inf"))
+    ]
+
+
+def held_or_wanted(admin: redis.Redis, name: str) -> bool:
+    """Whether anybody has something of that name, or stands in line for it, be it a lock, a semaphore or what else there is."""
+    now = microseconds(admin)
+    with admin.pipeline(transaction=False) as pipeline:
+        for kind in ("lock", "semaphore", "rwlock"):
+            pipeline.zcount(f"{{hf:{kind}:{name}}}:holders", f"({now}", "+inf")
+            pipeline.zcard(f"{{hf:{kind}:{name}}}:queue")
+        return any(pipeline.execute())
+
+
+def _our_remaining(admin: redis.Redis, name: str) -> float:
+    held: Any = admin.zrange(f"{{hf:lock:{name}}}:holders", -1, -1, withscores=True)
+    return max(0.0, (held[0][1] - microseconds(admin)) / 1000) if held else 0.0
+
+
+OURS = Contender(
+    "handfast",
+    "handfast",
+    _our_wire,
+    _our_left,
+    _our_remaining,
+    sync=_ours,
+    extends="to",
+    has=frozenset({"semaphore", "renewal", "fence", "rwlock", "lock_all"}),
+)
+"""Ours, in the sync colour."""
+
+OURS_AIO = Contender(
+    "handfast (asyncio)",
+    "handfast",
+    _our_wire,
+    _our_left,
+    _our_remaining,
+    aio=_ours_aio,
+    extends="to",
+    has=OURS.has,
+)
+"""Ours, in the asyncio colour."""

@@ -1,0 +1,109 @@
+"""pottery's Redlock, over one master."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from functools import cache
+from typing import Any
+
+import redis
+
+from handfast_lab.chaos.contender import LEASE, Contender, Wire
+from handfast_lab.chaos.rivals.over import OneKey, OverAioRedis, OverClient, OverRedis
+
+__all__ = ["CONTENDERS"]
+
+
+@cache
+def _pottery() -> Any:
+    """The library. It puts a function of its own in the place of `json.dumps`, which is taken back: locks need it not."""
+    dumps = json.dumps
+    try:
+        return importlib.import_module("pottery")
+    finally:
+        json.dumps = dumps
+
+
+class _PotteryLock:
+    def __init__(self, lock: Any) -> None:
+        self._lock = self.native = lock
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        return bool(self._lock.acquire(**_wait_pottery(timeout)))
+
+    def release(self) -> bool:
+        self._lock.release()
+        return True
+
+    def extend(self, seconds: float) -> None:  # noqa: ARG002 -- it knows how long a lease is
+        self._lock.extend()
+
+
+class _PotteryAioLock:
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    async def acquire(self, timeout: float | None = None) -> bool:
+        return bool(await self._lock.acquire(**_wait_pottery(timeout)))
+
+    async def release(self) -> bool:
+        await self._lock.release()
+        return True
+
+    async def extend(self, seconds: float) -> None:  # noqa: ARG002 -- it knows how long a lease is
+        await self._lock.extend()
+
+
+def _wait_pottery(timeout: float | None) -> dict[str, Any]:
+    return {"blocking": False} if timeout == 0 else {} if timeout is None else {"timeout": timeout}
+
+
+class _Pottery(OverClient):
+    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Any:  # noqa: ARG002 -- it cannot renew
+        return _PotteryLock(_pottery().Redlock(key=name, masters={self._redis}, auto_release_time=ttl))
+
+
+class _PotteryAio(OverClient):
+    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Any:  # noqa: ARG002 -- it cannot renew
+        return _PotteryAioLock(_pottery().AIORedlock(key=name, masters={self._redis}, auto_release_time=ttl))
+
+
+def _pottery_wire() -> Wire:
+    """Its scripts are made when the first lock is."""
+    lock = _pottery().Redlock
+    with redis.Redis() as nobody:
+        lock(key="a", masters={nobody})
+    return Wire(
+        frozenset({"SET"}),
+        frozenset({lock._release_script.sha}),  # noqa: SLF001 -- where else would it be read
+        frozenset({lock._extend_script.sha}),  # noqa: SLF001 -- see above
+    )
+
+
+_KEY = OneKey("redlock:")
+
+
+CONTENDERS: tuple[Contender, ...] = (
+    Contender(
+        "pottery",
+        "pottery",
+        _pottery_wire,
+        _KEY.left,
+        _KEY.remaining,
+        sync=OverRedis(_Pottery),
+        extends="again",
+        remarks=("Its Redlock over one master; a lease can be extended three times.",),
+    ),
+    Contender(
+        "pottery (asyncio)",
+        "pottery",
+        _pottery_wire,
+        _KEY.left,
+        _KEY.remaining,
+        aio=OverAioRedis(_PotteryAio),
+        extends="again",
+        remarks=("Its Redlock over one master; a lease can be extended three times.",),
+    ),
+)
+"""In both colours, where it has both."""

@@ -1,0 +1,129 @@
+"""py-redis-semaphore: its semaphore, and its mutex, which is one of one permit."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from handfast_lab.chaos.contender import LEASE, AioClient, Client, Contender, Wire, digests, keys, microseconds
+from handfast_lab.chaos.rivals.over import OverAioRedis, OverRedis
+
+__all__ = ["CONTENDERS"]
+
+
+class _SemaphoreLock:
+    def __init__(self, make: Callable[[float | None], Any]) -> None:
+        self._make = make
+        self._held: Any = None
+
+    @property
+    def native(self) -> Any:
+        return self._make(None)
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        self._held = self._make(timeout or None)
+        try:
+            return bool(self._held.acquire(blocking=timeout != 0).success)
+        except importlib.import_module("redis_semaphore").AcquireTimeoutError:
+            return False
+
+    def release(self) -> bool:
+        return bool(self._held.release())
+
+    def extend(self, seconds: float) -> None:  # noqa: ARG002 -- it knows how long a lease is
+        if not self._held.refresh():
+            raise RuntimeError("it was told that the lease is lost")
+
+
+class _SemaphoreAioLock:
+    def __init__(self, make: Callable[[float | None], Any]) -> None:
+        self._make = make
+        self._held: Any = None
+
+    async def acquire(self, timeout: float | None = None) -> bool:
+        self._held = self._make(timeout or None)
+        try:
+            return bool((await self._held.aacquire(blocking=timeout != 0)).success)
+        except importlib.import_module("redis_semaphore").AcquireTimeoutError:
+            return False
+
+    async def release(self) -> bool:
+        return bool(await self._held.arelease())
+
+    async def extend(self, seconds: float) -> None:  # noqa: ARG002 -- it knows how long a lease is
+        if not await self._held.arefresh():
+            raise RuntimeError("it was told that the lease is lost")
+
+
+@dataclass(frozen=True)
+class _Semaphores:
+    """A client, and which of the two colours its locks have."""
+
+    redis: Any
+    kind: Callable[[Callable[[float | None], Any]], Any]
+
+    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Any:  # noqa: ARG002 -- it always renews
+        library = importlib.import_module("redis_semaphore")
+        return self.kind(lambda wait: library.Mutex(self.redis, name, lock_timeout=ttl, acquire_timeout=wait))
+
+    def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Any:
+        library = importlib.import_module("redis_semaphore")
+
+        def make(wait: float | None) -> Any:
+            config = library.SemaphoreConfig(name=name, limit=limit, lock_timeout=ttl, acquire_timeout=wait)
+            return library.Semaphore(self.redis, config)
+
+        return self.kind(make)
+
+
+def _semaphores(connection: Any) -> Client:
+    return _Semaphores(connection, _SemaphoreLock)
+
+
+def _semaphores_aio(connection: Any) -> AioClient:
+    return _Semaphores(connection, _SemaphoreAioLock)
+
+
+def _semaphores_wire() -> Wire:
+    scripts = importlib.import_module("redis_semaphore.lua_scripts")
+    takes = digests(scripts.ACQUIRE_SCRIPT)
+    return Wire(takes, digests(scripts.RELEASE_SCRIPT), digests(scripts.REFRESH_SCRIPT), takes)
+
+
+def _semaphores_left(admin: redis.Redis) -> list[str]:
+    now = microseconds(admin) // 1000
+    return [key for key in keys(admin) if key.endswith(":owners") and admin.zcount(key, f"({now}", "+inf")]
+
+
+def _semaphores_remaining(admin: redis.Redis, name: str) -> float:
+    held: Any = admin.zrange(f"mutex:{name}:owners", -1, -1, withscores=True)
+    return max(0.0, held[0][1] - microseconds(admin) / 1000) if held else 0.0
+
+
+CONTENDERS: tuple[Contender, ...] = (
+    Contender(
+        "py-redis-semaphore",
+        "py-redis-semaphore",
+        _semaphores_wire,
+        _semaphores_left,
+        _semaphores_remaining,
+        sync=OverRedis(_semaphores),
+        extends="again",
+        has=frozenset({"semaphore", "renewal", "fence"}),
+    ),
+    Contender(
+        "py-redis-semaphore (asyncio)",
+        "py-redis-semaphore",
+        _semaphores_wire,
+        _semaphores_left,
+        _semaphores_remaining,
+        aio=OverAioRedis(_semaphores_aio),
+        extends="again",
+        has=frozenset({"semaphore", "renewal", "fence"}),
+    ),
+)
+"""In both colours, where it has both."""

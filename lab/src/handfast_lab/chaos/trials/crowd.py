@@ -1,0 +1,193 @@
+"""A crowd at one lock: what a long line costs the server, and what happens to those whom it takes no more.
+
+    R28  with 10,000 tasks in line, the time that scripts take within the server (its slow log, of every call): p99.9 below a
+         millisecond; everybody gets in, in the order of coming; what a waiter takes of memory, here and there. Whoever comes
+         to a line that has its ``max_waiters`` is told QueueFull, all of them and nobody else, and leaves no trace
+
+The crowd is one client's, on one connection, so it is there in asyncio only: threads are not had by the thousand.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import redis
+
+from handfast import QueueFull
+from handfast.testing import ServerController
+from handfast_lab.bench import crowd
+from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
+from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.trials import Tell
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R28",)
+COUNT = 10_000
+"""Waiters."""
+
+BAR = 1000.0
+"""Microseconds that 999 of 1,000 calls must stay below."""
+
+CROWDS = 3
+"""So many at most, until one stays below it: whatever else the machine is at can only make scripts look slower."""
+
+FULL, BEYOND = {"sync": 50, "asyncio": 1_000}, 500
+"""Waiters that a line takes, by colour, and how many more come."""
+
+RETRY_FOR = 60.0
+"""Seconds for a line to get in."""
+
+
+def applies(contender: Contender) -> bool:
+    """Who else bounds a line, is not known."""
+    return contender.is_ours
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """One crowd of so many, and one line that is full."""
+    figures = _crowds(contender, count, seed) if contender.colour == "asyncio" else []
+    tell(count)
+    return [*figures, _full(contender, count, seed)]
+
+
+# --- the crowd
+
+
+def _crowds(contender: Contender, count: int, seed: int) -> list[Figure]:
+    """Figures of the worst order, and of the fastest scripts."""
+    lines: list[Figure] = []
+    best: dict[str, crowd.ScriptTimes] = {}
+    for _ in range(CROWDS):
+        line, scripts = _crowd(contender, count, seed)
+        lines.append(line)
+        for script in scripts:
+            best[script.script] = min(script, best.get(script.script, script), key=lambda times: times.p999)
+        if all(script.p999 < BAR for script in best.values()):
+            break
+    return [max(lines, key=lambda line: line.bad), _scripts(contender, list(best.values()), len(lines), seed)]
+
+
+def _crowd(contender: Contender, count: int, seed: int) -> tuple[Figure, list[crowd.ScriptTimes]]:
+    with ServerController(*crowd.logging_all(count)) as server:
+        crowd.load_scripts(server.url)
+        seen, trouble = crowd.run(server.url, "crowd", count)
+        scripts = crowd.script_times(server.url)
+    entered = seen.order if seen is not None else []
+    inversions = crowd.inversions(entered)
+    missing = count - len(entered)
+    here = seen.grown / count if seen is not None and seen.grown is not None and count else 0.0
+    line = Figure(
+        id="R28",
+        what="a crowd at one lock: order",
+        contender=contender.name,
+        tried=count,
+        bad=inversions + missing + len(trouble),
+        unit="inversions, or not let in",
+        measured={
+            "seconds for all": round(seen.seconds, 2) if seen is not None else 0.0,
+            "connections": seen.connections if seen is not None else 0,
+            "bytes a waiter, in the client": round(here),
+        },
+        seed=seed,
+        examples=examples_of([*trouble, *([f"{missing} did not get in"] if missing else [])]),
+    )
+    return line, scripts
+
+
+def _scripts(contender: Contender, scripts: list[crowd.ScriptTimes], crowds: int, seed: int) -> Figure:
+    slow = [f"{script.script}: p99.9 of {script.p999:g} µs" for script in scripts if script.p999 >= BAR]
+    slow += [f"{script.script} was never called" for script in scripts if not script.calls]
+    measured: dict[str, float | str] = {"crowds": crowds}
+    for script in scripts:
+        measured[f"{script.script} p50, µs"] = script.p50
+        measured[f"{script.script} p99.9, µs"] = script.p999
+        measured[f"{script.script} longest, µs"] = script.longest
+    return Figure(
+        id="R28",
+        what="a crowd at one lock: time of scripts",
+        contender=contender.name,
+        tried=sum(script.calls for script in scripts),
+        bad=len(slow),
+        unit="scripts with a p99.9 of 1 ms or more",
+        measured=measured,
+        seed=seed,
+        examples=examples_of(slow),
+    )
+
+
+# --- the full line
+
+
+def _full(contender: Contender, count: int, seed: int) -> Figure:
+    colour = colour_of(contender)
+    room, beyond = min(FULL[contender.colour], count), min(BEYOND, count)
+    wrong: list[str] = []
+    with hushed(), ServerController() as server:
+        each = colour.run(_fill(colour, server, room, beyond, wrong))
+    return Figure(
+        id="R28",
+        what="max_waiters reached",
+        contender=contender.name,
+        tried=beyond + room,
+        bad=len(wrong),
+        unit="not told QueueFull, or not served",
+        measured={"waiters": room, "came to the full line": beyond, "bytes a waiter, in the server": round(each)},
+        seed=seed,
+        examples=examples_of(wrong),
+    )
+
+
+async def _fill(colour: Colour, server: ServerController, room: int, beyond: int, wrong: list[str]) -> float:
+    """Fill a line, come when it is full, let it go on; how many bytes a waiter takes of the server's memory."""
+    async with colour.client(server.url) as holder, colour.client(server.url) as waiters:
+        lease = await settled(holder.lock("full", renew=False).acquire())
+        empty = _memory(server)
+        lock = waiters.lock("full", max_waiters=room)
+        line = [colour.start(partial(_through, lock)) for _ in range(room)]
+
+        async def full() -> bool:
+            return bool((await settled(holder.lock("full").status())).waiting >= room)
+
+        if not await colour.eventually(full, RETRY_FOR):
+            wrong.append(f"the line never had its {room} waiters")
+        each = (_memory(server) - empty) / room
+        before = _state(server)
+        for number in range(beyond):
+            try:
+                late = await settled(waiters.lock("full", max_waiters=room).acquire(timeout=RETRY_FOR))
+            except QueueFull:
+                pass
+            except Exception as error:  # noqa: BLE001 -- any other answer is a wrong one
+                wrong.append(f"number {number} beyond the room was told {error!r}")
+            else:
+                wrong.append(f"number {number} beyond the room got in: {late!r}")
+        after = _state(server)
+        if after != before:
+            changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+            wrong.append(f"those who were told that the line is full have changed {changed}")
+        await settled(lease.release())
+        wrong += [f"{late!r} never got in" for late in await colour.late(line, RETRY_FOR)]
+        wrong += [repr(one.exception()) for one in line if one.done() and one.exception() is not None]
+    return each
+
+
+async def _through(lock: Any) -> None:
+    lease = await settled(lock.acquire(timeout=RETRY_FOR))
+    await settled(lease.release())
+
+
+def _memory(server: ServerController) -> int:
+    """What all keys take, in bytes."""
+    return sum(int(server.admin.memory_usage(key, samples=0) or 0) for key in server.admin.scan_iter(count=1000))
+
+
+def _state(server: ServerController) -> dict[bytes, Any]:
+    """Who stands in line, in which order, and what is known of each but for how long the server believes in them."""
+    with redis.Redis.from_url(server.url) as raw:
+        return {
+            key: raw.zrange(key, 0, -1, withscores=True) if raw.type(key) == b"zset" else sorted(raw.hkeys(key))
+            for key in raw.scan_iter(count=1000)
+        }

@@ -1,0 +1,342 @@
+"""Processes that die without a word, by SIGKILL: holders, and those who wait.
+
+    R12  a holder dies while somebody waits: how long after the end of its lease, as the server knows it, the next one holds.
+         Nobody may hold before. The lease is renewed until the kill, or it is not renewed at all
+    R13  of several who wait some die, always the head of the line among them: whether the others get in in the order in
+         which they came, and how long nobody held though the lock was free
+
+Each client is a process of its own. Of the dead holder's lease the end is asked at the server, after the kill; the waiter
+says when it got in, on the machine's monotonic clock. What one round trip takes counts against the contender.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count as counting
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from handfast._engine.calls import CLAIM_MS
+from handfast.testing import ServerController
+from handfast_lab.bench.crowd import inversions
+from handfast_lab.bench.figures import quantile
+from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.mortals import Mortal, Mortals, Silent, unrenewed
+from handfast_lab.chaos.trials import Tell
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R12", "R13")
+COUNT = 400
+"""Holders that are killed, half of them renewed until then. A quarter as many lines lose some of their waiters. Rivals, whose
+figures are larger by far, are tried a tenth as often."""
+
+LONGEST = 60.0
+"""Seconds for each of the three, after which no more are begun: some rivals take half a minute to see one death."""
+
+LANES = 4
+"""Holders that are killed side by side, each with a lock and a waiter of its own."""
+
+ATTEMPTS = 3
+"""Holders that are tried for one figure, where a lease is over before it can be asked when it ends."""
+
+TTL, LINE_TTL = 0.3, 2.0
+"""Seconds of a lease: of holders that are killed, and where waiters are."""
+
+SLACK = 0.05
+"""Seconds after the end of a dead holder's lease, or of what a dead waiter may cost, that are nobody's fault."""
+
+WAITERS = 8
+"""In a line, some of which are killed."""
+
+SETTLE = 0.03
+"""Seconds after which whoever has asked is taken to be in line, where the server does not tell."""
+
+NAP = 0.02
+"""Seconds of a sleep that shows how late this machine wakes anybody."""
+
+RETRY_FOR = 40.0
+"""Seconds that somebody is waited for: there is a rival that looks every 30."""
+
+
+def applies(contender: Contender) -> bool:  # noqa: ARG001 -- every trial has this one: it is asked about somebody
+    """Everybody dies."""
+    return True
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """Kill so many holders, and some waiters of a quarter as many lines."""
+    done = counting(1)
+    kills = count if contender.is_ours else max(1, count // 10)
+    kinds = [renew for renew in (True, False) if contender.is_ours or renew == ("renewal" in contender.has)]
+    with ServerController() as server, Mortals(server.url) as mortals:
+        scene = _Scene(contender, server, mortals, seed, lambda: tell(next(done)))
+        holders = [_Holders(scene, renew=renew) for renew in kinds]
+        for part in holders:
+            part.kill(max(1, kills // len(kinds)))
+        lines = _Lines(scene)
+        lines.kill(max(1, kills // 4))
+        return [*(part.figure() for part in holders), lines.order(), lines.stall()]
+
+
+@dataclass(frozen=True)
+class _Scene:
+    contender: Contender
+    server: ServerController
+    mortals: Mortals
+    seed: int
+    tick: Callable[[], object]
+
+    def in_line(self, name: str, waiting: int) -> None:
+        """Wait until so many stand in line for the lock of that name."""
+        if not self.contender.is_ours:
+            time.sleep(SETTLE)
+            return
+        until = monotonic() + RETRY_FOR
+        while self.server.admin.zcard(f"{{hf:lock:{name}}}:queue") < waiting:
+            if monotonic() > until:
+                raise Silent(f"somebody did not get in line within {RETRY_FOR:g} s")
+            time.sleep(0.001)
+
+
+class _Holders:
+    """R12: holders that die."""
+
+    def __init__(self, scene: _Scene, *, renew: bool) -> None:
+        self._scene = scene
+        self._renew = renew
+        self._ttl = max(TTL, scene.contender.shortest_ttl)
+        self._who = scene.contender if renew or not scene.contender.is_ours else unrenewed(scene.contender)
+        self._numbers: SimpleQueue[int] = SimpleQueue()
+        self._seconds: list[float] = []
+        """From the end of a dead holder's lease to the next one's hold."""
+        self._lateness: list[float] = []
+        """By how many seconds somebody woke up too late meanwhile who did nothing but sleep."""
+        self._early: list[str] = []
+        self._trouble: list[str] = []
+
+    def kill(self, count: int) -> None:
+        """So many of them, in several lanes side by side."""
+        for number in range(count):
+            self._numbers.put(number)
+        until = monotonic() + LONGEST
+        with ThreadPoolExecutor(LANES) as lanes, _sleeping(self._lateness):
+            try:
+                list(lanes.map(partial(self._kill_some, until), range(LANES)))
+            except BaseException:  # an interrupt: the lanes are not to go on to their end
+                with contextlib.suppress(Empty):
+                    while True:
+                        self._numbers.get_nowait()
+                self._scene.mortals.kill_all()
+                raise
+
+    def _kill_some(self, until: float, lane: int) -> None:
+        chance = random.Random(f"{self._scene.seed}/{lane}/{self._renew}")  # noqa: S311 -- deaths are no secrets
+        waiter = None
+        with contextlib.suppress(Empty):
+            while monotonic() < until:
+                name = f"killed-{self._renew}-{self._numbers.get_nowait()}"
+                try:
+                    if waiter is None:
+                        (waiter,) = self._scene.mortals.new(self._scene.contender)
+                    for attempt in range(ATTEMPTS):
+                        if self._kill_one(f"{name}-{attempt}", waiter, chance):
+                            break
+                except Silent as error:
+                    self._trouble.append(f"{name}: {error}")
+                    if waiter is not None:
+                        self._scene.mortals.bury(waiter)
+                        waiter = None
+                self._scene.tick()
+
+    def _kill_one(self, name: str, waiter: Mortal, chance: random.Random) -> bool:
+        """One death. Whether the lease lasted until it could be asked when it ends."""
+        scene = self._scene
+        (holder,) = scene.mortals.new(self._who)
+        try:
+            holder.tell("acquire", name, self._ttl, renew=self._renew)
+            holder.expect("asks", RETRY_FOR)
+            holder.expect("in", RETRY_FOR)
+            waiter.tell("pass", name, self._ttl)
+            waiter.expect("asks", RETRY_FOR)
+            scene.in_line(name, 1)
+            time.sleep(chance.uniform(0, self._ttl * (1 if self._renew else 0.5)))
+        finally:
+            scene.mortals.bury(holder)
+        if self._renew:
+            time.sleep(0.01)  # what it had sent already may still be carried out
+        asked = monotonic()
+        remaining = scene.contender.remaining(scene.server.admin, name) / 1000
+        answered = monotonic()
+        entered = waiter.expect("in", self._ttl + RETRY_FOR)
+        waiter.expect("given", RETRY_FOR)
+        if remaining <= 0 or entered.at < answered:
+            return False  # what was asked may be the next one's lease
+        delay = entered.at - (asked + remaining)
+        self._seconds.append(delay)
+        if delay < 0:
+            self._early.append(f"{name}: the next one held {-delay * 1000:.1f} ms before the lease had ended")
+        return True
+
+    def figure(self) -> Figure:
+        """Of a hundred, one may be late."""
+        seconds = sorted(self._seconds)
+        late = [f"{second * 1000:.1f} ms after the end of the lease" for second in reversed(seconds) if second > SLACK]
+        measured: dict[str, float | str] = {
+            f"{word} beyond the ttl, ms": round(1000 * (quantile(seconds, share) or 0.0), 1)
+            for word, share in (("p50", 0.5), ("p99", 0.99), ("longest", 1.0))
+        }
+        return Figure(
+            id="R12",
+            what=f"killed holder, {'renewed until then' if self._renew else 'not renewed'}",
+            contender=self._scene.contender.name,
+            tried=len(seconds) + len(self._trouble),
+            bad=max(0, len(late) - len(seconds) // 100) + len(self._early) + len(self._trouble),
+            unit="beyond ttl + 50 ms (p99)",
+            measured={
+                **measured,
+                "ttl, s": self._ttl,
+                "before the end": len(self._early),
+                "later than 50 ms": len(late),
+                "a mere sleep of this machine's, p99 beyond, ms": round(
+                    1000 * (quantile(sorted(self._lateness), 0.99) or 0.0), 1
+                ),
+            },
+            seed=self._scene.seed,
+            examples=examples_of(self._early + self._trouble + late),
+        )
+
+
+@contextlib.contextmanager
+def _sleeping(lateness: list[float]) -> Iterator[None]:
+    """Sleep, again and again, and note how late one wakes up: what the machine does to everybody."""
+    over = threading.Event()
+
+    def sleep() -> None:
+        while not over.is_set():
+            begun = monotonic()
+            time.sleep(NAP)
+            lateness.append(monotonic() - begun - NAP)
+
+    sleeper = threading.Thread(target=sleep, daemon=True)
+    sleeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sleeper.join()
+
+
+class _Lines:
+    """R13: lines that lose some of those who wait."""
+
+    def __init__(self, scene: _Scene) -> None:
+        self._scene = scene
+        self._ttl = max(LINE_TTL, scene.contender.shortest_ttl)
+        self._chance = random.Random(scene.seed)  # noqa: S311 -- deaths are no secrets
+        self._lines = 0
+        self._killed = 0
+        self._survivors = 0
+        self._inversions = 0
+        self._stalls: list[float] = []
+        """Seconds of each line's longest time in which nobody held though the lock was free."""
+        self._wrong: list[str] = []
+        self._stuck: list[str] = []
+
+    def kill(self, count: int) -> None:
+        """Some waiters of so many lines."""
+        until = monotonic() + LONGEST
+        crowd: list[Mortal] = []
+        while self._lines < count and monotonic() < until:
+            name = f"line-{self._lines}"
+            try:
+                crowd += self._scene.mortals.new(self._scene.contender, WAITERS + 1 - len(crowd))
+                crowd = self._kill_some(name, crowd)
+            except Silent as error:
+                self._stuck.append(f"{name}: {error}")
+                for mortal in crowd:
+                    self._scene.mortals.bury(mortal)
+                crowd = []
+            self._lines += 1
+            self._scene.tick()
+
+    def _kill_some(self, name: str, crowd: Sequence[Mortal]) -> list[Mortal]:
+        """One line; those of the crowd that live on."""
+        scene, chance = self._scene, self._chance
+        holder, *waiters = crowd
+        holder.tell("acquire", name, self._ttl, renew=True)
+        holder.expect("asks", RETRY_FOR)
+        holder.expect("in", RETRY_FOR)
+        for place, waiter in enumerate(waiters, 1):
+            waiter.tell("pass", name, self._ttl)
+            waiter.expect("asks", RETRY_FOR)
+            scene.in_line(name, place)
+        doomed = {0, *chance.sample(range(1, WAITERS), chance.randrange(WAITERS - 2))}
+        for place in doomed:
+            scene.mortals.bury(waiters[place])
+        time.sleep(chance.choice((0.0, chance.uniform(0, 0.02))))  # the server may not have heard of it yet
+        free_since = monotonic()
+        holder.tell("release", name)
+        holder.expect("given", RETRY_FOR)
+        survivors = [place for place in range(WAITERS) if place not in doomed]
+        until = monotonic() + RETRY_FOR * (1 + len(doomed))  # some rivals find the dead out one by one
+        passes = []
+        for place in survivors:
+            entered = waiters[place].expect("in", until - monotonic())
+            passes.append((entered.at, waiters[place].expect("given", RETRY_FOR).at, place))
+        self._killed += len(doomed)
+        self._survivors += len(survivors)
+        longest, order = 0.0, []
+        for entered_at, given_at, place in sorted(passes):
+            longest = max(longest, entered_at - free_since)
+            free_since = given_at
+            order.append(place)
+        self._stalls.append(longest)
+        if found := inversions(order):
+            self._inversions += found
+            self._wrong.append(f"{name}: they came as {survivors} and got in as {order}")
+        return [holder, *(waiters[place] for place in survivors)]
+
+    def order(self) -> Figure:
+        """Whether the survivors got in as they had come."""
+        return Figure(
+            id="R13",
+            what="killed waiters, the head among them: order",
+            contender=self._scene.contender.name,
+            tried=self._survivors,
+            bad=self._inversions,
+            unit="inversions",
+            measured={"lines": self._lines, "waiters killed": self._killed, "waiters in each": WAITERS},
+            seed=self._scene.seed,
+            examples=examples_of(self._wrong),
+        )
+
+    def stall(self) -> Figure:
+        """How long nobody held. Of ours, a dead waiter may cost the claim window of its grant, of others a lease."""
+        bound = min(self._ttl, CLAIM_MS / 1000) if self._scene.contender.is_ours else self._ttl
+        stalls = sorted(self._stalls)
+        late = [f"nobody held for {stall:.3f} s" for stall in reversed(stalls) if stall > bound + SLACK]
+        return Figure(
+            id="R13",
+            what="killed waiters, the head among them: stall",
+            contender=self._scene.contender.name,
+            tried=self._lines,
+            bad=len(late) + len(self._stuck),
+            unit=f"stalls beyond {bound:g} s + 50 ms",
+            measured={
+                "longest stall, s": round(stalls[-1], 3) if stalls else 0.0,
+                "median stall, ms": round(1000 * (quantile(stalls, 0.5) or 0.0), 1),
+                "stalls beyond 50 ms": sum(stall > SLACK for stall in stalls),
+                "lines that got stuck": len(self._stuck),
+            },
+            seed=self._scene.seed,
+            examples=examples_of(self._stuck + late),
+        )

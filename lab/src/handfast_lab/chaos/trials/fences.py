@@ -1,0 +1,233 @@
+"""The server forgets what it knew, or steps its clock back, and fences grow all the same.
+
+    R16  a fence that was granted after a disaster is larger than every one before: after FLUSHALL, an eviction, a restart
+         without data, a failover to a replica that knows an older state and the failover back, a clock that steps back by
+         an hour. The one exception is documented: a clock that steps back while the server forgets too
+
+Every disaster is looked at by one name of each kind of lock. Half of the leases are given up before it, where the server
+forgets the others.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count as counting
+from math import ceil
+from typing import Any
+
+from handfast.testing import ServerController
+from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
+from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.trials import Tell
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R16",)
+COUNT = 1_000
+"""Disasters of each kind. Restarts, which take their time, are a quarter of it; clocks step a tenth as often."""
+
+HOUR = 3600.0
+
+RETRY_FOR = 10.0
+"""Seconds within which a grant must come, and a replica be up to date."""
+
+FAST = "--hz", "500", "--repl-diskless-sync", "yes", "--repl-diskless-load", "swapdb"
+"""So that a replica is up to date again after milliseconds and not after a second."""
+
+NOWHERE = "127.0.0.1", "1"
+"""A primary that does not answer: a replica that follows it hears nothing new."""
+
+KINDS: Mapping[str, Callable[[Any, str], Any]] = {
+    "lock": lambda client, name: client.lock(name, renew=False),
+    "rlock": lambda client, name: client.rlock(name, renew=False),
+    "semaphore": lambda client, name: client.semaphore(name, 3, renew=False),
+    "rwlock": lambda client, name: client.rwlock(name, renew=False).write(),
+    "lock_all": lambda client, name: client.lock_all([name, f"{name}-too"], renew=False),
+}
+"""How a primitive of each kind is made."""
+
+
+def applies(contender: Contender) -> bool:
+    """Fences of others are not looked at."""
+    return contender.is_ours
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """So many disasters of each kind, fewer of those that take long."""
+    colour = colour_of(contender)
+    chance = random.Random(seed)  # noqa: S311 -- who keeps a lease is no secret
+    done = counting(1)
+    figures: list[Figure] = []
+    for disaster, share in ((_flushes, 1), (_evictions, 1), (_restarts, 4), (_failovers, 1), (_steps_back, 10)):
+        scene = _Scene(colour, chance, lambda: tell(next(done)))
+        rounds = ceil(count / share)
+        with hushed():
+            notes = colour.run(disaster(scene, rounds))
+        figures += [note.figure(contender, rounds, seed) for note in notes]
+    return figures
+
+
+@dataclass
+class _Notes:
+    """What became of the fences under one kind of disaster."""
+
+    what: str
+    measured: dict[str, float | str] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
+    """Of each kind of lock, the largest fence so far."""
+    tried: int = 0
+    backwards: list[str] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+
+    def judge(self, kind: str, fence: int) -> None:
+        """A fence that was granted after a disaster."""
+        self.tried += 1
+        before = self.latest.get(kind, 0)
+        if fence <= before:
+            self.backwards.append(f"{kind}: {fence} came after {before}")
+        self.granted(kind, fence)
+
+    def granted(self, kind: str, fence: int) -> None:
+        """A fence that was granted."""
+        self.latest[kind] = max(fence, self.latest.get(kind, 0))
+
+    def figure(self, contender: Contender, rounds: int, seed: int) -> Figure:
+        """As the scoreboard has it."""
+        return Figure(
+            id="R16",
+            what=f"fences: {self.what}",
+            contender=contender.name,
+            tried=self.tried + len(self.trouble),
+            bad=len(self.backwards) + len(self.trouble),
+            unit="not larger than before",
+            measured={"disasters": rounds, **self.measured},
+            seed=seed,
+            examples=examples_of(self.backwards + self.trouble),
+        )
+
+
+@dataclass(frozen=True)
+class _Scene:
+    colour: Colour
+    chance: random.Random
+    tick: Callable[[], object]
+
+    async def before(self, client: Any, notes: _Notes, *, keeping: bool = False) -> None:
+        """Have a lease of each kind, and give it up again, or keep it."""
+        for kind, make in KINDS.items():
+            lease = await self._lease(client, kind, make, notes)
+            if lease is not None:
+                notes.granted(kind, lease.fence)
+                if not (keeping and self.chance.random() < 0.5):
+                    await settled(lease.release())
+
+    async def after(self, client: Any, notes: _Notes) -> None:
+        """Have a lease of each kind after a disaster, and look at its fence."""
+        for kind, make in KINDS.items():
+            lease = await self._lease(client, kind, make, notes)
+            if lease is not None:
+                notes.judge(kind, lease.fence)
+                await settled(lease.release())
+        self.tick()
+
+    async def _lease(self, client: Any, kind: str, make: Callable[[Any, str], Any], notes: _Notes) -> Any:
+        try:
+            return await settled(make(client, kind).acquire(timeout=RETRY_FOR))
+        except Exception as error:  # noqa: BLE001 -- whatever it is, there is no fence to look at
+            notes.trouble.append(f"{kind}: {type(error).__name__}: {error}")
+            return None
+
+
+async def _flushes(scene: _Scene, rounds: int) -> list[_Notes]:
+    notes = _Notes("FLUSHALL")
+    with ServerController() as server:
+        async with scene.colour.client(server.url) as client:
+            for _ in range(rounds):
+                await scene.before(client, notes, keeping=True)
+                server.admin.flushall()
+                await scene.after(client, notes)
+    return [notes]
+
+
+async def _evictions(scene: _Scene, rounds: int) -> list[_Notes]:
+    """The server itself throws the keys out, for want of memory."""
+    notes, evicted = _Notes("keys evicted"), 0
+    with ServerController() as server:
+        async with scene.colour.client(server.url) as client:
+            for _ in range(rounds):
+                await scene.before(client, notes, keeping=True)
+                with server.out_of_memory(policy="volatile-lru", limit=1):
+                    await scene.colour.eventually(lambda: not server.admin.dbsize(), RETRY_FOR)
+                evicted += not server.admin.dbsize()
+                await scene.after(client, notes)
+        notes.measured["of which left no key"] = evicted
+    return [notes]
+
+
+async def _restarts(scene: _Scene, rounds: int) -> list[_Notes]:
+    notes = _Notes("restart without data")
+    with ServerController() as server:
+        async with scene.colour.client(server.url) as client:
+            for _ in range(rounds):
+                await scene.before(client, notes, keeping=True)
+                server.kill()
+                server.restart()
+                await scene.after(client, notes)
+    return [notes]
+
+
+async def _failovers(scene: _Scene, rounds: int) -> list[_Notes]:
+    """To a replica that has not heard of the latest grants, and back to a primary that has not heard of the replica's."""
+    notes, stale = _Notes("failover to a stale replica, and back"), 0
+    with ServerController(*FAST) as primary:
+        replica = primary.replica(*FAST)
+        settings: Any = primary.admin.config_get("port")
+        port = int(settings["port"])
+        async with scene.colour.client(primary.url) as old, scene.colour.client(replica.url) as new:
+            await scene.before(old, notes)
+            for _ in range(rounds):
+                _follow(replica, port)
+                replica.admin.replicaof(*NOWHERE)
+                await scene.after(old, notes)
+                replica.admin.replicaof("NO", "ONE")
+                stale += _fence(replica) < notes.latest.get("lock", 0)
+                await scene.after(new, notes)
+        notes.measured["replicas that knew less"] = stale
+    return [notes]
+
+
+def _follow(replica: ServerController, port: int) -> None:
+    """Let it be a replica again, and up to date: it forgets what it had granted meanwhile."""
+    replica.admin.replicaof("127.0.0.1", port)
+    until = time.monotonic() + RETRY_FOR
+    while replica.admin.info("replication").get("master_link_status") != "up" and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def _fence(server: ServerController) -> int:
+    fence: Any = server.admin.hget("{hf:lock:lock}:tokens", "fence")
+    return int(fence or 0)
+
+
+async def _steps_back(scene: _Scene, rounds: int) -> list[_Notes]:
+    """The clock steps back while the keys are there; and, which is the documented exception, while they are forgotten."""
+    kept, gone, again = _Notes("clock back 1 h, keys kept"), _Notes(""), _Notes("clock back 1 h, and on again")
+    with ServerController(clock=True) as server:
+        async with scene.colour.client(server.url) as client:
+            for _ in range(rounds):
+                await scene.before(client, kept)
+                server.shift_clock(-HOUR)
+                await scene.after(client, kept)
+                gone.latest = dict(kept.latest)
+                server.admin.flushall()
+                await scene.after(client, gone)
+                server.shift_clock(HOUR)
+                again.latest = dict(kept.latest)
+                await scene.after(client, again)
+    exception = _Notes("clock back 1 h while all is forgotten (documented)", tried=gone.tried, trouble=gone.trouble)
+    exception.measured["smaller fences, as documented"] = len(gone.backwards)
+    return [kept, exception, again]

@@ -1,0 +1,331 @@
+"""R24: a process that holds leases forks, and its child tries to make use of them.
+
+A lease belongs to the process that acquired it. Its child is not to give it up, not to renew it and not to speak through
+the parent's connections, whichever way it was forked and however it ends; and it is to be able to take a lock of its own
+with the objects that it inherited. To the parent nothing is to have happened.
+
+The holder is a process of its own. Its connections and its children's go through a proxy, which knows what was said by
+connections that were made after a fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import math
+import multiprocessing
+import multiprocessing.util
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal, NamedTuple
+
+import redis
+
+from handfast import HandfastError
+from handfast.testing import Command, FaultProxy, ServerController
+from handfast_lab.chaos.apart import apart
+from handfast_lab.chaos.colours import Colour, colour_of, settled
+from handfast_lab.chaos.contender import LEASE, Contender
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.trials import Tell
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R24",)
+COUNT = 200
+"""Forks."""
+
+BATCH = 20
+"""Children that are there at the same time, each forked while a lease is held that it tries to make use of."""
+
+TTL = 2.0
+"""Seconds of a lease, where it is renewed: renewals are due while the children live, and it outlasts all the forking."""
+
+LINGER = 0.75
+"""Seconds that a child lives on, so that it would renew what it thinks it has."""
+
+WARM = 5.0
+"""Seconds in which whatever renews has done so once, at the latest."""
+
+Act = Literal["release", "leave", "extend"]
+"""What a child does with its parent's lease. ``leave``: the block that it was forked in."""
+
+Way = Literal["_exit", "exit", "multiprocessing"]
+"""How a child is made and ends: by `os._exit`, as the interpreter ends a program, or by `multiprocessing`."""
+
+ACTS: tuple[Act, ...] = ("release", "leave", "extend")
+WAYS: tuple[Way, ...] = ("_exit", "exit", "multiprocessing")
+
+
+def applies(contender: Contender) -> bool:
+    """A child of a process with an event loop cannot go on with that loop, and only ours says what it can do instead."""
+    return contender.sync is not None or contender.is_ours
+
+
+class Fork(NamedTuple):
+    """One child, as the two processes saw it."""
+
+    name: str
+    """Of the lock that its parent held."""
+    told: str
+    """By the child: empty if it was told that it has nothing, and had a lock of its own."""
+    kept: str
+    """By the parent: empty if it still had its lease afterwards."""
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """Fork so often."""
+    with ServerController() as server, FaultProxy(server.url) as proxy:
+        forks: list[Fork] = apart(_fork_all, contender, server.url, proxy.url, count, tell=tell)
+        heard = _overheard(proxy.commands)
+    wrong, bad, kinds = [], 0, Counter[str]()
+    for fork in forks:
+        found = {
+            "misled in the child": fork.told,
+            "lost by the parent": fork.kept,
+            "sent by the child": heard[fork.name],
+        }
+        bad += any(found.values())
+        kinds.update(what for what, how in found.items() if how)
+        wrong += [f"{fork.name}: {what}: {how}" for what, how in found.items() if how]
+    measured: dict[str, float | str] = {**kinds}
+    return [
+        Figure(
+            "R24",
+            "fork in the holder",
+            contender.name,
+            len(forks),
+            bad,
+            "children that made use of it",
+            measured,
+            seed,
+            examples_of(wrong),
+        )
+    ]
+
+
+def _overheard(commands: list[Command]) -> Counter[str]:
+    """For each lock that was held over a fork, how many commands there were about it that the parent did not send.
+
+    A child speaks by connections that were made after the fork. What it says of its own by one that was there before is its
+    parent's connection, and counts as well.
+    """
+    heard: Counter[str] = Counter()
+    newest, before = 0, None
+    for asked in commands:
+        if asked.name == "ECHO":
+            before = newest if asked.args == (b"forking",) else None
+        newest = max(newest, asked.connection)
+        if before is not None:
+            mine = b"child-of-" if asked.connection <= before else b""
+            about = [
+                arg for arg in asked.args if b"forked-" in arg and (mine in arg if mine else b"child-of-" not in arg)
+            ]
+            heard.update({_name_in(arg) for arg in about})
+    return heard
+
+
+def _name_in(arg: bytes) -> str:
+    return arg[arg.index(b"forked-") :][: len("forked-00000")].decode()
+
+
+# --- in the process that holds
+
+
+def _fork_all(contender: Contender, direct: str, url: str, count: int, tell: Tell) -> list[Fork]:
+    colour = colour_of(contender)
+    with redis.Redis.from_url(direct, decode_responses=True) as admin, redis.Redis.from_url(url) as marker:
+        marker.ping()
+        return colour.run(_fork_batches(_Family(contender, colour, admin, marker, url), count, tell))
+
+
+class _Family(NamedTuple):
+    """A process that holds, and what it needs to tell its children apart."""
+
+    contender: Contender
+    colour: Colour
+    admin: redis.Redis
+    marker: redis.Redis
+    """Goes through the proxy: what it says is heard there in its order."""
+    url: str
+
+
+async def _fork_batches(family: _Family, count: int, tell: Tell) -> list[Fork]:
+    contender, colour, admin, marker, url = family
+    forks: list[Fork] = []
+    async with _holder(contender, colour, url) as hold:
+        anchor = await hold("anchor", "release")
+        if "renewal" in contender.has:
+            await colour.eventually(_renewed(contender, admin, "anchor"), WARM)  # it has its connection, and keeps it
+        while len(forks) < count:
+            numbers = range(len(forks), min(count, len(forks) + BATCH))
+            held = [await hold(f"forked-{number:05}", ACTS[number % len(ACTS)]) for number in numbers]
+            marker.echo("forking")
+            children = [
+                _Child(colour, hold, lease, WAYS[number // len(ACTS) % len(WAYS)])
+                for number, lease in zip(numbers, held, strict=True)
+            ]
+            while not all([child.is_over() for child in children]):  # noqa: C419 -- each is to be listened to
+                await colour.sleep(0.01)
+            marker.echo("joined")
+            for child, lease in zip(children, held, strict=True):
+                forks.append(Fork(lease.name, child.told(), await _kept(contender, admin, lease)))
+            tell(len(forks))
+        await anchor.give_up()
+    return forks
+
+
+def _renewed(contender: Contender, admin: redis.Redis, name: str) -> Callable[[], bool]:
+    """Asks again and again whether that lease lasts longer than it did."""
+    before = math.inf
+
+    def is_longer() -> bool:
+        nonlocal before
+        last, before = before, contender.remaining(admin, name)
+        return before > last
+
+    return is_longer
+
+
+async def _kept(contender: Contender, admin: redis.Redis, lease: _Held) -> str:
+    """What the parent has to complain of."""
+    gone = "" if contender.remaining(admin, lease.name) else "the server no longer had it"
+    try:
+        return gone if await lease.give_up() else gone or "its release said that it was lost"
+    except Exception as error:  # noqa: BLE001 -- whatever a contender raises is its answer
+        return gone or f"its release raised {error!r}"
+
+
+class _Held:
+    """A lease of the parent's, and what a child can do with it."""
+
+    def __init__(self, name: str, act: Act, thing: Any, lease: Any) -> None:
+        self.name, self._act, self._thing, self._lease = name, act, thing, lease
+
+    async def give_up(self) -> bool:
+        """In the parent: whether it still was there to be given up."""
+        if self._act == "leave":
+            await settled(_exit_of(self._thing))
+            return True  # it would have raised
+        return bool(await settled(self._lease.release()))
+
+    async def misuse(self) -> str:
+        """In the child: what it is told that it should not be."""
+        try:
+            if self._act == "leave":
+                await settled(_exit_of(self._thing))
+            elif self._act == "extend":
+                await settled(self._lease.extend(LEASE))
+                return "it could be extended"
+            elif await settled(self._lease.release()):
+                return "it could be released"
+        except Exception as error:  # noqa: BLE001 -- a rival that says no is right, however it says it
+            return f"it raised {error!r}" if isinstance(error, HandfastError) and self._act != "extend" else ""
+        return ""
+
+
+def _exit_of(thing: Any) -> Any:
+    leave = getattr(thing, "__aexit__", None) or thing.__exit__
+    return leave(None, None, None)
+
+
+Hold = Callable[[str, Act], Any]
+
+
+@contextlib.asynccontextmanager
+async def _holder(contender: Contender, colour: Colour, url: str) -> AsyncIterator[Hold]:
+    """Takes locks. Ours are held by a block or by a lease; a rival's by its verbs, which blocks come down to."""
+    if contender.is_ours:
+        async with colour.client(url) as client:
+
+            async def take(name: str, act: Act) -> _Held:
+                thing = client.lock(name, ttl=TTL)
+                if act != "leave":
+                    return _Held(name, act, thing, await settled(thing.acquire()))
+                enter = getattr(thing, "__aenter__", None) or thing.__enter__
+                return _Held(name, act, thing, await settled(enter()))
+
+            yield take
+    else:
+        renews = "renewal" in contender.has
+        ttl = max(TTL, contender.shortest_ttl) if renews else LEASE
+        with contender.client(url) as rival:
+
+            async def take_rivals(name: str, act: Act) -> _Held:  # noqa: ARG001 -- see above
+                lock = rival.lock(name, ttl, renew=renews)
+                if not lock.acquire(10):
+                    raise RuntimeError(f"nobody holds {name}, and it was not to be had")
+                return _Held(name, "release", lock, lock)
+
+            yield take_rivals
+
+
+class _Child:
+    """A forked process that tries to make use of a lease of its parent's."""
+
+    def __init__(self, colour: Colour, hold: Hold, held: _Held, way: Way) -> None:
+        self._way = way
+        self._reading, writing = os.pipe()
+        self._over = False
+        self._said = b""
+
+        def live() -> None:
+            said = "it came to nothing"
+            try:
+                said = colour.run(_live(colour, hold, held))
+            except BaseException as error:  # noqa: BLE001 -- the parent is to hear of it, and nothing else of this process
+                said = f"it raised {error!r}"
+            finally:
+                os.write(writing, said.encode()[:4000] + b"\n")
+
+        if way == "multiprocessing":
+            process = multiprocessing.get_context("fork").Process(target=live)
+            process.start()
+            self._pid = process.pid or 0
+            self._process = process
+        else:
+            self._pid = os.fork()
+            if self._pid == 0:
+                try:
+                    live()
+                    if way == "exit":
+                        atexit.unregister(
+                            vars(multiprocessing.util)["_exit_function"]
+                        )  # it looks after our own children
+                        gc.collect()
+                        atexit._run_exitfuncs()  # noqa: SLF001 -- what the interpreter does last, there is no other way to
+                finally:
+                    os._exit(0)
+        os.close(writing)
+        os.set_blocking(self._reading, False)
+
+    def is_over(self) -> bool:
+        """Whether the process has ended; what it said was read."""
+        if self._over:
+            return True
+        with contextlib.suppress(BlockingIOError):
+            self._said += os.read(self._reading, 4096)
+        if self._way == "multiprocessing":
+            self._over = self._process.exitcode is not None
+        else:
+            self._over = os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
+        return self._over
+
+    def told(self) -> str:
+        """What was wrong in the child."""
+        with contextlib.suppress(BlockingIOError):
+            self._said += os.read(self._reading, 4096)
+        os.close(self._reading)
+        return self._said.decode().strip() if self._said else "it said nothing"
+
+
+async def _live(colour: Colour, hold: Hold, held: _Held) -> str:
+    """What a child does; what is wrong with it."""
+    wrong = await held.misuse()
+    mine = await hold(f"child-of-{held.name}", "release")
+    if not await mine.give_up():
+        wrong += " its own lock was lost"
+    await colour.sleep(LINGER)
+    return wrong

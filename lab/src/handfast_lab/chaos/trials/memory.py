@@ -1,0 +1,288 @@
+"""The server has no memory left and evicts nothing: what is held can still be given back, and nothing new is taken.
+
+    R17  at maxmemory with noeviction, releases, extensions, hand-offs and cancellations succeed, every one of them;
+         acquires are refused in so many words or told that others hold it, and the state of the server is the same
+         afterwards as before, byte for byte (DUMP of every key of that name)
+
+It is tried with every kind of lock: on names that are free, that were used before, that are held, held with others in line,
+or held by a lease that has run out; and of semaphores and read-write locks on names where others hold a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count as counting
+from time import monotonic
+from typing import Any
+
+import redis
+
+from handfast import AcquireTimeout, ServerRefused
+from handfast._protocol.acquire import SHORT_NAP
+from handfast.testing import ServerController
+from handfast_lab.chaos.colours import Colour, Started, colour_of, hushed, settled
+from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.trials import Tell
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R17",)
+COUNT = 40
+"""Rounds: in each the server runs out of memory once for every kind of lock."""
+
+RETRY_FOR, SOON, SHORT = 10.0, 0.4, 0.02
+"""Seconds that a waiter waits for its turn, that one waits that is to give up, and that one does who is to be refused."""
+
+OVER = 0.003
+"""Seconds of a lease that is to run out."""
+
+LIMIT = 3
+"""Permits of a semaphore."""
+
+WHOLE: dict[str, Callable[..., Any]] = {
+    "lock": lambda client, name, **options: client.lock(name, **options),
+    "rlock": lambda client, name, **options: client.rlock(name, **options),
+    "semaphore": lambda client, name, **options: _AllPermits(client.semaphore(name, LIMIT, **options)),
+    "reader": lambda client, name, **options: client.rwlock(name, **options).read(),
+    "writer": lambda client, name, **options: client.rwlock(name, **options).write(),
+    "lock_all": lambda client, name, **options: client.lock_all([name, f"{name}-too"], **options),
+}
+"""What is taken, by kind."""
+
+AGAINST: dict[str, Callable[..., Any]] = WHOLE | {"reader": WHOLE["writer"]}
+"""Whoever stands in its way."""
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "semaphore": lambda client, name, **options: client.semaphore(name, LIMIT, **options),
+    "reader": WHOLE["reader"],
+    "lock_all": WHOLE["lock"],
+}
+"""Whoever has a part of it."""
+
+
+class _AllPermits:
+    """A semaphore of which everybody wants all permits."""
+
+    def __init__(self, semaphore: Any) -> None:
+        self._semaphore = semaphore
+        self.status = semaphore.status
+
+    def acquire(self, timeout: float | None = None) -> Any:
+        return self._semaphore.acquire(permits=LIMIT, timeout=timeout)
+
+    def try_acquire(self) -> Any:
+        return self._semaphore.try_acquire(permits=LIMIT)
+
+
+def applies(contender: Contender) -> bool:
+    """The bar is ours."""
+    return contender.is_ours
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """Run out of memory so often for each kind."""
+    colour, notes = colour_of(contender), _Book()
+    with hushed(), ServerController() as server:
+        colour.run(_rounds(colour, server, count, notes, tell))
+    return [
+        notes.gives.figure(contender, "no memory: release, extend, hand-off, cancel", "failed", seed),
+        notes.takes.figure(contender, "no memory: acquire", "not refused, or left a trace", seed),
+    ]
+
+
+@dataclass
+class _Notes:
+    tried: int = 0
+    wrong: list[str] = field(default_factory=list)
+    outcomes: dict[str, int] = field(default_factory=dict)
+
+    def count(self, what: str) -> None:
+        """One more of these."""
+        self.outcomes[what] = self.outcomes.get(what, 0) + 1
+
+    def figure(self, contender: Contender, what: str, unit: str, seed: int) -> Figure:
+        """As the scoreboard has it."""
+        return Figure(
+            id="R17",
+            what=what,
+            contender=contender.name,
+            tried=self.tried,
+            bad=len(self.wrong),
+            unit=unit,
+            measured=dict(self.outcomes),
+            seed=seed,
+            examples=examples_of(self.wrong),
+        )
+
+
+@dataclass
+class _Book:
+    gives: _Notes = field(default_factory=_Notes)
+    takes: _Notes = field(default_factory=_Notes)
+
+
+async def _rounds(colour: Colour, server: ServerController, count: int, book: _Book, tell: Tell) -> None:
+    done = counting(1)
+    with redis.Redis.from_url(server.url) as raw:
+        async with colour.client(server.url) as one, colour.client(server.url) as other:
+            for _ in range(count):
+                scenes = [_Scene(colour, raw, one, other, kind, book) for kind in WHOLE]
+                for scene in scenes:
+                    await scene.prepare()
+                await colour.sleep(OVER)
+                for scene in scenes:
+                    await scene.lose_patience()
+                with server.out_of_memory():
+                    waiting = [not scene.leaving.done() for scene in scenes]
+                    for scene, waits_still in zip(scenes, waiting, strict=True):
+                        await scene.suffer(waits_still=waits_still)
+                server.admin.flushall()
+                tell(next(done))
+
+
+@dataclass
+class _Scene:
+    """Everything that is tried of one kind while there is no memory."""
+
+    colour: Colour
+    raw: redis.Redis
+    one: Any
+    other: Any
+    kind: str
+    book: _Book
+
+    async def prepare(self) -> None:
+        """Get everything ready."""
+        self.begun = monotonic()
+        names = "release", "extend", "hand-off", "held", "line", "cancel"
+        self.held = {name: await self.hold(name) for name in names}
+        self.taken = ["free", "used", "over", "held", "line"]
+        await settled((await self.hold("used")).release())
+        await settled(AGAINST[self.kind](self.other, self.name("over"), ttl=OVER, renew=False).acquire())
+        if self.kind in PARTS:
+            self.held["part"] = await settled(PARTS[self.kind](self.other, self.name("part"), renew=False).acquire())
+            self.taken.append("part")
+        self.passing = {name: await self.queue(name, RETRY_FOR) for name in ("hand-off", "line")}
+
+    async def lose_patience(self) -> None:
+        """Somebody waits who is to give up before long: when there is no memory."""
+        self.leaving = await self.queue("cancel", SOON)
+
+    async def suffer(self, *, waits_still: bool) -> None:
+        """There is no memory: try everything. ``waits_still`` says whether that one does."""
+        for name in self.taken:
+            await self.take(name)
+        await self.give("extend", partial(self.extended, self.held["extend"]))
+        for name, waiter in self.passing.items():
+            await self.give("hand-off", partial(self.handed_over, self.held.pop(name), waiter))
+        if waits_still:
+            await self.give("cancel", partial(self.cancelled, self.leaving))
+        for lease in self.held.values():
+            await self.give("release", partial(self.released, lease))
+
+    def name(self, what: str) -> str:
+        """The name of what is called so here."""
+        return f"{self.kind}-{what}"
+
+    async def hold(self, name: str) -> Any:
+        """Somebody has it."""
+        return await settled(AGAINST[self.kind](self.other, self.name(name), renew=False).acquire(timeout=RETRY_FOR))
+
+    async def queue(self, name: str, timeout: float) -> Started:
+        """Somebody waits for it."""
+
+        async def wait() -> bool:
+            try:
+                lease = await settled(WHOLE[self.kind](self.one, self.name(name), renew=False).acquire(timeout=timeout))
+            except AcquireTimeout:
+                return False
+            return bool(await settled(lease.release()))
+
+        async def in_line() -> bool:
+            return bool((await settled(self.status(name))).waiting)
+
+        started = self.colour.start(wait)
+        await self.colour.eventually(in_line)
+        return started
+
+    def status(self, name: str) -> Any:
+        """Who is in line."""
+        thing = WHOLE["lock" if self.kind == "lock_all" else self.kind](self.other, self.name(name))
+        return thing.status()
+
+    async def take(self, name: str) -> None:
+        """Nobody gets it now, and nothing changes."""
+        kinds = PARTS if name == "part" and self.kind == "semaphore" else WHOLE
+        for verb, options in (("try_acquire", {}), ("acquire", {"timeout": SHORT})):
+            before = self.state(name)
+            self.book.takes.tried += 1
+            told: object
+            try:
+                told = await settled(getattr(kinds[self.kind](self.one, self.name(name), renew=False), verb)(**options))
+            except ServerRefused as error:
+                told = "refused" if error.changed_nothing else error
+            except Exception as error:  # noqa: BLE001 -- any other answer is a wrong one
+                told = error
+            others_may_hold = name in ("held", "line") or (name == "part" and self.kind == "lock_all")
+            if told is None and others_may_hold:
+                told = "told that others hold it"
+            if isinstance(told, str):
+                self.book.takes.count(told)
+            else:
+                self.book.takes.wrong.append(f"{self.kind}, {name}, {verb}: its caller was told {told!r}")
+            after = self.state(name)
+            if after != before and name == "line" and monotonic() > self.begun + SHORT_NAP - SOON:
+                self.book.takes.count("not told: a waiter may have asked again")
+            elif after != before:
+                changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+                self.book.takes.wrong.append(f"{self.kind}, {name}, {verb}: it changed {b', '.join(changed)!r}")
+
+    async def give(self, what: str, action: Callable[[], Awaitable[str]]) -> None:
+        """It works as ever."""
+        self.book.gives.tried += 1
+        try:
+            trouble = await action()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it should have worked
+            trouble = f"{type(error).__name__}: {error}"
+        if trouble:
+            self.book.gives.wrong.append(f"{self.kind}, {what}: {trouble}")
+        else:
+            self.book.gives.count(what)
+
+    async def released(self, lease: Any) -> str:
+        """Give a lease up."""
+        return "" if await settled(lease.release()) else "it was told that it had lost it"
+
+    async def extended(self, lease: Any) -> str:
+        """Let a lease last longer."""
+        before = lease.remaining()
+        await settled(lease.extend(60))
+        return "" if lease.remaining() > before else "it lasts no longer"
+
+    async def handed_over(self, lease: Any, waiter: Started) -> str:
+        """Give a lease up to somebody who waits, and who gives it up as well."""
+        if not await settled(lease.release()):
+            return "it was told that it had lost it"
+        if await self.colour.late([waiter], RETRY_FOR):
+            return "nobody got it"
+        return "" if waiter.result() else "whoever came next did not get it, or lost it"
+
+    async def cancelled(self, waiter: Started) -> str:
+        """Somebody does not want to wait any longer."""
+        if await self.colour.late([waiter], RETRY_FOR):
+            return "it waits still"
+        if waiter.result():
+            return "it got what others held"
+        waiting = (await settled(self.status("cancel"))).waiting
+        return f"{waiting} still in line" if waiting else ""
+
+    def state(self, name: str) -> dict[bytes, Any]:
+        """Every key of that name, byte for byte."""
+        names = list(self.raw.scan_iter(f"*:{self.name(name)}*", count=1000))
+        with self.raw.pipeline(transaction=False) as pipe:
+            for key in names:
+                pipe.dump(key)
+            return dict(zip(names, pipe.execute(), strict=True))

@@ -1,0 +1,227 @@
+"""The least rights: with them everything works, without any one of them something fails clearly, and nothing stays behind.
+
+    R30  as the user that `handfast acl` makes   what failed of all that can be done with every primitive
+    R30  without one command                     each command of the line is taken away in turn: it must be missed, or the line
+                                                 was not the least; whatever fails must say that it is for want of a right; and
+                                                 once it is given back, every name can be taken again and no key lacks a TTL
+    R30  no EVAL where scripts are preloaded      EVALs that were sent all the same
+
+A server refuses a command within a script when it comes to it, so what the script had written before stays. `refused midway`
+counts how often that was so: what counts is that every beginning of a script leaves a state that is safe.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from handfast import Handfast, LeaseLost
+from handfast._engine.keys import KeySet
+from handfast.acl import NAMESPACED, USES, Rights, rights_for, scripts_for
+from handfast.testing import ServerController
+from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
+from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.days import DAYS, KEYS, TTL, Day, Note
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.trials import Tell
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R30",)
+COUNT = 200
+"""Commands that are taken away, one after the other; there are fewer, so each is."""
+
+USER, PASSWORD = "app", "secret"
+
+RETRY_FOR = 5.0
+"""Seconds that somebody waits for what must come."""
+
+FREE = 10.0
+"""Seconds within which a name must be free again once nothing is refused any more."""
+
+
+def applies(contender: Contender) -> bool:
+    """Whose rights are known."""
+    return contender.is_ours
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """Take so many commands away."""
+    colour, chance = colour_of(contender), random.Random(seed)  # noqa: S311 -- no secret
+    whole, parts, hardened = _Tally(), _Tally(), _Tally()
+    with hushed(), ServerController() as server:
+        usual = {use: colour.run(_lives(colour, server, use, _rights(use))) for use in USES}
+        for use, notes in usual.items():
+            whole.tried += len(notes)
+            whole.wrong += [f"{use}: {note}" for note in notes if note.outcome in ("refused", "unclear")]
+            colour.run(_is_hardened(colour, server, use, hardened))
+        pairs = [(use, command) for use in USES for command in _rights(use).commands]
+        for use, command in chance.sample(pairs, min(count, len(pairs))):
+            colour.run(_lacks(colour, server, use, command=command, usual=usual[use], tally=parts))
+            parts.tried += 1
+            tell(parts.tried)
+        version = str(server.admin.info("server")["redis_version"])
+    return [
+        whole.figure(contender, "as the user that `handfast acl` makes", "failed", seed, version),
+        parts.figure(contender, "without one command", "not missed, unclear, or not mended", seed, version),
+        hardened.figure(contender, "no EVAL where scripts are preloaded", "sent", seed, version),
+    ]
+
+
+@dataclass
+class _Tally:
+    tried: int = 0
+    wrong: list[str] = field(default_factory=list)
+    seen: dict[str, float] = field(default_factory=dict)
+
+    def count(self, what: str, by: float = 1) -> None:
+        """More of these."""
+        self.seen[what] = self.seen.get(what, 0) + by
+
+    def most(self, what: str, value: float) -> None:
+        """The largest of these."""
+        self.seen[what] = max(self.seen.get(what, 0), value)
+
+    def figure(self, contender: Contender, what: str, unit: str, seed: int, version: str) -> Figure:
+        """As the scoreboard has it."""
+        measured: dict[str, float | str] = {"server": version, **self.seen}
+        wrong = examples_of(self.wrong)
+        return Figure("R30", what, contender.name, self.tried, len(self.wrong), unit, measured, seed, wrong)
+
+
+def _rights(use: str, *, preloaded: bool = False) -> Rights:
+    keys = [KEYS[use]] if use in KEYS else []
+    return rights_for([use], keys=keys, preloaded=preloaded)
+
+
+def _grant(server: ServerController, *rules: str) -> None:
+    admin: Any = server.admin
+    admin.execute_command("ACL", "SETUSER", USER, "reset", "on", f">{PASSWORD}", *rules)
+
+
+@asynccontextmanager
+async def _day(colour: Colour, server: ServerController, use: str) -> AsyncIterator[Day]:
+    """Two clients of the user on an empty server."""
+    server.admin.flushall()
+    url = server.url.replace("unix://", f"unix://{USER}:{PASSWORD}@")
+    if use in NAMESPACED:
+        async with colour.client(url) as one, colour.client(url) as other:
+            yield Day(colour, server.admin, one, other)
+        return
+    one, other = (colour.library.Redis.from_url(url) for _ in range(2))
+    try:
+        yield Day(colour, server.admin, one, other)
+    finally:
+        for client in (one, other):
+            await settled(client.close() if colour.name == "sync" else client.aclose())
+
+
+async def _lives(colour: Colour, server: ServerController, use: str, rights: Rights) -> list[Note]:
+    """What becomes of a day with these rights."""
+    _grant(server, *rights.rules())
+    server.admin.script_flush()
+    async with _day(colour, server, use) as day:
+        await DAYS[use](day)
+    return day.notes
+
+
+async def _lacks(
+    colour: Colour, server: ServerController, use: str, *, command: str, usual: list[Note], tally: _Tally
+) -> None:
+    """Take a command away, see what becomes of it, and give it back."""
+    rules, what = _rights(use).rules(), f"{use} without {command}"
+    _grant(server, *(rule for rule in rules if rule != f"+{command}"))
+    server.admin.script_flush()
+    async with _day(colour, server, use) as day:
+        await DAYS[use](day)
+        refused = [note for note in day.notes if note.outcome == "refused"]
+        if _outcomes(day.notes) == _outcomes(usual):
+            tally.wrong.append(f"{what}: nothing was different")
+        tally.wrong += [f"{what}: {note}" for note in day.notes if note.outcome == "unclear"]
+        tally.count("refused", len(refused))
+        tally.count("refused midway", sum(note.wrote for note in refused))
+        tally.count("refusals that name the command", sum(f"'{command}'" in note.words for note in refused))
+        tally.count("commands whose lack is no error", not refused)
+        tally.count("keys without a TTL meanwhile", len(_immortal(server, use)))
+        _grant(server, *rules)
+        if use in NAMESPACED and use not in ("autocomplete", "scores"):
+            with _taking(use, server) as take:
+                for name in "abcdef":
+                    began = monotonic()
+                    if not take(name):
+                        tally.wrong.append(f"{what}: {name!r} was not to be had for {FREE:g} s")
+                    tally.most("longest until a name was free, s", round(monotonic() - began, 3))
+        elif use == "compat":
+            freed = await colour.eventually(lambda: not server.admin.exists(KEYS[use]), FREE)
+            tally.wrong += [] if freed else [f"{what}: the lock stayed"]
+    tally.wrong += [f"{what}: {key} has no TTL" for key in _immortal(server, use)]
+
+
+@contextmanager
+def _taking(use: str, server: ServerController) -> Iterator[Any]:
+    """Takes names, and gives them back, for somebody who may do everything."""
+    with Handfast(server.url) as hf:
+
+        def take(name: str) -> bool:
+            made: dict[str, Any] = {
+                "lock": lambda: hf.lock(name, ttl=TTL),
+                "semaphore": lambda: hf.semaphore(name, 1, ttl=TTL),
+                "rwlock": lambda: hf.rwlock(name, ttl=TTL).write(),
+                "lock_all": lambda: hf.lock_all([name, f"{name}-too"], ttl=TTL),
+            }
+            try:
+                return bool(made[use]().acquire(timeout=FREE).release())
+            except TimeoutError:
+                return False
+
+        yield take
+
+
+def _outcomes(notes: list[Note]) -> list[tuple[str, str]]:
+    """What became of what; those who waited side by side in any order."""
+    return sorted((note.what, note.outcome) for note in notes)
+
+
+def _immortal(server: ServerController, use: str) -> list[str]:
+    """Keys of ours that have no TTL; data, and what is remembered for good beside a user's own key, need none."""
+    if use in ("autocomplete", "scores", "fencing"):
+        return []
+    return [str(key) for key in server.admin.scan_iter(count=1000) if server.admin.pttl(key) == -1]
+
+
+async def _give_back_late(colour: Colour, day: Day) -> None:
+    """Leave a block whose lease is lost: what there may be left of it is given back in the background."""
+    lock = day.one.lock("late", ttl=TTL)
+    lease = await settled(lock.acquire(timeout=RETRY_FOR))
+    day.admin.delete(KeySet("hf", "lock", "late").key("holders"))
+    await colour.eventually(lambda: lease.lost)
+    try:
+        if colour.name == "sync":
+            lease.__exit__(None, None, None)
+        else:
+            await lease.__aexit__(None, None, None)
+    except LeaseLost:
+        await colour.sleep(RETRY_FOR / 10)
+
+
+async def _is_hardened(colour: Colour, server: ServerController, use: str, tally: _Tally) -> None:
+    """Live the day of a user who may not send scripts."""
+    _grant(server, *_rights(use, preloaded=True).rules())
+    server.admin.script_flush()
+    for script in scripts_for([use]):
+        server.admin.script_load(script.source)
+    async with _day(colour, server, use) as day:
+        server.admin.config_resetstat()
+        await DAYS[use](day)
+        if use == "lock":
+            await _give_back_late(colour, day)
+        told: Any = server.admin.info("commandstats")
+        # The operator plants strangers by EVAL, and those are not refused.
+        sent = told.get("cmdstat_eval", {}).get("rejected_calls", 0)
+        tally.tried += told.get("cmdstat_evalsha", {}).get("calls", 0)
+    tally.wrong += [f"{use}: an EVAL was sent"] * sent
+    tally.wrong += [f"{use}: {note}" for note in day.notes if note.outcome in ("refused", "unclear")]

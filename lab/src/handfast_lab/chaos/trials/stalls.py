@@ -1,0 +1,346 @@
+"""Somebody stands still: a holder, a network, a server. Everybody else goes on, and nobody believes what is over.
+
+R10  a holder is stopped for longer than its lease lasts, wakes up and writes: updates that are lost though they are
+     fenced; those that are lost without a fence are told
+R11  the same holder, while the server is stopped as well: whether `lease.lost` is known at the first look, without I/O
+R14  waiters that live wait for more than ten times as long as the server believes in a waiter that says nothing:
+     how many lose their place. It is the server's clock that runs faster for that
+R31  how much longer than its timeout an acquire takes, where others hold the lock, over links that are slow or swallow
+     everything, and with a server that is stopped: at most 50 ms, or what the socket's timeout allows
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count as counting
+from time import monotonic
+from typing import Any, NamedTuple
+
+from handfast import AcquireTimeout
+from handfast._engine.calls import WAIT_MS
+from handfast.testing import FaultProxy, ServerController, anything
+from handfast.testing.clock import find_compiler
+from handfast_lab.bench.figures import quantile
+from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
+from handfast_lab.chaos.contender import Contender, microseconds
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.mortals import Mortals, Silent
+from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer, counts_of
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R10", "R11", "R14", "R31")
+COUNT = 40
+"""Times that a holder or a link stands still, of each kind."""
+
+TTL = 0.2
+"""Seconds of the leases of those who are stopped."""
+
+WRITERS, SLEEPERS = 3, 4
+"""Processes that write, of which one at a time is stopped; processes that are stopped together."""
+
+WAITERS = 16
+LIVES = 10
+"""How many times as long as the server believes in a silent waiter they wait."""
+
+JUMP = 50.0
+"""Seconds that its clock is set ahead at once: less than it believes in somebody who has just asked."""
+
+DELAY = 0.02
+"""Seconds that each command takes over a slow link."""
+
+SILENCE = 0.2
+"""Seconds after which these clients give up on a reply: their socket's timeout."""
+
+RETRY_FOR = 20.0
+"""Seconds that somebody is waited for."""
+
+
+def applies(contender: Contender) -> bool:
+    """It is our leases that are looked at."""
+    return contender.is_ours
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """Stop so often of each kind."""
+    chance = random.Random(seed)  # noqa: S311 -- moments are no secrets
+    done = counting(1)
+
+    def tick() -> None:
+        tell(next(done))
+
+    with hushed():
+        figures = [_updates(contender, count, chance, tick), _wakings(contender, count, chance, tick)]
+        if find_compiler() is not None:
+            figures.append(_patience(contender, tick))
+        figures += _deadlines(contender, count, chance, tick)
+    return [replace(figure, seed=seed) for figure in figures]
+
+
+# --- R10
+
+
+def _updates(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
+    trouble: list[str] = []
+    with ServerController() as server, Mortals(server.url, Writer) as mortals:
+        try:
+            writers = mortals.new(contender, WRITERS)
+            pauses = [(chance.uniform(0, 0.05), chance.uniform(1.2, 2) * TTL) for _ in range(count)]
+            until = monotonic() + sum(map(sum, pauses)) + TTL
+            for writer in writers:
+                writer.tell("write", "counter", TTL, until)
+            for awake, asleep in pauses:
+                time.sleep(awake)
+                sleeper = chance.choice(writers)
+                sleeper.freeze()
+                time.sleep(asleep)
+                sleeper.thaw()
+                tick()
+            total = counts_of(writers, RETRY_FOR)
+        except Silent as error:
+            trouble.append(str(error))
+            total = Count()
+        fenced, plain = (int(server.admin.get(key) or 0) for key in (FENCED, PLAIN))
+    if total.errors:
+        trouble.append(f"{total.errors} errors, the last of them {total.error}")
+    lost = total.fenced - fenced
+    return Figure(
+        id="R10",
+        what="a holder stopped for longer than its lease: fenced updates",
+        contender=contender.name,
+        tried=total.fenced,
+        bad=abs(lost) + len(trouble),
+        unit="lost updates",
+        measured={
+            "times stopped": count,
+            "late writes refused by their fence": total.refused,
+            "updates lost without a fence": total.plain - plain,
+            "leases lost": total.lost,
+        },
+        examples=examples_of([*trouble, *([f"{lost} of {total.fenced} fenced updates were lost"] if lost else [])]),
+    )
+
+
+# --- R11
+
+
+def _wakings(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
+    wrong: list[str] = []
+    took: list[float] = []
+    with ServerController() as server, Mortals(server.url, Writer) as mortals:
+        for number in range(0, count, SLEEPERS):
+            with _noting(wrong):
+                sleepers = mortals.new(contender, SLEEPERS)
+                for place, sleeper in enumerate(sleepers):
+                    sleeper.tell("watch", f"watched-{number + place}", TTL)
+                    sleeper.expect("in", RETRY_FOR)
+                time.sleep(chance.uniform(0, TTL))
+                for sleeper in sleepers:
+                    sleeper.freeze()
+                with server.paused():  # whatever asks it anything now gets no answer
+                    time.sleep(1.2 * TTL)
+                    for sleeper in sleepers:
+                        sleeper.thaw()
+                    for place, sleeper in enumerate(sleepers):
+                        woke = sleeper.expect("woke", RETRY_FOR)
+                        took.append(woke.facts["took"])
+                        if not woke.facts["lost"]:
+                            wrong.append(f"watched-{number + place}: believed in its lease after it was over")
+                for sleeper in sleepers:
+                    if sleeper.expect("given", RETRY_FOR).facts["kept"]:
+                        wrong.append("a lease that was over was given up as if it were there")
+                    mortals.bury(sleeper)
+                    tick()
+    took.sort()
+    return Figure(
+        id="R11",
+        what="woken after the end of its lease, server stopped",
+        contender=contender.name,
+        tried=len(took),
+        bad=len(wrong),
+        unit="leases believed in",
+        measured={
+            "longest look, µs": round(took[-1] * 1e6, 1) if took else 0.0,
+            "median look, µs": round((quantile(took, 0.5) or 0.0) * 1e6, 1),
+        },
+        examples=examples_of(wrong),
+    )
+
+
+# --- R14
+
+
+def _patience(contender: Contender, tick: Callable[[], None]) -> Figure:
+    colour, wrong = colour_of(contender), list[str]()
+    with ServerController(clock=True) as server:
+        waited = colour.run(_wait_long(colour, server, wrong))
+    tick()
+    return Figure(
+        id="R14",
+        what="live waiters, in line for ten wait-leases",
+        contender=contender.name,
+        tried=WAITERS,
+        bad=len(wrong),
+        unit="lost their place",
+        measured={"waited by the server's clock, s": round(waited), "wait-lease, s": WAIT_MS / 1000},
+        examples=examples_of(wrong),
+    )
+
+
+async def _wait_long(colour: Colour, server: ServerController, wrong: list[str]) -> float:
+    """For how many seconds of the server's they waited."""
+    queue, tokens = "{hf:lock:long}:queue", "{hf:lock:long}:tokens"
+    entered: list[int] = []
+
+    async def wait(lock: Any, number: int) -> None:
+        lease = await settled(lock.acquire(timeout=6 * RETRY_FOR))
+        entered.append(number)
+        await settled(lease.release())
+
+    def in_line(number: int) -> bool:
+        return int(server.admin.zcard(queue)) > number
+
+    def all_fresh() -> bool:
+        """Whether the server believes in all of them for long enough."""
+        now = microseconds(server.admin)
+        line: Any = server.admin.zrange(queue, 0, -1)
+        records: Any = server.admin.hmget(tokens, line) if line else []
+        ends = [int(record.split()[3]) for record in records if record]
+        return len(ends) >= WAITERS and min(ends) > now + JUMP * 1e6
+
+    async with colour.client(server.url) as holder, colour.client(server.url) as client:
+        lease = await settled(holder.lock("long", ttl=86_400, renew=False).acquire())
+        line = []
+        for number in range(WAITERS):
+            line.append(colour.start(partial(wait, client.lock("long"), number)))
+            await colour.eventually(partial(in_line, number), RETRY_FOR)
+        begun, places = server.clock_offset, server.admin.zrange(queue, 0, -1, withscores=True)
+        for _ in range(round(LIVES * WAIT_MS / 1000 / JUMP) + 1):
+            if not await colour.eventually(all_fresh, RETRY_FOR):
+                wrong.append(f"not all of them have asked again within {RETRY_FOR:g} s")
+                break
+            server.shift_clock(JUMP)
+        waited = server.clock_offset - begun
+        left = server.admin.zrange(queue, 0, -1, withscores=True)
+        wrong += [f"number {number} is not where it was" for number, place in enumerate(places) if place not in left]
+        await settled(lease.release())
+        wrong += [f"{late!r} never got in" for late in await colour.late(line, RETRY_FOR)]
+        wrong += [repr(one.exception()) for one in line if one.done() and one.exception() is not None]
+        if entered != sorted(entered):
+            wrong.append(f"they got in as {entered}")
+    return waited
+
+
+# --- R31
+
+
+class _Link(NamedTuple):
+    colour: Colour
+    server: ServerController
+    proxy: FaultProxy
+
+
+@contextmanager
+def _slow(proxy: FaultProxy) -> Iterator[None]:
+    fault = proxy.delay(anything, seconds=DELAY, times=None)
+    try:
+        yield
+    finally:
+        fault.clear()
+
+
+LINKS: dict[str, tuple[Callable[[_Link], AbstractContextManager[Any]], float]] = {
+    "others hold it": (lambda _: contextlib.nullcontext(), 0.0),
+    "slow link": (lambda scene: _slow(scene.proxy), 2 * DELAY),
+    "byte by byte": (lambda scene: scene.proxy.dribbling(), 0.0),
+    "server stopped": (lambda scene: scene.server.paused(), SILENCE),
+    "nothing comes back": (lambda scene: scene.proxy.black_hole("to client"), SILENCE),
+}
+"""What is the matter, and how many seconds longer than asked that may take: at least 50 ms in any case."""
+
+
+@dataclass
+class _Overshoots:
+    seconds: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> list[Figure]:
+    colour = colour_of(contender)
+    figures = []
+    for what, (link, allowed) in LINKS.items():
+        seen = _Overshoots()
+        with ServerController() as server, FaultProxy(server.url, record=False) as proxy:
+            scene = _Link(colour, server, proxy)
+            timeouts = [chance.uniform(0.03, 0.15) for _ in range(max(1, count // 3))]
+            colour.run(_time_out(scene, partial(link, scene), timeouts, seen))
+        tick()
+        figures.append(_overshoot_figure(contender, what, max(0.05, allowed), seen))
+    return figures
+
+
+async def _time_out(
+    scene: _Link, link: Callable[[], AbstractContextManager[Any]], timeouts: Sequence[float], seen: _Overshoots
+) -> None:
+    colour = scene.colour
+    async with colour.client(scene.server.url) as holder:
+        lock = holder.lock("held")
+        lease = await settled(lock.acquire())
+        with contextlib.suppress(AcquireTimeout):
+            await settled(lock.acquire(timeout=0.001))  # the server knows all scripts: they are long, and links slow
+        for timeout in timeouts:
+            async with colour.client(colour.library.Redis.from_url(scene.proxy.url, socket_timeout=SILENCE)) as client:
+                lock = client.lock("held")
+                await settled(lock.status())  # connected it is
+                with link():
+                    begun = monotonic()
+                    try:
+                        stray = await settled(lock.acquire(timeout=timeout))
+                    except AcquireTimeout:
+                        seen.seconds.append(monotonic() - begun - timeout)
+                    except Exception as error:  # noqa: BLE001 -- any other answer is a wrong one
+                        seen.wrong.append(f"{type(error).__name__}: {error}")
+                    else:
+                        seen.wrong.append("got what others held")
+                        await settled(stray.release())
+
+                async def nobody_waits() -> bool:
+                    return not (await settled(holder.lock("held").status())).waiting
+
+                if not await colour.eventually(nobody_waits):
+                    seen.wrong.append("its place in line stayed")
+        await settled(lease.release())
+
+
+def _overshoot_figure(contender: Contender, what: str, allowed: float, seen: _Overshoots) -> Figure:
+    seconds = sorted(seen.seconds)
+    late = [f"{second * 1000:.0f} ms longer than asked" for second in reversed(seconds) if second > allowed]
+    early = [f"{-second * 1000:.1f} ms too early" for second in seconds if second < 0]
+    return Figure(
+        id="R31",
+        what=f"acquire with a timeout: {what}",
+        contender=contender.name,
+        tried=len(seconds) + len(seen.wrong),
+        bad=len(late) + len(early) + len(seen.wrong),
+        unit=f"off by more than {allowed * 1000:g} ms",
+        measured={
+            "median beyond the timeout, ms": round(1000 * (quantile(seconds, 0.5) or 0.0), 1),
+            "longest beyond the timeout, ms": round(1000 * (seconds[-1] if seconds else 0.0), 1),
+        },
+        examples=examples_of(seen.wrong + late + early),
+    )
+
+
+@contextmanager
+def _noting(wrong: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except Silent as error:
+        wrong.append(str(error))

@@ -1,0 +1,190 @@
+"""Every message that rings a waiter is lost: the line goes on all the same, because whoever waits asks again.
+
+    R15  from a release to the next one's hold, with all pushes lost on the way: never longer than the time after which a
+         waiter asks again at the latest, which is a second and 20 ms for each that was before it in line; nobody stuck; and what
+         they get is a lease that lasts
+
+The scripts run, and their replies come; only messages vanish. Those who wait are behind a proxy that loses them, several at
+each lock, and every one of them gives the lock up as soon as it has it, so that the next hand-off begins. At half of the
+locks the first in line hears well, and whoever stands behind it is not where it was when it last asked. Half of the locks
+are released as soon as all are in line, the others later.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+from time import monotonic
+from typing import Any, NamedTuple
+
+from handfast._protocol.acquire import LONGER, SHORT_NAP
+from handfast.testing import FaultProxy, ServerController
+from handfast_lab.bench.crowd import inversions
+from handfast_lab.bench.figures import quantile
+from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
+from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.trials import Tell
+
+__all__ = ["COUNT", "ROWS", "applies", "trial"]
+
+ROWS = ("R15",)
+COUNT = 400
+"""Hand-offs."""
+
+LOCKS, WAITERS = 16, 4
+"""Locks that are handed over side by side, and how many wait for each."""
+
+SLACK = 0.05
+"""Seconds beyond the bound that are the machine's fault."""
+
+RETRY_FOR = 60.0
+"""Seconds after which somebody who waits is stuck."""
+
+
+def applies(contender: Contender) -> bool:
+    """Who else hands a lock over by a message, is not known."""
+    return contender.is_ours
+
+
+def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    """Lose the messages of so many hand-offs."""
+    colour, notes = colour_of(contender), _Notes()
+    chance = random.Random(seed)  # noqa: S311 -- moments are no secrets
+    with hushed(), ServerController() as server, FaultProxy(server.url, record=False) as proxy:
+        lost = proxy.lose_pushes()
+
+        async def play() -> None:
+            async with colour.client(server.url) as near, colour.client(proxy.url) as far:
+                await _batches(_Scene(colour, near, far, notes), count, chance, tell)
+
+        colour.run(play())
+        return [_figure(contender, notes, lost.happened, seed)]
+
+
+class _Hold(NamedTuple):
+    """One hold of a lock: when it began, and when its end was begun."""
+
+    place: int
+    entered: float
+    left: float
+    kept: bool
+    """Whether the lease was there until it was given up."""
+
+
+@dataclass
+class _Notes:
+    delays: list[float] = field(default_factory=list)
+    """Seconds from each release to the next hold."""
+    late: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    overtaken: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Leases that were over before their new holder could give them up."""
+
+
+@dataclass(frozen=True)
+class _Scene:
+    colour: Colour
+    near: Any
+    """A client that hears."""
+    far: Any
+    """One that is deaf."""
+    notes: _Notes
+
+
+async def _batches(scene: _Scene, count: int, chance: random.Random, tell: Tell) -> None:
+    colour, notes = scene.colour, scene.notes
+    for batch in range(ceil(count / (LOCKS * WAITERS))):
+        rounds = []
+        for number in range(min(LOCKS, ceil(count / WAITERS))):
+            pause = 0.0 if number % 2 else chance.uniform(0, SHORT_NAP)
+            hears = number % 4 < 2
+            rounds.append(colour.start(partial(_round, scene, f"lock-{batch}-{number}", pause, first_hears=hears)))
+        notes.stuck += [f"{late!r} never came to an end" for late in await colour.late(rounds, 2 * RETRY_FOR)]
+        notes.stuck += [repr(over.exception()) for over in rounds if over.done() and over.exception() is not None]
+        tell(len(notes.delays))
+
+
+async def _round(scene: _Scene, name: str, pause: float, *, first_hears: bool) -> None:
+    """One line at one lock."""
+    lock = scene.near.lock(name)
+    lease = await settled(lock.acquire())
+    started = []
+    for place in range(WAITERS):
+        client = scene.near if place == 0 and first_hears else scene.far
+        started.append(scene.colour.start(partial(_wait, client.lock(name), place)))
+
+        async def in_line(place: int = place) -> bool:
+            return bool((await settled(lock.status())).waiting > place)
+
+        if not await scene.colour.eventually(in_line):
+            scene.notes.stuck.append(f"{name}: number {place} did not get in line")
+    await scene.colour.sleep(pause)
+    begun = monotonic()
+    await settled(lease.release())
+    late = await scene.colour.late(started, RETRY_FOR)
+    _judge(name, started, late, begun, scene.notes, first_hears=first_hears)
+
+
+async def _wait(lock: Any, place: int) -> _Hold:
+    lease = await settled(lock.acquire(timeout=RETRY_FOR))
+    entered = monotonic()
+    return _Hold(place, entered, monotonic(), kept=await settled(lease.release()))
+
+
+def _judge(
+    name: str, waiters: Sequence[Any], late: Sequence[Any], free_since: float, notes: _Notes, *, first_hears: bool
+) -> None:
+    holds = []
+    for place, waiter in enumerate(waiters):
+        if waiter in late:
+            notes.stuck.append(f"{name}: number {place} never came to an end")
+        elif (error := waiter.exception()) is not None:
+            notes.stuck.append(f"{name}: number {place}: {type(error).__name__}: {error}")
+        else:
+            holds.append(waiter.result())
+    holds.sort(key=lambda hold: hold.entered)
+    for hold in holds:
+        delay = hold.entered - free_since
+        bound = SHORT_NAP + LONGER * hold.place
+        if not (hold.place == 0 and first_hears):
+            notes.delays.append(delay)
+        if delay > bound + SLACK:
+            notes.late.append(
+                f"{name}: number {hold.place} held {delay:.3f} s after the release, not within {bound:g} s"
+            )
+        if not hold.kept:
+            notes.lost.append(f"{name}: the lease of number {hold.place} was over at once")
+        free_since = hold.left
+    order = [hold.place for hold in holds]
+    if inversions(order):
+        notes.overtaken.append(f"{name}: they got in as {order}")
+
+
+def _figure(contender: Contender, notes: _Notes, lost: int, seed: int) -> Figure:
+    delays = sorted(notes.delays)
+    quantiles = {"p50": 0.5, "p99": 0.99, "longest": 1.0}
+    return Figure(
+        id="R15",
+        what="every wake-up message lost",
+        contender=contender.name,
+        tried=len(delays) + len(notes.stuck),
+        bad=len(notes.late) + len(notes.stuck) + len(notes.lost),
+        unit="late, stuck, or over at once",
+        measured={
+            **{
+                f"{word} from release to hold, s": round(quantile(delays, share) or 0.0, 3)
+                for word, share in quantiles.items()
+            },
+            "stuck": len(notes.stuck),
+            "leases over at once": len(notes.lost),
+            "lines out of order": len(notes.overtaken),
+            "messages lost": lost,
+        },
+        seed=seed,
+        examples=examples_of(notes.stuck + notes.late + notes.lost + notes.overtaken),
+    )

@@ -1,0 +1,129 @@
+"""Processes that write under a lock, and may be stopped in the middle of it.
+
+Each increments two counters of the server's, by reading and writing: one with the fence of its lease and one without. Both
+lose an update when two hold the lock at once; the one with the fence refuses the write of whoever is late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any
+
+import redis
+
+from handfast import AcquireTimeout
+from handfast.fencing import StaleFence, advance_fence, set_if_newer
+from handfast_lab.chaos.colours import colour_of, settled
+from handfast_lab.chaos.mortals import Life, Mortal
+
+__all__ = ["FENCED", "PLAIN", "Count", "Writer", "counts_of"]
+
+FENCED, PLAIN = "counter:fenced", "counter:plain"
+
+TURN = 5.0
+"""Seconds that a writer waits for the lock before it looks at the time again."""
+
+
+@dataclass
+class Count:
+    """What one writer did."""
+
+    fenced: int = 0
+    plain: int = 0
+    refused: int = 0
+    """Writes that came too late, and that the fence kept out."""
+    lost: int = 0
+    """Leases that were over before they were given up."""
+    longest_wait: float = 0.0
+    """Seconds that it waited for the lock, at most."""
+    errors: int = 0
+    error: str = ""
+    """The last one."""
+
+
+class Writer(Life):
+    """A client of ours that writes, or that looks at its lease, for as long as it is told to."""
+
+    def begin(self, stack: contextlib.ExitStack) -> None:  # noqa: ARG002 -- each order has a client of its own
+        """See `Life`."""
+        self._colour = colour_of(self.contender)
+        self.orders = {"write": self.write, "watch": self.watch, "set the clock": self.set_clock}
+
+    def set_clock(self, ahead: float) -> None:
+        """Have the process believe that it is so many seconds later, and whatever it imports."""
+        wall, nanoseconds = time.time, time.time_ns
+        time.time = lambda: wall() + ahead
+        time.time_ns = lambda: nanoseconds() + round(ahead * 1e9)
+        self.say("set")
+
+    def write(self, name: str, ttl: float, until: float) -> None:
+        """Write until that moment."""
+        count = Count()
+        with redis.Redis.from_url(self.url) as conn:
+            self._colour.run(self._write(conn, name, ttl, until, count))
+        self.say("written", **asdict(count))
+
+    async def _write(self, conn: redis.Redis, name: str, ttl: float, until: float, count: Count) -> None:
+        async with self._colour.client(self.url) as client:
+            lock = client.lock(name, ttl=ttl)
+            while monotonic() < until:
+                asked = monotonic()
+                try:
+                    lease = await settled(lock.acquire(timeout=TURN))
+                    count.longest_wait = max(count.longest_wait, monotonic() - asked)
+                    self._increment(conn, lease.fence, count)
+                    count.lost += not await settled(lease.release())
+                except AcquireTimeout:
+                    pass
+                except Exception as error:  # noqa: BLE001 -- whatever it is, it is counted
+                    count.errors += 1
+                    count.error = f"{type(error).__name__}: {error}"
+
+    def _increment(self, conn: redis.Redis, fence: int, count: Count) -> None:
+        plain: Any = conn.get(PLAIN)
+        with contextlib.suppress(StaleFence):
+            count.refused += 1
+            advance_fence(conn, FENCED, fence)  # from here on nobody older can write
+            fenced: Any = conn.get(FENCED)
+            set_if_newer(conn, FENCED, int(fenced or 0) + 1, fence)
+            count.refused -= 1
+            count.fenced += 1
+        conn.set(PLAIN, int(plain or 0) + 1)
+        count.plain += 1
+
+    def watch(self, name: str, ttl: float) -> None:
+        """Hold a lease, and say what can be known of it at once whenever this process has slept for longer than it lasts."""
+        self._colour.run(self._watch(name, ttl))
+
+    async def _watch(self, name: str, ttl: float) -> None:
+        async with self._colour.client(self.url) as client:
+            lease = await settled(client.lock(name, ttl=ttl).acquire(timeout=TURN))
+            self.say("in")
+            seen = monotonic()
+            while (now := monotonic()) - seen < ttl:
+                seen = now
+                await self._colour.sleep(0.001)
+            begun = monotonic()
+            lost = lease.lost
+            took = monotonic() - begun
+            self.say("woke", lost=lost, took=took)
+            self.say("given", kept=await settled(lease.release()))
+
+
+def counts_of(writers: Sequence[Mortal], within: float) -> Count:
+    """What all of them did together. Raises Silent."""
+    total = Count()
+    for writer in writers:
+        one = Count(**writer.expect("written", within).facts)
+        total.fenced += one.fenced
+        total.plain += one.plain
+        total.refused += one.refused
+        total.lost += one.lost
+        total.longest_wait = max(total.longest_wait, one.longest_wait)
+        total.errors += one.errors
+        total.error = one.error or total.error
+    return total

@@ -1,0 +1,136 @@
+"""What must be true of a server's keys: when nobody holds or waits for anything any more, and at any time.
+
+This looks at the keys themselves, by a plain client of redis-py and without the engine's scripts, so it may be asked while
+the server refuses writes, and what the scripts get wrong it does not get wrong in the same way. Tokens are shown by their
+first characters: a whole one is the right to release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import redis
+
+from handfast._engine.names import encode_name
+from handfast_lab.checker.finding import Finding
+
+__all__ = ["check_permits", "check_rest", "immortal_keys"]
+
+PARTS = "holders", "queue", "tokens", "past"
+DATA = "autocomplete", "scores"
+"""Kinds that keep data, which has no end."""
+COUNTS = frozenset(("used", "fence", "limit"))
+"""Fields beside the records of the tokens."""
+
+
+class _Stored(NamedTuple):
+    """What is stored for one name, at one instant."""
+
+    place: str
+    now: float
+    """The server's time in microseconds."""
+    holders: dict[str, float]
+    queue: list[str]
+    tokens: dict[str, str]
+
+    @property
+    def live(self) -> list[str]:
+        """Those whose lease goes on."""
+        return [token for token, deadline in self.holders.items() if deadline > self.now]
+
+    def weight(self, token: str) -> int:
+        """How many permits it has; 0 if that was forgotten."""
+        return int(self.tokens.get(token, "0").split(" ", 1)[0])
+
+    def found(self, text: str) -> Finding:
+        """What is wrong with it."""
+        return Finding("rest", self.place, text)
+
+
+def check_rest(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
+    """What is left although everything was given up: leases, places in line, records, keys without an end.
+
+    A process that was killed leaves its leases until they are over and its place in line until somebody comes by, so let
+    the former pass, and somebody ask for each name, before this is asked.
+    """
+    found = [Finding("rest", key, "a key without a TTL") for key in immortal_keys(client, namespace)]
+    for stored in _all_stored(client, namespace):
+        found += [stored.found(f"{_short(token)} still holds it") for token in stored.live]
+        found += [stored.found(f"{_short(token)} still stands in line") for token in stored.queue]
+        orphans = stored.tokens.keys() - stored.holders.keys() - set(stored.queue) - COUNTS
+        found += [
+            stored.found(f"a record of {_short(token)}, who neither holds nor waits") for token in sorted(orphans)
+        ]
+    return found
+
+
+def check_permits(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
+    """What is wrong with the permits that are out, at this instant of each name: it may be asked at any time.
+
+    All that have not ended fit the largest limit of those who hold them, unless an operator has set one, which may be less
+    than is out already. And what is counted as out is what the holders have, those that nobody has swept up among them.
+    """
+    found = []
+    for stored in _all_stored(client, namespace):
+        out = sum(map(stored.weight, stored.live))
+        most = max(
+            (int(stored.tokens[token].split(" ")[1]) for token in stored.live if token in stored.tokens), default=0
+        )
+        if out > most and "limit" not in stored.tokens:
+            found.append(stored.found(f"{out} of {most} permits are out"))
+        found += [
+            stored.found(f"{_short(token)} holds it, and nobody knows how much")
+            for token in stored.holders
+            if token not in stored.tokens
+        ]
+        counted, held = int(stored.tokens.get("used", "-1")), sum(map(stored.weight, stored.holders))
+        if stored.holders and counted != held:
+            found.append(stored.found(f"{counted} permits are counted as out, and {held} are held"))
+    return found
+
+
+def immortal_keys(client: redis.Redis, namespace: str = "hf") -> list[str]:
+    """The keys of locks and their relatives that have no end: there must be none at any time."""
+    keys = [key for key in _keys(client, namespace) if not _is_data(key)]
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.pttl(key)
+        return [key for key, left in zip(keys, pipe.execute(), strict=True) if left == -1]
+
+
+def _is_data(key: str) -> bool:
+    kind, name = key.split(":", 2)[1:]
+    return kind in DATA and "}:answer:" not in name
+
+
+def _keys(client: redis.Redis, namespace: str) -> list[str]:
+    pattern = f"{{{encode_name(namespace, 'namespace')}:*"
+    return sorted(set(map(_text, client.scan_iter(pattern, count=1000))))
+
+
+def _all_stored(client: redis.Redis, namespace: str) -> Iterator[_Stored]:
+    parts = (key.rpartition(":") for key in _keys(client, namespace))
+    tags = dict.fromkeys(tag for tag, _, part in parts if part in PARTS)
+    for tag in tags:
+        with client.pipeline(transaction=True) as pipe:
+            pipe.time()
+            pipe.zrange(f"{tag}:holders", 0, -1, withscores=True)
+            pipe.zrange(f"{tag}:queue", 0, -1)
+            pipe.hgetall(f"{tag}:tokens")
+            (seconds, micros), holders, queue, tokens = pipe.execute()
+        yield _Stored(
+            tag,
+            seconds * 1_000_000 + micros,
+            {_text(token): deadline for token, deadline in holders},
+            [_text(token) for token in queue],
+            {_text(field): _text(value) for field, value in tokens.items()},
+        )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _short(token: str) -> str:
+    return token[:8]

@@ -1,0 +1,135 @@
+"""``handfast bench classic``: the published tables of the listings, made again on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import click
+
+from handfast_lab.bench.classic.figures import Reading, Row, summarize
+from handfast_lab.bench.classic.runner import Plan, run
+from handfast_lab.bench.classic.tables import TABLES
+from handfast_lab.bench.classic.text import classic_table
+from handfast_lab.bench.machine import describe
+from handfast_lab.commands.bench.common import (
+    clients_option,
+    fail,
+    json_option,
+    plain,
+    rounds_option,
+    save,
+    seconds_option,
+    server,
+    show,
+    title,
+    tracked,
+    url_option,
+)
+
+__all__ = ["command"]
+
+REPORT = "report.html"
+
+
+def _writable(_ctx: click.Context, _param: click.Parameter, value: Path) -> Path:
+    """Know before minutes of measuring that the page can be written."""
+    if not os.access(value.parent, os.W_OK):
+        raise click.BadParameter(f"cannot write into {value.parent}")
+    return value
+
+
+@click.command("classic")
+@url_option
+@click.option(
+    "--table",
+    "wanted",
+    multiple=True,
+    type=click.Choice(list(TABLES)),
+    help="What to measure; repeatable. Default: all of these.",
+)
+@clients_option
+@rounds_option(1)
+@seconds_option(10.0)
+@json_option
+@click.option(
+    "--report",
+    default=REPORT,
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_writable,
+    show_default=True,
+    help="Write the page with tables and plots to this file.",
+)
+@click.option("--no-report", is_flag=True, help="Write no page; then matplotlib is not needed.")
+def command(
+    *,
+    url: str | None,
+    wanted: tuple[str, ...],
+    clients: tuple[int, ...],
+    rounds: int,
+    seconds: float,
+    file: IO[str] | None,
+    report: Path,
+    no_report: bool,
+) -> None:
+    """Make the published tables of the classic listings again, on this machine.
+
+    Locks and autocomplete as published, semaphores and the marketplace besides: the listings' first form, their Lua form,
+    and what Handfast offers instead. Contenders take turns on one server; the published figures stand beside the
+    measured ones; retries are WatchErrors, "x first" compares with the first form within a round. Writes a page with
+    tables, plots and doubts that needs no network to be read.
+
+    All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 says more in
+    about 6. Fails when a client hangs or two clients held a lock at once, when the Lua form or Handfast lets too many into
+    a semaphore, or when items or funds of the market are not all there in the end.
+    """
+    if not no_report and importlib.util.find_spec("matplotlib") is None:
+        raise click.UsageError("the page needs matplotlib: pip install 'handfast[bench]', or say --no-report")
+    tables = tuple(name for name in TABLES if not wanted or name in wanted)
+    with server(url) as address:
+        machine = describe(address)
+        plan = Plan(address, tables, clients, rounds, seconds)
+        click.echo(f"{len(plan)} measurements, about {_minutes(plan.duration)}", err=True)
+        readings = tracked(run(plan), len(plan))
+    rows = summarize(readings)
+    settings = {"tables": tables, "clients": clients, "rounds": rounds, "seconds": seconds}
+    save(file, "classic", machine, settings, rows=plain(rows), readings=plain(readings))
+    of_rounds = "1 round" if rounds == 1 else f"medians of {rounds} rounds"
+    for name in tables:
+        _show_table(name, rows, f"{TABLES[name].title}: totals of {seconds:g} s, {of_rounds}; {title(machine)}")
+    failures, flaws = _complaints(readings)
+    if not no_report:
+        from handfast_lab.bench.classic.report import page
+
+        report.write_text(page(rows, machine, rounds, seconds, failures), encoding="utf-8")
+        click.echo(f"the page is in {report}", err=True)
+    for flaw in flaws:
+        click.secho(flaw, err=True, fg="yellow")
+    fail(failures)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
+def _show_table(name: str, rows: Sequence[Row], heading: str) -> None:
+    if mine := [row for row in rows if row.table == name]:
+        show(classic_table(TABLES[name], mine, heading))
+
+
+def _complaints(readings: Sequence[Reading]) -> tuple[list[str], list[str]]:
+    """What must not happen; and what is known to, and is only told."""
+    failures, flaws = [], []
+    for one in readings:
+        failures += [f"FAILED: {one.where}: {trouble}" for trouble in one.trouble]
+        if one.breaches:
+            table = TABLES[one.table]
+            text = f"{one.where}: {one.breaches} times more than {table.limit} held it at once"
+            if one.contender in table.lenient:
+                flaws.append(f"a known flaw: {text}")
+            else:
+                failures.append(f"VIOLATION: {text}")
+    return failures, flaws

@@ -1,0 +1,55 @@
+"""``handfast bench crowd``: ten thousand tasks at one lock."""
+
+from __future__ import annotations
+
+import os
+from typing import IO
+
+import click
+
+from handfast_lab.bench.crowd import inversions, load_scripts, logging_all, run, script_times
+from handfast_lab.bench.machine import describe
+from handfast_lab.bench.table import crowd_table, script_table
+from handfast_lab.commands.bench.common import (
+    MOST_WAITERS,
+    fail,
+    json_option,
+    plain,
+    save,
+    server,
+    show,
+    title,
+    url_option,
+)
+
+__all__ = ["command"]
+
+
+@click.command("crowd")
+@url_option
+@click.option(
+    "--waiters", default=10_000, type=click.IntRange(1, MOST_WAITERS), show_default=True, help="How many tasks come."
+)
+@json_option
+def command(*, url: str | None, waiters: int, file: IO[str] | None) -> None:
+    """Let a crowd of tasks wait for one lock, and then in, one after the other.
+
+    All are tasks of one client. The times of the scripts come from the server's slow log, which a server of its own is
+    told to keep of everything; on another one nothing is changed, and they are left out. Fails when not everybody gets
+    in, or not in the order of coming.
+    """
+    with server(url, *logging_all(waiters)) as address:
+        machine = describe(address)
+        if not url:
+            load_scripts(address)
+        seen, trouble = run(address, f"bench-crowd-{os.getpid()}", waiters)
+        scripts = [] if url else script_times(address)
+    result = {} if seen is None else seen._asdict() | {"inversions": inversions(seen.order)}
+    save(file, "crowd", machine, {"waiters": waiters}, crowd=result, scripts=plain(scripts), trouble=trouble)
+    if seen is not None:
+        show(crowd_table(seen, waiters, f"{title(machine)}; a crowd at one lock"))
+        if scripts:
+            show(script_table(scripts))
+        if len(seen.order) != waiters or result["inversions"]:
+            trouble.append("not everybody got in, in the order of coming")
+    fail([f"FAILED: {text}" for text in trouble])

@@ -1,0 +1,69 @@
+"""``handfast bench lock``: processes that contend for one lock."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+
+from handfast_lab.bench import contenders
+from handfast_lab.bench.contenders import CONTENDERS
+from handfast_lab.bench.figures import summarize
+from handfast_lab.bench.machine import describe
+from handfast_lab.bench.runner import Plan, run
+from handfast_lab.bench.table import lock_table
+from handfast_lab.commands.bench.common import (
+    chosen,
+    clients_option,
+    complain,
+    json_option,
+    only_option,
+    plain,
+    rounds_option,
+    save,
+    seconds_option,
+    server,
+    show,
+    title,
+    tracked,
+    url_option,
+)
+
+__all__ = ["command"]
+
+LONGEST_HOLD_MS = 1000.0
+
+
+@click.command("lock")
+@url_option
+@clients_option
+@rounds_option()
+@seconds_option()
+@click.option("--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds to hold the lock.")
+@only_option(CONTENDERS)
+@json_option
+def command(
+    *,
+    url: str | None,
+    clients: tuple[int, ...],
+    rounds: int,
+    seconds: float,
+    hold: float,
+    only: tuple[str, ...],
+    file: IO[str] | None,
+) -> None:
+    """Let processes contend for one lock: the classic listings, today's locks, Handfast, and the wire floor.
+
+    Contenders take turns on one server, in several rounds; figures are medians. "x floor" compares with our own scripts
+    over a bare socket, "x Lua" with the classic listing. Fails when a client hangs or two clients held the lock at once.
+    """
+    names = chosen(contenders.available(), only)
+    with server(url) as address:
+        machine = describe(address)
+        plan = Plan(address, names, clients, rounds, seconds, hold / 1000)
+        measurements = tracked(run(plan), len(plan))
+    rows = summarize(measurements)
+    settings = {"clients": clients, "rounds": rounds, "seconds": seconds, "hold_ms": hold}
+    save(file, "lock", machine, settings, rows=plain(rows), measurements=plain(measurements))
+    show(lock_table(rows, f"{title(machine)}; {rounds} rounds of {seconds:g} s"))
+    complain(measurements)

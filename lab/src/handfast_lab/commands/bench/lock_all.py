@@ -1,0 +1,72 @@
+"""``handfast bench lock-all``: processes that need two of several locks at a time."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+
+from handfast_lab.bench.machine import describe
+from handfast_lab.bench.pairs import Plan, run, summarize
+from handfast_lab.bench.table import pairs_table
+from handfast_lab.commands.bench.common import (
+    fail,
+    json_option,
+    plain,
+    rounds_option,
+    save,
+    server,
+    show,
+    title,
+    tracked,
+    url_option,
+)
+
+__all__ = ["command"]
+
+MOST_PROCESSES, LONGEST_HOLD_MS = 100, 1000.0
+
+
+@click.command("lock-all")
+@url_option
+@click.option(
+    "--clients", default=4, type=click.IntRange(1, MOST_PROCESSES), show_default=True, help="How many processes."
+)
+@click.option("--pairs", default=10_000, type=click.IntRange(1), show_default=True, help="How many pairs each takes.")
+@click.option("--names", default=10, type=click.IntRange(2), show_default=True, help="How many locks there are.")
+@click.option(
+    "--hold",
+    default=0.1,
+    type=click.FloatRange(0, LONGEST_HOLD_MS),
+    show_default=True,
+    help="Milliseconds to hold each pair.",
+)
+@rounds_option()
+@json_option
+def command(
+    *, url: str | None, clients: int, pairs: int, names: int, hold: float, rounds: int, file: IO[str] | None
+) -> None:
+    """Let processes take random pairs of locks: with hf.lock_all, and with two nested locks in sorted order.
+
+    The pairs and their orders are random, but the same for both, which take turns on one server, in several rounds; the
+    seconds and the rate are medians. Waits, from acquire to its return, are the median, the 99th percentile and the
+    longest of all rounds. Who waits for ten seconds counts as stuck in a deadlock. "x nested" compares within a round.
+    Fails when there was a deadlock, when two held a lock at once, and when not all pairs were held in time.
+    """
+    with server(url) as address:
+        machine = describe(address)
+        plan = Plan(address, clients, pairs, names, hold / 1000, rounds)
+        found = tracked(run(plan), len(plan))
+    rows = summarize(found)
+    settings = {"clients": clients, "pairs": pairs, "names": names, "hold_ms": hold, "rounds": rounds}
+    save(file, "lock-all", machine, settings, rows=plain(rows), passes=plain(found))
+    show(pairs_table(rows, f"{title(machine)}; {clients} processes, {rounds} rounds of {pairs:,} pairs each"))
+    complaints = []
+    for one in found:
+        where = f"{one.contender}, round {one.round + 1}"
+        complaints += [f"FAILED: {where}: {trouble}" for trouble in one.trouble]
+        if one.timeouts:
+            complaints.append(f"DEADLOCK: {where}: {one.timeouts} times nobody got on")
+        if one.overlaps:
+            complaints.append(f"VIOLATION: {where}: {one.overlaps} times two clients held a lock at once")
+    fail(complaints)

@@ -1,0 +1,70 @@
+"""``handfast bench rwlock``: readers and writers, with a read-write lock and with a plain one."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+
+from handfast_lab.bench.machine import describe
+from handfast_lab.bench.rwlock import Plan, run, summarize
+from handfast_lab.bench.table import rwlock_table
+from handfast_lab.commands.bench.common import (
+    fail,
+    json_option,
+    plain,
+    rounds_option,
+    save,
+    seconds_option,
+    server,
+    show,
+    title,
+    tracked,
+    url_option,
+)
+
+__all__ = ["command"]
+
+MOST_PROCESSES, LONGEST_WORK_MS = 100, 1000.0
+
+
+@click.command("rwlock")
+@url_option
+@click.option("--readers", default=8, type=click.IntRange(1, MOST_PROCESSES), show_default=True, help="How many read.")
+@click.option("--writers", default=2, type=click.IntRange(1, MOST_PROCESSES), show_default=True, help="How many write.")
+@click.option(
+    "--work",
+    default=1.0,
+    type=click.FloatRange(0, LONGEST_WORK_MS),
+    show_default=True,
+    help="Milliseconds that each sleeps while it is in.",
+)
+@rounds_option()
+@seconds_option(10.0)
+@json_option
+def command(
+    *, url: str | None, readers: int, writers: int, work: float, rounds: int, seconds: float, file: IO[str] | None
+) -> None:
+    """Let processes read and write: with a read-write lock, and with a plain lock for all of them.
+
+    Each comes again and again, and its work is to sleep for a moment. The two contenders take turns on one server, in
+    several rounds; figures are medians. Waits, from acquire to its return, are the median, the 99th percentile and the
+    longest of all rounds. "x lock" compares reads and writes together, within a round. Fails when a process hangs, and
+    when a writer was not alone.
+    """
+    with server(url) as address:
+        machine = describe(address)
+        plan = Plan(address, readers, writers, work / 1000, rounds, seconds)
+        found = tracked(run(plan), len(plan))
+    rows = summarize(found)
+    settings = {"readers": readers, "writers": writers, "work_ms": work, "rounds": rounds, "seconds": seconds}
+    save(file, "rwlock", machine, settings, rows=plain(rows), measurements=plain(found))
+    heading = f"{title(machine)}; {readers} readers, {writers} writers, {rounds} rounds of {seconds:g} s"
+    show(rwlock_table(rows, heading))
+    complaints = []
+    for one in found:
+        where = f"{one.contender}, round {one.round + 1}"
+        complaints += [f"FAILED: {where}: {trouble}" for trouble in one.trouble]
+        if one.overlaps:
+            complaints.append(f"VIOLATION: {where}: {one.overlaps} times a writer was not alone")
+    fail(complaints)

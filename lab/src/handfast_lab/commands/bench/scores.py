@@ -1,0 +1,48 @@
+"""``handfast bench scores``: very many members that move forward."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+
+from handfast_lab.bench.machine import describe
+from handfast_lab.bench.scores import BATCH, CONTENDERS, PASSES, make_data, run, summarize
+from handfast_lab.bench.table import scores_table
+from handfast_lab.commands.bench.common import (
+    fail,
+    json_option,
+    plain,
+    rounds_option,
+    save,
+    server,
+    show,
+    title,
+    tracked,
+    url_option,
+)
+
+__all__ = ["command"]
+
+
+@click.command("scores")
+@url_option
+@click.option("--members", default=1_000_000, type=click.IntRange(1), show_default=True, help="How many members move.")
+@rounds_option()
+@json_option
+def command(*, url: str | None, members: int, rounds: int, file: IO[str] | None) -> None:
+    """Move a million scores forward: members a second, against plain ZADD GT.
+
+    In batches of 10,000, once when all members are new and once when each of them moves. "zadd-each" is a pipeline of
+    single ZADDs, "zadd-batch" one ZADD for the whole batch, both by redis-py; "x zadd-each" compares within a round.
+    Fails when a contender left other members or scores than it was given.
+    """
+    data = make_data(members)
+    with server(url) as address:
+        machine = describe(address)
+        found = tracked(run(address, data, rounds), rounds * len(CONTENDERS) * len(PASSES))
+    rows = summarize(found)
+    settings = {"members": members, "batch": BATCH, "rounds": rounds}
+    save(file, "scores", machine, settings, rows=plain(rows), passes=plain(found))
+    show(scores_table(rows, f"{title(machine)}; {rounds} rounds of {members:,} members"))
+    fail([f"FAILED: {one.contender}, {one.name}: {trouble}" for one in found for trouble in one.trouble])

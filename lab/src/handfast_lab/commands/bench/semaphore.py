@@ -1,0 +1,122 @@
+"""``handfast bench semaphore``: processes that contend for the permits of one semaphore, and processes that are killed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import IO
+
+import click
+
+from handfast_lab.bench import company, conservation, semaphores
+from handfast_lab.bench.aio_contenders import OURS
+from handfast_lab.bench.figures import FLOOR, summarize, without_row
+from handfast_lab.bench.machine import describe
+from handfast_lab.bench.runner import Plan
+from handfast_lab.bench.semaphores import LENIENT, SEMAPHORES
+from handfast_lab.bench.table import conservation_table, semaphore_table
+from handfast_lab.commands.bench.common import (
+    chosen,
+    clients_option,
+    complain,
+    counted,
+    json_option,
+    only_option,
+    plain,
+    rounds_option,
+    save,
+    seconds_option,
+    server,
+    show,
+    title,
+    tracked,
+    url_option,
+)
+
+__all__ = ["command"]
+
+LONGEST_HOLD_MS, SHORTEST_TTL, LONGEST_TTL = 1000.0, 0.05, 10.0
+
+PROCESSES, PERMITS = 6, 10
+"""Of those that are killed."""
+
+
+@click.command("semaphore")
+@url_option
+@clients_option
+@click.option(
+    "--limit", default=3, type=click.IntRange(1), show_default=True, help="How many permits they contend for."
+)
+@rounds_option()
+@seconds_option()
+@click.option("--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds to hold a permit.")
+@only_option(SEMAPHORES)
+@click.option(
+    "--operations",
+    default=100_000,
+    type=click.IntRange(0),
+    show_default=True,
+    help="How many permits are taken and given back while processes are killed; 0 leaves that out.",
+)
+@click.option(
+    "--ttl",
+    default=0.2,
+    type=click.FloatRange(SHORTEST_TTL, LONGEST_TTL),
+    show_default=True,
+    help="Seconds that a lease of those outlives its process.",
+)
+@json_option
+def command(
+    *,
+    url: str | None,
+    clients: tuple[int, ...],
+    limit: int,
+    rounds: int,
+    seconds: float,
+    hold: float,
+    only: tuple[str, ...],
+    operations: int,
+    ttl: float,
+    file: IO[str] | None,
+) -> None:
+    """Let processes contend for the permits of a semaphore; then kill some all the time, and count the permits.
+
+    First the classic listings, py-redis-semaphore, Handfast and the wire floor, one permit each time. Contenders take
+    turns on one server, in several rounds; figures are medians. "x floor" compares with our own scripts over a bare
+    socket, "x Lua" with the classic listing. A rival that fails is reported; the first forms of the listings may let in
+    too many, which is told.
+
+    Then six processes that take random numbers of ten permits of Handfast and give them back, until there were
+    --operations of that. About three times a second one is killed and another one started, and many times a second the
+    server is asked who holds how many.
+
+    Fails when Handfast or the floor does, when anybody else let in too many, and when permits were lost or doubled.
+    """
+    names = chosen(semaphores.available(), only)
+    found = None
+    with server(url) as address:
+        machine = describe(address)
+        plan = Plan(address, names, clients, rounds, seconds, hold / 1000)
+        measurements = tracked(semaphores.run(plan, limit), len(plan))
+        if operations:
+            name = f"bench-conservation-{os.getpid()}"
+            killing = company.Plan(address, name, PROCESSES, PERMITS, ttl, operations)
+            with counted("killing", operations) as tell:
+                found = conservation.run(killing, tell)
+    rows = summarize(measurements)
+    settings = {"clients": clients, "limit": limit, "rounds": rounds, "seconds": seconds, "hold_ms": hold}
+    settings["conservation"] = {"processes": PROCESSES, "limit": PERMITS, "ttl": ttl, "operations": operations}
+    kept = None if found is None else asdict(found)
+    save(file, "semaphore", machine, settings, rows=plain(rows), measurements=plain(measurements), conservation=kept)
+    where = title(machine)
+    heading = f"{where}; {limit} permits, {rounds} rounds of {seconds:g} s"
+    show(semaphore_table(rows, without_row(measurements), heading))
+    told = []
+    if found is not None:
+        heading = f"{PROCESSES} processes that are killed, {PERMITS} permits, leases of {ttl:g} s"
+        show(conservation_table(found, heading))
+        told = [f"FAILED: conservation: {trouble}" for trouble in found.trouble]
+        if found.violations:
+            told.append(f"VIOLATION: conservation: permits were lost or doubled {found.violations} times")
+    violation = f"more than {limit} permits were held at once"
+    complain(measurements, blame=(OURS, FLOOR), lenient=LENIENT, violation=violation, also=told)

@@ -1,0 +1,106 @@
+"""``handfast bench async``: tasks of one event loop that contend, and what one costs that waits."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+
+from handfast_lab.bench import aio_contenders, memory
+from handfast_lab.bench.aio_contenders import AIO_CONTENDERS, OURS
+from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, summarize, without_row
+from handfast_lab.bench.machine import describe
+from handfast_lab.bench.runner import Plan
+from handfast_lab.bench.table import cost_table, tasks_table
+from handfast_lab.bench.tasks import run
+from handfast_lab.commands.bench.common import (
+    MOST_WAITERS,
+    chosen,
+    complain,
+    counts,
+    json_option,
+    only_option,
+    plain,
+    rounds_option,
+    save,
+    seconds_option,
+    server,
+    show,
+    title,
+    tracked,
+    url_option,
+)
+
+__all__ = ["command"]
+
+SETTINGS = {DISTINCT: "each task its own lock", ONE: "all tasks one lock"}
+
+
+@click.command("async")
+@url_option
+@click.option(
+    "--tasks", "clients", default="1,10,100,1000", callback=counts, show_default=True, help="How many contend."
+)
+@rounds_option()
+@seconds_option()
+@click.option(
+    "--setting",
+    "wanted",
+    multiple=True,
+    type=click.Choice([DISTINCT, ONE]),
+    help="Whether each task has a lock of its own, or all want one; repeatable. Default: both.",
+)
+@click.option(
+    "--waiters",
+    default=1000,
+    type=click.IntRange(0, MOST_WAITERS),
+    show_default=True,
+    help="How many tasks wait when the memory of each is taken; 0 leaves that out.",
+)
+@only_option((*AIO_CONTENDERS, FLOOR))
+@json_option
+def command(
+    *,
+    url: str | None,
+    clients: tuple[int, ...],
+    rounds: int,
+    seconds: float,
+    wanted: tuple[str, ...],
+    waiters: int,
+    only: tuple[str, ...],
+    file: IO[str] | None,
+) -> None:
+    """Let the tasks of one event loop contend: today's asyncio locks, Handfast, and the wire floor.
+
+    Once with a lock for each task and once with one lock for all; and what a task costs that waits. Contenders take
+    turns on one server, in several rounds; figures are medians. "x floor" compares with our own scripts over one bare
+    connection, "x redis" with the lock of redis.asyncio.
+
+    A rival that fails is reported. The command fails when Handfast or the floor does, or when two tasks held one lock at
+    once.
+    """
+    names = chosen(aio_contenders.available(), only)
+    settings = tuple(setting for setting in (DISTINCT, ONE) if not wanted or setting in wanted)
+    weighed = tuple(name for name in names if name != FLOOR) if waiters else ()
+    with server(url) as address:
+        machine = describe(address)
+        plan = Plan(address, names, clients, rounds, seconds, settings=settings)
+        measurements = tracked(run(plan), len(plan))
+        found = tracked(memory.run(address, weighed, waiters, rounds), len(weighed) * rounds)
+    rows, costs = summarize(measurements), memory.summarize(found)
+    save(
+        file,
+        "async",
+        machine,
+        {"tasks": clients, "settings": settings, "rounds": rounds, "seconds": seconds, "waiters": waiters},
+        rows=plain(rows),
+        measurements=plain(measurements),
+        memory=plain(found),
+    )
+    failed = without_row(measurements)
+    for setting in settings:
+        heading = f"{title(machine)}; {rounds} rounds of {seconds:g} s; {SETTINGS[setting]}"
+        show(tasks_table(rows, failed, setting, heading))
+    if costs:
+        show(cost_table(costs, "What a task costs that waits"))
+    complain([*measurements, *found], blame=(OURS, FLOOR))

@@ -1,0 +1,222 @@
+"""``handfast torture``: put locks through everything, and write down what came of it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from handfast.embedded import PrivateServer
+from handfast_lab.bench.machine import describe
+from handfast_lab.chaos.colours import COLOURS
+from handfast_lab.chaos.contenders import CONTENDERS
+from handfast_lab.chaos.faults import FAULTS
+from handfast_lab.chaos.players import PRIMITIVES
+from handfast_lab.chaos.results import Results
+from handfast_lab.chaos.trials import TRIALS
+
+__all__ = ["command"]
+
+PARTS = "histories", "schedules", "planted", "trials"
+OURS = [name for name, contender in CONTENDERS.items() if contender.is_ours]
+RIVALS = [name for name in CONTENDERS if name not in OURS]
+
+
+def _several(name: str, parameter: str, choices: Sequence[str], told: str) -> Callable[[Any], Any]:
+    return click.option(name, parameter, multiple=True, type=click.Choice(list(choices)), help=f"{told} Repeatable.")
+
+
+@dataclass
+class _Run:
+    """What was chosen, and what has come of it."""
+
+    results: Results
+    faults: tuple[str, ...]
+    primitives: tuple[str, ...]
+    colours: tuple[str, ...]
+    trials: tuple[str, ...]
+    seconds: float | None
+    histories: int | None
+    schedules: int
+    count: int | None
+    rivals: tuple[str, ...]
+    seed: int
+    processes: int
+    command: str = field(default_factory=lambda: shlex.join(["handfast", *sys.argv[1:]]))
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        with PrivateServer() as server:
+            self.machine = describe(server.url)
+
+
+@click.command("torture")
+@_several("--part", "parts", PARTS, "What is run; all three by default, and trials alone with a rival.")
+@_several("--fault", "faults", list(FAULTS), "Faults that histories are played under.")
+@_several("--primitive", "primitives", PRIMITIVES, "Primitives that histories use.")
+@_several("--colour", "colours", list(COLOURS), "Colours of the clients in histories.")
+@click.option("--seconds", type=click.FloatRange(0.1), help="Play histories for so long.")
+@click.option("--histories", type=click.IntRange(1), help="Play so many histories; one of each kind by default.")
+@click.option(
+    "--schedules", type=click.IntRange(1), default=20_000, show_default=True, help="How many schedules are simulated."
+)
+@_several("--trial", "trials", list(TRIALS), "Trials.")
+@click.option("--count", type=click.IntRange(1), help="How often each trial tries; what its row asks for by default.")
+@_several("--rival", "rivals", RIVALS, "Run the trials against these instead of Handfast.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Where what is drawn at random begins.")
+@click.option("--processes", type=click.IntRange(1), default=2, show_default=True, help="How many work side by side.")
+@click.option(
+    "--results",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reliability"),
+    show_default=True,
+    help="Where raw results are kept.",
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("docs/results/reliability.md"),
+    show_default=True,
+    help="The page that is made from them.",
+)
+def command(parts: tuple[str, ...], folder: Path, report: Path, **chosen: Any) -> None:
+    """Put locks through faults, check what they did, and write docs/results/reliability.md.
+
+    Histories are played on real servers by clients of every kind under every fault, and checked. Schedules are simulated
+    in virtual time, and mistakes planted in copies of scripts and clients until each is caught. Trials provoke one fault
+    many times and count what must not happen. Starts servers of its own and touches no other. Exits with 1 if Handfast did
+    what it must not do.
+    """
+    run = _Run(Results(folder), **chosen)
+    work = {"histories": _play, "schedules": _simulate, "planted": _plant, "trials": _try}
+    for part in parts or (["trials"] if run.rivals else PARTS):
+        work[part](run)
+    from handfast_lab.chaos.report import render
+
+    report.write_text(render(run.results), encoding="utf-8")
+    click.echo(f"{report} is made from the results in {folder}/")
+    for complaint in run.complaints:
+        click.secho(complaint, err=True, fg="red", bold=True)
+    sys.exit(1 if run.complaints else 0)
+
+
+def _play(run: _Run) -> None:
+    """Histories on real servers."""
+    from handfast_lab.chaos.campaign import Campaign, cells, played
+    from handfast_lab.chaos.campaign import run as play
+    from handfast_lab.checker.history import write_history
+
+    chosen = cells(run.primitives or PRIMITIVES, run.colours or list(COLOURS), run.faults or list(FAULTS))
+    histories = run.histories or (inf if run.seconds else len(chosen))
+    verdicts: list[Any] = []
+    with _progress("histories", None if histories == inf else int(histories)) as tell:
+
+        def note(verdict: Any) -> None:
+            verdicts.append(verdict)
+            found = sum(bool(one.findings) for one in verdicts)
+            done = f"{sum(one.operations for one in verdicts):,} operations, {found} with findings"
+            tell(len(verdicts), f"{done}; {verdict.cell.primitive}, {verdict.cell.colour}, {verdict.cell.fault}")
+
+        play(Campaign(chosen, run.seed, histories, run.seconds or inf, run.processes), note)
+    run.results.write("histories", run.command, run.machine, seed=run.seed, played=played(verdicts))
+    for verdict in verdicts:
+        if verdict.findings:
+            name = "-".join((*verdict.cell, str(verdict.seed))).replace(" ", "_").replace(",", "")
+            with run.results.kept(f"{name}.jsonl") as file:
+                write_history(verdict.history, file)
+            run.complaints += [f"{', '.join(verdict.cell)}, seed {verdict.seed}: {text}" for text in verdict.findings]
+
+
+def _simulate(run: _Run) -> None:
+    """Schedules in virtual time."""
+    from handfast_lab.simulator.hunt import Tally, hunt
+    from handfast_lab.simulator.plans import VERSION
+
+    def note(tally: Tally) -> None:
+        tell(tally.schedules, f"{len(tally.findings)} with findings")
+
+    with _progress("schedules", run.schedules) as tell:
+        last = run.seed + run.schedules
+        tally = hunt(run.seed, last, processes=run.processes, found=run.complaints.append, tell=note)
+    run.results.write(
+        "schedules",
+        run.command,
+        run.machine,
+        first_seed=run.seed,
+        plans=VERSION,
+        schedules=tally.schedules,
+        processes=run.processes,
+        seconds=round(tally.seconds, 3),
+        calls=tally.calls,
+        virtual_days=round(tally.virtual_seconds / 86400, 3),
+        histories=tally.histories,
+        operations=tally.operations,
+        faults=sum(tally.faults.values()),
+        faults_by_kind=dict(tally.faults.most_common()),
+        findings=[{"seed": seed, "texts": texts} for seed, texts in sorted(tally.findings.items())],
+    )
+
+
+def _plant(run: _Run) -> None:
+    """Mistakes that simulated schedules must find."""
+    from handfast_lab.simulator.planted import PLANTED, catch_all
+
+    caught = []
+    with _progress("planted mistakes", len(PLANTED)) as tell:
+        for one in catch_all(run.processes):
+            caught.append(one)
+            tell(len(caught), one.planted.name)
+    run.complaints += [f"nobody noticed: {one.planted.name}" for one in caught if not one.schedules]
+    planted = [
+        {
+            "name": one.planted.name,
+            "where": one.planted.where,
+            "why": one.planted.why,
+            "caught_after": one.schedules or None,
+            "caught_by": one.finding,
+        }
+        for one in caught
+    ]
+    run.results.write("planted", run.command, run.machine, planted=planted)
+
+
+def _try(run: _Run) -> None:
+    """Trials, of Handfast or of the rivals."""
+    from handfast_lab.chaos.trials import load
+
+    for name in run.trials or TRIALS:
+        trial = load(name)
+        for contender in (CONTENDERS[who] for who in run.rivals or OURS):
+            if contender.version is None:
+                click.echo(f"{contender.name} is not installed")
+                continue
+            if not trial.applies(contender):
+                continue
+            count = run.count or trial.COUNT
+            with _progress(f"{name}, {contender.name}", count) as tell:
+                figures = trial.trial(contender, count, run.seed, tell)
+            run.results.add_trial(name, run.command, run.machine, figures, count=count, seed=run.seed)
+            for one in figures:
+                click.echo(f"{one.id} {one.what}, {one.contender}: {one.bad:,} {one.unit} in {one.tried:,}")
+                if one.bad and contender.is_ours:
+                    run.complaints.append(f"{one.id} {one.what}, {one.contender}: {'; '.join(one.examples)}")
+
+
+@contextmanager
+def _progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Something to be told how much is done, and what is being done."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done, now="": progress.update(task, completed=done, description=f"{what} {now}".strip())

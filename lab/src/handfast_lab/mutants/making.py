@@ -1,0 +1,422 @@
+"""Mutants: a script with one small mistake each, as somebody might make it. Knows no tests and no server.
+
+What is made of each script and each part, by kind:
+
+    comparison   ``<`` and ``<=``, ``>`` and ``>=``, ``==`` and ``~=`` in place of each other
+    condition    what an ``if`` asks is always so, or never
+    logic        one side alone of an ``and`` or ``or``; no ``not``; ``true`` for ``false``
+    arithmetic   ``+`` and ``-``, ``*`` and ``/`` in place of each other; one argument less of ``math.max`` or ``math.min``
+    constant     a number that is one more or one less; from 2,000 on none at all, or twice as many
+    text         another reply tag, field, option or limit of a range; another text wherever one is compared or sent
+    command      a relative of a command, such as ZREVRANGE for ZRANGE, or call for pcall
+    drop         a call left out, or an assignment, or a break
+    key          another key of the script in a call, or another one of KEYS
+    argument     0 for an argument; a text that is not made a number
+    answer       0 or nil for what a script or a function returns
+
+Left out, because a mutant above is harder to kill, or because it says nothing:
+
+- ``and`` for ``or``, and ``math.min`` for ``math.max``: where a side alone is found out, so are they;
+- a condition that is always so where it is an ``and``, never so where it is an ``or``: the same;
+- ``==`` for ``~=``, and no ``not``, where that is all that a condition asks: it is always so, or never, is found out;
+- an operator, an argument or a field whose operands are numbers or calls that have mutants of their own;
+- a number that a condition asks for: it is never so, is found out;
+- 0 for what a command is to read: so is what is done with the answer;
+- another one of ARGV, and one that is not made a number: ``tools/check_scripts.py`` sees it without running anything;
+- a hash in place of a sorted set, which is an error wherever the line runs; an endless ``while``;
+- one more or less where seconds to days are meant, and one less in a subscript;
+- patterns; and in a call on the empty text, a member that is not there, all but whether it is made and with which options.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from handfast.lint.parsing import Node, build, parse
+
+__all__ = ["FOLDERS", "ROOT", "Mutant", "make", "mutants_of", "scripts"]
+
+ROOT = Path(__file__).parents[4]
+
+FOLDERS = {
+    "": "src/handfast/_engine/lua",
+    "lib/": "src/handfast/_engine/lua/lib",
+    "compat/": "src/handfast/compat/lua",
+    "fencing/": "src/handfast/fencing/lua",
+    "classic/": "src/handfast/classic/lua",
+    "marketplace/": "examples/marketplace/lua",
+}
+"""Where scripts stand, by what their names begin with here."""
+
+MANY = 2000
+"""From here on a number is a time or far away, and one more is nothing that anybody could tell."""
+
+COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "~=", "~=": "=="}
+ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"}
+
+RELATIVES = {
+    "DECRBY": "INCRBY",
+    "EXISTS": "DEL",
+    "GET": "GETDEL",
+    "HINCRBY": "HSET",
+    "HSET": "HSETNX",
+    "INCRBY": "DECRBY",
+    "PEXPIRE": "EXPIRE",
+    "PTTL": "TTL",
+    "SADD": "SREM",
+    "SETEX": "PSETEX",
+    "SISMEMBER": "SREM",
+    "SREM": "SADD",
+    "ZCOUNT": "ZREMRANGEBYSCORE",
+    "ZRANGE": "ZREVRANGE",
+    "ZRANGEBYSCORE": "ZREVRANGEBYSCORE",
+    "ZRANK": "ZREVRANK",
+}
+"""What one may write in place of a command; with HSET only where there is one field."""
+
+OPTIONS = {"NX": "XX", "XX": "NX", "GT": "LT", "PX": "EX", "EX": "PX", "-inf": "+inf", "+inf": "-inf"} | {
+    "%.0f": "%.13g",
+    "(%.0f": "%.0f",
+    "(": "[",
+    "[": "(",
+}
+WRITES = {
+    "DECRBY",
+    "DEL",
+    "HDEL",
+    "HINCRBY",
+    "HSET",
+    "INCRBY",
+    "PEXPIRE",
+    "PUBLISH",
+    "SADD",
+    "SET",
+    "SETEX",
+    "SREM",
+} | {
+    "ZADD",
+    "ZREM",
+    "ZREMRANGEBYSCORE",
+}
+LEFT_OUT = ("CH", "WITHSCORES")
+"""Options that a call may go without."""
+KEPT = ("LIMIT", "NUMSUB")
+"""Words without which a call is an error."""
+
+SORTED_SETS = {"holders": "queue", "queue": "holders", "past": "queue"}
+OURS = {"holders", "queue", "tokens", "past"}
+
+BUILT_IN = {"tonumber", "unpack", "ipairs", "math", "string", "redis"}
+SHOWN, SIDE = 80, 24
+"""How much of a text stands in a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A script with one mistake."""
+
+    name: str
+    """What it is called for good: the script, the line, what it was and what it is now."""
+    script: str
+    """Which file, as `scripts` calls it."""
+    kind: str
+    text: str
+    """The whole file as it is now."""
+
+    def diff(self) -> str:
+        """What was changed, as a patch shows it."""
+        path = scripts()[self.script]
+        old, new = path.read_text(encoding="utf-8").splitlines(), self.text.splitlines()
+        return "\n".join(difflib.unified_diff(old, new, self.script, self.name, n=2, lineterm=""))
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A place in a text, what is to stand there, and how that is told. Without words it is left out."""
+
+    kind: str
+    start: int
+    end: int
+    new: str
+    words: str = ""
+
+
+def scripts() -> dict[str, Path]:
+    """All files with Lua that we ship, by the names that they have here."""
+    return {
+        prefix + path.stem: path for prefix, folder in FOLDERS.items() for path in sorted((ROOT / folder).glob("*.lua"))
+    }
+
+
+def make() -> list[Mutant]:
+    """All mutants of all scripts, in the order of the text."""
+    return [mutant for name, path in scripts().items() for mutant in mutants_of(name, path.read_text(encoding="utf-8"))]
+
+
+def mutants_of(script: str, source: str) -> list[Mutant]:
+    """All mutants of one file."""
+    found: list[Mutant] = []
+    seen: Counter[str] = Counter()
+    texts = {source}
+    for edit in _Surgeon(source).edits():
+        text = source[: edit.start] + edit.new + source[edit.end :]
+        if text in texts:
+            continue
+        texts.add(text)
+        name = f"{script}: {_line(source, edit.start)}: {edit.words or 'left out'}"
+        seen[name] += 1
+        name += f" #{seen[name]}" if seen[name] > 1 else ""
+        found.append(Mutant(name, script, edit.kind, text))
+    return found
+
+
+def _line(source: str, start: int) -> str:
+    """The line of that place, without what is no code."""
+    first = source.rfind("\n", 0, start) + 1
+    line = source[first : source.find("\n", start)]
+    return _short(re.sub(r"\s+--.*", "", line))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+class _Surgeon:
+    """Knows a file, and where in it something can be changed."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._lines = [0]
+        for line in source.split("\n"):
+            self._lines.append(self._lines[-1] + len(line) + 1)
+        self._tree = build(parse(source), source).block
+        names = {name for node in self._tree.walk() if node.kind == "local" for name in self._named_keys(node)}
+        used = re.search(r"^-- USES(.*)$", source, re.MULTILINE)
+        self._keys = names or set((used[1] if used else "").split()) & OURS
+        self._tags = {item.word for item in map(self._tag, self._tree.walk()) if item is not None}
+
+    def edits(self) -> Iterator[Edit]:
+        """All that can be changed, in the order of the text."""
+        for node in self._tree.walk():
+            yield from getattr(self, f"_of_{node.kind.replace(' ', '_')}", lambda _: ())(node)
+
+    # --- expressions
+
+    def _of_binary(self, node: Node) -> Iterator[Edit]:
+        left, right = node.one("left"), node.one("right")
+        if node.word in ("and", "or"):
+            yield self._edit("logic", node, self._whole(left))
+            yield self._edit("logic", node, self._whole(right))
+        elif node.word in COMPARISONS and not (node.word in ("==", "~=") and self._is_condition(node)):
+            yield self._swapped("comparison", left, node.word, COMPARISONS[node.word], right)
+        elif node.word in ARITHMETIC and not (node.word in "+-" and right.kind == "number"):
+            yield self._swapped("arithmetic", left, node.word, ARITHMETIC[node.word], right)
+
+    def _swapped(self, kind: str, left: Node, old: str, new: str, right: Node) -> Edit:
+        """Another operator between the two."""
+        between = self._source[self._end(left) : self._start(right)]
+        start = self._end(left) + between.index(old)
+        sides = f"{' '.join(left.text.split())[-SIDE:]} {{}} {' '.join(right.text.split())[:SIDE]}"
+        return Edit(kind, start, start + len(old), new, f"{sides.format(old)} -> {new}")
+
+    def _of_unary(self, node: Node) -> Iterator[Edit]:
+        operand = node.one("operand")
+        if node.word == "not" and not self._is_condition(node):
+            yield self._edit("logic", node, self._whole(operand))
+        if node.word == "-" and operand.kind == "number":
+            for other in (1 - int(operand.word), -1 - int(operand.word)):
+                yield self._edit("constant", node, str(other))
+
+    def _of_number(self, node: Node) -> Iterator[Edit]:
+        above = node.parent
+        if above is not None and (
+            (above.kind == "unary" and above.word == "-")
+            or (above.kind == "count" and above.one("name").word == "_" and node.word == "1")
+            or self._is_of_nobody(above)
+        ):
+            return
+        if "." in node.word:  # a part of one, which is there or not
+            yield self._edit("constant", node, "0")
+            return
+        number = int(node.word)
+        if above is not None and above.kind == "index" and above.one("base").word in ("KEYS", "ARGV"):
+            last = max(map(int, re.findall(r"KEYS\[(\d+)\]", self._source)), default=0)
+            if (
+                above.one("base").word == "KEYS"
+                and last > 1
+                and not (above.parent and self._is_of_nobody(above.parent))
+            ):
+                yield self._edit("key", above, f"KEYS[{number + 1 if number < last else number - 1}]")
+            return
+        if above is not None and above.kind == "binary" and above.word == "==" and self._is_condition(above):
+            return
+        if self._is_subscript(node):
+            others = [number + 1]
+        elif number >= MANY and number != 1_000_000:
+            others = [0, 2 * number]
+        elif number == 1 and above is not None and above.kind == "binary" and above.word in COMPARISONS:
+            others = [0]
+        else:
+            others = [number + 1] if number == 0 else [number - 1, number + 1]
+        step = above is not None and above.kind == "count" and above.many("range")[2:] == [node]
+        for other in others:
+            if not (step and other == 0):
+                yield self._edit("constant", node, str(other))
+
+    def _of_string(self, node: Node) -> Iterator[Edit]:
+        above = node.parent
+        if above is None or above.kind == "index":
+            return
+        if above.kind == "item" and above.many("key") == [node]:
+            return
+        if self._asks_server(above) and above.many("arguments")[0] is node:
+            other = RELATIVES.get(node.word)
+            if other is not None and (node.word != "HSET" or len(above.many("arguments")) == 4):
+                yield self._edit("command", node, f"'{other}'")
+        elif node.word in LEFT_OUT:
+            start = self._source.rindex(",", 0, self._start(node))
+            yield Edit("text", start, self._end(node), "", f"{node.text} left out")
+        elif node.word in OPTIONS:
+            yield self._edit("text", node, f"'{OPTIONS[node.word]}'")
+        elif node is self._tag(above.parent or above):
+            others = sorted(self._tags - {node.word})
+            yield self._edit("text", node, f"'{others[0] if others else 'other'}'")
+        elif node.word == "":
+            if above.kind == "item" or (above.kind == "binary" and above.word != "or"):
+                yield self._edit("text", node, "'x'")
+        elif "%" not in node.word and node.word not in KEPT:
+            yield self._edit("text", node, "'x'")
+
+    def _of_true(self, node: Node) -> Iterator[Edit]:
+        yield self._edit("logic", node, "false")
+
+    def _of_false(self, node: Node) -> Iterator[Edit]:
+        yield self._edit("logic", node, "true")
+
+    def _of_index(self, node: Node) -> Iterator[Edit]:
+        if node.text == "math.huge":
+            yield self._edit("constant", node, "0")
+
+    def _of_call(self, node: Node) -> Iterator[Edit]:
+        callee, arguments = node.one("callee"), node.many("arguments")
+        if node.parent is not None and node.parent.kind == "block":
+            yield self._gone(node)
+        if callee.text in ("math.max", "math.min"):
+            yield from self._of_extreme(node)
+        elif callee.text == "tonumber" and not arguments[0].text.startswith("ARGV"):
+            yield self._edit("argument", node, self._whole(arguments[0]))
+        elif self._asks_server(node):
+            if callee.text == "redis.pcall":
+                yield self._edit("command", callee, "redis.call")
+            yield from self._of_arguments(arguments[1:], writes=arguments[0].word in WRITES)
+        elif callee.text.split(".")[0] not in BUILT_IN:
+            yield from self._of_arguments(arguments)
+
+    def _of_extreme(self, node: Node) -> Iterator[Edit]:
+        """Of math.max and math.min."""
+        callee, arguments = node.one("callee"), node.many("arguments")
+        for left_out in arguments:
+            rest = ", ".join(self._whole(argument) for argument in arguments if argument is not left_out)
+            yield self._edit("arithmetic", node, f"{callee.text}({rest})" if len(arguments) > 2 else f"({rest})")
+
+    def _of_arguments(self, arguments: list[Node], *, writes: bool = True) -> Iterator[Edit]:
+        for argument in arguments:
+            if argument.kind == "name" and argument.word in self._keys:
+                yield from self._of_key(argument)
+            elif writes and argument.kind in ("name", "index") and not argument.text.startswith("KEYS["):
+                yield self._edit("argument", argument, "0")
+
+    def _of_key(self, node: Node) -> Iterator[Edit]:
+        call = node.parent
+        others = sorted(self._keys - {node.word})
+        if call is None or not others or self._is_of_nobody(call):
+            return
+        if self._keys & OURS and self._asks_server(call):
+            other = SORTED_SETS.get(node.word)
+            if other is None or other not in self._keys:
+                return
+        else:
+            following = [key for key in others if key > node.word]
+            other = (following or others)[0]
+        yield self._edit("key", node, other)
+
+    # --- statements
+
+    def _of_assign(self, node: Node) -> Iterator[Edit]:
+        yield self._gone(node)
+
+    def _of_break(self, node: Node) -> Iterator[Edit]:
+        yield self._gone(node)
+
+    def _of_arm(self, node: Node) -> Iterator[Edit]:
+        for condition in node.many("condition"):
+            if condition.word != "and":
+                yield self._edit("condition", condition, "true")
+            if condition.word != "or":
+                yield self._edit("condition", condition, "false")
+
+    def _of_while(self, node: Node) -> Iterator[Edit]:
+        yield self._edit("condition", node.one("condition"), "false")
+
+    def _of_return(self, node: Node) -> Iterator[Edit]:
+        for value in node.many("values"):
+            if value.kind == "table":
+                for item in value.many("items"):
+                    field = item.one("value")
+                    if field.kind not in ("string", "number", "binary", "unary"):
+                        yield self._edit("answer", field, "0")
+            elif value.kind not in ("number", "true", "false", "binary"):
+                yield self._edit("answer", value, "nil")
+
+    # --- what the above ask
+
+    def _start(self, node: Node) -> int:
+        return self._lines[node.line - 1] + node.column - 1
+
+    def _end(self, node: Node) -> int:
+        return self._start(node) + len(node.text)
+
+    def _edit(self, kind: str, node: Node, new: str) -> Edit:
+        return Edit(kind, self._start(node), self._end(node), new, f"{_short(node.text)} -> {_short(new)}")
+
+    def _gone(self, node: Node) -> Edit:
+        return Edit("drop", self._start(node), self._end(node), "")
+
+    def _whole(self, node: Node) -> str:
+        return f"({node.text})" if node.grouped else node.text
+
+    def _is_condition(self, node: Node) -> bool:
+        above = node.parent
+        return above is not None and above.kind in ("arm", "while") and node in above.many("condition")
+
+    def _is_subscript(self, node: Node) -> bool:
+        above = node.parent
+        if above is not None and above.kind == "binary":
+            node, above = above, above.parent
+        return above is not None and above.kind == "index" and above.many("key") == [node]
+
+    def _asks_server(self, node: Node) -> bool:
+        return node.kind == "call" and node.one("callee").text in ("redis.call", "redis.pcall")
+
+    def _is_of_nobody(self, node: Node) -> bool:
+        """Whether it is a call on the member that is not there."""
+        arguments = node.many("arguments")
+        return self._asks_server(node) and arguments[-1].kind == "string" and not arguments[-1].word
+
+    def _tag(self, node: Node) -> Node | None:
+        """The tag of a reply, where that node is the table which has it."""
+        if node.kind != "table" or node.parent is None or node.parent.kind != "return" or not node.many("items"):
+            return None
+        first = node.many("items")[0].one("value")
+        return first if first.kind == "string" else None
+
+    def _named_keys(self, node: Node) -> Iterator[str]:
+        for name, value in zip(node.many("names"), node.many("values"), strict=False):
+            if value.kind == "index" and value.one("base").text == "KEYS":
+                yield name.word

@@ -1,0 +1,47 @@
+"""``python -m handfast_lab.simulator 12345`` shows one seed; ``0..100000`` runs many; ``--planted`` tries the broken variants."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+
+from handfast_lab.simulator.hunt import hunt, replay
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Do what the command line says; 1 if anything was found."""
+    parser = argparse.ArgumentParser(prog="python -m handfast_lab.simulator", description=__doc__)
+    parser.add_argument("seeds", nargs="?", help="a seed to show, or FIRST..LAST to run without LAST")
+    parser.add_argument("-j", "--processes", type=int, default=1, help="how many processes share the seeds (1)")
+    parser.add_argument("--every", type=int, default=8, help="one in so many histories is checked as a whole (8)")
+    parser.add_argument("--planted", action="store_true", help="run the broken variants until each is caught")
+    options = parser.parse_args(argv)
+    if options.planted:
+        from handfast_lab.simulator.planted import show
+
+        return show(print, processes=options.processes)
+    if options.seeds is None:
+        parser.error("which seed?")
+    first, dots, last = options.seeds.partition("..")
+    if not dots:
+        with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
+            return _show(int(first))
+        return 1
+    tally = hunt(int(first), int(last), processes=options.processes, every=options.every, found=_tell)
+    print(*tally.lines(), sep="\n")
+    return 1 if tally.findings else 0
+
+
+def _show(seed: int) -> int:
+    findings = replay(seed, log=print)
+    print(*(findings or ["nothing is wrong with it"]), sep="\n")
+    return 1 if findings else 0
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

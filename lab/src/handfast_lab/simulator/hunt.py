@@ -1,0 +1,154 @@
+"""Many seeds, on several processors: what was run, what went wrong in it, and the one line that shows it again."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from handfast_lab.simulator.plans import VERSION
+from handfast_lab.simulator.server import SimulatedServer
+from handfast_lab.simulator.simulation import Simulation
+
+__all__ = ["ENGINE", "Tally", "hunt", "replay"]
+
+ENGINE = "luajit21"
+"""What the scripts run in while many seeds are tried: twice as fast as `REAL`, and tests hold the two to the same course."""
+
+REAL = "lua51"
+"""What servers have, and what one seed is shown in."""
+
+CHUNK = 250
+"""Seeds that a process takes at a time."""
+
+
+class _Job(NamedTuple):
+    first: int
+    last: int
+    scripts: dict[str, str] | None
+    engine: str
+    every: int
+
+
+@dataclass
+class Tally:
+    """What came of many seeds."""
+
+    schedules: int = 0
+    calls: int = 0
+    """Scripts that were run."""
+    virtual_seconds: float = 0.0
+    seconds: float = 0.0
+    histories: int = 0
+    """Checked as a whole."""
+    operations: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    findings: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, other: Tally) -> None:
+        """Count these, too."""
+        self.schedules += other.schedules
+        self.calls += other.calls
+        self.virtual_seconds += other.virtual_seconds
+        self.histories += other.histories
+        self.operations += other.operations
+        self.faults.update(other.faults)
+        self.findings |= other.findings
+
+    def lines(self) -> Iterator[str]:
+        """As text."""
+        rate = self.schedules / self.seconds if self.seconds else 0
+        yield (
+            f"{self.schedules:,} schedules ({rate:,.0f} a second), {self.calls:,} scripts, {sum(self.faults.values()):,} faults "
+            f"of {len(self.faults)} kinds, {self.virtual_seconds / 86400:,.1f} days; {self.histories:,} histories checked"
+        )
+        for kind, count in sorted(self.faults.items()):
+            yield f"    {count:>10,}  {kind}"
+        for seed, findings in sorted(self.findings.items()):
+            yield reproducer(seed, findings[0])
+        yield f"{len(self.findings)} seeds with findings (plans of version {VERSION})"
+
+
+def reproducer(seed: int, finding: str) -> str:
+    """The line that shows it again."""
+    return f"python -m handfast_lab.simulator {seed}  # {finding}"
+
+
+def replay(seed: int, *, log: Callable[[str], None], scripts: dict[str, str] | None = None) -> list[str]:
+    """Run one seed and say all that happens; what is wrong with it."""
+    return Simulation(seed, SimulatedServer(scripts, engine=REAL), log=log, every=1).run().findings
+
+
+def hunt(
+    first: int,
+    last: int,
+    *,
+    processes: int = 1,
+    scripts: dict[str, str] | None = None,
+    engine: str = ENGINE,
+    every: int = 8,
+    found: Callable[[str], None] = lambda _: None,
+    tell: Callable[[Tally], None] = lambda _: None,
+) -> Tally:
+    """Run the seeds from the first to before the last one. ``found`` is told at once what was found, ``tell`` how far it is."""
+    jobs = [_Job(start, min(last, start + CHUNK), scripts, engine, every) for start in range(first, last, CHUNK)]
+    total, began = Tally(), time.perf_counter()
+    for tally in _run(jobs, processes):
+        total.add(tally)
+        for seed, findings in tally.findings.items():
+            found(reproducer(seed, findings[0]))
+        tell(total)
+    total.seconds = time.perf_counter() - began
+    return total
+
+
+def _run(jobs: list[_Job], processes: int) -> Iterator[Tally]:
+    if processes == 1:
+        yield from map(_work, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(_work, jobs)
+
+
+_servers: dict[str, tuple[dict[str, str] | None, SimulatedServer]] = {}
+
+
+def _work(job: _Job) -> Tally:
+    scripts, server = _servers.get(job.engine, (None, None))
+    if server is None or scripts != job.scripts:
+        server = SimulatedServer(job.scripts, engine=job.engine)
+        _servers[job.engine] = job.scripts, server
+    tally = Tally()
+    # The worlds are full of cycles and gone all at once, so the collector has nothing to do while one lasts.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for seed in range(job.first, job.last):
+            _try(seed, server, job.every, tally)
+    finally:
+        gc.collect()
+        if was_enabled:
+            gc.enable()
+    return tally
+
+
+def _try(seed: int, server: SimulatedServer, every: int, tally: Tally) -> None:
+    tally.schedules += 1
+    try:
+        result = Simulation(seed, server, every=every).run()
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding of this seed
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        tally.findings[seed] = [f"{type(error).__name__} in {where.name}: {error}"]
+        return
+    tally.calls += result.calls
+    tally.virtual_seconds += result.seconds
+    tally.histories += bool(result.history)
+    tally.operations += len(result.history)
+    tally.faults.update(result.faults)
+    if result.findings:
+        tally.findings[seed] = result.findings

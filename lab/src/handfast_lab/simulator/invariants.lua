@@ -1,0 +1,519 @@
+-- invariants: what must be true of every name after every script, whatever has happened.
+--
+-- It reads what the server stores, and remembers what it saw before: the line, who was granted what, and which tokens are
+-- over. Where data was lost, it is told so and forgets what cannot be known any more. Numbers are those of the design.
+local server = ...
+local peek, heard, format, floor, insert = server.peek, server.heard, string.format, math.floor, table.insert
+
+local names, by_tag, by_key = {}, {}, {} -- what is watched: in order, by tag, and by the key of the holders
+local over = {} -- tokens whose owners are done with them: they hold nothing, wait for nothing, and never come back
+local turn = 0 -- how many scripts were looked at
+local parsed = {} -- records, read once
+local complaints = {}
+
+local function complain(number, name, words, ...)
+  insert(complaints, 'invariant ' .. number .. ': ' .. name.tag .. ' ' .. format(words, ...))
+end
+
+-- A record of a token, as lua/lib/grant.lua writes it.
+local function read(record)
+  local known = parsed[record]
+  if not known then
+    local weight, limit, claim, wait_until, fence, since, inbox =
+      string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) ')
+    known = weight
+        and {
+          weight = tonumber(weight),
+          limit = tonumber(limit),
+          claim = tonumber(claim),
+          wait_until = tonumber(wait_until),
+          fence = tonumber(fence),
+          since = tonumber(since),
+          inbox = inbox,
+        }
+      or false
+    parsed[record] = known
+  end
+  return known
+end
+
+local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
+
+-- Whether nobody may pass this waiter, or drop it.
+local function counts(waiter, most, now)
+  return waiter.wait_until >= now and waiter.weight <= most and heard(waiter.inbox) > 0
+end
+
+-- Whether a part of another name was lost: a request for both is granted anew then, and with it what was left of it.
+local function is_torn_elsewhere(name)
+  for _, other in ipairs(names) do
+    if other ~= name and other.torn then
+      return true
+    end
+  end
+  return false
+end
+
+-- Invariants 1, 2 and 3: who was let in by this script found room, had waited longest, and got the largest fence.
+local function check_grants(name, state, caller, caller_moves, now)
+  local new, all = nil, state.holders.order
+  for i = 1, #all do
+    local token = all[i]
+    local record = state.records[token]
+    if record and name.granted[token] ~= record.fence then
+      new = new or {}
+      insert(new, token)
+    end
+  end
+  if not new then
+    return
+  end
+  table.sort(new, function(one, other)
+    return state.records[one].fence < state.records[other].fence
+  end)
+  for _, token in ipairs(new) do
+    local record = state.records[token]
+    if name.granted[token] and (name.held[token] or 0) > now and not is_torn_elsewhere(name) then
+      complain(4, name, '%s is granted a second time, with fence %.0f', token, record.fence)
+    end
+    if record.fence <= name.fence then
+      complain(3, name, '%s was granted with fence %.0f after %.0f', token, record.fence, name.fence)
+    end
+    name.fence, name.granted[token], name.granted_in[token] = math.max(name.fence, record.fence), record.fence, turn
+    local out = 0
+    for _, holder in ipairs(state.holders.order) do
+      local other = state.records[holder]
+      if other and other.fence <= record.fence and state.holders.scores[holder] > now then
+        out = out + other.weight
+      end
+    end
+    local most = state.resized or record.limit
+    if out > most then
+      complain(1, name, '%s was let in as number %.0f of %.0f', token, out, most)
+    end
+    for _, before in ipairs(name.line) do
+      if before == token then
+        break
+      end
+      local waiter = state.queue.scores[before] and not (before == caller and caller_moves) and state.records[before]
+      if waiter and counts(waiter, state.resized or waiter.limit, now) then
+        complain(2, name, '%s was let in before %s, who waits', token, before)
+      end
+    end
+    if token ~= caller then
+      local lease = state.holders.scores[token] - now
+      local ring = format('granted %s %.0f %.0f %.0f', token, record.fence, now, lease)
+      local published, rung = {server.messages()}, false
+      for i = 1, #published, 2 do
+        rung = rung or published[i] == record.inbox and published[i + 1] == ring
+      end
+      if not rung then
+        complain(6, name, '%s was let in and was not rung', token)
+      elseif heard(record.inbox) == 0 then
+        complain(6, name, '%s was let in and nobody is there', token)
+      end
+    end
+  end
+end
+
+-- Invariants 2 and 6: the line keeps its order, newcomers stand at its end, and nobody who counts is dropped.
+local function check_line(name, state, caller, caller_moves, unsure, now)
+  local line, was = state.queue.order, name.place
+  local last, newcomer = 0, nil
+  for i = 1, #line do
+    local token = line[i]
+    local place = was[token]
+    if token == caller and caller_moves then
+      place = nil
+    end
+    if token == caller and unsure then
+      place = nil -- where it stands now depends on what of it was lost
+    elseif not place then
+      newcomer = token
+    elseif newcomer or place < last then
+      complain(2, name, '%s stands behind %s, who came later', token, newcomer or name.line[last])
+    else
+      last = place
+    end
+  end
+  local before = name.line
+  for i = 1, #before do
+    local token = before[i]
+    local waiter = name.waiters[token]
+    if not state.queue.scores[token] and not state.holders.scores[token] and token ~= caller and waiter and not name.torn then
+      if counts(waiter, state.resized or waiter.limit, now) then
+        complain(6, name, '%s waits and was dropped', token)
+      end
+    end
+  end
+end
+
+-- The books: each token has a record and stands in one place, and `used` is the sum of what is out.
+local function check_books(name, state, now)
+  local sum, fields = 0, state.hash.fields
+  local records = state.hash.size - (fields.used and 1 or 0) - (fields.fence and 1 or 0) - (fields.limit and 1 or 0)
+  local order, scores, torn = state.holders.order, state.holders.scores, name.torn
+  for i = 1, #order do
+    local token = order[i]
+    local record = state.records[token]
+    sum = sum + (record and record.weight or 0)
+    if not record and not torn then
+      complain('books', name, '%s holds and has no record', token)
+    elseif state.queue.scores[token] and not torn then
+      complain('books', name, '%s holds and waits', token)
+    elseif over[token] and scores[token] > now then
+      complain(7, name, '%s holds, and its owner is done with it', token)
+    end
+  end
+  order = state.queue.order
+  for i = 1, #order do
+    local token = order[i]
+    if not state.records[token] and not torn then
+      complain('books', name, '%s waits and has no record', token)
+    elseif over[token] then
+      complain(7, name, '%s waits, and its owner is done with it', token)
+    end
+  end
+  local used = fields.used and tonumber(fields.used)
+  if used and state.holders.size > 0 and used ~= sum then
+    complain('books', name, '%.0f permits are out, and used says %.0f', sum, used)
+  end
+  if not torn and records ~= state.holders.size + state.queue.size then
+    complain('books', name, '%d records for %d holders and %d waiters', records, state.holders.size, state.queue.size)
+  end
+  local fence = fields.fence and not name.was_lost and tonumber(fields.fence)
+  if fence and fence < name.fence then
+    complain(3, name, 'the fence is %.0f, and was %.0f', fence, name.fence)
+  end
+end
+
+-- Nobody but its owner and time takes a lease away, and an operator those up to the fence that was seen.
+local function check_kept(name, state, script, caller, argv, now)
+  local bound = script == 'permit_revoke' and tonumber(argv[1]) or -1
+  for token, deadline in pairs(name.held) do
+    if deadline > now and not state.holders.scores[token] and token ~= caller and not name.torn then
+      if name.granted[token] and name.granted[token] > bound then
+        complain('kept', name, '%s had %.0f us left and was thrown out', token, deadline - now)
+      end
+    end
+  end
+  if script == 'permit_renew' or script == 'permits_renew' then
+    local deadline, before = state.holders.scores[caller], name.held[caller]
+    if deadline and (not before or deadline > math.max(before, now + tonumber(argv[2]) * 1000)) then
+      complain(4, name, '%s is renewed for %.0f us', caller, deadline - now)
+    end
+  end
+end
+
+local function check_ttl(name, found, part, moment, now)
+  if not found.expires then
+    complain(5, name, 'the %s have no TTL', part)
+  elseif moment > now and found.expires < floor(moment / 1000) then
+    complain(5, name, 'the %s end %.0f ms before what is in them', part, moment / 1000 - found.expires)
+  end
+end
+
+-- Invariant 5: each key has a TTL, and outlives what is in it.
+local function check_ttls(name, state, now)
+  local longest, patience = 0, 0
+  local order, scores = state.holders.order, state.holders.scores
+  if order[1] then
+    longest = scores[order[#order]]
+    check_ttl(name, state.holders, 'holders', longest, now)
+  end
+  order = state.queue.order
+  for i = 1, #order do
+    local record = state.records[order[i]]
+    if record and record.wait_until > patience then
+      patience = record.wait_until
+    end
+  end
+  if order[1] then
+    check_ttl(name, state.queue, 'queue', patience, now)
+  end
+  if state.hash.size > 0 then
+    check_ttl(name, state.hash, 'tokens', longest > patience and longest or patience, now)
+  end
+  local past = peek(name.keys.past, now)
+  if past then
+    check_ttl(name, past, 'past', 0, now)
+  end
+end
+
+local SERVES = {
+  permit_acquire = {queued = true},
+  permit_release = {released = true},
+  permit_cancel = {cancelled = true},
+  permit_lower = {lowered = true},
+  permit_resize = {resized = true},
+  permit_revoke = {revoked = true},
+  permits_acquire = {queued = true},
+  permits_release = {released = true},
+  permits_cancel = {cancelled = true},
+}
+
+-- A script that serves the line leaves no permit free that the head of the line could have.
+local function check_served(name, state, script, reply, caller, now)
+  local tag = reply and reply[1]
+  if not (SERVES[script] and SERVES[script][tag]) or reply.more == 1 then
+    return
+  end
+  local head = state.queue.order[1]
+  local waiter = head and state.records[head]
+  if not waiter or name.torn or waiter.claim == 0 then
+    return
+  end
+  local most, out = state.resized or waiter.limit, 0
+  for _, record in pairs(state.records) do
+    if record.limit ~= most and not state.resized then
+      return -- who counts by another limit does not look for everybody
+    end
+  end
+  for token, _ in pairs(state.holders.scores) do
+    local record = state.records[token]
+    out = out + (record and record.weight or math.huge)
+  end
+  if (waiter.wait_until < now or waiter.weight > most or heard(waiter.inbox) == 0) and out < most then
+    if head ~= caller then
+      complain(6, name, '%s can never be let in, and heads the line', head)
+    end
+  elseif out + waiter.weight <= most then
+    complain('service', name, '%s fits and waits: %.0f of %.0f are out', head, out, most)
+  end
+end
+
+-- Invariant 4 and 8: what a script says is so.
+local function check_reply(name, state, script, reply, caller, now)
+  local tag = reply and reply[1]
+  local deadline = state.holders.scores[caller]
+  if tag == 'granted' then
+    local record = state.records[caller]
+    if not deadline or not record or record.fence ~= tonumber(reply[2]) then
+      complain(4, name, '%s is told that it holds, with fence %s', caller, tostring(reply[2]))
+    elseif deadline - now < reply[3] or script == 'permit_acquire' and deadline - now > reply[3] then
+      complain(8, name, '%s has %.0f us, and is told %.0f', caller, deadline - now, reply[3])
+    end
+  elseif tag == 'renewed' then
+    if not deadline or deadline - now < reply[2] then
+      complain(8, name, '%s is told that it has %.0f us', caller, reply[2])
+    end
+  elseif tag == 'queued' then
+    if not state.queue.scores[caller] then
+      complain(4, name, '%s is told that it waits', caller)
+    end
+    name.queued_in[caller] = turn
+  elseif tag and tag ~= 'lowered' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
+    local lost = tag == 'lost' and (script == 'permits_renew' or script == 'permits_release')
+    if deadline and deadline > now and not lost and not name.torn then
+      complain(4, name, '%s holds, and is told %s', caller, tag)
+    elseif state.queue.scores[caller] and script ~= 'permit_release' and script ~= 'permit_renew' and not lost then
+      complain(4, name, '%s waits, and is told %s', caller, tag)
+    end
+  end
+end
+
+-- What is stored of a name.
+local function look(name, now)
+  local hash = peek(name.keys.tokens, now) or NO_HASH
+  local state = {
+    holders = peek(name.keys.holders, now) or NO_SET,
+    queue = peek(name.keys.queue, now) or NO_SET,
+    hash = hash,
+    records = {},
+  }
+  local fields, records = hash.fields, state.records
+  local order = state.holders.order
+  for i = 1, #order do
+    local record = fields[order[i]]
+    records[order[i]] = record and (parsed[record] or read(record)) or nil
+  end
+  order = state.queue.order
+  for i = 1, #order do
+    local record = fields[order[i]]
+    records[order[i]] = record and (parsed[record] or read(record)) or nil
+  end
+  state.resized = fields.limit and tonumber(fields.limit)
+  return state
+end
+
+local function remember(name, state)
+  local line, place, waiters = {}, {}, {}
+  local order = state.queue.order
+  for i = 1, #order do
+    local token = order[i]
+    line[i], place[token], waiters[token] = token, i, state.records[token]
+  end
+  name.line, name.place, name.waiters = line, place, waiters
+  local deadlines, scores, held = name.deadlines, state.holders.scores, {}
+  name.held = held
+  order = state.holders.order
+  for i = 1, #order do
+    local token = order[i]
+    local deadline, known = scores[token], deadlines[token]
+    held[token] = deadline
+    if not known or deadline > known then
+      deadlines[token] = deadline
+    end
+  end
+end
+
+local watch = {}
+
+-- Begin anew, with these names.
+function watch.begin(...)
+  names, by_tag, by_key, over, parsed = {}, {}, {}, {}, {}
+  for _, tag in ipairs({...}) do
+    local name = {tag = tag, keys = {}, line = {}, place = {}, waiters = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
+    name.granted_in, name.queued_in = {}, {}
+    for _, part in ipairs({'holders', 'queue', 'tokens', 'past'}) do
+      name.keys[part] = tag .. ':' .. part
+    end
+    insert(names, name)
+    by_tag[tag], by_key[name.keys.holders] = name, name
+  end
+end
+
+-- Look at the names that a script was run for, after it. Answers what is wrong, or nothing.
+function watch.after(script, now)
+  complaints, turn = {}, turn + 1
+  local keys, argv, reply = server.last()
+  local caller = argv[1]
+  local touched, unsure = {}, false
+  local caller_moves = script == 'permits_acquire' -- unless it stands in all lines already
+  for i = 1, #keys do
+    local name = by_key[keys[i]]
+    if name then
+      insert(touched, name)
+      unsure = unsure or name.torn
+    end
+  end
+  if caller_moves then
+    local places = 0
+    for _, name in ipairs(touched) do
+      places = places + (name.place[caller] and 1 or 0)
+    end
+    caller_moves = places < #touched
+  end
+  caller_moves = caller_moves or unsure
+  if reply and (reply[1] == 'released' or reply[1] == 'cancelled' or reply[1] == 'lowered' or reply[1] == 'resized') then
+    reply.more = reply[2]
+  elseif reply and reply[1] == 'revoked' then
+    reply.more = reply[3]
+  elseif reply and (reply[1] == 'queued' or reply[1] == 'busy') then
+    reply.more = reply[#reply] == 0 and 1 or 0
+  end
+  for _, name in ipairs(touched) do
+    local state = look(name, now)
+    check_line(name, state, caller, caller_moves, unsure, now)
+    check_grants(name, state, caller, caller_moves, now)
+    check_books(name, state, now)
+    check_kept(name, state, script, caller, argv, now)
+    check_ttls(name, state, now)
+    check_served(name, state, script, reply, caller, now)
+    check_reply(name, state, script, reply, caller, now)
+    remember(name, state)
+  end
+  if complaints[1] then
+    return table.concat(complaints, '; ')
+  end
+end
+
+-- The owner of a token is done with it: it has nothing any more, and never will.
+function watch.is_over(token, now)
+  over[token] = true
+  complaints = {}
+  for _, name in ipairs(names) do
+    local state = look(name, now)
+    if (state.holders.scores[token] or 0) > now then
+      complain(7, name, '%s holds, and its owner is done with it', token)
+    elseif state.queue.scores[token] then
+      complain(7, name, '%s waits, and its owner is done with it', token)
+    end
+  end
+  if complaints[1] then
+    return table.concat(complaints, '; ')
+  end
+end
+
+-- What a token may believe of a name: whether the last that it was told, or was to be rung, is that it holds; and until
+-- when the server let it hold, or will, if it ever did.
+function watch.belief(tag, token)
+  local name = by_tag[tag]
+  return (name.granted_in[token] or 0) > (name.queued_in[token] or 0), name.deadlines[token]
+end
+
+-- The server's clock has jumped ahead: tombstones are over before their time, and so may be the leases.
+function watch.forget_past()
+  over = {}
+end
+
+-- Data of a name was lost, or of all of them; what is left may be `torn`: parts of it without the others.
+function watch.lost(tag, torn, forget_fences, now)
+  over = {}
+  for _, name in ipairs(names) do
+    if not tag or name.tag == tag then
+      name.granted = {}
+      name.torn, name.was_lost = name.torn or torn, true
+      name.fence = forget_fences and 0 or name.fence
+      local state = look(name, now)
+      for _, token in ipairs(state.holders.order) do
+        name.granted[token] = state.records[token] and state.records[token].fence
+      end
+      remember(name, state)
+    end
+  end
+end
+
+-- The server's clock went back while the latest fence may have been forgotten: the one documented exception.
+function watch.forget_fences()
+  for _, name in ipairs(names) do
+    name.fence = 0
+  end
+end
+
+-- Who holds or waits at this moment: tags and tokens in turn.
+function watch.present(now)
+  local found = {}
+  for _, name in ipairs(names) do
+    local state = look(name, now)
+    for _, token in ipairs(state.holders.order) do
+      if state.holders.scores[token] > now then
+        insert(found, name.tag .. ' ' .. token)
+      end
+    end
+    for _, token in ipairs(state.queue.order) do
+      if not state.records[token] or state.records[token].wait_until >= now then
+        insert(found, name.tag .. ' ' .. token)
+      end
+    end
+  end
+  table.sort(found)
+  return unpack(found)
+end
+
+-- Who waits for what is free: the first one in line that is there, if it fits, as far as anybody may know.
+function watch.idle(now)
+  local found = {}
+  for _, name in ipairs(names) do
+    local state = look(name, now)
+    for _, token in ipairs(state.queue.order) do
+      local waiter = state.records[token]
+      local most = waiter and (state.resized or waiter.limit)
+      if waiter and counts(waiter, most, now) then
+        local out = 0
+        for holder, deadline in pairs(state.holders.scores) do
+          local record = state.records[holder]
+          out = out + (deadline > now and (record and record.weight or math.huge) or 0)
+        end
+        if waiter.claim > 0 and out + waiter.weight <= most then
+          insert(found, name.tag .. ' ' .. token)
+        end
+        break
+      end
+    end
+  end
+  table.sort(found)
+  return unpack(found)
+end
+
+return watch

@@ -1,0 +1,296 @@
+"""Histories for the checkers: written by hand, or right because a model played them.
+
+A `Play` has callers at random moments, who are told what the model says. Every operation takes effect at a moment of its own between its call and its return, and only the latter two are written
+down. What goes wrong for callers goes wrong here, too: replies get lost, callers die in line or with a lease, leases end
+without a word, an operator takes them away or sets the limit.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from dataclasses import dataclass, replace
+
+from handfast_lab.checker.history import Operation
+from handfast_lab.checker.models import MAX_PERMITS, Ask, State
+
+KINDS = "lock", "semaphore", "rwlock", "lock_all"
+
+TTL = 5.0
+
+
+# --- written by hand
+
+
+def did(kind, lease, invoked, returned, outcome, **fields):
+    """One operation of the lock ``a``, by a client that is called like its lease."""
+    fields = {"client": f"client {lease}", "names": ("a",)} | fields
+    return Operation(kind=kind, lease=lease, invoked=invoked, returned=returned, outcome=outcome, **fields)
+
+
+def took(lease, invoked, returned, fence=None, **fields):
+    """An acquire that was granted."""
+    fields = {"kind": "acquire", "deadline": 100.0} | fields
+    return did(lease=lease, invoked=invoked, returned=returned, outcome="granted", fence=fence, **fields)
+
+
+def asked(lease, invoked, returned, outcome="failed", **fields):
+    """An acquire that was not."""
+    return did(**{"kind": "acquire"} | fields, lease=lease, invoked=invoked, returned=returned, outcome=outcome)
+
+
+def tried(lease, invoked, returned, **fields):
+    """A try_acquire that was told no."""
+    return did("try_acquire", lease, invoked, returned, "refused", **fields)
+
+
+def gave(lease, invoked, returned, outcome="released", **fields):
+    """A release."""
+    return did("release", lease, invoked, returned, outcome, **fields)
+
+
+def set_to(limit, invoked, returned, outcome="done", **fields):
+    """A resize."""
+    return did("resize", "", invoked, returned, outcome, limit=limit, **fields)
+
+
+def took_away(invoked, returned, outcome="done", **fields):
+    """A revoke."""
+    return did("revoke", "", invoked, returned, outcome, **fields)
+
+
+def lowered(lease, invoked, returned, weight, outcome="done", **fields):
+    """A lower."""
+    return did("lower", lease, invoked, returned, outcome, weight=weight, **fields)
+
+
+def same_lock(*leases):
+    """What is wrong with nothing: each of these takes the lock and gives it back, one after the other."""
+    return [
+        operation
+        for number, lease in enumerate(leases)
+        for operation in (
+            took(lease, 10 * number, 10 * number + 1, number + 1),
+            gave(lease, 10 * number + 5, 10 * number + 6),
+        )
+    ]
+
+
+# --- played by a model
+
+
+@dataclass
+class Lease:
+    operation: Operation
+    deadline: float = 0.0
+    told: bool = False
+    """Whether its caller knows of it."""
+
+
+class Play:
+    """Callers who use some names until there are so many operations."""
+
+    def __init__(self, seed, kind="lock", *, operations=20, callers=4, troubles=False, orders=False, names=1):
+        self.chance = random.Random(seed)
+        self.kind = kind
+        # A model has one limit for all its names, so there is one name where limits are set.
+        self.names = "abcdefgh"[
+            : max(names, 2) if kind == "lock_all" else 1 if kind == "semaphore" and orders else names
+        ]
+        self.troubles = troubles
+        self.orders = orders
+        self.wanted = operations
+        self.state = State()
+        self.history = []
+        self.leases = {}
+        """Those who asked and are not done with."""
+        self.events = []
+        self.numbers = itertools.count()
+        self.fence = 0
+        for caller in range(callers):
+            self.at(self.chance.random(), self.begin, f"c{caller}")
+
+    def run(self):
+        now = 0.0
+        while self.events:
+            now, _, event, args = heapq.heappop(self.events)
+            event(now, *args)
+        return self.history
+
+    def at(self, moment, event, *args):
+        heapq.heappush(self.events, (moment, next(self.numbers), event, args))
+
+    def soon(self, mean=0.3):
+        return self.chance.expovariate(1 / mean)
+
+    # --- what callers do
+
+    def begin(self, now, caller):
+        if len(self.history) + len(self.leases) >= self.wanted:
+            return
+        if self.orders and self.chance.random() < 0.1:
+            self.order(now, caller)
+            return
+        weight, limit, names = 1, 1, (self.chance.choice(self.names),)
+        if self.kind == "semaphore":
+            weight, limit = self.chance.randint(1, 3), 3
+        elif self.kind == "rwlock":
+            weight, limit = self.chance.choice((1, 1, MAX_PERMITS)), MAX_PERMITS
+        elif self.kind == "lock_all" and self.chance.random() < 0.6:
+            names = tuple(self.chance.sample(self.names, 2))
+        kind = self.chance.choice(("acquire", "acquire", "try_acquire"))
+        lease = f"L{next(self.numbers)}"
+        operation = Operation(caller, kind, names, lease, now, None, "pending", weight, limit)
+        self.leases[lease] = Lease(operation)
+        self.at(now + self.soon(), self.ask, lease)
+
+    def ask(self, now, lease):
+        operation = self.leases[lease].operation
+        ask = Ask(lease, operation.names, operation.weight, operation.limit)
+        if self.troubles and self.chance.random() < 0.1:
+            self.mishap(now, lease, ask)
+        elif operation.kind == "try_acquire":
+            asked = self.state.attempt(ask)
+            self.change(now, asked)
+            if not asked.holds(lease):
+                self.end(now, lease, "refused")
+        elif self.state.is_too_much(ask):
+            self.end(now, lease, "refused")
+        else:
+            seen = now + self.soon(0.1)
+            self.change(now, self.state.ask(ask))
+            if self.state.waits(lease):
+                self.leases[lease].operation = replace(operation, queued=seen)
+            if self.chance.random() < 0.3:
+                self.at(now + self.soon(2), self.give_up, lease)
+
+    def mishap(self, now, lease, ask):
+        """Nobody hears what comes of it: it is lost, or takes effect now or later, and ends some day."""
+        what = self.chance.choice(("lost", "late", "dead"))
+        self.end(now, lease, "pending" if what == "dead" else "failed")
+        if what != "lost":
+            self.at(now + (self.soon(3) if what == "late" else 0), self.haunt, ask)
+
+    def haunt(self, now, ask):
+        if not self.state.is_too_much(ask):
+            self.change(now, self.state.ask(ask))
+            self.at(now + self.soon(3), self.vanish, ask.who)
+
+    def vanish(self, now, lease):
+        self.change(now, self.state.leave(lease))
+
+    def give_up(self, now, lease):
+        if lease in self.leases and not self.leases[lease].told:
+            self.change(now, self.state.leave(lease))
+            self.end(now, lease, "timeout")
+
+    def change(self, now, state):
+        """The state is another one, and some may have got in by that."""
+        before, self.state = self.state, state
+        for ask in state.holding:
+            if not before.holds(ask.who):
+                self.fence += self.chance.randint(1, 3)
+                if ask.who in self.leases:
+                    self.grant(now, ask.who)
+
+    def grant(self, now, lease):
+        held = self.leases[lease]
+        heard = now + self.soon(0.1)
+        held.deadline = now + TTL
+        if heard >= held.deadline:
+            heard = held.deadline - 0.001
+        held.told = True
+        queued = held.operation.queued
+        if queued is not None and queued > heard:
+            queued = heard
+        granted = replace(
+            held.operation, returned=heard, outcome="granted", fence=self.fence, deadline=held.deadline, queued=queued
+        )
+        held.operation = granted
+        self.history.append(granted)
+        self.at(held.deadline + self.soon(), self.expire, lease)
+        if granted.weight == MAX_PERMITS and self.chance.random() < 0.5:
+            self.at(heard + self.soon(), self.call_lower, lease)
+        else:
+            self.at(heard + self.soon(1), self.call_release, lease)
+
+    def expire(self, now, lease):
+        if lease in self.leases:
+            self.change(now, self.state.leave(lease))
+
+    def call_lower(self, now, lease):
+        self.at(now + self.soon(), self.lower, lease, now)
+
+    def lower(self, now, lease, invoked):
+        whole = self.is_whole(lease)
+        if whole:
+            self.change(now, self.state.lower(lease, 1))
+        after = self.leases[lease].operation
+        done = now + self.soon(0.1)
+        outcome = "done" if whole else "lost"
+        self.history.append(
+            replace(after, kind="lower", invoked=invoked, returned=done, outcome=outcome, weight=1, fence=None)
+        )
+        self.at(done + self.soon(), self.call_release, lease)
+
+    def call_release(self, now, lease):
+        if self.troubles and self.chance.random() < 0.1:
+            self.forget(now, lease)
+        else:
+            self.at(now + self.soon(), self.release, lease, now)
+
+    def forget(self, now, lease):
+        """Its caller dies with it, with a release on its way or not."""
+        held = self.leases[lease]
+        if self.chance.random() < 0.5:
+            self.history.append(replace(held.operation, kind="release", invoked=now, returned=None, outcome="pending"))
+            if self.chance.random() < 0.5:
+                self.at(now + self.soon(2), self.vanish, lease)
+        self.at(held.deadline + self.soon() + 10, self.leases.pop, None)
+        self.at(now + self.soon(), self.begin, held.operation.client)
+
+    def release(self, now, lease, invoked):
+        whole = self.is_whole(lease)
+        self.change(now, self.state.leave(lease))
+        self.end(now, lease, "released" if whole else "lost", kind="release", invoked=invoked, fence=None, queued=None)
+
+    def is_whole(self, lease):
+        names = self.leases[lease].operation.names
+        return any(ask.who == lease and ask.names == names for ask in self.state.holding)
+
+    def end(self, now, lease, outcome, **fields):
+        """It is over, and its caller goes on."""
+        operation = self.leases.pop(lease).operation
+        done = now + self.soon(0.1)
+        returned = None if outcome == "pending" else done
+        self.history.append(replace(operation, **fields | {"returned": returned, "outcome": outcome}))
+        self.at(done + self.soon(), self.begin, operation.client)
+
+    # --- what operators do
+
+    def order(self, now, caller):
+        name = self.chance.choice(self.names)
+        revokes = self.kind != "semaphore" or self.chance.random() < 0.5
+        operation = Operation(caller, "revoke" if revokes else "resize", (name,), "", now, None, "done")
+        self.at(now + self.soon(), self.perform, operation)
+
+    def perform(self, now, operation):
+        (name,) = operation.names
+        if operation.kind == "revoke":
+            self.change(now, self.state.revoke(name))
+        else:
+            operation = replace(operation, limit=self.chance.choice((0, 1, 2, 5)))
+            self.change(now, self.state.resize(operation.limit or None))
+            self.dismiss(now)
+        done = now + self.soon(0.1)
+        self.history.append(replace(operation, returned=done))
+        self.at(done + self.soon(), self.begin, operation.client)
+
+    def dismiss(self, now):
+        """Who wants too much now is told so."""
+        for ask in self.state.line:
+            if self.state.is_too_much(ask):
+                self.change(now, self.state.leave(ask.who))
+                if ask.who in self.leases:
+                    self.end(now, ask.who, "refused")

@@ -1,0 +1,42 @@
+"""Writers with something wrong, for the trials. They travel to other processes, which import this module."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import redis
+
+from handfast._protocol.lease import LeaseState
+from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer
+
+__all__ = ["Believing", "Lawless", "Silenced"]
+
+
+class Lawless(Writer):
+    """Writes without a lock, and nobody asks for its fence."""
+
+    def write(self, name, ttl, until):  # noqa: ARG002 -- it needs neither
+        count = Count()
+        with redis.Redis.from_url(self.url) as conn:
+            while monotonic() < until:
+                fenced, plain = int(conn.get(FENCED) or 0), int(conn.get(PLAIN) or 0)
+                conn.set(FENCED, fenced + 1)
+                conn.set(PLAIN, plain + 1)
+                count.fenced += 1
+                count.plain += 1
+        self.say("written", **vars(count))
+
+
+class Believing(Writer):
+    """Believes in its lease for ever."""
+
+    def begin(self, stack):
+        super().begin(stack)
+        LeaseState.lost = lambda *_: False
+
+
+class Silenced(Writer):
+    """Does what it is told, and says nothing of it."""
+
+    def write(self, name, ttl, until):
+        pass

@@ -1,0 +1,375 @@
+"""``handfast bench classic`` counts what it says, and tells what must not be. No figure is ever held against a wish."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from array import array
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from time import monotonic
+
+import pytest
+import redis
+from click.testing import CliRunner
+from rich.console import Console
+
+from handfast.classic import watch
+from handfast_lab.bench.classic import guilds, market, runner
+from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Actor, Scene
+from handfast_lab.bench.classic.figures import Case, Reading, Tally, read, summarize
+from handfast_lab.bench.classic.published import PUBLISHED
+from handfast_lab.bench.classic.runner import Plan, run
+from handfast_lab.bench.classic.semaphores import LIMIT
+from handfast_lab.bench.classic.tables import TABLES
+from handfast_lab.bench.classic.text import classic_table
+from handfast_lab.bench.counting import WatchCounted
+from handfast_lab.bench.figures import Hold, Schedule, crowding
+from handfast_lab.bench.semaphores import FAIR
+from handfast_lab.commands.bench import classic
+
+pytestmark = pytest.mark.slow
+
+SCHEDULE = Schedule(0.0, 1.0, 11.0)
+MAX_PERMITS = {(table.name, contender) for table in TABLES.values() for contender in table.contenders}
+
+
+def start(*args, **options):
+    command = [sys.executable, "-c", "from handfast.cli import main; main()", "bench", "classic", *args]
+    environment = os.environ | {"COLUMNS": "100"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
+    )
+
+
+def reading(contender=FIRST, *, table="locks", number=0, clients=2, total=10, breaches=0, trouble=()):
+    return Reading(table, number, clients, contender, 10.0, total, (total,), 0, breaches, trouble)
+
+
+def tally(*holds, tries=0, successes=0, retries=0):
+    return Tally(tries, successes, retries, *(array("d", moments) for moments in zip(*holds, strict=True)))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """One short run of everything: what it printed, its raw results and its page."""
+    folder = tmp_path_factory.mktemp("classic")
+    process = start("--seconds", "0.1", "--clients", "1,3", "--json", "raw.json", cwd=folder)
+    out, errors = process.communicate(timeout=55)
+    assert process.returncode == 0, errors
+    return out, json.loads((folder / "raw.json").read_text()), (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_small_run_has_every_contender_of_every_table_in_valid_json(measured):
+    _, raw, _ = measured
+    cases = [(one["table"], one["contender"], one["clients"]) for one in raw["readings"]]
+    assert sorted(cases) == sorted((*who, clients) for who in MAX_PERMITS for clients in (1, 3))
+    for one in raw["readings"]:
+        assert len(one["successes"]) == one["clients"]
+        assert one["trouble"] == []
+        assert 0 < sum(one["successes"]) <= one["tries"]
+        assert (one["breaches"] is None) == (one["table"] in {"autocomplete", "market"})
+    assert {(row["table"], row["contender"], row["clients"]) for row in raw["rows"]} == set(cases)
+    assert raw["machine"].keys() >= {"cpu", "cores", "python", "redis", "server", "handfast", "date"}
+
+
+def test_only_what_watches_is_made_to_start_over(measured):
+    _, raw, _ = measured
+    retries = Counter()
+    for one in raw["readings"]:
+        retries[one["table"], one["contender"]] += one["retries"]
+    assert retries["autocomplete", FIRST] > 0
+    assert retries["market", FIRST] > 0
+    assert not any(count for (_, contender), count in retries.items() if contender in {LUA, OURS})
+
+
+def test_the_tables_fit_100_columns_and_have_the_published_figures_of_a_second(measured):
+    out, _, _ = measured
+    assert max(map(len, out.splitlines())) <= 100
+    assert "…" not in out
+    assert "published, 1 s" in out
+    assert re.search(r"classic-first .* 3,136 / 3,136", out)
+    for table in TABLES.values():
+        assert table.title in out
+        assert all(contender in out for contender in table.contenders)
+
+
+class Page(HTMLParser):
+    """What a page is made of, and what it would fetch."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.references, self.text = Counter(), Counter(), set(), ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        for name, value in attrs:
+            if name == "id":
+                self.ids[value] += 1
+            elif name in {"href", "xlink:href", "src"}:
+                self.references.add(value)
+            self.references |= {f"#{one}" for one in re.findall(r"url\(#([^)]*)\)", value or "")}
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_needs_nothing_else(measured):
+    page = Page(measured[2])
+    assert page.tags["svg"] == len(TABLES)
+    assert not page.tags.keys() & {"script", "link", "img", "iframe", "image"}
+    assert "@import" not in measured[2]
+    assert page.references, "plots refer to their markers"
+    assert {reference.removeprefix("#") for reference in page.references} <= page.ids.keys()
+    assert max(page.ids.values()) == 1
+
+
+def test_the_page_has_the_tables_the_published_figures_the_machine_and_the_doubt(measured):
+    _, raw, text = measured
+    page = Page(text)
+    for row in raw["rows"]:
+        assert f"{row['successes']:,.0f}" in page.text
+    for one in PUBLISHED.values():
+        alone = [figure.successes for (_, clients), figure in one.figures.items() if clients == 1]
+        assert all(f"{successes:,}" in page.text for successes in alone)
+    assert all(table.about in page.text for table in TABLES.values())
+    assert raw["machine"]["server"] in page.text
+    assert "With which doubt" in page.text
+    assert "$" not in page.text
+    assert "FAILED" not in page.text
+
+
+def test_rounds_have_all_contenders_of_a_case_one_after_the_other_and_they_take_turns():
+    plan = Plan("url", ("locks", "market"), (1, 2), rounds=2, seconds=1)
+    order = list(plan.order())
+    assert len(plan) == len(order) == len(set(order)) == 2 * 2 * (3 + 2)
+    assert [case.round for case in order] == [0] * 10 + [1] * 10
+    assert [case.contender for case in order if case[:3] == ("locks", 0, 1)] == [FIRST, LUA, OURS]
+    assert [case.contender for case in order if case[:3] == ("locks", 1, 1)] == [LUA, OURS, FIRST]
+
+
+def test_ratios_are_taken_within_a_round_and_failures_left_out():
+    rows = summarize(
+        [
+            *(reading(number=number, total=total) for number, total in enumerate((100, 1000, 10))),
+            *(reading(LUA, number=number, total=total) for number, total in enumerate((300, 2000, 50))),
+            reading(LUA, number=3, total=9000, trouble=("a client was killed",)),
+            reading(OURS, number=4, total=7),
+        ]
+    )
+    lua, ours = rows[1:]
+    assert (lua.successes, lua.fewest, lua.most, lua.rounds, lua.to_first) == (300, 50, 2000, 3, 3.0)
+    assert (ours.contender, ours.to_first, ours.rate) == (OURS, None, 0.7)
+
+
+def test_too_many_holders_are_found():
+    three = [Hold(1, 9, 0), Hold(2, 4, 1), Hold(3, 5, 2)]
+    assert crowding(three, 3) == 0
+    assert crowding(three, 2) == 1
+    assert crowding([*three, Hold(4, 6, 3)], 3) == 0  # came when one had gone
+    assert crowding([*three, Hold(3.5, 6, 3), Hold(3.6, 6, 4)], 3) == 2
+    chain = [Hold(0, 9, 5), Hold(1, 2, 0), Hold(2, 3, 1), Hold(2.5, 2.6, 2)]
+    assert crowding(chain) == 3
+    one = read(Case("locks", 0, 2, LUA), SCHEDULE, [tally((2, 4)), tally((3, 5))], [], 1)
+    assert (one.breaches, one.seconds) == (1, 10.0)
+
+
+def invoke(monkeypatch, tmp_path, server, *planted):
+    monkeypatch.setattr(classic, "run", lambda _: iter(planted))
+    page = tmp_path / "report.html"
+    args = ["--url", server.url, "--report", str(page)]
+    result = CliRunner().invoke(classic.command, args)
+    return result.exit_code, result.output, page.read_text(encoding="utf-8")
+
+
+def test_what_must_not_be_is_told_here_and_on_the_page_and_fails(monkeypatch, tmp_path, server):
+    planted = reading(), reading(LUA, breaches=2)
+    code, output, page = invoke(monkeypatch, tmp_path, server, *planted)
+    told = "VIOLATION: locks, classic-lua, 2 clients, round 1: 2 times more than 1 held it at once"
+    assert (code, told in output, told in page) == (1, True, True)
+    planted = reading(), reading(LUA, table="market", trouble=("items were lost",))
+    code, output, page = invoke(monkeypatch, tmp_path, server, *planted)
+    told = "FAILED: market, classic-lua, 2 clients, round 1: items were lost"
+    assert (code, told in output, told in page) == (1, True, True)
+
+
+def test_the_known_flaw_of_the_first_semaphores_is_told_and_does_not_fail(monkeypatch, tmp_path, server):
+    flawed = [reading(who, table="semaphores", breaches=3) for who in (FIRST, FAIR)]
+    code, output, page = invoke(monkeypatch, tmp_path, server, *flawed)
+    assert code == 0
+    assert f"a known flaw: semaphores, classic-fair, 2 clients, round 1: 3 times more than {LIMIT}" in output
+    assert "VIOLATION" not in page
+    for who in (LUA, OURS):
+        code, output, _ = invoke(monkeypatch, tmp_path, server, reading(who, table="semaphores", breaches=3))
+        assert (code, f"VIOLATION: semaphores, {who}" in output) == (1, True)
+
+
+def test_published_totals_stand_beside_totals_of_as_long(monkeypatch, tmp_path, server):
+    planted = [reading(who, clients=clients) for clients in (1, 10) for who in (FIRST, LUA, OURS)]
+    _, output, _ = invoke(monkeypatch, tmp_path, server, *planted)
+    assert "published, 10 s" in output
+    assert re.search(r"classic-lua .* 96,871 / 33,990", output)
+    assert re.search(r"handfast .* -\s*$", output, re.MULTILINE)
+
+
+def test_no_figure_is_too_long_for_the_tables():
+    most = {"clients": 10, "total": 999_999}
+    planted = [
+        replace(reading(who, table=table, number=number, **most), tries=9_999_999, retries=999_999)
+        for table, who in MAX_PERMITS
+        for number in (0, 1)
+    ]
+    rows = summarize(planted)
+    console = Console(width=100, file=io.StringIO())
+    for table in TABLES.values():
+        console.print(classic_table(table, rows, "title"))
+    text = console.file.getvalue()
+    assert "9,999,999" in text
+    assert "…" not in text
+
+
+def test_a_page_without_the_first_form_or_one_client_compares_nothing(monkeypatch, tmp_path, server):
+    planted = reading(LUA, clients=10), reading(OURS, clients=10)
+    _, _, page = invoke(monkeypatch, tmp_path, server, *planted)
+    assert "tries for each acquire" in page
+    assert "as multiples of the first form" not in page
+    assert 'class="glance"' not in page
+    _, _, page = invoke(monkeypatch, tmp_path, server, reading(clients=1), *planted)
+    assert "as multiples of the first form" in page
+
+
+def test_nothing_is_measured_where_the_page_could_not_be_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(classic, "run", lambda _: pytest.fail("it measured"))
+    result = CliRunner().invoke(classic.command, ["--report", str(tmp_path / "nowhere" / "report.html")])
+    assert (result.exit_code, "cannot write into" in result.output) == (2, True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    result = CliRunner().invoke(classic.command, ["--report", str(tmp_path / "report.html")])
+    assert (result.exit_code, "--no-report" in result.output) == (2, True)
+
+
+class Clockwork(Actor):
+    """Succeeds every other time, and asks twice each time."""
+
+    def __init__(self, client):
+        super().__init__(client)
+        self.acts = 0
+
+    def act(self):
+        time.sleep(0.01)
+        self.acts += 1
+        self._tries += 2
+        return self.acts % 2 == 0
+
+
+def test_what_ended_too_late_does_not_count(server):
+    actor = Clockwork(redis.Redis.from_url(server.url))
+    one = runner._act_until(actor, monotonic())
+    assert (actor.acts, one.successes, one.tries) == (1, 0, 2)
+    one = runner._act_until(actor, monotonic())  # this one succeeded, too late
+    assert (actor.acts, one.successes, one.tries) == (2, 0, 1)
+    one = runner._act_until(actor, monotonic() + 0.1)
+    assert one.successes == (actor.acts - 3) // 2
+    assert one.tries >= 2 * (actor.acts - 3)
+
+
+def test_a_watch_error_is_counted_and_still_raised(server, raw):
+    with WatchCounted.from_url(server.url) as conn:
+        for _ in range(2):
+            with conn.pipeline() as pipe, pytest.raises(redis.WatchError):
+                pipe.watch("bench")
+                raw.set("bench", "touched", ex=60)
+                pipe.multi()
+                pipe.set("bench", "mine", ex=60)
+                pipe.execute()
+        assert conn.retries == 2
+        with conn.pipeline() as pipe:
+            assert pipe.set("bench", "mine", ex=60).execute() == [True]
+        assert conn.retries == 2
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_measurement_leaves_nothing_behind(server, raw, table):
+    readings = list(run(Plan(server.url, (table,), (2,), rounds=1, seconds=0.05)))
+    assert [one.trouble for one in readings] == [()] * len(TABLES[table].contenders)
+    # What locks and semaphores remember of their tokens ends by itself.
+    assert [key for key in raw.scan_iter() if not key.startswith(("{hf:lock:", "{hf:semaphore:"))] == []
+
+
+@pytest.mark.parametrize("table", ["market", "semaphores"])
+def test_ctrl_c_leaves_nothing_behind(server, raw, tmp_path, table):
+    process = start("--url", server.url, "--clients", "5", "--seconds", "30", "--table", table, cwd=tmp_path)
+    while not any(raw.type(key) == "zset" for key in raw.scan_iter()):
+        time.sleep(0.01)
+    process.send_signal(2)
+    process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert list(raw.scan_iter()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_market_that_is_in_use_is_left_alone(server, raw):
+    raw.zadd("market:", {"sword.amy": 9})
+    raw.expire("market:", 60)
+    readings = list(run(Plan(server.url, ("market",), (1,), rounds=1, seconds=0.05)))
+    assert all("in use" in one.trouble[0] for one in readings)
+    assert raw.zrange("market:", 0, -1, withscores=True) == [("sword.amy", 9)]
+
+
+def test_a_market_that_lost_or_doubled_something_is_found_out(server, raw):
+    scene, table = Scene(server.url, "bench", FIRST, 2), TABLES["market"]
+    with redis.Redis.from_url(server.url) as conn:
+        table.prepare(scene, conn)
+        try:
+            assert table.inspect(scene, conn) == []
+            assert watch.list_item(conn, "bench-0-1", "bench-0", 7)
+            assert watch.purchase_item(conn, "bench-1", "bench-0-1", "bench-0")
+            assert watch.list_item(conn, "bench-0-0", "bench-0", 7)
+            assert table.inspect(scene, conn) == []
+            conn.sadd("inventory:bench-1", "bench-0-0")
+            conn.srem("inventory:bench-1", "bench-1-1")
+            conn.hincrby("users:bench-0", "funds", -1)
+            items, funds = table.inspect(scene, conn)
+        finally:
+            table.clear(scene, conn)
+    assert "'bench-0-0': 1" in items
+    assert "'bench-1-1': 1" in items
+    assert f"{2 * market.FUNDS - 1:,}" in funds
+
+
+def test_an_answer_that_is_wrong_is_found_out(server, raw):
+    def complete(prefix):
+        return [name.encode() for name in guilds.expected(guilds.members(), prefix)[:-1]]
+
+    client = redis.Redis.from_url(server.url)
+    with pytest.raises(RuntimeError, match="was completed to"):
+        guilds.GuildActor(client, complete, 0)
+    assert guilds.GuildActor(client, complete, 0, whole=False).act()  # sentinels of others may displace names
+    with pytest.raises(RuntimeError, match="was completed to"):
+        guilds.GuildActor(client, lambda _: ["nobody"], 0, whole=False)
+
+
+def test_a_guild_with_a_sentinel_left_in_it_is_found_out(server, raw):
+    scene, table = Scene(server.url, "bench", LUA, 2), TABLES["autocomplete"]
+    with redis.Redis.from_url(server.url) as conn:
+        table.prepare(scene, conn)
+        try:
+            assert table.inspect(scene, conn) == []
+            conn.zadd("members:bench", {"je{0123": 0})
+            (told,) = table.inspect(scene, conn)
+        finally:
+            table.clear(scene, conn)
+    assert f"{guilds.MEMBERS + 1} members" in told
+
+
+def test_the_right_answer_is_the_first_ten_in_order():
+    names = ["a", "aa", "ab", "b", *(f"c{letter}" for letter in "abcdefghijklmn")]
+    assert guilds.expected(names, "a") == ["a", "aa", "ab"]
+    assert guilds.expected(names, "c") == [f"c{letter}" for letter in "abcdefghij"]
+    assert guilds.expected(names, "x") == []

@@ -1,0 +1,168 @@
+"""The torture chamber on a small scale: histories are played, checked, added up and told; and what is wrong is found."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from handfast_lab.chaos import faults
+from handfast_lab.chaos.campaign import Campaign, cells, played, run
+from handfast_lab.chaos.chamber import OPERATIONS, Cell, Chamber
+from handfast_lab.chaos.faults import FAULTS, Fault
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.players import PRIMITIVES
+from handfast_lab.chaos.report import render
+from handfast_lab.chaos.results import Results
+from handfast_lab.checker.history import read_history
+from handfast_lab.commands.torture import command
+from handfast_lab.simulator import planted
+
+MACHINE = {"server": "valkey 9", "python": "3.11", "redis": "8.1", "cores": 2, "date": "2026-11-21T00:00:00"}
+
+
+@pytest.fixture(scope="module")
+def chamber():
+    with Chamber() as chamber:
+        yield chamber
+
+
+@pytest.fixture
+def results(tmp_path):
+    return Results(tmp_path / "results")
+
+
+# --- histories
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("colour", ["sync", "asyncio"])
+@pytest.mark.parametrize("primitive", PRIMITIVES)
+def test_a_history_under_no_fault_has_nothing_wrong(chamber, primitive, colour):
+    verdict = chamber.play(Cell(primitive, colour, "none"), 1)
+    assert verdict.findings == ()
+    assert verdict.operations >= OPERATIONS
+    assert verdict.history == (), "it is kept only where something was found"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.filterwarnings("ignore:.*dropped without a release:ResourceWarning")  # some players forget what they have
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_strikes_and_finds_nothing_wrong(chamber, fault):
+    chosen = cells(["semaphore", "lock_all"], ["sync", "asyncio"], [fault])
+    verdicts = [chamber.play(cell, seed) for seed, cell in enumerate(chosen)]
+    assert [verdict.findings for verdict in verdicts] == [()] * len(verdicts)
+    assert fault == "none" or sum(verdict.strikes for verdict in verdicts) > 0
+
+
+@pytest.mark.slow
+def test_a_server_that_forgets_is_found_out_where_it_is_not_excused(chamber, monkeypatch):
+    monkeypatch.setitem(FAULTS, "treason", Fault(faults._flushes))
+    verdicts = [chamber.play(Cell("lock", "sync", "treason"), seed) for seed in range(3)]
+    found = [finding for verdict in verdicts for finding in verdict.findings]
+    assert any(finding.startswith("holds: ") for finding in found)
+    assert all(bool(verdict.history) == bool(verdict.findings) for verdict in verdicts)
+
+
+@pytest.mark.slow
+def test_a_campaign_goes_through_all_combinations_in_turn():
+    chosen = cells(["lock", "rwlock"], ["sync", "asyncio"], ["none", "cancellations"])
+    assert Cell("lock", "sync", "cancellations") not in chosen, "there is no such thing"
+    assert len(chosen) == 6
+    verdicts = []
+    run(Campaign(chosen, seed=5, histories=7), verdicts.append)
+    assert sorted(verdict.seed for verdict in verdicts) == list(range(5, 12))
+    assert {verdict.cell for verdict in verdicts} == set(chosen)
+    sums = played(verdicts)
+    assert sum(entry["histories"] for entry in sums) == 7
+    assert sum(entry["operations"] for entry in sums) == sum(verdict.operations for verdict in verdicts)
+
+
+# --- results and report
+
+
+def figure(**fields):
+    defaults = {"id": "R4", "what": "lost reply of acquire", "contender": "handfast", "tried": 1000, "bad": 0}
+    return Figure(**defaults | {"unit": "orphans"} | fields)
+
+
+def test_a_trial_takes_the_place_of_what_there_was_of_the_same_trial_and_contender(results):
+    results.add_trial("lost_replies", "first", MACHINE, [figure()], count=1)
+    results.add_trial("lost_replies", "first", MACHINE, [figure(contender="redis-py", bad=7)], count=1)
+    results.add_trial("lost_replies", "second", MACHINE, [figure(tried=5)], count=1)
+    found = {one["contender"]: (one["tried"], one["bad"], one["command"]) for one in results.figures()}
+    assert found == {"handfast": (5, 0, "second"), "redis-py": (1000, 7, "first")}
+
+
+def test_examples_are_few_and_of_one_line():
+    assert examples_of([f"wrong\n  {number}" for number in range(9)]) == tuple(f"wrong {number}" for number in range(5))
+
+
+def test_without_results_there_is_nothing_to_tell(results):
+    assert render(results).count("\n## ") == 0
+
+
+def test_the_report_tells_what_is_there_and_hides_no_failure(results):
+    results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(bad=2, examples=("an orphan",))], count=1)
+    results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(contender="redis-py", bad=990)], count=1)
+    entry = {"primitive": "lock", "colour": "sync", "fault": "delays", "histories": 3, "operations": 1500}
+    findings = [{"seed": 17, "text": "holds: two at once"}]
+    entries = [entry | {"strikes": 9, "seconds": 1.0, "findings": findings}]
+    results.write("histories", "handfast torture", MACHINE, seed=1, played=entries)
+    page = render(results)
+    assert "| R4 | lost reply of acquire | no orphan, no wrong answer | 2 / 1,000 |" in page
+    assert "2 orphans: an orphan" in page
+    assert "| R4 | lost reply of acquire | 2 / 1,000 | 990 / 1,000 |" in page
+    assert "3 histories with 1,500 operations" in page
+    assert "seed 17: holds: two at once" in page
+
+
+# --- the command
+
+
+def torture(tmp_path, *args):
+    where = ["--results", str(tmp_path / "results"), "--report", str(tmp_path / "REPORT.md")]
+    return CliRunner().invoke(command, [*args, *where], catch_exceptions=False)
+
+
+def test_the_command_plays_and_writes_the_report(tmp_path):
+    options = ["--part", "histories", "--fault", "none", "--primitive", "lock", "--colour", "sync", "--histories", "2"]
+    result = torture(tmp_path, *options, "--seed", "3")
+    assert result.exit_code == 0
+    assert "2 histories" in (tmp_path / "REPORT.md").read_text()
+    raw = json.loads((tmp_path / "results" / "histories.json").read_text())
+    assert raw["seed"] == 3
+    assert not (tmp_path / "results" / "found").exists()
+
+
+def test_the_command_plants_mistakes_and_tells_which_were_noticed(tmp_path, monkeypatch):
+    few = [one for one in planted.PLANTED if one.name in ("nobody is rung", "a TTL is missing")]
+    monkeypatch.setattr(planted, "PLANTED", few)
+    assert torture(tmp_path, "--part", "planted").exit_code == 0
+    assert "2 of 2 were caught" in (tmp_path / "REPORT.md").read_text()
+    monkeypatch.setattr(planted, "PLANTED", [few[0]._replace(name="none at all", new=few[0].old)])
+    monkeypatch.setattr(planted, "catch_all", partial(planted.catch_all, most=20))
+    result = torture(tmp_path, "--part", "planted")
+    assert result.exit_code == 1
+    assert "nobody noticed: none at all" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_command_fails_and_keeps_the_history_when_something_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr("handfast_lab.chaos.campaign.run", in_this_process)
+    monkeypatch.setitem(FAULTS, "none", Fault(faults._flushes))
+    result = torture(tmp_path, "--part", "histories", "--fault", "none", "--primitive", "lock", "--histories", "4")
+    assert result.exit_code == 1
+    assert "holds: " in result.stderr
+    kept = next(Path(tmp_path / "results" / "found").glob("lock-*.jsonl"))
+    assert len(list(read_history(kept.read_text().splitlines()))) >= OPERATIONS
+
+
+def in_this_process(campaign, tell):
+    with Chamber() as chamber:
+        for number in range(int(campaign.histories)):
+            tell(chamber.play(campaign.cells[number % len(campaign.cells)], campaign.seed + number))

@@ -1,0 +1,134 @@
+"""The trials of single calls: lost replies, cancellations, interrupts. They find nothing of ours, and what is planted."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
+from handfast_lab.chaos.trials import TRIALS, cancellations, interrupts, load, lost_replies
+from lab.tests._support.planted import Lock, planted
+
+OURS_IN_BOTH = pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda contender: contender.name)
+
+
+def by_row(figures):
+    return {figure.id: figure for figure in figures}
+
+
+def told():
+    """A `Tell` that keeps what it is told."""
+    heard = []
+    return heard, heard.append
+
+
+@OURS_IN_BOTH
+def test_a_lost_reply_is_made_up_for(contender):
+    heard, tell = told()
+    figures = lost_replies.trial(contender, 8, 1, tell)
+    assert [figure.id for figure in figures] == list(lost_replies.ROWS)
+    assert [figure.tried for figure in figures] == [8] * 4
+    assert [(figure.bad, figure.examples) for figure in figures] == [(0, ())] * 4
+    assert all(figure.measured.get("wrong answers", 0) == 0 for figure in figures)
+    assert heard == list(range(1, 33))
+
+
+def test_lost_replies_that_mislead_are_seen():
+    figures = by_row(lost_replies.trial(CONTENDERS["redis-py"], 4, 1, lambda _: None))
+    assert figures["R4"].bad == 3, "one of four finds others in its way"
+    assert figures["R5"].bad == 4
+    assert figures["R6"].bad == 4
+    assert figures["R6"].measured["most beyond what was asked, ms"] > 50_000
+    assert "R7" not in figures, "it has no semaphore"
+
+
+def test_permits_that_leak_are_seen():
+    figures = by_row(lost_replies.trial(planted(Lock, "semaphore"), 4, 1, lambda _: None))
+    assert figures["R7"].bad >= 2
+    assert "permits-" in figures["R7"].examples[0]
+
+
+def test_cancellations_leave_nothing_of_ours():
+    heard, tell = told()
+    everywhere, random = cancellations.trial(OURS_AIO, 30, 1, tell)
+    assert everywhere.bad == random.bad == 0
+    assert everywhere.tried > 10
+    assert random.tried == 30
+    assert heard
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_no_operation_of_ours_is_left_out_of_the_cancellations():
+    everywhere, _ = cancellations.trial(OURS_AIO, 300, 1, lambda _: None)
+    assert everywhere.bad == 0
+    assert everywhere.tried > 200
+    assert len(everywhere.details) == 32
+
+
+@pytest.mark.slow
+def test_cancellations_that_leave_a_lock_behind_are_seen():
+    everywhere, random = cancellations.trial(CONTENDERS["redis-py (asyncio)"], 50, 1, lambda _: None)
+    assert everywhere.bad >= 1
+    assert everywhere.measured["orphans"] >= 1
+    assert random.tried == 50
+
+
+@pytest.mark.slow
+def test_a_task_and_an_answer_that_are_left_are_seen(monkeypatch):
+    """A client that gives wrong answers and leaves a task behind."""
+    real = cancellations._our_stage
+
+    async def broken(contender, server):
+        stage = await real(contender, server)
+        asked = []
+
+        async def asks(name):
+            asked.append(name)
+            return "" if len(asked) == 1 else "it was answered 42"
+
+        return stage._replace(asks=asks)
+
+    monkeypatch.setattr(cancellations, "_our_stage", broken)
+    everywhere, _ = cancellations.trial(OURS_AIO, 2, 1, lambda _: None)
+    assert everywhere.measured["wrong answers afterwards"] >= 1
+
+
+@pytest.mark.slow
+def test_interrupts_leave_nothing_of_ours():
+    heard, tell = told()
+    everywhere, random = interrupts.trial(OURS, 30, 1, tell)
+    assert (everywhere.bad, everywhere.examples) == (random.bad, random.examples) == (0, ())
+    assert everywhere.tried > 20
+    assert random.tried == 30
+    assert heard
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_no_point_of_ours_is_left_out_of_the_interrupts():
+    everywhere, _ = interrupts.trial(OURS, 2000, 1, lambda _: None)
+    assert everywhere.bad == 0
+    assert everywhere.tried > 600
+
+
+@pytest.mark.slow
+def test_interrupts_that_leave_a_lock_behind_are_seen():
+    everywhere, random = interrupts.trial(CONTENDERS["redis-py"], 30, 1, lambda _: None)
+    assert everywhere.bad > 0
+    assert random.bad > 0
+
+
+def test_whom_a_trial_is_about():
+    assert [interrupts.applies(one) for one in (OURS, OURS_AIO)] == [True, False]
+    assert [cancellations.applies(one) for one in (OURS, OURS_AIO)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "name", ["lost_replies", "cancellations", "interrupts", "leaks", "immortals", "renewals", "forks"]
+)
+def test_a_trial_has_the_shape_of_all(name):
+    trial = load(name)
+    assert trial.COUNT > 0
+    assert trial.ROWS
+    assert isinstance(trial.applies(OURS), bool)
+    assert name in TRIALS

@@ -1,0 +1,71 @@
+"""The trial of clocks: few jumps, and that it sees updates lost and a lease of the dead that nobody can end."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast._engine import calls
+from handfast._engine.script import LuaScript
+from handfast.testing.clock import find_compiler
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
+from handfast_lab.chaos.trials import clocks
+from lab.tests._support.planted_writers import Lawless, Silenced
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="a clock can be shifted only with a C compiler")
+
+
+@pytest.fixture
+def chance():
+    return clocks.random.Random(1)
+
+
+def ignore():
+    pass
+
+
+def test_it_is_about_ours_alone():
+    assert [one for one in CONTENDERS.values() if clocks.applies(one)] == [OURS, OURS_AIO]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
+def test_a_few_jumps(contender):
+    jumps, stretched, wrong_clients = figures = clocks.trial(contender, 4, 1, lambda _: None)
+    assert [figure.bad for figure in figures] == [0, 0, 0], figures
+    assert [figure.id for figure in figures] == ["R22", "R22", "R23"]
+    assert jumps.tried > 10
+    assert stretched.tried == 1
+    assert stretched.measured["lease of the dead, as documented, s"] > 3599
+    assert wrong_clients.tried > 10
+
+
+@pytest.mark.slow
+def test_updates_that_are_lost_are_seen(monkeypatch, chance):
+    monkeypatch.setattr(clocks, "Writer", Lawless)
+    assert clocks._jumps(OURS, 1, chance, ignore).bad > 0
+
+
+def test_clients_that_do_anything_differently_are_seen(monkeypatch):
+    monkeypatch.setattr(clocks, "Writer", Lawless)
+    figure = clocks._wrong_clients(OURS, 0.2, ignore)
+    assert figure.bad > 0
+    assert "updates lost" in figure.examples[0]
+
+
+@pytest.mark.slow
+def test_writers_that_do_not_answer_are_told_of(monkeypatch, chance):
+    monkeypatch.setattr(clocks, "Writer", Silenced)
+    monkeypatch.setattr(clocks, "RETRY_FOR", 0.1)
+    for figure in (clocks._jumps(OURS, 1, chance, ignore), clocks._wrong_clients(OURS, 0.1, ignore)):
+        assert figure.bad == 1
+        assert "said nothing" in figure.examples[0]
+
+
+@pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
+def test_a_lease_of_the_dead_that_stays_is_seen(contender, monkeypatch):
+    good = calls.REVOKE
+    source = f"if ARGV[1] then return {{'revoked', 0, 0, '+inf'}} end\n{good.source}"
+    monkeypatch.setattr(calls, "REVOKE", LuaScript(good.name, source, good.header))
+    figure = clocks._stretched(contender, 1, ignore)
+    assert figure.bad == 1
+    assert "after force_release" in figure.examples[0]

@@ -1,0 +1,109 @@
+"""The trial of deaths: few of them, and that it sees a lock that is had too early, too late, out of order, or never."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis
+
+from handfast.testing import ServerController
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
+from handfast_lab.chaos.mortals import Mortals, Silent
+from handfast_lab.chaos.trials import deaths
+from lab.tests._support.planted_locks import kept, planted, polled, stolen
+
+
+def figures_of(contender, count):
+    seen = []
+    figures = deaths.trial(contender, count, 1, seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == len(seen)
+    return {figure.what.partition(",")[2].strip() or figure.what: figure for figure in figures}
+
+
+def test_everybody_can_be_told_to_die():
+    assert all(map(deaths.applies, CONTENDERS.values()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
+def test_a_few_of_ours_die(contender):
+    found = figures_of(contender, 8)
+    for what in ("renewed until then", "not renewed"):
+        assert found[what].tried == 4
+        assert found[what].measured["before the end"] == 0
+        assert found[what].measured["a mere sleep of this machine's, p99 beyond, ms"] > 0
+    order, stall = found["the head among them: order"], found["the head among them: stall"]
+    assert (order.bad, order.measured["lines"]) == (0, 2)
+    assert order.tried + order.measured["waiters killed"] == 2 * deaths.WAITERS
+    assert stall.measured["lines that got stuck"] == 0
+
+
+@pytest.mark.slow
+def test_whoever_comes_too_late_and_in_the_wrong_order_is_seen():
+    found = figures_of(planted(polled), 40)
+    killed = found["not renewed"]
+    assert killed.measured["later than 50 ms"] > 0
+    assert killed.bad > 0
+    assert found["the head among them: order"].bad > 0
+
+
+@pytest.mark.slow
+def test_whoever_steals_a_lock_is_seen():
+    killed = figures_of(planted(stolen), 40)["not renewed"]
+    assert killed.measured["before the end"] > 0
+    assert killed.bad > 0
+    assert "before the lease had ended" in killed.examples[0]
+
+
+def test_a_line_that_does_not_go_on_is_seen(monkeypatch):
+    monkeypatch.setattr(deaths, "RETRY_FOR", 0.3)
+    monkeypatch.setattr(deaths, "LINE_TTL", 0.02)
+    with ServerController() as server, Mortals(server.url) as mortals:
+        lines = deaths._Lines(deaths._Scene(planted(kept), server, mortals, 1, lambda: None))
+        lines.kill(1)
+    assert lines.stall().bad == 1
+    assert lines.stall().measured["lines that got stuck"] == 1
+
+
+# --- the processes
+
+
+@pytest.fixture
+def mortals(server, raw):
+    with Mortals(server.url) as mortals:
+        yield mortals
+
+
+def test_a_process_takes_and_gives_as_it_is_told(mortals):
+    (mortal,) = mortals.new(OURS)
+    before = time.monotonic()
+    mortal.tell("acquire", "a", 5.0)
+    asked, entered = mortal.expect("asks", 10), mortal.expect("in", 10)
+    assert before <= asked.at <= entered.at <= time.monotonic()
+    mortal.tell("release", "a")
+    assert mortal.expect("given", 10).note == ""
+    mortal.tell("pass", "a", 5.0)
+    assert [mortal.hear(10).what for _ in range(3)] == ["asks", "in", "given"]
+
+
+def test_what_goes_wrong_in_a_process_is_said(mortals):
+    (mortal,) = mortals.new(OURS)
+    mortal.tell("release", "never taken")
+    with pytest.raises(Silent, match="'failed' instead of 'given': KeyError"):
+        mortal.expect("given", 10)
+    with pytest.raises(Silent, match="said nothing"):
+        mortal.hear(0.01)
+
+
+def test_a_killed_process_is_gone_and_its_lock_stays(mortals, server):
+    (mortal,) = mortals.new(OURS_AIO)
+    mortal.tell("acquire", "a", 5.0)
+    mortal.expect("asks", 10)
+    mortal.expect("in", 10)
+    mortals.bury(mortal)
+    with redis.Redis.from_url(server.url, decode_responses=True) as admin:
+        assert 0 < OURS.remaining(admin, "a") <= 5000
+    with pytest.raises(Silent, match="ended by itself, or was killed"):
+        mortal.hear(1)

@@ -1,0 +1,61 @@
+"""The trial of fences: few disasters, and that it sees fences which grow only as long as nothing is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast._engine import calls
+from handfast._engine.script import LuaScript
+from handfast.testing.clock import find_compiler
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
+from handfast_lab.chaos.trials import fences
+
+KINDS = len(fences.KINDS)
+FORGETTING = "FLUSHALL", "keys evicted", "restart without data", "failover to a stale replica, and back"
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="a clock can be shifted only with a C compiler")
+
+
+def figures_of(contender, count):
+    figures = fences.trial(contender, count, 1, lambda _: None)
+    return {figure.what.removeprefix("fences: "): figure for figure in figures}
+
+
+def test_it_is_about_ours_alone():
+    assert [one for one in CONTENDERS.values() if fences.applies(one)] == [OURS, OURS_AIO]
+
+
+@pytest.mark.parametrize(
+    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
+)
+def test_fences_of_ours_grow(contender):
+    found = figures_of(contender, 2)
+    assert [figure.bad for figure in found.values()] == [0] * len(found)
+    assert found["FLUSHALL"].tried == 2 * KINDS
+    assert found["keys evicted"].measured["of which left no key"] == 2
+    assert found["restart without data"].tried == KINDS
+    failover = found["failover to a stale replica, and back"]
+    assert failover.tried == 4 * KINDS
+    assert failover.measured["replicas that knew less"] == 2
+    exception = found["clock back 1 h while all is forgotten (documented)"]
+    assert exception.measured["smaller fences, as documented"] == KINDS
+
+
+def test_fences_that_only_count_are_seen_to_go_back(monkeypatch):
+    for script in ("ACQUIRE", "ACQUIRE_ALL"):
+        good = getattr(calls, script)
+        source = good.source.replace("math.max(fence + 1, now, least or 0)", "fence + 1")
+        assert source != good.source
+        monkeypatch.setattr(calls, script, LuaScript(good.name, source, good.header))
+    found = figures_of(OURS, 2)
+    for what in FORGETTING:
+        assert found[what].bad > 0, what
+    assert "came after" in found["FLUSHALL"].examples[0]
+
+
+@pytest.mark.slow
+def test_a_lock_that_is_not_to_be_had_is_told(monkeypatch):
+    monkeypatch.setattr(fences, "KINDS", {"nobody's": lambda client, name: client.lock(name, ttl=0)})
+    found = figures_of(OURS, 1)
+    assert all(figure.bad == figure.tried > 0 for figure in found.values())
+    assert "ValueError" in found["FLUSHALL"].examples[0]

@@ -1,0 +1,47 @@
+"""The trial of forgotten scripts: a few operations, and that it sees errors and lost leases."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast._protocol import lease
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
+from handfast_lab.chaos.trials import flushed_scripts
+
+
+def figure_of(contender, count):
+    seen = []
+    (figure,) = flushed_scripts.trial(contender, count, 1, seen.append)
+    assert len(seen) == figure.tried >= count
+    return figure
+
+
+def test_it_is_about_ours_alone():
+    assert [one for one in CONTENDERS.values() if flushed_scripts.applies(one)] == [OURS, OURS_AIO]
+
+
+@pytest.mark.parametrize(
+    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
+)
+def test_a_few_operations_of_ours_see_nothing(contender):
+    figure = figure_of(contender, 150)
+    assert figure.bad == 0, figure.examples
+    assert figure.measured["flushes"] > 0
+    assert figure.measured["scripts the server did not know"] > 0
+    assert figure.measured["kinds of operations"] > 10
+
+
+@pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
+def test_errors_are_seen(contender, monkeypatch):
+    for colour in ("sync", "aio"):
+        monkeypatch.setattr(f"handfast._drivers.{colour}.session.is_noscript", lambda _: False)
+        monkeypatch.setattr(f"handfast._drivers.{colour}.driver.UNDO_WAIT", 0.01)
+    figure = figure_of(contender, 20)
+    assert figure.bad > 0
+    assert "ServerRefused" in figure.examples[0]
+
+
+def test_leases_that_are_not_renewed_are_seen(monkeypatch):
+    monkeypatch.setattr(lease, "RENEWALS", 0.5)
+    figure = figure_of(OURS, 500)
+    assert any("renewals: the lease was lost" in example for example in figure.examples), figure

@@ -1,0 +1,68 @@
+"""The trial of a server without memory: one round, and that it sees who is let in, who leaves a trace, and who is stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast._engine import calls
+from handfast._engine.script import LuaScript
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
+from handfast_lab.chaos.trials import memory
+
+
+def figures_of(contender):
+    seen = []
+    figures = memory.trial(contender, 1, 1, seen.append)
+    assert seen == [1]
+    return figures
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """One kind will do, and nobody waits for long for what is not to come."""
+    monkeypatch.setattr(memory, "WHOLE", {"lock": memory.WHOLE["lock"]})
+    monkeypatch.setattr(memory, "RETRY_FOR", 0.3)
+    monkeypatch.setattr("handfast._drivers.aio.driver.UNDO_WAIT", 0.01)
+
+
+def plant(monkeypatch, script, line):
+    """Let a script begin with this."""
+    good = getattr(calls, script)
+    monkeypatch.setattr(calls, script, LuaScript(good.name, f"{line}\n{good.source}", good.header))
+
+
+def test_it_is_about_ours_alone():
+    assert [one for one in CONTENDERS.values() if memory.applies(one)] == [OURS, OURS_AIO]
+
+
+@pytest.mark.parametrize(
+    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
+)
+def test_a_round_of_ours(contender):
+    gives, takes = figures_of(contender)
+    assert (gives.bad, takes.bad) == (0, 0), gives.examples + takes.examples
+    kinds = len(memory.WHOLE)
+    assert takes.tried == sum(takes.measured.values()) == 2 * (5 * kinds + len(memory.PARTS))
+    assert gives.measured["hand-off"] == 2 * kinds
+    assert gives.measured["extend"] == kinds
+    assert gives.tried == sum(gives.measured.values())
+
+
+def test_an_acquire_that_slips_in_is_seen(monkeypatch, hasty):
+    plant(monkeypatch, "ACQUIRE", "redis.call('HDEL', KEYS[3], '')")
+    _, takes = figures_of(OURS_AIO)
+    assert takes.bad > 0
+    assert any("its caller was told <" in example for example in takes.examples)
+
+
+def test_a_refusal_that_leaves_a_trace_is_seen(monkeypatch, hasty):
+    plant(monkeypatch, "ACQUIRE", "redis.call('PEXPIRE', KEYS[3], 100000) redis.call('HDEL', KEYS[3], 'fence')")
+    assert any("it changed" in example for example in figures_of(OURS)[1].examples)
+
+
+@pytest.mark.parametrize("script", ["RELEASE", "RENEW", "CANCEL"])
+def test_what_cannot_be_given_back_is_seen(monkeypatch, hasty, script):
+    plant(monkeypatch, script, "if ARGV[1] ~= '' then redis.call('SET', KEYS[1] .. ':planted', 1, 'PX', 1) end")
+    gives, _ = figures_of(OURS_AIO)
+    assert gives.bad > 0
+    assert any("out of memory" in example or "waits still" in example for example in gives.examples)

@@ -1,0 +1,62 @@
+"""The trial of lost wake-ups: few of them, and that it sees waiters who come too late, never, or to a lease that is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast._engine import calls
+from handfast._protocol import acquire
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
+from handfast_lab.chaos.trials import wakeups
+
+
+def figure_of(contender, count=4):
+    seen = []
+    (figure,) = wakeups.trial(contender, count, 1, seen.append)
+    assert seen[-1] == figure.tried - figure.measured["stuck"]
+    return figure
+
+
+def test_it_is_about_ours_alone():
+    assert [one for one in CONTENDERS.values() if wakeups.applies(one)] == [OURS, OURS_AIO]
+
+
+@pytest.mark.parametrize(
+    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
+)
+def test_a_few_messages_of_ours_are_lost_and_nobody_is_stuck(contender):
+    figure = figure_of(contender)
+    assert figure.tried == wakeups.WAITERS - 1, "the first one heard it"
+    assert figure.measured["stuck"] == figure.measured["leases over at once"] == 0
+    assert figure.measured["messages lost"] >= figure.tried
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
+def test_waiters_who_ask_again_too_late_are_seen(contender, monkeypatch):
+    monkeypatch.setattr(acquire, "SHORT_NAP", 2.5)
+    figure = figure_of(contender)
+    assert figure.bad > 0
+    assert figure.measured["longest from release to hold, s"] > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
+def test_waiters_who_never_ask_again_are_seen(contender, monkeypatch):
+    monkeypatch.setattr(acquire, "SHORT_NAP", 600)
+    monkeypatch.setattr(acquire, "LONGEST_NAP", 600)
+    monkeypatch.setattr(wakeups, "RETRY_FOR", 1.0)
+    figure = figure_of(contender)
+    assert figure.measured["stuck"] == figure.bad == wakeups.WAITERS - 1
+    assert "AcquireTimeout" in figure.examples[0]
+
+
+@pytest.mark.slow
+def test_a_lease_that_is_over_at_once_is_seen(monkeypatch):
+    source = calls.RELEASE.source.replace("return {'released', 0}", "return {'lost'}").replace(
+        "return lost and {'lost'} or {'released', more}", "return {'lost'}"
+    )
+    assert source.count("return {'lost'}") == 3
+    monkeypatch.setattr(calls, "RELEASE", calls.RELEASE.__class__("permit_release", source, calls.RELEASE.header))
+    figure = figure_of(OURS_AIO)
+    assert figure.bad == figure.measured["leases over at once"] == wakeups.WAITERS

@@ -1,0 +1,144 @@
+"""Certain holds: what they are, and that too many of them are found."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from handfast_lab.checker import check_holds
+from handfast_lab.checker.models import MAX_PERMITS
+from lab.tests._support.histories import KINDS, Play, asked, gave, lowered, same_lock, set_to, took, took_away
+
+READ, WRITE = {"limit": MAX_PERMITS}, {"limit": MAX_PERMITS, "weight": MAX_PERMITS}
+
+
+def leases_found(history):
+    """Of each finding the lease that was too many."""
+    return [finding.operations[0].lease for finding in check_holds(history)]
+
+
+WRONG = {
+    "two at once": ([took("A", 0, 1), took("B", 2, 3), gave("A", 4, 5), gave("B", 6, 7)], ["B"]),
+    "two at once, the earlier call later": ([took("A", 0, 3), took("B", 1, 2)], ["A"]),
+    "by a hair": ([took("A", 0, 1), took("B", 0, 1.9), gave("A", 2, 3)], ["B"]),
+    "three at once": ([took("A", 0, 1), took("B", 2, 3), took("C", 2, 4)], ["B", "C"]),
+    "of one client": ([took("A", 0, 1, client="c"), took("B", 2, 3, client="c")], ["B"]),
+    "by one that does not wait": ([took("A", 0, 1), took("B", 2, 3, kind="try_acquire")], ["B"]),
+    "after a release that was lost": ([took("A", 0, 1), gave("A", 3, 4, "lost"), took("B", 1, 2)], ["B"]),
+    "a renewed lease": ([took("A", 0, 1, deadline=2), gave("A", 9, 10, deadline=11), took("B", 3, 4)], ["B"]),
+    "permits": ([took(lease, 0, 1, limit=3, weight=2) for lease in "AB"], ["B"]),
+    "one permit too many": ([took(lease, 0, 1, limit=2) for lease in "ABC"], ["C"]),
+    "more than there are": ([took("A", 0, 1, limit=3, weight=4)], ["A"]),
+    "a reader while somebody writes": ([took("A", 0, 1, **WRITE), took("B", 2, 3, **READ)], ["B"]),
+    "a writer while somebody reads": ([took("A", 0, 1, **READ), took("B", 2, 3, **WRITE)], ["B"]),
+    "a writer after a downgrade": (
+        [took("A", 0, 1, **WRITE), lowered("A", 2, 3, 1, limit=MAX_PERMITS), took("B", 4, 5, **WRITE)],
+        ["B"],
+    ),
+    "one name of several": ([took("A", 0, 1, names=("a", "b")), took("B", 2, 3, names=("b", "c"))], ["B"]),
+    "both names": ([took("A", 0, 1, names=("a", "b")), took("B", 2, 3, names=("a", "b"))], ["B", "B"]),
+    "the later limit": ([took("A", 0, 1, 1, limit=5), took("B", 2, 3, 2, limit=1)], ["B"]),
+    "the later limit, known first": ([took("A", 0, 3, 1, limit=5), took("B", 0, 2, 2, limit=1)], ["A"]),
+    "a limit that was set": ([set_to(1, 0, 1), took("A", 2, 3, limit=5), took("B", 4, 5, limit=5)], ["B"]),
+    "a limit that was set and forgotten": (
+        [set_to(9, 0, 1), set_to(0, 2, 3), took("A", 4, 5), took("B", 6, 7)],
+        ["B"],
+    ),
+    "a limit set after the grant": ([took("A", 0, 1), took("B", 2, 3), set_to(5, 4, 5)], ["B"]),
+    "after a revoke": ([took_away(0, 1), took("A", 2, 3), took("B", 4, 5)], ["B"]),
+    "a revoke of another name": ([took("A", 0, 1), took_away(2, 3, names=("b",)), took("B", 4, 5)], ["B"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_too_many_certain_holds_are_found(case):
+    history, leases = WRONG[case]
+    assert leases_found(history) == leases
+    assert len(check_holds(history[::-1])) == len(leases), "the order of the record matters"
+
+
+RIGHT = {
+    "nothing": [],
+    "one after the other": same_lock("A", "B", "C"),
+    "the release under way": [took("A", 0, 1), gave("A", 2, 9), took("B", 3, 4)],
+    "a release of which nobody knows": [took("A", 0, 1), gave("A", 2, None, "pending"), took("B", 3, 4)],
+    "a release that failed": [took("A", 0, 1), gave("A", 2, 3, "failed"), took("B", 4, 5)],
+    "a lease that is over": [took("A", 0, 1, deadline=2), took("B", 1, 3)],
+    "a lease that was over when it was heard of": [took("A", 0, 5, deadline=4), took("B", 4, 5)],
+    "a lease that was known to be over": [took("A", 0, 1), gave("A", 9, 10, "lost", deadline=2), took("B", 2, 3)],
+    "acquires of which nobody knows": [took("A", 0, 1), asked("B", 2, 3), asked("C", 2, None, "pending")],
+    "acquires that were given up": [took("A", 0, 1), asked("B", 2, 3, "timeout")],
+    "other names": [took("A", 0, 1), took("B", 2, 3, names=("b",))],
+    "enough permits": [took(lease, 0, 1, limit=6, weight=2) for lease in "ABC"],
+    "many readers": [took(lease, 0, 1, **READ) for lease in "ABC"],
+    "readers after a downgrade": [
+        took("A", 0, 1, **WRITE),
+        lowered("A", 2, 5, 1, limit=MAX_PERMITS),
+        took("B", 2, 3, **READ),
+        took("C", 6, 7, **READ),
+    ],
+    "permits given back": [
+        took("A", 0, 1, limit=3, weight=3),
+        lowered("A", 2, 3, 2, limit=3),
+        took("B", 4, 5, limit=3),
+        lowered("A", 6, 7, 1, limit=3),
+        took("C", 8, 9, limit=3),
+    ],
+    "a lower of which nobody knows": [
+        took("A", 0, 1, limit=3, weight=3),
+        lowered("A", 2, None, 1, "pending", limit=3),
+        took("B", 3, 4, limit=3, weight=2),
+    ],
+    "a lower that came too late": [took("A", 0, 1), lowered("A", 2, 3, 1, "lost"), took("B", 4, 5)],
+    "the limit of the last": [took("A", 0, 1, 1), took("B", 2, 3, 2, limit=2)],
+    "the limit of the last, known first": [took("A", 0, 3, 1), took("B", 0, 2, 2, limit=2)],
+    "a limit that was set": [set_to(2, 0, 1), took("A", 2, 3), took("B", 4, 5)],
+    "a limit being set": [took("A", 0, 1), set_to(2, 2, 9), took("B", 3, 4)],
+    "a limit that may have been set": [set_to(2, 0, 1, "failed"), took("A", 2, 3), took("B", 4, 5)],
+    "a limit that shrinks": [took("A", 0, 1, limit=2), took("B", 0, 1, limit=2), set_to(1, 2, 3)],
+    "a limit that shrank while it was on its way": [
+        took("A", 0, 1, limit=2),
+        took("B", 2, 9, limit=2),
+        set_to(1, 3, 4),
+    ],
+    "limits set by two at once": [set_to(2, 0, 5), set_to(1, 1, 4), took("A", 6, 7), took("B", 8, 9)],
+    "taken away": [took("A", 0, 1), took_away(2, 3), took("B", 4, 5)],
+    "taken away before it was known": [took("A", 0, 5), took_away(2, 3), took("B", 4, 9)],
+    "a revoke under way": [took("A", 0, 1), took_away(2, None, "pending"), took("B", 4, 5)],
+    "one name taken away": [took("A", 0, 1, names=("a", "b")), took_away(2, 3), took("B", 4, 5)],
+}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_what_may_be_true_is_not_found(case):
+    assert check_holds(RIGHT[case]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_model_played_is_right_and_one_more_hold_is_not(kind):
+    wrong = 0
+    for seed in range(30):
+        history = Play(seed, kind, operations=30, troubles=seed % 2, orders=seed % 3 == 0).run()
+        assert check_holds(history) == [], seed
+        granted = [operation for operation in history if operation.outcome == "granted"]
+        if not granted or any(other.kind in ("revoke", "resize") for other in history):
+            continue
+        # Somebody else has all there is, at the moment at which its holder hears of it.
+        lease = random.Random(seed).choice(granted)
+        thief = replace(lease, client="thief", lease="thief", fence=lease.fence + 1, weight=lease.limit)
+        after = [other for other in history if other.lease == lease.lease and other.kind != lease.kind]
+        assert min([lease.deadline, *(other.invoked for other in after)]) > lease.returned, "no certain hold"
+        assert check_holds([*history, thief]), seed
+        wrong += 1
+    assert wrong >= 10
+
+
+def test_a_finding_tells_who_held_it():
+    (finding,) = check_holds([took("A", 0, 1), took("B", 2, 3, 7)])
+    assert str(finding) == (
+        "holds: a: 2 of 1 were held at 3.000000: acquire B of client B (2.000000 .. 3.000000: granted with fence 7), "
+        "acquire A of client A (0.000000 .. 1.000000: granted)"
+    )
+    assert [operation.lease for operation in finding.operations] == ["B", "A"]

@@ -1,0 +1,132 @@
+"""What is left behind is found, and what ends in time is not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import tracemalloc
+
+import pytest
+
+from handfast import Handfast
+from handfast_lab.checker import LeakWatch, MemoryWatch
+from handfast_lab.checker.leaks import compare, resident_memory, snapshot, traced_memory
+
+
+def texts(findings):
+    return [str(finding) for finding in findings]
+
+
+async def test_a_client_leaves_nothing_behind(colour, here, server, raw):
+    await (await here.lock("a").acquire()).release()  # whoever plays this colour has all it needs now
+    async with LeakWatch(raw, "hf") as watch, colour.client(server.url) as client:
+        for name in ("a", "b"):
+            async with client.lock(name, ttl=1.0, renew=True).acquire(timeout=5):
+                pass
+        async with client.semaphore("s", limit=2).acquire(permits=2, timeout=5):
+            pass
+    assert texts(watch.findings) == []
+
+
+def test_what_a_client_leaves_is_found(server, raw):
+    with LeakWatch(raw, "hf", within=0.0) as watch:
+        client = Handfast(server.url)
+        lease = client.lock("a", renew=True).acquire()
+    found = {finding.name: finding.text for finding in watch.findings}
+    assert found["keys"] == "1 left behind: {hf:lock:a}:holders"
+    assert set(found) >= {"keys", "connections", "channels", "threads", "descriptors"}
+    assert "socket" in found["descriptors"]
+    with LeakWatch(raw, "other", within=0.0) as watch:
+        other = client.lock("b").acquire()
+    assert "keys" not in {finding.name for finding in watch.findings}
+    lease.release()
+    other.release()
+    client.close()
+
+
+def test_what_lasts_by_design_is_no_leak_unless_one_says_so(hf, raw):
+    with LeakWatch(raw, "hf") as watch, LeakWatch(raw, "hf", within=0.0, lasting=()) as strict:
+        with hf.lock("a").acquire():
+            pass
+        hf.close()
+    assert [finding.name for finding in watch.findings if finding.name == "keys"] == []
+    (found,) = [finding for finding in strict.findings if finding.name == "keys"]
+    assert sorted(found.text.partition(": ")[2].split(", ")) == ["{hf:lock:a}:past", "{hf:lock:a}:tokens"]
+
+
+def test_threads_and_files_are_found():
+    stop = threading.Event()
+    with LeakWatch(within=0.0) as watch:
+        thread = threading.Thread(target=stop.wait, name="forgotten")
+        thread.start()
+        reading, writing = os.pipe()
+    assert texts(watch.findings) == [
+        "leaks: threads: 1 left behind: forgotten",
+        "leaks: descriptors: 2 left behind: pipe (2)",
+    ]
+    with LeakWatch() as watch:
+        again = threading.Thread(target=lambda: stop.wait(0.1))
+        again.start()
+    assert watch.findings == [], "it was given some time to end"
+    stop.set()
+    thread.join()
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_tasks_are_found():
+    stop = asyncio.Event()
+    async with LeakWatch(within=0.0) as watch:
+        task = asyncio.create_task(stop.wait())
+        await asyncio.sleep(0)
+    assert texts(watch.findings) == ["leaks: tasks: 1 left behind: Event.wait"]
+    async with LeakWatch() as watch:
+        brief = asyncio.create_task(asyncio.sleep(0.05))
+    assert watch.findings == [], "it was given some time to end"
+    stop.set()
+    await task
+    await brief
+
+
+def test_what_there_is_less_of_is_no_leak():
+    assert snapshot()["threads"][threading.current_thread().name] == 1
+    assert compare(snapshot(), {kind: things - things for kind, things in snapshot().items()}) == []
+
+
+def test_many_things_are_told_in_short():
+    more = {"keys": snapshot()["threads"] + snapshot()["threads"].__class__([f"key {number}" for number in range(9)])}
+    (finding,) = compare({"keys": snapshot()["threads"]}, more)
+    assert finding.text == "9 left behind: key 0, key 1, key 2, key 3, key 4, ..."
+
+
+PIECE = 40_000_000
+"""Bytes. So much at once no allocator takes from what it has: the process gets more memory for it, each time."""
+
+
+@pytest.fixture
+def untraced():
+    """Nothing is traced any more when the test is over: everything else would be slower for it."""
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("measure", [traced_memory, resident_memory])
+def test_memory_that_grows_with_every_operation_is_found(measure, untraced):
+    kept = []
+    watch = MemoryWatch(measure)
+    for _ in range(5):
+        kept.append(b"x" * PIECE)
+        watch.sample(1_000)
+    assert watch.slope == pytest.approx(PIECE / 1_000, rel=0.1)
+    (finding,) = watch.findings()
+    assert str(finding).endswith("bytes an operation over 5000 operations")
+    assert watch.findings(most=PIECE / 500) == []
+
+
+def test_memory_that_is_kept_once_is_no_leak(untraced):
+    watch, kept = MemoryWatch(), []
+    for _ in range(5):
+        kept[:] = [bytearray(1_000)]
+        watch.sample(10_000)
+    assert watch.findings() == []

@@ -1,0 +1,108 @@
+"""Those who overtake somebody in line are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from handfast_lab.checker import check_order
+from handfast_lab.checker.models import MAX_PERMITS
+from lab.tests._support.histories import KINDS, Play, asked, gave, set_to, took
+
+MANY = {"limit": 3}
+FIRST = took("H", 0, 1, 1)
+
+WRONG = {
+    "of a lock": [FIRST, took("A", 2, 20, 3, queued=3), gave("H", 5, 6), took("B", 4, 8, 2)],
+    "by one that does not wait": [FIRST, took("A", 2, 20, 3, queued=3), took("B", 4, 8, 2, kind="try_acquire")],
+    "by one that wants less": [took("A", 0, 9, 2, queued=2, weight=3, **MANY), took("B", 3, 5, 1, **MANY)],
+    "by a reader": [
+        took("A", 0, 9, 2, queued=2, limit=MAX_PERMITS, weight=MAX_PERMITS),
+        took("B", 3, 5, 1, limit=MAX_PERMITS),
+    ],
+    "of the last of many": [
+        *(took(f"A{number}", 0, 5, number + 1, queued=1) for number in range(4)),
+        took("A", 0, 20, 9, queued=2),
+        took("B", 4, 8, 8),
+    ],
+    "in one line of several": [
+        took("A", 0, 9, 2, queued=2, names=("a", "b")),
+        took("B", 3, 5, 1, names=("b", "c")),
+    ],
+    "without fences": [took("A", 0, 9, queued=2), gave("A", 10, 11), took("B", 3, 5), gave("B", 6, 7)],
+    "where nobody wanted too much": [
+        set_to(2, 0, 1),
+        took("A", 2, 9, 3, queued=3, weight=2, **MANY),
+        took("B", 4, 5, 2, **MANY),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_whoever_overtakes_is_found(case):
+    (finding,) = check_order(WRONG[case])
+    assert [operation.lease for operation in finding.operations] == ["B", "A"]
+    assert len(check_order(WRONG[case][::-1])) == 1
+
+
+def test_everybody_who_overtakes_is_found():
+    overtaking = [took(f"B{number}", 4 + number, 8 + number, 2 + number) for number in range(3)]
+    found = check_order([FIRST, took("A", 2, 20, 9, queued=3), *overtaking])
+    assert [finding.operations[0] for finding in found] == overtaking
+    assert str(found[0]).startswith(
+        "order: a: it was let in before somebody who stood in line since 3.000000: acquire B0"
+    )
+
+
+RIGHT = {
+    "nothing": [],
+    "in order": [FIRST, took("A", 2, 20, 2, queued=3), took("B", 4, 30, 3, queued=5)],
+    "called at once": [took("A", 2, 20, 3, queued=5), took("B", 4, 8, 2)],
+    "when it stood in line is not known": [took("A", 2, 20, 3), took("B", 4, 8, 2)],
+    "of different names": [took("A", 2, 20, 3, queued=3), took("B", 4, 8, 2, names=("b",))],
+    "of one that gave up": [asked("A", 2, 20, "timeout", queued=3), took("B", 4, 8, 2)],
+    "of one that died": [asked("A", 2, None, "pending", queued=3), took("B", 4, 8, 2)],
+    "by one that was not let in": [took("A", 2, 20, 3, queued=3), asked("B", 4, 8, "timeout")],
+    "without fences": [took("A", 0, 9, queued=2), took("B", 3, 15)],
+    "permits without fences": [took("A", 0, 9, queued=2, **MANY), took("B", 3, 5, **MANY)],
+    "of one that was sent away": [
+        took("A", 0, 9, 2, queued=2, weight=3, **MANY),
+        set_to(2, 3, 4),
+        took("B", 4, 5, 1, **MANY),
+        set_to(3, 6, 7),
+    ],
+    "of one that may have been sent away": [
+        took("A", 0, 9, 2, queued=2, weight=3, **MANY),
+        set_to(2, 1, None, "pending"),
+        took("B", 4, 5, 1, **MANY),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_what_may_be_true_is_not_found(case):
+    assert check_order(RIGHT[case]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_model_played_is_right_and_a_late_fence_is_not(kind):
+    wrong = 0
+    for seed in range(40):
+        history = Play(seed, kind, operations=40, callers=6, troubles=seed % 2, orders=seed % 3 == 0).run()
+        assert check_order(history) == [], seed
+        resized = any(operation.kind == "resize" for operation in history)
+        granted = [operation for operation in history if operation.outcome == "granted"]
+        passed = [
+            waiter
+            for waiter in granted
+            if any(
+                waiter.queued is not None and waiter.queued < other.invoked and set(waiter.names) & set(other.names)
+                for other in granted
+            )
+        ]
+        if passed and not resized:
+            late = [replace(operation, fence=10_000) if operation is passed[0] else operation for operation in history]
+            assert check_order(late), seed
+            wrong += 1
+    assert wrong >= 10

@@ -1,0 +1,125 @@
+"""What is left on a server where nothing should be is found, and what should be there is not."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from handfast_lab.checker import check_permits, check_rest, immortal_keys
+from tests._support.helpers import Engine
+
+LOCK, SEMAPHORE = "{hf:lock:a}", "{hf:semaphore:s}"
+
+
+def texts(findings):
+    return [str(finding) for finding in findings]
+
+
+@pytest.fixture
+def engine(raw):
+    """The scripts of a semaphore of 3."""
+    return Engine(raw, "s", limit=3, kind="semaphore")
+
+
+def test_work_that_is_done_leaves_nothing(hf, raw):
+    with hf.lock("a").acquire(), hf.semaphore("s", limit=3).acquire(permits=2), hf.rwlock("}:*?[a]").write() as lease:
+        assert check_permits(raw) == []
+        assert len(check_rest(raw)) == 3
+        lease.downgrade()
+        assert check_permits(raw) == []
+    both = hf.lock_all(["a", "b"]).acquire()
+    hf.lock("b").force_release()
+    assert check_permits(raw) == []
+    assert both.release() is False
+    assert raw.dbsize() > 0
+    assert check_permits(raw) == check_rest(raw) == []
+
+
+def test_what_was_not_given_up_is_found(engine, raw):
+    engine.acquire("holder-1", weight=2)
+    engine.acquire("holder-2")
+    engine.acquire("waiter-1", weight=2)
+    raw.zadd(engine.key("holders"), {"holder-2": 1})
+    found = [
+        f"rest: {SEMAPHORE}: holder-1 still holds it",
+        f"rest: {SEMAPHORE}: waiter-1 still stands in line",
+    ]
+    assert texts(check_rest(raw)) == found
+    assert check_permits(raw) == []
+    assert check_rest(raw, "other") == []
+    with redis.Redis.from_url(f"unix://{raw.connection_pool.connection_kwargs['path']}") as binary:
+        assert texts(check_rest(binary)) == found
+    for token in ("waiter-1", "holder-1"):
+        engine.run("cancel", token=token)
+    assert check_rest(raw) == []
+
+
+def test_whole_tokens_are_not_told(engine, raw):
+    engine.acquire("0123456789abcdef")
+    raw.hset(engine.key("tokens"), "fedcba9876543210", "1 3 1000 0 0 0 x y z")
+    assert not [text for text in texts(check_rest(raw)) if "01234567" + "8" in text or "fedcba98" + "7" in text]
+    assert len(check_rest(raw)) == 2
+
+
+def test_records_of_nobody_are_found(engine, raw):
+    engine.acquire("holder")
+    engine.release("holder")
+    raw.hset(engine.key("tokens"), "lost", "1 3 1000 0 0 0 x y z")
+    assert texts(check_rest(raw)) == [f"rest: {SEMAPHORE}: a record of lost, who neither holds nor waits"]
+
+
+def test_keys_without_an_end_are_found(hf, raw):
+    with hf.lock("a").acquire():
+        pass
+    hf.scores("table").advance({"somebody": 1})
+    raw.set("{hf:scores:table}:answer:1", "1 0 0")
+    raw.set("somebody else's", 1)
+    raw.persist(f"{LOCK}:tokens")
+    assert immortal_keys(raw) == [f"{LOCK}:tokens", "{hf:scores:table}:answer:1"]
+    assert texts(check_rest(raw)) == [
+        f"rest: {LOCK}:tokens: a key without a TTL",
+        "rest: {hf:scores:table}:answer:1: a key without a TTL",
+    ]
+    raw.flushall()
+
+
+WRONG = {
+    "miscounted": (
+        lambda engine, raw: raw.hset(engine.key("tokens"), "used", 1),
+        [f"rest: {SEMAPHORE}: 1 permits are counted as out, and 3 are held"],
+    ),
+    "not counted": (
+        lambda engine, raw: raw.hdel(engine.key("tokens"), "used"),
+        [f"rest: {SEMAPHORE}: -1 permits are counted as out, and 3 are held"],
+    ),
+    "without a record": (
+        lambda engine, raw: raw.hdel(engine.key("tokens"), "two"),
+        [
+            f"rest: {SEMAPHORE}: two holds it, and nobody knows how much",
+            f"rest: {SEMAPHORE}: 3 permits are counted as out, and 1 are held",
+        ],
+    ),
+    "too many": (
+        lambda engine, raw: (
+            raw.zadd(engine.key("holders"), {"thief": 9e15}),
+            raw.hset(engine.key("tokens"), mapping={"thief": "1 3 1000 0 0 0 x y z", "used": 4}),
+        ),
+        [f"rest: {SEMAPHORE}: 4 of 3 permits are out"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_permits_that_are_not_conserved_are_found(engine, raw, case):
+    engine.acquire("one")
+    engine.acquire("two", weight=2)
+    assert check_permits(raw) == []
+    break_it, found = WRONG[case]
+    break_it(engine, raw)
+    assert texts(check_permits(raw)) == found
+
+
+def test_a_limit_that_was_set_may_be_less_than_is_out(engine, raw):
+    engine.acquire("one", weight=3)
+    engine.run("resize", limit=1)
+    assert check_permits(raw) == []

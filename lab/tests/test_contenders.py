@@ -1,0 +1,115 @@
+"""The contenders do what they say, so that what the trials count is theirs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from handfast.testing.commands import Command
+from handfast_lab.chaos.contenders import CONTENDERS, OURS, Wire, contender_named, is_left
+from handfast_lab.chaos.onloop import OnLoop
+
+TTL = 60.0
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pottery", "ignore::DeprecationWarning:redis")
+
+
+@pytest.fixture(params=CONTENDERS.values(), ids=CONTENDERS)
+def contender(request):
+    if request.param.version is None:
+        pytest.skip(f"{request.param.distribution} is not installed")
+    return request.param
+
+
+def test_its_verbs_do_what_they_say(contender, server, raw):
+    with contender.client(server.url) as client:
+        lock, other = client.lock("a", TTL), client.lock("a", TTL)
+        assert lock.acquire(0) is True
+        assert 0.9 * TTL < contender.remaining(raw, "a") / 1000 <= TTL
+        assert is_left(contender, raw, "a")
+        assert not is_left(contender, raw, "b")
+        assert other.acquire(0) is False
+        if contender.shortest_wait < 1:
+            assert other.acquire(contender.shortest_wait) is False
+        if contender.extends:
+            lock.extend(100)
+            asked = {"to": 100, "by": TTL + 100, "again": TTL}[contender.extends]
+            assert asked - 5 < contender.remaining(raw, "a") / 1000 <= asked
+        assert lock.release() is True
+        assert not contender.left(raw)
+        assert contender.remaining(raw, "a") == 0
+        assert other.acquire(0) is True
+        assert other.release() is True
+
+
+def test_a_semaphore_has_so_many_permits(contender, server, raw):
+    if "semaphore" not in contender.has:
+        pytest.skip("it has none")
+    with contender.client(server.url) as client:
+        permits = [client.semaphore("a", 2, TTL) for _ in range(3)]
+        assert [permit.acquire(0) for permit in permits] == [True, True, False]
+        assert contender.left(raw)
+        assert [permit.release() for permit in permits[:2]] == [True, True]
+        assert not contender.left(raw)
+
+
+def test_what_it_sends_is_known(contender, server, raw):
+    """Each verb sends one command of its kind, by which a fault finds it."""
+    wire, seen = contender.wire(), []
+    with contender.client(server.url) as client:
+        for _ in range(2):  # the first time scripts may be sent whole
+            lock = client.lock("a", TTL)
+            raw.config_resetstat()
+            with raw.monitor() as monitor:
+                lock.acquire(0)
+                if contender.extends:
+                    lock.extend(TTL)
+                lock.release()
+                raw.echo("over")
+                seen.clear()
+                for line in monitor.listen():
+                    words = line["command"].split(" ")
+                    if words[0].upper() == "ECHO":
+                        break
+                    if line["client_type"] != "lua":
+                        seen.append(Command(words[0].upper(), tuple(word.encode() for word in words[1:])))
+    for words in (wire.takes, wire.gives, wire.extends if contender.extends else ()):
+        assert not words or sum(map(Wire.match(words), seen)) == 1
+
+
+def test_a_script_is_known_by_its_source_too():
+    wire = OURS.wire()
+    is_acquire = Wire.match(wire.takes)
+    from handfast._engine.script import load
+
+    script = load("permit_acquire")
+    assert is_acquire(Command("EVAL", (script.source.encode(), b"4")))
+    assert is_acquire(Command("EVALSHA", (script.digest.encode(), b"4")))
+    assert not is_acquire(Command("EVAL", (b"return 1", b"0")))
+    assert not is_acquire(Command("EVALSHA"))
+
+
+def test_who_is_not_there_is_told_of():
+    with pytest.raises(KeyError, match="there are handfast"):
+        contender_named("redlock-ng")
+    assert contender_named("handfast") is OURS
+    assert OURS.version
+
+
+def test_the_libraries_leave_json_alone(contender):
+    dumps = json.dumps
+    contender.wire()
+    assert json.dumps is dumps
+
+
+def test_a_call_that_fails_over_there_fails_here(server):
+    class Broken:
+        async def __aenter__(self):
+            raise ZeroDivisionError
+
+        async def __aexit__(self, *error):
+            """It was never opened."""
+
+    with pytest.raises(ZeroDivisionError), OnLoop(Broken()):
+        pytest.fail("it was opened")

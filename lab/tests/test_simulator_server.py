@@ -1,0 +1,391 @@
+"""The simulator's model of a server, held against a real one whose clock stands still: replies, state, messages, TTLs.
+
+Both run the same steps: our scripts with random tokens and arguments, and the commands that they are made of, with time
+moved by hand in between. After each, everything that is stored must be the same.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import shutil
+import struct
+import subprocess
+from functools import partial
+
+import pytest
+import redis
+
+from handfast._engine.calls import PARTS
+from handfast._engine.resp import ErrorReply
+from handfast._engine.script import load
+from handfast.embedded import PrivateServer
+
+lupa = pytest.importorskip("lupa")
+
+from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer  # noqa: E402 -- needs lupa
+
+STEPS = 160
+START_US = 1_790_000_000_123_456
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile int64_t *now;
+
+__attribute__((constructor)) static void begin(void) {
+  int file = open(getenv("STANDING_CLOCK"), O_RDONLY);
+  now = mmap(0, 8, PROT_READ, MAP_SHARED, file, 0);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *to) {
+  int real = syscall(SYS_clock_gettime, clock, to);
+  if (now && clock <= CLOCK_MONOTONIC) {
+    int64_t creeping = clock == CLOCK_MONOTONIC ? to->tv_sec * 1000 + to->tv_nsec / 1000000 : 0;
+    to->tv_sec = *now / 1000000;
+    to->tv_nsec = *now % 1000000 * 1000 + creeping;
+    to->tv_sec += to->tv_nsec / 1000000000;
+    to->tv_nsec %= 1000000000;
+  }
+  return real;
+}
+
+int gettimeofday(struct timeval *restrict to, void *restrict zone) {
+  struct timespec shown;
+  (void)zone;
+  clock_gettime(CLOCK_REALTIME, &shown);
+  to->tv_sec = shown.tv_sec;
+  to->tv_usec = shown.tv_nsec / 1000;
+  return 0;
+}
+
+time_t time(time_t *to) {
+  struct timespec shown;
+  clock_gettime(CLOCK_REALTIME, &shown);
+  if (to) *to = shown.tv_sec;
+  return shown.tv_sec;
+}
+"""
+"""A library for LD_PRELOAD: the wall clock shows what stands in a file."""
+
+
+class StandingServer:
+    """A real server whose wall clock is moved by hand."""
+
+    def __init__(self, folder):
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("no C compiler")
+        (folder / "clock.c").write_text(CLOCK)
+        library = folder / "clock.so"
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, folder / "clock.c"], check=True)
+        (folder / "now").write_bytes(struct.pack("q", START_US))
+        with open(folder / "now", "r+b") as file:
+            self._now = mmap.mmap(file.fileno(), 8)
+        before = {name: os.environ.get(name) for name in ("LD_PRELOAD", "STANDING_CLOCK")}
+        os.environ |= {"LD_PRELOAD": str(library), "STANDING_CLOCK": str(folder / "now")}
+        try:
+            self.server = PrivateServer()
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+        self.client = redis.Redis.from_url(self.server.url)
+        self._ears = redis.Redis.from_url(self.server.url).pubsub()
+
+    def reset(self):
+        self.client.config_set("maxmemory", 0)
+        self.client.replicaof("NO", "ONE")
+        self.client.flushall()
+        self._ears.close()
+        self._ears = self.client.pubsub(ignore_subscribe_messages=True)
+        self._ears.subscribe("always")  # the client library waits for ever on one that is subscribed to nothing
+
+    def set_clock(self, now_us):
+        self._now[:] = struct.pack("q", now_us)
+
+    def run(self, source, keys, words):
+        try:
+            reply = self.client.execute_command("EVAL", source, len(keys), *keys, *words)
+        except redis.RedisError as error:
+            return ErrorReply(f"{type(error).__name__} {error}")
+        return reply
+
+    def listen(self, channel, count):
+        (self._ears.subscribe if count else self._ears.unsubscribe)(channel)
+        self.heard()
+
+    def heard(self):
+        """What was published to the channels that are listened to."""
+        self._ears.ping()
+        found = []
+        while True:
+            message = self._ears.get_message(timeout=5)
+            if message is None:
+                continue
+            if message["type"] == "pong":
+                return found
+            found.append((message["channel"], message["data"]))
+
+    def dump(self, now_us):
+        lines = []
+        for key in sorted(self.client.scan_iter()):  # which also removes what is over
+            kind = self.client.type(key).decode()
+            left = self.client.pttl(key)
+            line = [key.decode(), kind, "forever" if left < 0 else str(now_us // 1000 + left)]
+            if kind == "zset":
+                members = self.client.zrange(key, 0, -1, withscores=True)
+                line += [f"{member.decode()}={score:.17g}" for member, score in members]
+            elif kind == "hash":
+                line += [
+                    f"{name.decode()}={value.decode()}" for name, value in sorted(self.client.hgetall(key).items())
+                ]
+            else:
+                line.append(self.client.get(key).decode())
+            lines.append(" ".join(line))
+        return "\n".join(lines)
+
+    def close(self):
+        self._ears.close()
+        self.client.close()
+        self.server.close()
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory):
+    server = StandingServer(tmp_path_factory.mktemp("clock"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module", params=["lua51", "luajit21"])
+def model(request):
+    return SimulatedServer(ENGINE_SCRIPTS | {"command": COMMAND}, engine=request.param)
+
+
+COMMAND = "return redis.call(unpack(ARGV))"
+
+
+class Pair:
+    """The model and the real server, in step."""
+
+    def __init__(self, model, standing, seed):
+        self.random = random.Random(seed)
+        self.model, self.real = model, standing
+        self.now_us = START_US
+        self.listened = set()
+        model.reset()
+        standing.set_clock(self.now_us)
+        standing.reset()
+        self.said = []
+
+    def run(self, name, keys, words):
+        keys = [key.encode() for key in keys]
+        words = [str(word).encode() for word in words]
+        self.said.append((name, keys, words, self.now_us))
+        reply, messages = self.model.run(name.encode(), self.now_us, len(keys), [*keys, *words])
+        real = self.real.run(ENGINE_SCRIPTS.get(name, COMMAND), keys, words)
+        if isinstance(reply, ErrorReply):
+            assert isinstance(real, ErrorReply), (self.said[-1], reply, real)
+            code = reply.split()[0]
+            if code in ("OOM", "READONLY", "WRONGTYPE"):
+                words = {"OOM": "OutOfMemory", "READONLY": "ReadOnly"}.get(code, code)
+                assert words in real or code in real, (self.said[-1], reply, real)
+        else:
+            assert reply == real, (self.said[-1], reply, real)
+        pairs = zip(messages[::2], messages[1::2], strict=True)
+        assert [pair for pair in pairs if pair[0] in self.listened] == self.real.heard(), self.said[-1]
+        self.compare()
+        return reply
+
+    def compare(self):
+        assert self.model.dump(self.now_us) == self.real.dump(self.now_us), self.said[-5:]
+
+    def pass_time(self, us):
+        self.demote(demoted=False)  # scripts on a replica of Redis 6.2 see what is over
+        self.now_us += us
+        self.said.append(("time", us))
+        self.real.set_clock(self.now_us)
+        self.compare()
+
+    def listen(self, channel, *, listens):
+        if listens != (channel in self.listened):
+            (self.listened.add if listens else self.listened.discard)(channel)
+            self.model.model[b"listen"](channel, int(listens))
+            self.real.listen(channel, int(listens))
+
+    def starve(self, *, starving):
+        self.model.model[b"set_memory"](starving)
+        self.real.client.config_set("maxmemory", 1 if starving else 0)
+
+    def demote(self, *, demoted):
+        self.model.model[b"set_refusal"](b"READONLY You can't write against a read only replica." if demoted else False)
+        self.real.client.replicaof(*(("127.0.0.1", "1") if demoted else ("NO", "ONE")))
+
+
+class Scripts(Pair):
+    """Our scripts, with tokens that come again and again."""
+
+    names = ("a", "b", "c")
+
+    def step(self):
+        chance = self.random
+        roll = chance.random()
+        if roll < 0.14:
+            self.pass_time(
+                chance.choice((1, 16, 999, 20_000, 700_000, 2_000_001, 21_000_000, 90_000_000, 5_000_000_000))
+            )
+        elif roll < 0.2:
+            self.listen(b"inbox%d" % chance.randrange(4), listens=chance.random() < 0.7)
+        elif roll < 0.23:
+            self.starve(starving=chance.random() < 0.4)
+        elif roll < 0.25:
+            self.demote(demoted=chance.random() < 0.3)
+        else:
+            self.script()
+
+    def script(self):
+        chance = self.random
+        name = chance.choice(
+            ["permit_acquire"] * 8
+            + ["permits_acquire"] * 3
+            + ["permit_release", "permit_cancel", "permit_renew", "permits_release", "permits_cancel", "permits_renew"]
+            * 2
+            + ["permit_lower", "permit_resize", "permit_revoke", "permit_inspect"]
+        )
+        script = load(name)
+        if name.startswith("permits"):
+            some = chance.sample(self.names, chance.randint(1, 3))
+            keys = [key for one in some for key in self.keys(one, PARTS)]
+        else:
+            keys = self.keys(chance.choice(self.names), script.header.keys)
+        self.run(name, keys, [self.argument(word) for word in script.header.args])
+
+    @staticmethod
+    def keys(name, parts):
+        return [f"{{hf:lock:{name}}}:{part}" for part in parts]
+
+    def argument(self, word):
+        chance = self.random
+        token = f"t{chance.randrange(8)}"
+        return {
+            "token": token,
+            "limit": chance.choice((1, 1, 2, 3, 5, 0, 1_000_000_000)),
+            "weight": chance.choice((1, 1, 1, 2, 3, 1_000_000_000)),
+            "ttl_ms": chance.choice((1, 5, 30, 3_000, 30_000, 100_000_000)),
+            "claim_ms": chance.choice((1, 30, 2_000)),
+            "wait_ms": chance.choice((0, 1, 60_000, 60_000)),
+            "max_waiters": chance.choice((0, 1, 3, 1000)),
+            "who": f"inbox{chance.randrange(5)} home{chance.randrange(3)} me:1",
+            "up_to_fence": self.now_us - chance.choice((-1000, 0, 5_000_000)),
+            "reason": "be cause",
+            "from": chance.choice(("-inf", str(self.now_us), f"({self.now_us}")),
+            "max_shown": chance.choice((0, 1, 100)),
+        }[word]
+
+
+NO_KEY = "TIME", "PUBLISH", "PUBSUB"
+
+
+class Commands(Pair):
+    """The commands, on keys of every kind."""
+
+    def step(self):
+        chance = self.random
+        if chance.random() < 0.1:
+            self.pass_time(chance.choice((1, 999, 1_000, 2_000, 50_000, 900_000, 2_000_000)))
+        elif chance.random() < 0.03:
+            self.starve(starving=chance.random() < 0.4)
+        elif chance.random() < 0.03:
+            self.demote(demoted=chance.random() < 0.3)
+        else:
+            words = self.words()
+            kind = words[0][0] if chance.random() < 0.9 else chance.choice("ZHS")  # mostly of the kind that it is for
+            key = f"{kind}{chance.randrange(2)}"
+            self.run("command", [key], [words[0], *([] if words[0] in NO_KEY else [key]), *words[1:]])
+
+    def words(self):
+        chance = self.random
+        scores = "0", "1", "-1", "1.5", "inf", "-inf", "1e3", "1790000000123456", "0.25", "x", "nan"
+        edges = "-inf", "+inf", "0", "(0", "1", "(1", "-1", "(-1", "1000", "(1790000000123456", "(x"
+        member = partial(chance.choice, ("m0", "m1", "m2", "m3", "m4", "m5"))
+        score, edge = partial(chance.choice, scores), partial(chance.choice, edges)
+        index = partial(chance.choice, ("0", "1", "-1", "-2", "5", "-9", "2", "x"))
+        pairs = [word for _ in range(chance.randint(1, 3)) for word in (score(), member())]
+        return chance.choice(
+            [
+                ["TIME"],
+                ["EXISTS"],
+                ["DEL"],
+                ["PTTL"],
+                ["PEXPIRE", chance.choice(("0", "-5", "1", "2", "2", "50", "900", "100000", "1.5", "x", "05", "-0"))],
+                ["GET"],
+                ["SET", "plain"],
+                ["SETEX", chance.choice(("1", "100", "0", "-1", "x")), "value"],
+                ["HSET", member(), "v1", member(), "v2"],
+                ["HSET", member(), str(chance.random())],
+                ["HSET", member(), "v", member()],
+                ["HGET", member()],
+                ["HMGET", member(), member(), member()],
+                ["HEXISTS", member()],
+                ["HDEL", member(), member()],
+                ["ZADD", *pairs],
+                ["ZADD", *pairs],
+                ["ZADD", *pairs],
+                ["ZADD", "NX", *pairs],
+                ["ZADD", "XX", *pairs],
+                ["ZADD", score()],
+                ["ZREM", member(), member()],
+                ["ZREM", ""],
+                ["ZREMRANGEBYSCORE", edge(), edge()],
+                ["ZSCORE", member()],
+                ["ZRANK", member()],
+                ["ZCARD"],
+                ["ZCOUNT", edge(), edge()],
+                ["ZRANGE", index(), index()],
+                ["ZRANGE", index(), index(), "WITHSCORES"],
+                ["ZRANGEBYSCORE", edge(), edge()],
+                ["ZRANGEBYSCORE", edge(), edge(), "WITHSCORES", "LIMIT", index(), index()],
+                ["PUBLISH", "nobody", "word"],
+                ["PUBSUB", "NUMSUB", "nobody", "there"],
+                ["HGET"],
+                ["ZSCORE", "a", "b"],
+            ]
+        )
+
+
+@pytest.mark.parametrize("kind", [Scripts, Commands])
+def test_the_model_is_like_the_server(model, standing, kind):
+    for seed in range(2):
+        pair = kind(model, standing, seed)
+        for _ in range(STEPS):
+            pair.step()
+
+
+def test_a_key_ends_at_the_same_moment(model, standing):
+    pair = Pair(model, standing, 0)
+    pair.run("command", ["k"], ["SETEX", "k", "1", "v"])
+    found = []
+    for us in (999_000, 999, 1, 400, 599, 1, 1):
+        pair.pass_time(us)
+        found.append(pair.run("command", ["k"], ["EXISTS", "k"]))
+    assert found == sorted(found, reverse=True)
+    assert set(found) == {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", [Scripts, Commands])
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_the_model_is_like_the_server_for_long(model, standing, kind, seed):
+    pair = kind(model, standing, seed)
+    for _ in range(1500):
+        pair.step()

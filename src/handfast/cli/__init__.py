@@ -1,0 +1,62 @@
+"""The command ``handfast``.
+
+Each subcommand is a module of its own and imported only when it is asked for, so that ``handfast run`` starts fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+try:
+    import click
+except ImportError:
+    click = None  # type: ignore[assignment]  # told below, in words
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "run": "handfast.cli.run:command",
+    "script": "handfast.cli.script:command",
+    "acl": "handfast.cli.acl:command",
+    "demo": "handfast.cli.demo.command:command",
+}
+"""The commands of the product, in the order of the help."""
+
+GROUP = "handfast.commands"
+"""The entry-point group through which other distributions add commands, such as ``handfast-lab``."""
+
+
+def main() -> None:
+    """The entry point."""
+    if click is None:
+        sys.exit("handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'")
+    _group()()
+
+
+def _group() -> click.Group:
+    from handfast import __version__
+
+    class Lazy(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+            return [*COMMANDS, *sorted(_plugins())]
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
+            target = COMMANDS.get(cmd_name)
+            if target is not None:
+                module, _, attribute = target.partition(":")
+                command: click.Command = getattr(importlib.import_module(module), attribute)
+                return command
+            plugin = _plugins().get(cmd_name)
+            return None if plugin is None else cast("click.Command", plugin.load())
+
+    group = Lazy("handfast", help="Coordinate processes through Redis or Valkey.")
+    return cast("click.Group", click.version_option(__version__, prog_name="handfast")(group))
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    """The commands of other installed distributions, by name. Ours cannot be replaced."""
+    found = {plugin.name: plugin for plugin in entry_points(group=GROUP)}
+    return {name: plugin for name, plugin in found.items() if name not in COMMANDS}

@@ -1,0 +1,80 @@
+"""Where the demo is seen: moving pictures on a terminal; the same words and each picture's last state anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from handfast.cli.demo.records import Finding
+
+__all__ = ["Screen"]
+
+WIDEST = 100
+"""Columns used at most: longer lines are no pleasure to read."""
+
+
+class Screen:
+    """Prints to standard output."""
+
+    def __init__(self) -> None:
+        terminal = sys.stdout.isatty()
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a terminal without our signs gets question marks, not an error
+        self._console = Console(force_terminal=terminal, highlight=False)
+        self._console.width = min(self._console.width, WIDEST)
+        self._moves = terminal and not self._console.is_dumb_terminal
+        self._live: Live | None = None
+
+    def title(self, text: str) -> None:
+        """Begin something new."""
+        self._console.print()
+        self._console.rule(Text(text, style="bold"), align="left", style="dim")
+
+    def tell(self, text: str) -> None:
+        """A paragraph. Understands rich's markup."""
+        self._console.print(Padding(Text.from_markup(text), (0, 2), expand=False))
+
+    @contextlib.contextmanager
+    def showing(self, picture: RenderableType) -> Iterator[None]:
+        """Show a picture, which moves with each `refresh` and stays as it was when the block is left."""
+        self._console.print()
+        if self._moves:
+            with Live(picture, console=self._console, auto_refresh=False) as live:
+                self._live = live
+                yield
+                self.refresh()
+            self._live = None
+        else:
+            yield
+            self._console.print(picture)
+        self._console.print()
+
+    def refresh(self) -> None:
+        """Draw the picture again."""
+        if self._live is not None:
+            self._live.refresh()
+
+    def summary(self, findings: Iterable[Finding]) -> None:
+        """The table at the end."""
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("what was tried")
+        table.add_column("what was seen")
+        table.add_column("as promised")
+        for finding in findings:
+            table.add_row(finding.what, finding.seen, _MARKS[finding.held])
+        self._console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+_MARKS = {
+    True: Text("✓ yes", style="bold green"),
+    False: Text("✗ NO", style="bold red"),
+    None: Text("no promise", style="dim"),
+}

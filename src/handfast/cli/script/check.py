@@ -1,0 +1,148 @@
+"""``handfast script check``: what `handfast.lint` finds, with the line that each finding is about."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from handfast.cli.script.shown import printable
+
+if TYPE_CHECKING:
+    from handfast.lint import Finding, Servers
+
+__all__ = ["check"]
+
+WRONG, USAGE = 1, 2
+STDIN = "-"
+COLOURS = {"error": "red", "warning": "yellow"}
+
+EPILOG = """
+\b
+Exit codes:
+  0  nothing to mend, or warnings only
+  1  errors, or with --strict also warnings
+  2  wrong usage, such as a file that is not there
+
+What is meant the way it stands is allowed by a comment at the end of its line, on the line above, or for a whole script in
+the comment that it begins with:
+
+\b
+  -- @allow <rule>: <reason>
+"""
+
+
+def _oldest(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Servers | None:
+    from handfast.lint import parse_oldest
+
+    try:
+        return None if value is None else parse_oldest(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _list_rules(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 -- click's signature
+    if value and not ctx.resilient_parsing:
+        from handfast.lint import RULES
+
+        for rule, words in RULES.items():
+            click.echo(f"{click.style(f'{rule:20}', fg='cyan')} {words}")
+        ctx.exit()
+
+
+@click.command(epilog=EPILOG)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects instead of text.")
+@click.option(
+    "--oldest",
+    callback=_oldest,
+    metavar="SERVERS",
+    help="The oldest servers that the scripts run on, where their headers do not say.  [default: redis=6.2,valkey=7.2]",
+)
+@click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@click.option(
+    "--rules", is_flag=True, is_eager=True, expose_value=False, callback=_list_rules, help="List the rules and exit."
+)
+@click.pass_context
+def check(
+    ctx: click.Context, /, *, files: tuple[str, ...], as_json: bool, oldest: Servers | None, strict: bool
+) -> None:
+    """Look for what is wrong with Lua scripts, without a server.
+
+    FILE is a script, a folder whose .lua files are all meant, or - for the standard input.
+    """
+    sources = dict(_sources(ctx, files))
+    findings = [finding for name, data in sources.items() for finding in _findings(name, data, oldest)]
+    if as_json:
+        named = [asdict(finding) for finding in findings]
+        click.echo(json.dumps([{"file": one.pop("name"), **one} for one in named], indent=1))
+    else:
+        for finding in findings:
+            _show(finding, sources[finding.name])
+        click.echo(_summary(len(sources), findings), err=True)
+    ctx.exit(WRONG if any(strict or finding.severity == "error" for finding in findings) else 0)
+
+
+def _sources(ctx: click.Context, files: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """The scripts meant, by the names that findings give them."""
+    for file in files:
+        if file == STDIN:
+            yield "<stdin>", sys.stdin.buffer.read()
+            continue
+        path = Path(file)
+        inside = sorted(path.rglob("*.lua")) if path.is_dir() else [path]
+        if not inside:
+            raise click.UsageError(f"There is no .lua file in {file!r}.", ctx)
+        for one in inside:
+            try:
+                yield str(one), one.read_bytes()
+            except OSError as error:
+                raise click.UsageError(f"Cannot read {str(one)!r}: {error.strerror}.", ctx) from None
+
+
+def _findings(name: str, data: bytes, oldest: Servers | None) -> list[Finding]:
+    from handfast.lint import Finding, ParserMissing, check
+
+    try:
+        source = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = "this is no UTF-8: save the file as UTF-8, and write other bytes as decimals, such as \\255"
+        return [Finding(name, line, 1, "syntax", "error", message)]
+    try:
+        return check(source, name=name) if oldest is None else check(source, name=name, oldest=oldest)
+    except ParserMissing as error:
+        click.echo(f"handfast: {error}", err=True)
+        raise click.exceptions.Exit(USAGE) from None
+
+
+def _show(finding: Finding, data: bytes) -> None:
+    """A finding, the line that it is about, and a mark below its place."""
+    from rich.cells import cell_len
+
+    where = click.style(f"{finding.name}:{finding.line}:{finding.column}:", bold=True)
+    severity = click.style(finding.severity, fg=COLOURS[finding.severity], bold=True)
+    click.echo(f"{where} {severity} [{click.style(finding.rule, fg='cyan')}] {finding.message}")
+    lines = data.decode(errors="replace").split("\n")
+    if finding.line <= len(lines):
+        line = printable(lines[finding.line - 1])
+        before = cell_len(printable(lines[finding.line - 1][: finding.column - 1]))
+        number = f"{finding.line:5} | "
+        click.echo(click.style(number, dim=True) + line)
+        click.echo(click.style(" " * 5 + " | ", dim=True) + " " * before + click.style("^", fg="green", bold=True))
+
+
+def _summary(scripts: int, findings: Sequence[Finding]) -> str:
+    errors = sum(finding.severity == "error" for finding in findings)
+    found = [_count(errors, "error")] if errors else []
+    found += [_count(len(findings) - errors, "warning")] if len(findings) > errors else []
+    return f"{_count(scripts, 'script')} checked: {', '.join(found) or 'nothing to mend'}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

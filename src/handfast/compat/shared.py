@@ -1,0 +1,243 @@
+"""What both colours have in common: tokens, names, numbers, and the scripts as calls. No I/O, no clock.
+
+The lock's key is the caller's, and nothing of ours may be in it but a token. What has to be remembered beside it, that an
+acquire is over or was granted, has a key for each acquire. Its name begins with the lock's, so that the rights
+that a user has been given by prefix go for it too, and is hashed to the same slot of a cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import secrets
+import weakref
+from typing import Any, Final, Self, TypeAlias
+
+from redis.crc import key_slot
+
+from handfast._engine.replies import Reply
+from handfast.script import Script
+
+__all__ = [
+    "Asked",
+    "Token",
+    "acquire",
+    "beside",
+    "cancel",
+    "checked_pause",
+    "checked_wait",
+    "encoded",
+    "extend",
+    "held",
+    "lifetime_ms",
+    "more_ms",
+    "note",
+    "pause",
+    "release",
+    "renew",
+    "token_of",
+    "whereabouts",
+]
+
+Asked: TypeAlias = tuple[Script, dict[str, Any]]
+"""A script and what it is called with."""
+
+
+def _script(verb: str) -> Script:
+    return Script.from_package("handfast.compat", f"lua/lock_{verb}.lua")
+
+
+ACQUIRE: Final = _script("acquire")
+CANCEL: Final = _script("cancel")
+RELEASE: Final = _script("release")
+EXTEND: Final = _script("extend")
+RENEW: Final = _script("renew")
+
+LONGEST = 2**53
+"""Milliseconds: above it a number in Lua is not exact any more."""
+
+LONGEST_PAUSE = 3600.0
+"""Seconds after which a waiter asks again in any case; much longer ones are none for a clock."""
+
+ENDS_SOON = 0.001
+"""Seconds added to a TTL: the server counts in whole milliseconds, and one of them has begun."""
+
+
+class Token(bytes):
+    """What the key is given by one acquire, and what is known of that acquire.
+
+    It is the token for all who ask for ``lock.local.token``. A caller may give the same token to several acquires, so
+    each has an id of its own, ``call``; where the token is ours, they are one and the same.
+    """
+
+    call: bytes
+    own: bool
+    """Whether the token is ours, so that no other acquire has it."""
+    asked: bool
+    """Whether the server may have heard of it."""
+    left: float
+    """Seconds until the key of somebody else ends, as the server said last; inf if it does not."""
+    owner: weakref.ref[object] | None
+    """The lock that acquired it. Another that is given it knows nothing of its past."""
+
+    def __new__(cls, given: bytes | None = None) -> Self:
+        """A new acquire, with a token of ours or with the one that is given."""
+        call = secrets.token_hex(16).encode()
+        token = super().__new__(cls, call if given is None else given)
+        token.call, token.own, token.asked, token.left, token.owner = call, given is None, False, math.inf, None
+        return token
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        """Elsewhere it is the text alone: plain bytes."""
+        return bytes, (bytes(self),)
+
+
+# --- numbers
+
+
+def lifetime_ms(timeout: Any, what: str = "timeout") -> int:
+    """A lock's TTL in whole milliseconds, rounded up; 0 stands for None, which never ends.
+
+    Raises ValueError for what is below a millisecond (zero and negative ones among them), infinite or not a number.
+    """
+    if timeout is None:
+        return 0
+    if not timeout >= 0.001:
+        never = ", or None for a lock that never ends" if what == "timeout" else ""
+        raise ValueError(f"{what} must be at least a millisecond (0.001){never}, not {timeout!r}")
+    return more_ms(timeout, what)
+
+
+def more_ms(seconds: Any, what: str) -> int:
+    """Seconds of either sign in whole milliseconds, rounded up. Raises ValueError for what is no length of time."""
+    if not abs(seconds) * 1000 < LONGEST:
+        raise ValueError(f"{what} must be finite and not that long, not {seconds!r}")
+    # A float such as 0.003 * 1000 may come out a hair above 3: that hair is no millisecond.
+    ms: int = math.ceil(round(seconds * 1000, 6))
+    return ms
+
+
+def checked_pause(sleep: Any) -> float:
+    """Seconds between two times that a waiter asks. Raises ValueError for negative ones and NaN."""
+    if not sleep >= 0:
+        raise ValueError(f"sleep must be seconds, 0 or more, not {sleep!r}")
+    return float(sleep)
+
+
+def checked_wait(blocking_timeout: Any) -> float:
+    """Seconds that an acquire may wait; None is without end. Raises ValueError for NaN."""
+    if blocking_timeout is None:
+        return math.inf
+    if blocking_timeout != blocking_timeout:  # noqa: PLR0124 -- that is what NaN is, in all kinds of numbers
+        raise ValueError(f"blocking_timeout must be seconds, or None to wait without end, not {blocking_timeout!r}")
+    return float(blocking_timeout)
+
+
+def pause(token: Token, sleep: float, left: float) -> float:
+    """Seconds until a waiter asks again: after ``sleep``, when the key ends, or when ``left`` is over."""
+    return max(0.0, min(sleep, token.left, left, LONGEST_PAUSE))
+
+
+# --- names
+
+
+_numbers = itertools.count()
+_tags: dict[int, bytes] = {}
+
+
+def _tag(slot: int) -> bytes:
+    """A number whose digits are hashed to that slot. There is one for each among the first 109,758, looked at once."""
+    while slot not in _tags:
+        number = b"%d" % next(_numbers)
+        _tags.setdefault(key_slot(number), number)
+    return _tags[slot]
+
+
+def beside(key: bytes, call: bytes) -> bytes:
+    """The key of one call: it begins with the lock's and lies in the same slot.
+
+    If the lock's key has a hash tag, that does it. Else this one gets a tag, of a number that is hashed as the lock's key
+    is. A key with a brace that is no hash tag is stranger: there, whole names are tried out.
+    """
+    start = key.find(b"{")
+    if start < 0:
+        return b"%b:handfast:{%b}:%b" % (key, _tag(key_slot(key)), call)
+    if key.find(b"}", start) > start + 1:
+        return b"%b:handfast:%b" % (key, call)
+    slot = key_slot(key)
+    names = (b"%b:handfast:%b:%d}" % (key, call, number) for number in itertools.count())
+    return next(name for name in names if key_slot(name) == slot)
+
+
+def token_of(client: Any, text: Any) -> Token:
+    """The token itself; or, of another text, one that reads like it."""
+    return text if isinstance(text, Token) else Token(encoded(client, text))
+
+
+def held(lock: Any, client: Any) -> Token:
+    """The token that a lock is to give up; one of its own, even where somebody else's was put into its place.
+
+    Or a second lock that gives the same token up would be told what the first was told, and not that it is gone.
+    """
+    token = lock.local.token
+    if not isinstance(token, Token) or token.owner is None or token.owner() is not lock:
+        token = Token(encoded(client, token))
+        token.owner = weakref.ref(lock)
+    return token
+
+
+def encoded(client: Any, text: Any) -> bytes:
+    """A key or a token as the client writes it. Raises DataError for what it does not write."""
+    return bytes(client.get_encoder().encode(text))
+
+
+def whereabouts(client: Any, name: Any) -> tuple[bytes, bytes]:
+    """The lock's key as the client writes it, and the channel on which its releases are told."""
+    key = encoded(client, name)
+    return key, key + b":handfast"
+
+
+# --- calls
+
+
+def acquire(client: Any, name: Any, token: Token, timeout: Any) -> Asked:
+    """Ask for the lock."""
+    key, _ = whereabouts(client, name)
+    names = {"lock": key, "past": beside(key, token.call)}
+    return ACQUIRE, names | {"token": token, "ttl_ms": lifetime_ms(timeout), "own": int(token.own)}
+
+
+def cancel(client: Any, name: Any, token: Token) -> Asked:
+    """Take back what an acquire may have got."""
+    key, channel = whereabouts(client, name)
+    names = {"lock": key, "past": beside(key, token.call)}
+    return CANCEL, names | {"token": token, "own": int(token.own), "channel": channel}
+
+
+def release(client: Any, name: Any, token: Token) -> Asked:
+    """Give the lock up."""
+    key, channel = whereabouts(client, name)
+    return RELEASE, {"lock": key, "past": beside(key, token.call), "token": token, "channel": channel}
+
+
+def extend(client: Any, name: Any, token: bytes, additional_time: Any) -> Asked:
+    """Add to the lock's TTL."""
+    key, _ = whereabouts(client, name)
+    call = secrets.token_hex(16).encode()
+    more = more_ms(additional_time, "additional_time")
+    return EXTEND, {"lock": key, "past": beside(key, call), "token": token, "more_ms": more}
+
+
+def renew(client: Any, name: Any, token: bytes, ttl: Any, what: str, *, even_endless: bool) -> Asked:
+    """Set the lock's TTL; ``even_endless`` where it has none, too."""
+    key, _ = whereabouts(client, name)
+    ttl_ms = lifetime_ms(ttl, what)
+    return RENEW, {"lock": key, "token": token, "ttl_ms": ttl_ms, "even_endless": int(even_endless)}
+
+
+def note(token: Token, reply: Reply) -> bool:
+    """Whether an acquire was granted; if not, how long it may take is noted with the token."""
+    token.left = math.inf
+    if reply.tag == "busy" and reply.left_ms >= 0:
+        token.left = reply.left_ms / 1000 + ENDS_SOON
+    return reply.tag == "granted"

@@ -1,0 +1,202 @@
+"""What a value is: a text or a number, how large a number gets, and whether it has a fraction.
+
+All three say yes only where the script leaves little doubt. Lua makes numbers of texts and texts of numbers without being
+asked, and the rules on numbers are about where that goes wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from handfast.lint.commands import INTEGER_REPLIES, TEXT_REPLIES
+from handfast.lint.flow import Origin
+from handfast.lint.memo import Asking
+from handfast.lint.parsing import Node
+from handfast.lint.script import Body
+
+__all__ = ["TOO_LARGE", "Values"]
+
+TOO_LARGE = 1e14
+"""From here on Lua's own way from numbers to texts loses digits: it writes 14, and then an exponent."""
+
+NOW_S = 1.7e9
+"""The time in seconds, roughly."""
+
+ARITHMETIC = ("+", "-", "*", "/", "%", "^")
+WHOLE = ("math.floor", "math.ceil")
+FRACTIONAL = ("math.sqrt", "math.exp", "math.log", "math.log10", "math.sin", "math.cos", "math.tan", "math.pi")
+FLOAT_REPLIES = frozenset({"INCRBYFLOAT", "HINCRBYFLOAT"})
+TEXTS = (
+    "tostring",
+    "table.concat",
+    *(f"string.{name}" for name in ("format", "lower", "match", "rep", "sub", "upper")),
+)
+
+
+class Values:
+    """What the values of one script are."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self._flow = body.flow
+        self._ask = Asking().ask
+        for statement in body.nodes:  # in their order, so that no question goes far
+            for value in statement.many("values"):
+                for know in (self.is_text, self.size, self.has_fraction):
+                    know(value)
+
+    # Texts and numbers.
+
+    def is_text(self, node: Node) -> bool:
+        """Whether it is, or may be where a default stands beside it, a text that came from outside."""
+        return self._ask(("text", node), lambda: self._is_text(node), otherwise=False)
+
+    def _is_text(self, node: Node) -> bool:
+        match node.kind:
+            case "binary" if node.word == "or":
+                return self.is_text(node.one("left")) or self.is_text(node.one("right"))
+            case "binary" if node.word == "and":
+                return self.is_text(node.one("right"))
+            case "name" if variable := self._body.scopes.variable(node):
+                sources = [giving for giving in variable.given if giving.how != "nothing"]
+                if len(sources) == 1 and sources[0].how == "value" and sources[0].index == 0:
+                    return self.is_text(sources[0].node)
+        return self._all(node, self._is_text_from)
+
+    def _is_text_from(self, origin: Origin) -> bool:
+        if origin.kind == "value":
+            return self._flow.called(origin.node) in TEXTS or self._replies(origin.node, TEXT_REPLIES["one"])
+        if origin.kind == "item":
+            return self._replies(origin.node, TEXT_REPLIES["items"])
+        return origin.kind in ("key", "argument")
+
+    def from_argument(self, node: Node) -> bool:
+        """Whether any of its sources is one of ARGV."""
+        return any(origin.kind == "argument" for origin in self._flow.origins(node))
+
+    def is_number(self, node: Node) -> bool:
+        """Whether it is a number, whatever it is given."""
+        return self._all(node, self._is_number_from)
+
+    def _is_number_from(self, origin: Origin) -> bool:
+        node = origin.node
+        if origin.kind != "value":
+            return False
+        if node.kind == "number" or (node.kind == "binary" and node.word in ARITHMETIC):
+            return True
+        if node.kind == "unary":
+            return node.word in ("-", "#")
+        called = self._flow.called(node)
+        return called == "tonumber" or called.startswith("math.") or self._replies(node, INTEGER_REPLIES)
+
+    def _all(self, node: Node, holds: Callable[[Origin], bool]) -> bool:
+        origins = self._flow.origins(node)
+        return bool(origins) and all(map(holds, origins))
+
+    def _replies(self, call: Node, names: frozenset[str]) -> bool:
+        sent = self._body.sent_by(call)
+        return bool(sent) and all(command.name in names for command in sent)
+
+    # How large.
+
+    def size(self, node: Node) -> float | None:
+        """How large a number gets, as far as that is known; None where nothing is."""
+        return self._ask(("size", node), lambda: self._size(node), otherwise=None)
+
+    def _size(self, node: Node) -> float | None:
+        match node.kind:
+            case "number":
+                return abs(_value(node))
+            case "unary" if node.word == "-":
+                return self.size(node.one("operand"))
+            case "binary" if node.word in ARITHMETIC:
+                return _combined(node.word, self.size(node.one("left")), self.size(node.one("right")))
+            case "call" if node.many("arguments"):
+                if self._flow.called(node) in ("tonumber", "math.floor", "math.ceil", "math.abs", "math.max"):
+                    return _largest(map(self.size, node.many("arguments")))
+        origins = self._flow.origins(node)
+        return _largest(self._size_from(origin, node) for origin in origins)
+
+    def _size_from(self, origin: Origin, asked: Node) -> float | None:
+        if origin.kind == "item" and self._replies(origin.node, frozenset({"TIME"})):
+            return NOW_S
+        return self.size(origin.node) if origin.kind == "value" and origin.node is not asked else None
+
+    # Fractions.
+
+    def has_fraction(self, node: Node) -> bool:
+        """Whether it is a number that is not whole, for some values of what it is made of."""
+        return self._ask(("fraction", node), lambda: self._has_fraction(node), otherwise=False)
+
+    def _has_fraction(self, node: Node) -> bool:  # noqa: PLR0911 -- one for each kind of node
+        match node.kind:
+            case "number":
+                value = _value(node)
+                return math.isfinite(value) and not value.is_integer()
+            case "unary" if node.word == "-":
+                return self.has_fraction(node.one("operand"))
+            case "binary" if node.word == "/":
+                return not self._divides_evenly(node)
+            case "binary" if node.word == "-" and _takes_fraction_off(node):
+                return False
+            case "binary" if node.word in ("+", "-", "*", "%"):
+                return self.has_fraction(node.one("left")) or self.has_fraction(node.one("right"))
+            case "call":
+                return self._call_has_fraction(node)
+        origins = self._flow.origins(node)
+        return any(
+            origin.kind == "value" and origin.node is not node and self.has_fraction(origin.node) for origin in origins
+        )
+
+    def _call_has_fraction(self, call: Node) -> bool:
+        called, arguments = self._flow.called(call), call.many("arguments")
+        if called in FRACTIONAL or (called == "math.random" and not arguments):
+            return True
+        if called in ("tonumber", "math.abs", "math.max", "math.min"):
+            return any(map(self._is_float_or_has_fraction, arguments))
+        return self._all(call, lambda origin: origin.node is not call and self.has_fraction(origin.node))
+
+    def _is_float_or_has_fraction(self, node: Node) -> bool:
+        return self.has_fraction(node) or self._all(node, lambda origin: self._replies(origin.node, FLOAT_REPLIES))
+
+    def _divides_evenly(self, node: Node) -> bool:
+        """Two constants that do, or the half of how many a table has: it is filled with pairs."""
+        left, right = node.one("left"), node.one("right")
+        if left.kind == "number" and right.kind == "number" and _value(right):
+            return (_value(left) / _value(right)).is_integer()
+        return left.kind == "unary" and left.word == "#" and right.kind == "number"
+
+
+def _combined(operator: str, left: float | None, right: float | None) -> float | None:
+    """How large a result is. What is unknown counts for nothing in a sum, and makes every other result unknown."""
+    if operator == "+":
+        return _largest([left, right]) and (left or 0) + (right or 0)
+    if operator == "%":
+        return right
+    if left is None or right is None:
+        return None
+    results = {
+        "-": left if left > 2 * right else max(0.0, left - right),
+        "*": left * right,
+        "/": left / right if right else None,
+    }
+    return results.get(operator)
+
+
+def _largest(sizes: Iterable[float | None]) -> float | None:
+    return max((size for size in sizes if size is not None), default=None)
+
+
+def _value(node: Node) -> float:
+    text = node.word
+    try:
+        return float(int(text, 16)) if text[:2].lower() == "0x" else float(text)
+    except ValueError:
+        return float.fromhex(text)
+
+
+def _takes_fraction_off(node: Node) -> bool:
+    """Whether it is ``x - x % 1``, which is whole."""
+    right = node.one("right")
+    return right.kind == "binary" and right.word == "%" and right.one("right").word == "1"

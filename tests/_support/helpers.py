@@ -1,0 +1,151 @@
+"""What several tests need: the engine's scripts called by hand, and waiting for a condition."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+
+import redis
+
+from handfast._engine.keys import KeySet
+from handfast._engine.script import load
+
+TTL_MS = 30_000
+WAIT_MS = 60_000
+
+
+def eventually(condition, within=10.0):
+    """Wait until the condition holds, and give its value; fail when it never does."""
+    until = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < until, f"it never came true within {within} s"
+        time.sleep(0.002)
+    return value
+
+
+def alone(raw):
+    """Wait until this client's is the only connection: a server takes a moment to notice that others are closed."""
+    eventually(lambda: len(raw.client_list()) == 1)
+
+
+async def comes_true(condition, within=10.0):
+    """What `eventually` is, in a coroutine; the condition may be one too."""
+    until = time.monotonic() + within
+    while not (value := await settled(condition())):
+        assert time.monotonic() < until, f"it never came true within {within} s"
+        await asyncio.sleep(0.002)
+    return value
+
+
+async def settled(value):
+    """What was given, awaited if it can be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+CUT = """local left, server = %d, redis
+local redis = {pcall = server.pcall, error_reply = server.error_reply, status_reply = server.status_reply}
+function redis.call(...)
+  if left == 0 then
+    error('cut off')
+  end
+  left = left - 1
+  return server.call(...)
+end
+"""
+
+
+def runs_through(client, source, keys, argv, calls):
+    """Run a script that fails in place of its call after so many; whether it came to its end before."""
+    try:
+        client.execute_command("EVAL", CUT % calls + source, len(keys), *keys, *argv)
+    except redis.ResponseError as error:
+        if "cut off" not in str(error):
+            raise
+        return False
+    return True
+
+
+class Engine:
+    """The scripts of one name, called by the words of their headers."""
+
+    def __init__(self, client, name="a", *, limit=1, kind="lock"):
+        self.client = client
+        self.place = KeySet("hf", kind, name)
+        self.limit = limit
+        self.next_start = "-inf"
+        """Where a `revoke` that has more to do is to go on."""
+
+    def run(self, verb, **args):
+        """Run a script; arguments by name, the reply as a list whose first item is the tag."""
+        script = load(f"permit_{verb}")
+        keys = [self.place.key(part) for part in script.header.keys]
+        argv = [args.pop(name) for name in script.header.args]
+        assert not args
+        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
+        assert reply[0] in script.header.replies
+        assert len(reply) == 1 + len(script.header.replies[reply[0]])
+        return reply
+
+    def acquire(
+        self, token, *, weight=1, ttl=TTL_MS, claim=None, wait=WAIT_MS, inbox=None, max_waiters=1000, label="me"
+    ):
+        """Ask; a waiter's inbox is ``inbox:<token>`` unless told otherwise."""
+        return self.run(
+            "acquire",
+            token=token,
+            limit=self.limit,
+            weight=weight,
+            ttl_ms=ttl,
+            claim_ms=ttl if claim is None else claim,
+            wait_ms=wait,
+            max_waiters=max_waiters,
+            who=f"{inbox or 'inbox:' + token} home:{token} {label}",
+        )
+
+    def release(self, token):
+        return self.run("release", token=token)
+
+    def cancel(self, token):
+        return self.run("cancel", token=token)
+
+    def renew(self, token, ttl=TTL_MS):
+        return self.run("renew", token=token, ttl_ms=ttl)
+
+    def revoke(self, up_to_fence, reason="test", start="-inf"):
+        *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
+        return answer
+
+    def inspect(self, max_shown=100):
+        return self.run("inspect", max_shown=max_shown)
+
+    def key(self, part):
+        return self.place.key(part)
+
+    def holders(self):
+        return self.client.zrange(self.key("holders"), 0, -1)
+
+    def queue(self):
+        return self.client.zrange(self.key("queue"), 0, -1)
+
+    def dump(self):
+        """Everything stored for the name, byte for byte, but for the TTLs."""
+        found = {}
+        for part in ("holders", "queue", "tokens", "past"):
+            kind = self.client.type(self.key(part))
+            read = {
+                "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),
+                "hash": self.client.hgetall,
+                "string": self.client.get,
+                "none": lambda _: None,
+            }[kind]
+            found[part] = read(self.key(part))
+        return found
+
+
+def wall_clock():
+    """How far the wall clock is ahead of the monotonic one, in seconds: at least, and at most."""
+    before = time.monotonic_ns()
+    wall = time.time_ns()
+    after = time.monotonic_ns()
+    return (wall - after) / 1e9, (wall - before) / 1e9

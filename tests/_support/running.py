@@ -1,0 +1,81 @@
+"""What the tests of ``handfast run`` share: its processes, commands for them to run, and how they are waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+from tests._support.helpers import eventually
+
+HANDFAST = [sys.executable, "-m", "handfast", "run"]
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+BOUND = 30
+"""Seconds after which a test is tired of waiting."""
+
+LISTENER = [
+    *PYTHON,
+    """
+import os, signal, sys
+def hear(number, frame):
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")  # print would mind to be interrupted by the next signal
+    if number == signal.SIGTERM:
+        os._exit(5)
+for name in "HUP INT QUIT USR1 USR2 WINCH TERM CONT".split():
+    signal.signal(signal.Signals["SIG" + name], hear)
+os.write(1, b"ready\\n")
+while True:
+    signal.pause()
+""",
+]
+"""Says what signals it hears, and ends with code 5 on SIGTERM."""
+
+CAT = ["sh", "-c", "echo ready; exec cat"]
+"""Lives until its input ends."""
+
+
+@contextlib.contextmanager
+def starting():
+    """Starts processes with pipes, each in a session of its own, and ends all of that session afterwards."""
+    started = []
+
+    def start(*command, **options):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, start_new_session=True, **pipes | options)
+        started.append(process)
+        return process
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            _end(process)
+
+
+def _end(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.wait(BOUND)
+
+
+def done(process, given=""):
+    """Wait for the end; exit code, output, errors."""
+    out, err = process.communicate(given, timeout=BOUND)
+    return process.returncode, out, err
+
+
+def ready(process):
+    """Wait until the command speaks."""
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def in_line(job, count=1):
+    """Wait until so many stand in line."""
+    eventually(lambda: len(job.status().waiters) == count)

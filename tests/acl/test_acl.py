@@ -1,0 +1,386 @@
+"""The least rights of a user: read off the scripts, enough for everything, and not one too many."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+import redis
+
+from handfast import Handfast, Script, ServerRefused
+from handfast._engine.keys import KeySet
+from handfast.acl import NAMESPACED, USES, commands_of, missing_rights, rights_for, scripts_for
+from handfast.acl.check import CHECK
+from handfast.errors import ServerUnsupported
+from handfast.testing import ServerController
+from handfast_lab.chaos.colours import COLOURS
+from handfast_lab.chaos.contenders import OURS, OURS_AIO
+from handfast_lab.chaos.days import DAYS, KEYS
+from handfast_lab.chaos.trials import privileges
+
+WIRE = files("handfast._engine")
+SCRIPTS = [*scripts_for(USES), CHECK]
+
+
+@pytest.fixture
+def user(raw, server):
+    """Makes the user anew with such rules, and gives its URL."""
+
+    def make(*rules):
+        raw.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
+        return server.url.replace("unix://", "unix://app:secret@")
+
+    yield make
+    raw.acl_deluser("app")
+    raw.acl_log_reset()
+
+
+@pytest.fixture
+def can_ask(raw):
+    """Skips where the server cannot say what somebody may do."""
+    if version(raw) < (7, 0):
+        pytest.skip("this server cannot tell")
+
+
+def version(raw):
+    return tuple(map(int, raw.info("server")["redis_version"].split(".")[:2]))
+
+
+def of_use(use, **options):
+    return rights_for([use], keys=[KEYS[use]] if use in KEYS else (), **options)
+
+
+# --- what is read
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_the_commands_are_those_that_the_parser_finds(script):
+    pytest.importorskip("tree_sitter")
+    from handfast._engine.header import read_header
+    from handfast.lint.parsing import build, parse
+    from handfast.lint.script import Body
+    from handfast.lint.versions import DEFAULT
+
+    source = script.source
+    body = Body(script.name, source, read_header(source), build(parse(source), source), DEFAULT)
+    found = {
+        f"{sent.name}|{sent.words[0]}".lower() if sent.name == "PUBSUB" else sent.name.lower() for sent in body.commands
+    }
+    assert commands_of(source) == found
+    assert script is CHECK or found
+
+
+def test_every_script_and_every_command_that_a_client_sends_is_among_them():
+    named = {file.name.removesuffix(".lua") for file in (WIRE / "lua").iterdir() if file.name.endswith(".lua")}
+    assert {script.name for script in scripts_for(NAMESPACED)} == named
+    sent = {
+        name.lower()
+        for file in WIRE.iterdir()
+        if file.name.endswith(".py")
+        for name in re.findall(r'\bcommand\("(\w+)"', file.read_text())
+    }
+    assert sent
+    assert sent <= set(rights_for(NAMESPACED).commands)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "local name = 'GET' return redis.call(name, KEYS[1])",
+        "local call = redis.call return call('GET', KEYS[1])",
+        "return redis.pcall(ARGV[1])",
+    ],
+)
+def test_what_cannot_be_read_is_said(source):
+    with pytest.raises(ValueError, match="on line 2 is no literal"):
+        commands_of(f"redis.call('GET', KEYS[1])\n{source}")
+
+
+def test_what_is_commented_out_is_not_sent():
+    assert commands_of("-- redis.call('FLUSHALL')\nredis.call('GET', KEYS[1]) -- redis.call('SET')") == {"get"}
+
+
+def test_a_command_with_commands_of_its_own_is_named_with_the_one_that_is_sent():
+    assert commands_of("redis.pcall('PUBSUB', 'NUMSUB', KEYS[1])") == {"pubsub|numsub"}
+
+
+@pytest.mark.parametrize(
+    ("uses", "options", "words"),
+    [
+        (["nonsense"], {}, "nothing called 'nonsense'"),
+        ([], {}, "say what for"),
+        (["compat"], {}, "compat is used on keys of your own"),
+        (["lock"], {"keys": ["a*"]}, "only compat and fencing"),
+        (["lock"], {"namespace": ""}, "namespace must not be empty"),
+        (["compat"], {"keys": ["a b"]}, "without blanks"),
+        (["fencing"], {"keys": ["a\n"]}, "without blanks"),
+        (["fencing"], {"keys": ["hf:fence:m4l:a"]}, "is where a fence is remembered"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(uses, options, words):
+    with pytest.raises(ValueError, match=words):
+        rights_for(uses, **options)
+
+
+def test_one_text_for_several_is_a_mistake():
+    for mistaken in (lambda: rights_for("lock"), lambda: scripts_for("lock"), lambda: rights_for(["compat"], keys="a")):
+        with pytest.raises(TypeError, match="must be several"):
+            mistaken()
+
+
+def test_each_use_has_its_own_keys_only():
+    assert of_use("lock").keys == of_use("lock_all").keys == ("{hf:lock:*",)
+    assert of_use("scores").keys == ("{hf:scores:*",)
+    assert rights_for(["lock", "rwlock"], namespace="billing").keys == ("{billing:lock:*", "{billing:rwlock:*")
+    assert rights_for(["compat"], keys=["a", "b*"]).keys == ("a", "b*", "a:handfast:*")
+    assert rights_for(["fencing"], keys=["a?"]).keys == ("a?", "hf:fence:m4l:a?")
+    assert rights_for(["fencing", "lock"], keys=["*"]).keys == ("*",)
+    assert rights_for(["fencing"], keys=["*"]).channels == ()
+    assert of_use("lock").channels == ("hf:inbox:*", "hf:home:*")
+
+
+# --- they are enough
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
+def test_everything_works_with_the_least_rights_and_nothing_is_refused_in_silence(colour, use, raw, server, user):
+    tells = not (7, 0) <= version(raw) < (7, 2)
+    notes = live(colour, use, raw, user(*of_use(use, tells_its_name=tells).rules()))
+    assert notes
+    assert {note.outcome for note in notes} <= {"done", "no"}, notes
+    assert raw.acl_log() == []
+
+
+def live(colour, use, raw, url):
+    """A day of that user: see `handfast_lab.chaos.days`."""
+    return colour.run(_live(colour, use, raw, url))
+
+
+async def _live(colour, use, raw, url):
+    async with contextlib.AsyncExitStack() as stack:
+        if use in NAMESPACED:
+            clients = [await stack.enter_async_context(colour.client(url)) for _ in range(2)]
+        else:
+            clients = [colour.library.Redis.from_url(url) for _ in range(2)]
+            for client in clients:
+                if colour.name == "sync":
+                    stack.callback(client.close)
+                else:
+                    stack.push_async_callback(client.aclose)
+        day = privileges.Day(colour, raw, *clients)
+        await DAYS[use](day)
+        return day.notes
+
+
+# --- they are the least
+
+
+def test_nothing_else_may_be_done(raw, server, user):
+    raw.set("elsewhere", "x")
+    raw.zadd("{hf:semaphore:a}:holders", {"x": 1})
+    raw.expire("{hf:semaphore:a}:holders", 60)
+    everything = [use for use in USES if use not in KEYS]
+    for uses in (["lock"], everything):
+        with redis.Redis.from_url(user(*rights_for(uses).rules())) as client:
+            allowed = "{hf:lock:a}:holders"
+            for command in (
+                "FLUSHALL",
+                "FLUSHDB",
+                "CONFIG GET maxmemory",
+                "KEYS *",
+                "SCAN 0",
+                "RANDOMKEY",
+                "ACL WHOAMI",
+                "ACL SETUSER app +@all",
+                "SCRIPT FLUSH",
+                "SCRIPT LOAD x",
+                "CLIENT LIST",
+                "MONITOR",
+                "PSUBSCRIBE *",
+                "PUBSUB CHANNELS",
+                "INFO",
+                "SELECT 1",
+                "GET elsewhere",
+                "ZCARD {hf:lockx:a}:holders",
+                "ZCARD {other:lock:a}:holders",
+                "ZCARD hf:lock:a",
+                "PUBLISH hf:x x",
+                "PUBLISH other:home:x x",
+                "PUBLISH hf:homex x",
+                f"RENAME {allowed} x",
+                f"DUMP {allowed}",
+            ):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    client.execute_command(*command.split(" "))
+            assert client.zcard(allowed) == 0
+            if uses == ["lock"]:
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    client.zcard("{hf:semaphore:a}:holders")
+            with pytest.raises(redis.ResponseError, match=r"ACL|permission|can't (?:access|run)"):
+                client.eval("return redis.call('GET', 'elsewhere')", 0)
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.eval("return 1", 1, "elsewhere")
+    assert raw.get("elsewhere") == "x"
+
+
+@pytest.mark.parametrize(("use", "command"), [("lock", "zadd"), ("scores", "zrevrange"), ("fencing", "persist")])
+def test_who_lacks_a_command_is_told_so_and_leaves_nothing_behind(use, command):
+    assert lacking(use, command) == []
+
+
+def test_a_right_that_nothing_needs_is_found(monkeypatch):
+    def one_too_many(use, **options):
+        rights = of_use(use, **options)
+        return replace(rights, inside=(*rights.inside, "type"))
+
+    monkeypatch.setattr(privileges, "_rights", one_too_many)
+    assert lacking("scores", "type") == ["scores without type: nothing was different"]
+
+
+def lacking(use, command):
+    """What is wrong with a day of somebody who lacks that command."""
+    colour, tally = privileges.colour_of(OURS), privileges._Tally()
+    with privileges.hushed(), ServerController() as server:
+        usual = colour.run(privileges._lives(colour, server, use, privileges._rights(use)))
+        colour.run(privileges._lacks(colour, server, use, command=command, usual=usual, tally=tally))
+    return tally.wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("contender", "count"), [(OURS, 60), (OURS_AIO, 12)], ids=["sync", "asyncio"])
+def test_each_command_is_needed_and_its_lack_told_and_mended(contender, count):
+    """Some of them; the trial goes through all. In asyncio each refusal is tried to be taken back for a second."""
+    whole, parts, _ = privileges.trial(contender, count, 0, lambda _: None)
+    assert (whole.bad, whole.examples) == (parts.bad, parts.examples) == (0, ())
+    assert parts.tried == min(count, sum(len(of_use(use).commands) for use in USES))
+
+
+# --- asking which are missing
+
+
+@pytest.mark.parametrize("use", ["lock", "autocomplete", "compat", "fencing"])
+def test_each_right_that_is_missing_is_named(use, raw, user, can_ask):
+    rights = of_use(use)
+    with redis.Redis.from_url(user(*rights.rules())) as client:
+        assert missing_rights(client, rights) == ()
+        for rule in rights.rules():
+            if rule[0] in "+~&":
+                user(*(other for other in rights.rules() if other != rule))
+                raw.script_flush()
+                named = missing_rights(client, rights)
+                assert rule in named
+                assert named == (rule,) or all(re.match(r"&|\+publish|\+subscribe", other) for other in named)
+                assert named == (rule,) or use != "lock", "there are two channels, and two commands that take them"
+    assert {entry["context"] for entry in raw.acl_log()} <= {"toplevel"}, "it only asks"
+
+
+def test_who_may_do_nothing_is_told_of_one_thing_after_the_other(raw, user, can_ask):
+    rights, granted = of_use("lock"), []
+    with redis.Redis.from_url(user("resetchannels")) as client:
+        while missing := missing_rights(client, rights):
+            granted += missing
+            user("resetchannels", *granted)
+            assert len(granted) <= len(rights.rules())
+    assert set(granted) == {rule for rule in rights.rules() if rule[0] in "+~&"}
+
+
+def test_who_may_do_more_lacks_nothing(raw, user, can_ask):
+    with redis.Redis.from_url(user("~*", "&*", "+@all")) as client:
+        assert missing_rights(client, rights_for(USES, keys=["a[bc]*", r"d\*", "[^x-z]?"])) == ()
+        assert missing_rights(client, of_use("lock", preloaded=True, tells_its_name=True)) == ()
+
+
+def test_a_pattern_is_asked_for_by_what_it_matches(raw, user, can_ask):
+    patterns = ["a[bc]?*", r"d\*e", "[^x-z]f"]
+    rights = rights_for(["fencing"], keys=patterns)
+    with redis.Redis.from_url(user(*rights.rules())) as client:
+        assert missing_rights(client, rights) == ()
+        user(*(rule for rule in rights.rules() if rule != "~d\\*e"))
+        assert missing_rights(client, rights) == ("~d\\*e",)
+
+
+def test_a_server_that_cannot_tell_says_so(raw, user):
+    if version(raw) >= (7, 0):
+        pytest.skip("this server can tell")
+    with redis.Redis.from_url(user(*of_use("lock").rules())) as client, pytest.raises(ServerUnsupported, match=r"7\.0"):
+        missing_rights(client, of_use("lock"))
+
+
+# --- scripts that somebody else loads
+
+
+def load(raw, use="lock"):
+    for script in scripts_for([use]):
+        raw.script_load(script.source)
+
+
+def evals(raw):
+    told = raw.info("commandstats").get("cmdstat_eval", {})
+    return told.get("calls", 0) + told.get("rejected_calls", told.get("calls", 0))
+
+
+@pytest.mark.parametrize("use", ["lock", "compat", "fencing"])
+@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
+def test_where_scripts_are_loaded_none_has_to_be_sent(colour, use, raw, user):
+    raw.script_flush()
+    load(raw, use)
+    url = user(*of_use(use, preloaded=True).rules())
+    notes = live(colour, use, raw, url)
+    assert {note.outcome for note in notes} <= {"done", "no"}, notes
+
+
+def test_where_scripts_are_loaded_no_other_can_be_run(raw, user):
+    with redis.Redis.from_url(user(*of_use("lock", preloaded=True).rules())) as client:
+        for command in (("EVAL", "return 1", 0), ("SCRIPT", "LOAD", "return 1"), ("EVAL_RO", "return 1", 0)):
+            with pytest.raises(redis.ResponseError, match=r"permission|unknown command"):
+                client.execute_command(*command)
+
+
+@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
+def test_a_script_that_was_forgotten_is_asked_for_in_words_and_does_its_work_once_it_is_loaded_again(colour, raw, user):
+    url = user(*of_use("lock", preloaded=True).rules())
+
+    async def day():
+        async with colour.client(url) as client:
+            lock = client.lock("a")
+            load(raw)
+            assert await privileges.settled((await privileges.settled(lock.acquire())).release())
+            raw.script_flush()
+            with pytest.raises(ServerRefused, match=r"ACL SETUSER.*'eval'") as refused:
+                await privileges.settled(lock.try_acquire())
+            assert refused.value.name == "a"
+            assert not raw.exists(KeySet("hf", "lock", "a").key("holders"))
+            load(raw)
+            assert await privileges.settled((await privileges.settled(lock.acquire())).release())
+
+    with privileges.hushed():
+        colour.run(day())
+
+
+@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
+def test_what_is_given_back_in_the_background_needs_no_other_rights(colour, raw, user):
+    load(raw)
+    url = user(*of_use("lock", preloaded=True).rules())
+
+    async def day():
+        async with colour.client(url) as client:
+            raw.config_resetstat()
+            await privileges._give_back_late(colour, privileges.Day(colour, raw, client, client))
+        assert evals(raw) == 0
+
+    with privileges.hushed():
+        colour.run(day())
+
+
+def test_the_scripts_of_a_user_need_the_rights_of_what_they_send(raw, user):
+    take = Script("-- KEYS counter\nreturn redis.call('INCR', KEYS[1])", name="take")
+    with Handfast(user(*of_use("lock").rules(), "~counter")) as hf:
+        with pytest.raises(ServerRefused, match="ACL SETUSER"):
+            take(hf, counter="counter")
+        user(*of_use("lock").rules(), "~counter", "+incr")
+        assert take(hf, counter="counter") == 1

@@ -1,0 +1,65 @@
+"""Names and namespaces that are meant to break out: their keys stay apart, and rights to one open nothing of another."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+import redis
+
+from handfast._engine.keys import KeySet, control_channel, inbox_channel
+from handfast.acl import rights_for
+from handfast_lab.chaos.contenders import OURS
+from handfast_lab.chaos.trials import names
+
+NAMES = int(os.environ.get("HANDFAST_NAMES", "2000"))
+"""A million takes five minutes."""
+
+
+@pytest.mark.timeout(3600)
+def test_hostile_names_stay_apart_share_a_slot_and_are_held_in_by_rights():
+    figures = names.trial(OURS, NAMES, 0, lambda _: None)
+    assert [(figure.bad, figure.examples) for figure in figures] == [(0, ())] * 3
+    assert all(figure.tried > NAMES for figure in figures)
+
+
+def test_the_trial_finds_names_that_are_not_apart(monkeypatch):
+    monkeypatch.setattr("handfast._engine.keys.encode_name", lambda text, *_, **__: text)
+    monkeypatch.setattr(
+        names, "hostile", lambda chance: "".join(chance.choices(["a", ":", "lock", "{", "}", "*"], k=3))
+    )
+    keys, slots, rights = names.trial(OURS, 2000, 0, lambda _: None)
+    assert keys.bad
+    assert slots.bad
+    assert rights.bad
+
+
+def test_a_server_opens_to_each_namespace_its_own_and_nothing_else(raw, server):
+    chance = random.Random(1)
+    spaces = list(
+        {names.hostile(chance) for _ in range(30)} | {"hf", "h*", "h?", "hf:lock", "{hf", "hf}", "[h]f", "h\\f"}
+    )
+    words = {
+        space: (
+            ["ZCARD", KeySet(space, "lock", names.hostile(chance)).key("holders")],
+            ["PUBLISH", inbox_channel(space, "c", 1), "x"],
+            ["PUBLISH", control_channel(space, "c"), "x"],
+        )
+        for space in spaces
+    }
+    try:
+        for mine in spaces:
+            rules = rights_for(["lock"], namespace=mine).rules()
+            raw.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
+            with redis.Redis.from_url(server.url.replace("unix://", "unix://app:secret@")) as client:
+                pipeline = client.pipeline(transaction=False)
+                for space in spaces:
+                    for command in words[space]:
+                        pipeline.execute_command(*command)
+                answers = pipeline.execute(raise_on_error=False)
+            opened = [isinstance(answer, int) for answer in answers]
+            assert opened == [space == mine for space in spaces for _ in range(3)]
+    finally:
+        raw.acl_deluser("app")
+        raw.acl_log_reset()

@@ -1,0 +1,383 @@
+"""The lock, as its users see it in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+
+import pytest
+import redis
+import redis.asyncio
+
+from handfast import AcquireTimeout, Handfast, HandfastError, LeaseLost, NotHeld, QueueFull, ServerUnsupported
+from handfast.testing import FaultProxy, script
+from tests._support.apis import ASYNCIO, SYNC, in_line
+from tests._support.helpers import Engine, comes_true
+
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+async def take_and_give(lock):
+    """Wait in line, hold the lock, and give its fence."""
+    async with lock.acquire(timeout=20) as lease:
+        return lease.fence
+
+
+# --- holding
+
+
+async def test_a_lock_excludes_others_until_it_is_released(here, there):
+    lease = await here.lock("a").acquire()
+    assert await there.lock("a").try_acquire() is None
+    with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.05 s: others hold it"):
+        await there.lock("a").acquire(timeout=0.05)
+    assert await lease.release() is True
+    async with there.lock("a") as second:
+        assert second.fence > lease.fence
+
+
+async def test_a_release_hands_the_lock_to_the_one_who_waits(here, there, raw):
+    lease = await here.lock("a").acquire()
+
+    async def wait():
+        async with there.lock("a") as second:
+            return second.token
+
+    async with asyncio.TaskGroup() as tasks:
+        waiter = tasks.create_task(wait())
+        await in_line(here.lock("a"))
+        (token,) = Engine(raw).queue()
+        assert not waiter.done()
+        assert await lease.release() is True
+    assert waiter.result() == token
+
+
+async def test_those_who_wait_are_served_in_their_order(here, there):
+    first = await here.lock("a").acquire()
+    async with asyncio.TaskGroup() as tasks:
+        waiters = []
+        for number in range(5):
+            waiters.append(tasks.create_task(take_and_give((here, there)[number % 2].lock("a"))))
+            await in_line(here.lock("a"), number + 1)
+        assert await there.lock("a").try_acquire() is None
+        await first.release()
+        assert await here.lock("a").try_acquire() is None, "whoever comes now stands behind those who wait"
+    fences = [waiter.result() for waiter in waiters]
+    assert first.fence < fences[0]
+    assert fences == sorted(fences)
+
+
+async def test_an_acquire_may_be_entered_as_a_block(here, there, raw):
+    async with here.lock("a").acquire(timeout=5) as lease:
+        assert Engine(raw).holders() == [lease.token]
+        with pytest.raises(AcquireTimeout):
+            async with there.lock("a").acquire(timeout=0.02):
+                pytest.fail("two are in it")
+    assert Engine(raw).holders() == Engine(raw).queue() == []
+    assert await lease.release() is False
+    async with here.lock("a").acquire() as second:
+        assert second.fence > lease.fence
+    assert not await here.lock("a").locked()
+
+
+async def test_an_exception_leaves_the_block_and_the_lock_is_free(here):
+    lock = here.lock("a")
+    for block in (lock, lock.acquire(timeout=5)):
+        with pytest.raises(KeyError, match="mine"):
+            async with block:
+                assert await lock.locked()
+                raise KeyError("mine")
+        assert not await lock.locked()
+
+
+async def test_a_lease_is_a_block_of_its_own_and_may_end_early(here):
+    lease = await here.lock("a").acquire()
+    async with lease as same:
+        assert same.token == lease.token
+    assert await lease.release() is False
+    async with here.lock("a") as lease:
+        assert await lease.release() is True
+        async with here.lock("a"):
+            pass
+    assert not await here.lock("a").locked()
+
+
+async def test_one_lock_object_is_entered_by_many_and_each_leaves_its_own_block(here):
+    lock, inside, most, fences = here.lock("a"), [], [], []
+
+    async def work():
+        for _ in range(10):
+            async with lock as lease:
+                inside.append(1)
+                most.append(len(inside))
+                fences.append(lease.fence)
+                await asyncio.sleep(0)
+                inside.pop()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(work())
+    assert set(most) == {1}
+    assert len(fences) == 40
+    assert fences == sorted(set(fences))
+    assert not await lock.locked()
+
+
+async def test_a_lease_is_released_by_another_than_the_one_who_acquired_it(here):
+    lease = await here.lock("a").acquire()
+
+    async def give():
+        return await lease.release()
+
+    assert await asyncio.create_task(give()) is True
+    assert not await here.lock("a").locked()
+
+
+async def test_a_lease_is_extended(here, raw):
+    lease = await here.lock("a", ttl=1.0, renew=False).acquire()
+    await lease.extend(100)
+    (holder,) = (await here.lock("a").status()).holders
+    assert 90 < lease.remaining() <= holder.remaining <= 100
+    await lease.extend(1)
+    assert lease.remaining() > 90, "it is never made shorter"
+    with pytest.raises(ValueError, match="ttl must be"):
+        await lease.extend(0)
+    raw.delete(Engine(raw).key("holders"))
+    with pytest.raises(LeaseLost):
+        await lease.extend(100)
+    assert lease.lost
+    assert await lease.release() is False
+
+
+async def test_a_released_lease_says_so(here):
+    lease = await here.lock("a").acquire()
+    lease.check()
+    assert await lease.release() is True
+    assert await lease.release() is False
+    assert not lease.lost
+    assert lease.remaining() == 0
+    with pytest.raises(NotHeld, match="already released"):
+        lease.check()
+    with pytest.raises(NotHeld, match="already released"):
+        await lease.extend(1)
+    assert "released" in repr(lease)
+
+
+# --- looking
+
+
+async def test_status_tells_who_holds_and_who_waits(colour, server, raw):
+    async with colour.client(server.url, label="billing worker 3") as mine, colour.client(server.url) as yours:
+        async with asyncio.TaskGroup() as tasks, mine.lock("a", ttl=30) as lease:
+            tasks.create_task(take_and_give(yours.lock("a")))
+            await in_line(mine.lock("a"))
+            status = await mine.lock("a").status()
+            (holder,), (waiter,) = status.holders, status.waiters
+            assert (holder.label, holder.fence, holder.weight) == ("billing worker 3", lease.fence, 1)
+            assert lease.token.startswith(holder.token)
+            assert 29 < holder.remaining <= 30
+            assert holder.held_for >= 0
+            assert str(os.getpid()) in waiter.label
+            assert (waiter.position, waiter.weight) == (0, 1)
+            assert status.fence == lease.fence
+            assert waiter.waited_for >= 0
+        assert not (await mine.lock("a").status()).waiters
+
+
+async def test_different_namespaces_are_different_locks(colour, server, raw):
+    async with colour.client(server.url, namespace="one") as one, colour.client(server.url, namespace="two") as two:
+        async with one.lock("a"), two.lock("a"):
+            assert {key.split(":")[0] for key in raw.scan_iter()} == {"{one", "{two"}
+
+
+async def test_names_and_reprs_tell_the_colour(colour, here):
+    lock = here.lock("a b")
+    lease = await lock.acquire()
+    assert lock.name == lease.name == "a b"
+    prefix = "" if colour is SYNC else "Async"
+    assert repr(lock) == f"<{prefix}Lock 'a b'>"
+    assert repr(lease).startswith(f"<{prefix}Lease of 'a b', fence {lease.fence}, ")
+    assert await lease.release() is True
+    assert "released" in repr(lease)
+
+
+async def test_a_line_that_is_full_turns_the_next_one_away(here, there):
+    async with asyncio.TaskGroup() as tasks, here.lock("a"):
+        tasks.create_task(take_and_give(there.lock("a")))
+        await in_line(here.lock("a"))
+        with pytest.raises(QueueFull, match="1 are already waiting for 'a'"):
+            await here.lock("a", max_waiters=1).acquire()
+
+
+# --- decorating
+
+
+async def test_a_decorated_function_runs_under_the_lock(colour, here, raw):
+    lock, holders = here.lock("a"), []
+
+    def body(value, *, other_value):
+        """Its own words."""
+        holders.append(Engine(raw).holders())
+        return value + other_value
+
+    job = lock(colour.function(body))
+    assert await job(1, other_value=2) == 3
+    assert await job(3, other_value=4) == 7
+    assert [len(held) for held in holders] == [1, 1]
+    assert holders[0] != holders[1], "each call has a lease of its own"
+    assert (job.__name__, job.__doc__) == ("body", "Its own words.")
+    assert not await lock.locked()
+
+
+async def test_a_decorated_function_that_fails_gives_the_lock_back(colour, here):
+    def body():
+        raise KeyError("mine")
+
+    job = here.lock("a")(colour.function(body))
+    with pytest.raises(KeyError, match="mine"):
+        await job()
+    assert not await here.lock("a").locked()
+
+
+def plain():
+    pass
+
+
+async def coroutine():
+    pass
+
+
+def generator():
+    yield
+
+
+async def asynchronous_generator():
+    yield
+
+
+class Asynchronous:
+    async def __call__(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("colour", "function"),
+    [(SYNC, coroutine), (SYNC, functools.partial(coroutine)), (SYNC, Asynchronous()), (ASYNCIO, plain)],
+    ids=["sync-coroutine", "sync-partial", "sync-object", "asyncio-plain"],
+)
+async def test_a_function_of_the_other_colour_is_not_decorated(colour, function):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(TypeError, match=rf"decorate it with a lock of {colour.other.__name__}\b"):
+            client.lock("a")(function)
+
+
+@pytest.mark.parametrize("function", [generator, asynchronous_generator])
+async def test_a_generator_is_decorated_by_neither(colour, function):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(TypeError, match=r"is a generator.*use a with block within it"):
+            client.lock("a")(function)
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"ttl": 0}, ValueError),
+        ({"ttl": -1}, ValueError),
+        ({"ttl": float("nan")}, ValueError),
+        ({"ttl": "30"}, TypeError),
+        ({"on_lost": "ignore"}, ValueError),
+        ({"max_waiters": 0}, ValueError),
+    ],
+)
+async def test_bad_options_are_refused_before_any_io(colour, options, error):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error):
+            client.lock("a", **options)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1"])
+async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises((ValueError, TypeError), match="timeout must"):
+            await client.lock("a").acquire(timeout=timeout)
+        with pytest.raises((ValueError, TypeError), match="timeout must"):
+            async with client.lock("a").acquire(timeout=timeout):
+                pytest.fail("it was entered")
+
+
+@pytest.mark.parametrize(
+    ("server", "error", "words"),
+    [
+        (42, TypeError, "must be a URL"),
+        ("nonsense://x", ValueError, "scheme"),
+        (object.__new__(redis.RedisCluster), ServerUnsupported, "Cluster is not supported yet"),
+        (object.__new__(redis.asyncio.RedisCluster), ServerUnsupported, "Cluster is not supported yet"),
+    ],
+    ids=["number", "scheme", "cluster", "asyncio cluster"],
+)
+def test_a_server_that_cannot_be_is_refused(colour, server, error, words):
+    with pytest.raises(error, match=words):
+        colour.client(server)
+
+
+async def test_a_client_of_the_other_colour_is_refused(colour):
+    async with (ASYNCIO if colour is SYNC else SYNC).users_client() as client:
+        with pytest.raises(TypeError, match=rf"goes with {colour.other.__name__}\b"):
+            colour.client(client)
+
+
+def test_a_client_with_bad_options_is_refused(colour):
+    with pytest.raises(ValueError, match="namespace must not be empty"):
+        colour.client(NOWHERE, namespace="")
+    with pytest.raises(ValueError, match="label must not be empty"):
+        colour.client(NOWHERE, label="")
+
+
+async def test_a_closed_client_says_so(colour, server, raw):
+    async with colour.client(server.url) as client:
+        await (await client.lock("a").acquire()).release()
+    lock = client.lock("a")
+    for use in (lock.acquire, lock.try_acquire):
+        with pytest.raises(HandfastError, match="closed"):
+            await use()
+    with pytest.raises(HandfastError, match="closed"):
+        async with lock:
+            pytest.fail("it was entered")
+    await client.close()
+
+
+# --- only of the sync colour
+
+
+def test_a_client_without_any_session_is_refused():
+    with pytest.raises(ValueError, match="max_sessions"):
+        Handfast(NOWHERE, max_sessions=0)
+
+
+@pytest.mark.parametrize("what", ["busy", "full"])
+async def test_a_request_that_arrives_after_a_second_copy_of_it_was_told_no_is_granted_to_nobody(
+    colour, server, raw, there, what
+):
+    """The first copy is late, the second one answered: the caller goes away, and takes back what may still arrive."""
+    held = await there.lock("a").acquire()
+    waiter = asyncio.create_task(take_and_give(there.lock("a"))) if what == "full" else None
+    await comes_true(lambda: waiter is None or Engine(raw).queue())
+    with FaultProxy(server.url) as proxy:
+        async with colour.client(proxy.url) as far:
+            async with far.lock("warm"):
+                pass
+            late = proxy.duplicate(script("permit_acquire"), after=0.3)
+            if what == "full":
+                with pytest.raises(QueueFull):
+                    await far.lock("a", max_waiters=1).acquire()
+            else:
+                assert await far.lock("a").try_acquire() is None
+            await held.release()
+            if waiter is not None:
+                await waiter
+            await comes_true(lambda: late.happened)
+            assert Engine(raw).holders() == Engine(raw).queue() == []

@@ -1,0 +1,765 @@
+"""The reentrant lock, as its users see it in both colours: a task here is a thread there, and each has what it acquired."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import sys
+import threading
+import warnings
+import weakref
+
+import pytest
+
+from handfast import (
+    AcquireTimeout,
+    AsyncHandfast,
+    Handfast,
+    HandfastError,
+    LeaseLost,
+    NotHeld,
+    NotOwner,
+    QueueFull,
+)
+from tests._support.apis import SYNC
+from tests._support.family import NOWHERE, House, listens, scripts_run
+from tests._support.helpers import Engine, comes_true
+
+REFUSED = "the reentrant lock 'a' belongs to the thread or task that acquired it, and only that one may release it"
+
+
+def nothing_left(raw, name="a"):
+    engine = Engine(raw, name)
+    return engine.holders() == engine.queue() == []
+
+
+async def elsewhere(coroutine):
+    """What it gives when another thread or task does it."""
+    return await asyncio.create_task(awaited(coroutine))
+
+
+async def awaited(awaitable):
+    return await awaitable
+
+
+# --- again and again
+
+
+async def test_whoever_holds_it_acquires_it_again_without_asking_the_server(here, raw):
+    rlock = here.rlock("a")
+    async with rlock as outer:
+        await rlock.status()  # now the server knows the script
+        before = scripts_run(raw)
+        async with rlock as inner, rlock.acquire(timeout=0.001) as third:
+            assert {lease.token for lease in (outer, inner, third)} == {outer.token}
+            assert {lease.fence for lease in (outer, inner, third)} == {outer.fence}
+            fourth = await rlock.try_acquire()
+            fifth = await rlock.acquire()
+            assert await fifth.release() is True
+            assert await fourth.release() is True
+            assert Engine(raw).holders() == [outer.token]
+            assert (await rlock.status()).holders[0].weight == 1
+        assert scripts_run(raw) == before + 1, "the look at it was the only one"
+        outer.check()
+        assert Engine(raw).holders() == [outer.token]
+    assert nothing_left(raw)
+    async with rlock as again:
+        assert again.fence > outer.fence
+        assert again.token != outer.token
+
+
+async def test_it_is_given_up_with_the_last_lease_whatever_their_order(here, there, raw):
+    rlock = here.rlock("a")
+    first, second, third = [await rlock.acquire() for _ in range(3)]
+    for lease in (first, third):
+        assert await lease.release() is True
+        assert await lease.release() is False
+        assert await there.lock("a").try_acquire() is None
+        with pytest.raises(NotHeld, match="the lease of 'a' was already released"):
+            lease.check()
+        with pytest.raises(NotHeld):
+            await lease.extend(40)
+        assert lease.remaining() == 0
+        assert not lease.lost
+        assert "released" in repr(lease)
+    second.check()
+    fourth = await rlock.acquire()
+    assert fourth.token == second.token, "it goes on with any of them"
+    assert await second.release() is True
+    assert await fourth.release() is True
+    assert await fourth.release() is False
+    async with there.lock("a").acquire(timeout=5) as next_one:
+        assert next_one.fence > first.fence
+
+
+async def test_blocks_may_be_left_early_and_by_exceptions(here, raw):
+    rlock = here.rlock("a")
+    async with rlock as outer:
+        with pytest.raises(KeyError, match="mine"):
+            async with rlock, rlock.acquire():
+                raise KeyError("mine")
+        outer.check()
+        async with rlock as inner:
+            assert await inner.release() is True
+            outer.check()
+        async with rlock as inner:
+            assert await outer.release() is True
+            inner.check()
+            assert Engine(raw).holders() == [inner.token]
+        assert nothing_left(raw)
+    assert nothing_left(raw)
+
+
+async def test_extending_any_lease_extends_what_they_share(here):
+    rlock = here.rlock("a", ttl=1, renew=False)
+    async with rlock as outer, rlock as inner:
+        await inner.extend(100)
+        assert outer.remaining() > 90
+        assert (await rlock.status()).holders[0].remaining > 90
+
+
+async def test_a_decorated_function_may_call_itself(colour, here, there, raw):
+    rlock, held = here.rlock("a"), []
+
+    if colour is SYNC:
+
+        def count(number):
+            held.append(Engine(raw).holders())
+            return 1 + job(number - 1) if number else 0
+
+        job = rlock._thing(count)  # not to be awaited, since it calls itself
+        awaitable = here.rlock("a")(lambda: job(5))
+    else:
+
+        async def count(number):
+            held.append(Engine(raw).holders())
+            return 1 + await job(number - 1) if number else 0
+
+        job = rlock(count)
+
+        async def five():
+            return await job(5)
+
+        awaitable = rlock(five)
+    assert await awaitable() == 5
+    assert len(held) == 6
+    assert [token for (token,) in held] == held[0] * 6, "they all ran under one grant"
+    assert nothing_left(raw)
+
+
+async def test_a_release_hands_it_over_with_the_last_lease(here, there, raw):
+    rlock = here.rlock("a")
+    leases = [await rlock.acquire() for _ in range(3)]
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, rlock)
+        await house.comes("reentrant", there.rlock("a"))
+        await house.comes("plain", there.lock("a"))
+        (token, _) = Engine(raw).queue()
+        for lease in leases[:2]:
+            await lease.release()
+            assert Engine(raw).holders() == [leases[2].token]
+        again = await rlock.try_acquire()
+        assert again.token == leases[2].token, "who holds it stands before those who wait"
+        await again.release()
+        await leases[2].release()
+        assert Engine(raw).holders() == [token]
+        await house.has("reentrant")
+        await house.leaves("reentrant")
+        await house.has("plain")
+        await house.leaves("plain")
+    assert leases[0].fence < house.fences["reentrant"] < house.fences["plain"]
+
+
+# --- one lock
+
+
+async def test_it_is_the_lock_of_that_name_and_the_two_exclude_each_other(here, there):
+    async with here.rlock("a"):
+        for lock in (here.lock("a"), there.lock("a")):
+            assert await lock.locked()
+            assert await lock.try_acquire() is None
+            with pytest.raises(AcquireTimeout):
+                await lock.acquire(timeout=0.03)
+    async with here.lock("a"):
+        for rlock in (here.rlock("a"), there.rlock("a")):
+            assert await rlock.try_acquire() is None
+            with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.03 s: others hold it"):
+                await rlock.acquire(timeout=0.03)
+
+
+async def test_all_objects_of_one_client_share_and_those_of_others_do_not(colour, server, here, there):
+    async with colour.client(server.url, namespace="other") as far:
+        async with here.rlock("a") as outer, here.rlock("b"), far.rlock("a") as other:
+            async with here.rlock("a", ttl=60) as inner:
+                assert inner.token == outer.token
+                assert other.token != outer.token
+            assert await there.rlock("a").try_acquire() is None
+
+
+async def test_a_failed_wait_leaves_nothing_behind(here, there, raw):
+    held = await there.rlock("a").acquire()
+    rlock = here.rlock("a")
+    with pytest.raises(AcquireTimeout):
+        async with rlock.acquire(timeout=0.03):
+            pytest.fail("it was entered")
+    assert Engine(raw).queue() == []
+    await held.release()
+    async with rlock as outer, rlock as inner:
+        assert inner.token == outer.token
+
+
+async def test_a_line_that_is_full_turns_the_next_one_away_but_not_who_holds_it(here, there):
+    full = here.rlock("a", max_waiters=1)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, full)
+        async with full:
+            await house.comes("one", there.rlock("a"))
+            with pytest.raises(QueueFull, match="1 are already waiting for 'a'"):
+                await elsewhere(full.acquire())
+            async with full:
+                pass
+        await house.leaves("one")
+
+
+# --- whose it is
+
+
+async def test_another_thread_or_task_does_not_get_in_and_waits_for_its_turn(here):
+    rlock = here.rlock("a")
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, rlock)
+        async with rlock as outer:
+            assert await elsewhere(rlock.try_acquire()) is None
+            with pytest.raises(AcquireTimeout):
+                await elsewhere(rlock.acquire(timeout=0.03))
+            await house.comes("child", rlock)
+            async with rlock:
+                assert house.inside == []
+            assert house.inside == []
+        await house.has("child")
+        assert house.fences["child"] > outer.fence
+        assert await rlock.try_acquire() is None
+        await house.leaves("child")
+
+
+async def test_another_thread_or_task_cannot_release_it_and_it_stays_held(here, raw):
+    rlock = here.rlock("a")
+    outer = await rlock.acquire()
+    inner = await rlock.acquire()
+    for lease in (outer, inner):
+        with pytest.raises(NotOwner, match=REFUSED) as caught:
+            await elsewhere(lease.release())
+        assert caught.value.name == "a"
+        assert isinstance(caught.value, RuntimeError)
+        lease.check()
+    assert Engine(raw).holders() == [outer.token]
+    assert await inner.release() is True
+    with pytest.raises(NotOwner):
+        await elsewhere(outer.release())
+    assert Engine(raw).holders() == [outer.token]
+    assert await outer.release() is True
+    assert await elsewhere(outer.release()) is False, "there is nothing that it could take away"
+    assert nothing_left(raw)
+
+
+async def test_another_thread_or_task_cannot_leave_its_blocks_and_its_owner_still_can(here, raw):
+    rlock = here.rlock("a")
+
+    async def leave():
+        with pytest.raises(NotOwner, match=REFUSED):
+            await rlock.__aexit__(None, None, None)
+
+    async with rlock as outer:
+        async with rlock:
+            await elsewhere(leave())
+            outer.check()
+        await elsewhere(leave())
+        assert Engine(raw).holders() == [outer.token]
+    assert nothing_left(raw)
+    with pytest.raises(RuntimeError, match="never entered"):
+        await rlock.__aexit__(None, None, None)
+
+
+async def test_another_thread_or_task_may_look_and_use_what_needs_no_owner(here):
+    async with here.rlock("a", ttl=1) as lease:
+
+        async def look():
+            lease.check()
+            await lease.extend(50)
+            return lease.fence
+
+        assert await asyncio.create_task(look()) == lease.fence
+        assert lease.remaining() > 40
+
+
+async def test_what_belongs_to_one_that_is_over_may_be_released_by_anybody(here, raw):
+    rlock = here.rlock("a")
+    lease = await asyncio.create_task(awaited(rlock.acquire()))
+    await asyncio.sleep(0.01)
+    assert await rlock.try_acquire() is None, "it is nobody's who is here"
+    await comes_true(lambda: is_over(lease))
+    assert await lease.release() is True
+    assert nothing_left(raw)
+    async with rlock:
+        pass
+
+
+async def test_a_block_of_one_that_is_over_may_be_left_by_anybody(here, raw):
+    rlock = here.rlock("a")
+    lease = await asyncio.create_task(awaited(rlock.__aenter__()))
+    await comes_true(lambda: is_over(lease))
+    try:
+        await rlock.__aexit__(None, None, None)
+        assert nothing_left(raw)
+    finally:
+        await lease.release()
+
+
+def is_over(lease):
+    """Whether the thread or task that acquired it has ended; a thread takes a moment for that."""
+    owner = lease._tenure.caller
+    return owner is None or (owner.done() if isinstance(owner, asyncio.Task) else not owner.is_alive())
+
+
+async def test_many_share_one_object_and_are_in_it_one_at_a_time(here, raw):
+    rlock, inside, most, fences = here.rlock("a"), [], [], []
+
+    async def work():
+        for _ in range(5):
+            async with rlock as outer:
+                inside.append(outer.fence)
+                await asyncio.sleep(0)
+                async with rlock as inner:
+                    most.append(len(inside))
+                    fences.append(inner.fence)
+                    await asyncio.sleep(0)
+                assert inside == [inner.fence]
+                inside.pop()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(5):
+            tasks.create_task(work())
+    assert set(most) == {1}
+    assert len(set(fences)) == len(fences) == 25
+    assert fences == sorted(fences)
+    assert nothing_left(raw)
+    assert not rlock._entered
+
+
+# --- leases that nobody holds any more
+
+
+async def test_an_inner_lease_that_is_dropped_is_no_lease_any_more(here, raw):
+    rlock = here.rlock("a")
+    outer = await rlock.acquire()
+    inner = await rlock.acquire()
+    del inner
+    gc.collect()
+    outer.check()
+    assert Engine(raw).holders() == [outer.token]
+    assert await outer.release() is True
+    assert nothing_left(raw)
+
+
+async def test_an_outer_lease_that_is_dropped_leaves_it_to_the_inner_one(here, raw):
+    rlock = here.rlock("a")
+    outer = await rlock.acquire()
+    inner = await rlock.acquire()
+    del outer
+    gc.collect()
+    inner.check()
+    assert await inner.release() is True
+    assert nothing_left(raw)
+
+
+async def test_when_all_are_dropped_that_is_told_once_and_it_runs_out(here, there):
+    rlock = here.rlock("a", ttl=0.3)
+    leases = [await rlock.acquire() for _ in range(3)]
+    await leases.pop().release()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        leases.clear()
+        gc.collect()
+    assert [warning.category for warning in told] == [ResourceWarning]
+    assert "RLease of 'a', fence " in str(told[0].message)
+    assert "was dropped without a release" in str(told[0].message)
+    async with there.lock("a").acquire(timeout=10) as lease:
+        assert lease.fence
+    async with rlock.acquire(timeout=5):
+        pass
+
+
+# --- time and loss
+
+
+async def test_it_is_renewed_while_any_of_its_leases_is_held(here, there):
+    rlock = here.rlock("a", ttl=0.3)
+    outer = await rlock.acquire()
+    inner = await rlock.acquire()
+    await outer.release()
+    once = await here.rlock("b", ttl=0.3, renew=False).acquire()
+    await asyncio.sleep(0.7)
+    inner.check()
+    assert await there.lock("a").try_acquire() is None
+    assert await inner.release() is True
+    assert once.lost
+    assert await once.release() is False
+    async with there.lock("b").acquire(timeout=5):
+        pass
+
+
+async def test_a_loss_is_that_of_all_its_leases_until_they_are_released(here, there, raw):
+    rlock = here.rlock("a")
+    called = []
+    outer, inner = await rlock.acquire(), await rlock.acquire()
+    inner.add_lost_callback(lambda: called.append(1))
+    early = await rlock.acquire()
+    await early.release()
+    await listens(raw)
+    assert await there.lock("a").force_release(reason="deploy") == 1
+    await comes_true(lambda: outer.lost and called)
+    assert inner.lost
+    assert not early.lost, "it was given up before"
+    for lease in (outer, inner):
+        with pytest.raises(LeaseLost, match="deploy") as caught:
+            lease.check()
+        assert (caught.value.name, caught.value.fence) == ("a", outer.fence)
+    before = scripts_run(raw)
+    for ask in (rlock.acquire, rlock.try_acquire, here.rlock("a").acquire, lambda: rlock.acquire(timeout=1)):
+        with pytest.raises(LeaseLost, match="deploy"):
+            await ask()
+    with pytest.raises(LeaseLost, match="deploy"):
+        async with rlock:
+            pytest.fail("it was entered")
+    assert scripts_run(raw) == before
+    assert await outer.release() is False
+    with pytest.raises(LeaseLost):
+        await rlock.acquire()
+    assert await inner.release() is False
+    async with rlock as fresh:
+        assert fresh.fence > outer.fence
+        fresh.check()
+    assert nothing_left(raw)
+
+
+async def test_after_a_loss_another_thread_or_task_acquires_it_as_it_pleases(here, there, raw):
+    rlock = here.rlock("a")
+    lost = await rlock.acquire()
+    await listens(raw)
+    await there.lock("a").force_release()
+    await comes_true(lambda: lost.lost)
+    fence = await elsewhere(take_and_give(rlock))
+    assert fence > lost.fence
+    assert await lost.release() is False
+
+
+async def take_and_give(rlock):
+    async with rlock as lease:
+        return lease.fence
+
+
+async def test_a_loss_that_the_last_release_finds_is_one(here, raw):
+    rlock = here.rlock("a")
+    outer, inner = await rlock.acquire(), await rlock.acquire()
+    raw.flushall()
+    assert await inner.release() is True, "nobody has noticed yet"
+    assert await outer.release() is False
+    assert outer.lost
+    with pytest.raises(LeaseLost, match="released"):
+        outer.check()
+    async with rlock:
+        pass
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_leaving_nested_blocks_after_a_loss_raises_unless_the_block_did(here, raw, depth):
+    @contextlib.asynccontextmanager
+    async def nested(rlock):
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(depth):
+                await stack.enter_async_context(rlock)
+            yield
+
+    with pytest.raises(LeaseLost, match="released"):
+        async with nested(here.rlock("a")):
+            raw.flushall()
+    with pytest.raises(KeyError):
+        async with nested(here.rlock("a")):
+            raw.flushall()
+            raise KeyError
+    with pytest.warns(RuntimeWarning, match="was lost"):
+        async with nested(here.rlock("a", on_lost="warn")):
+            raw.flushall()
+    assert nothing_left(raw)
+
+
+async def test_a_known_loss_is_raised_from_the_inner_block_and_from_the_outer_one(here, there, raw):
+    seen = []
+    rlock = here.rlock("a", ttl=0.3, renew=False)
+    with pytest.raises(LeaseLost):
+        async with rlock as outer:
+            try:
+                async with rlock:
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await comes_true(lambda: outer.lost)
+                        await asyncio.sleep(0.01)
+            except LeaseLost:
+                seen.append("inner")
+                raise
+            pytest.fail("the inner block ended well")
+    assert seen == ["inner"]
+    assert asyncio.current_task().cancelling() == 0
+
+
+@pytest.fixture
+async def mine(server, raw):
+    async with AsyncHandfast(server.url) as client:
+        await client.lock("a").locked()
+        yield client
+
+
+@pytest.fixture
+async def operator(server, raw):
+    async with AsyncHandfast(server.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_in_asyncio_nested_blocks_are_cancelled_and_leave_no_cancellation_behind(mine, operator, depth):
+    rlock, innermost, reached, left = mine.rlock("a"), asyncio.Event(), [], []
+
+    async def take():
+        await innermost.wait()
+        return await operator.lock("a").force_release(reason="deploy")
+
+    async def nest(levels):
+        try:
+            async with rlock:
+                if levels > 1:
+                    await nest(levels - 1)
+                innermost.set()
+                await asyncio.sleep(50)
+                reached.append("the end")
+        except BaseException as error:
+            left.append(type(error))
+            raise
+
+    taking = asyncio.create_task(take())
+    with pytest.raises(LeaseLost, match="deploy"):
+        await nest(depth)
+    assert await taking == 1
+    assert reached == []
+    assert left == [asyncio.CancelledError] * (depth - 1) + [LeaseLost], "it is told where the outermost block ends"
+    assert asyncio.current_task().cancelling() == 0
+    await asyncio.sleep(0.01)
+    async with rlock as fresh, rlock:
+        await asyncio.sleep(0.005)
+        assert not fresh.lost
+
+
+async def test_in_asyncio_a_block_within_a_block_that_is_only_to_be_warned_is_cancelled_alone(mine, operator):
+    went_on = []
+    with pytest.warns(RuntimeWarning, match="deploy"):
+        async with mine.rlock("a", on_lost="warn") as outer:
+            with pytest.raises(LeaseLost, match="deploy"):
+                async with mine.rlock("a"):
+                    taking = asyncio.create_task(operator.lock("a").force_release(reason="deploy"))
+                    await asyncio.sleep(50)
+            await taking
+            assert outer.lost
+            await asyncio.sleep(0.005)
+            went_on.append(True)
+    assert went_on == [True]
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_in_asyncio_inner_blocks_leave_nothing_in_the_lease(mine):
+    rlock = mine.rlock("a")
+    async with rlock as outer:
+        before = len(outer._holding.callbacks)
+        for _ in range(20):
+            async with rlock, rlock.acquire():
+                assert len(outer._holding.callbacks) == before + 2
+        assert len(outer._holding.callbacks) == before
+
+
+async def test_in_asyncio_outside_of_any_task_it_says_so(mine, raw):
+    loop, told = asyncio.get_running_loop(), []
+    coroutine = mine.rlock("a").acquire()
+
+    def step():
+        try:
+            coroutine.send(None)
+        except BaseException as error:  # noqa: BLE001 -- whatever it is is looked at
+            told.append(error)
+
+    loop.call_soon(step)
+    await comes_true(lambda: told)
+    assert isinstance(told[0], RuntimeError)
+    assert "belongs to the task that acquires it" in str(told[0])
+    assert nothing_left(raw)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on wait_for makes no task of its own")
+async def test_in_asyncio_what_wait_for_acquired_in_a_task_of_its_own_can_be_released(mine, raw):
+    rlock = mine.rlock("a")
+    lease = await asyncio.wait_for(rlock.acquire(), 5)
+    assert await rlock.try_acquire() is None
+    assert await lease.release() is True
+    assert nothing_left(raw)
+
+
+async def test_in_asyncio_a_new_task_at_the_place_of_an_old_one_does_not_hold_what_that_held(mine):
+    rlock, leases = mine.rlock("a"), []
+
+    async def hold():
+        leases.append(await rlock.acquire())
+        return id(asyncio.current_task())
+
+    async def tries():
+        return id(asyncio.current_task()), await rlock.try_acquire()
+
+    place, met = await asyncio.create_task(hold()), False
+    for _ in range(200):
+        again, lease = await asyncio.create_task(tries())
+        met = met or again == place
+        assert lease is None
+    assert await leases[0].release() is True
+    if not met:
+        pytest.skip("no task came to the place of the first one")
+
+
+# --- only of the sync colour: threads and forks
+
+
+def run(function):
+    """What the function gives when another thread calls it, and that thread's ident."""
+    box = []
+    thread = threading.Thread(target=lambda: box.append(function()))
+    thread.start()
+    thread.join(20)
+    return box[0], thread.ident
+
+
+def test_a_new_thread_with_the_ident_of_an_old_one_does_not_hold_what_that_held(hf):
+    rlock = hf.rlock("a")
+    lease, ident = run(rlock.acquire)
+    met = False
+    for _ in range(50):
+        again, other_ident = run(rlock.try_acquire)
+        met = met or other_ident == ident
+        assert again is None
+    assert lease.release() is True, "its thread is over"
+    if not met:
+        pytest.skip("no ident was used again")
+
+
+def in_child(action):
+    """Run it in a forked child; its exit code, 0 when it returned True."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if action() is True else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is just what is tested
+def test_a_forked_child_holds_nothing_and_cannot_give_up_what_its_parent_holds(hf, raw):
+    rlock = hf.rlock("a")
+
+    def child():
+        def says(kind, ask):
+            try:
+                ask()
+            except kind:
+                return True
+            return False
+
+        with inner:  # leaving a block in the child says and does nothing
+            pass
+        nothing = rlock.try_acquire() is None and says(AcquireTimeout, lambda: rlock.acquire(timeout=0.03))
+        lost = says(LeaseLost, outer.check) and says(LeaseLost, inner.check)
+        with hf.rlock("b") as one, hf.rlock("b") as two:
+            fresh = one.token == two.token
+        return nothing and lost and fresh and outer.release() is False and inner.release() is False
+
+    with rlock as outer, rlock as inner:
+        assert in_child(child) == 0
+        outer.check()
+        assert Engine(raw).holders() == [inner.token]
+        with rlock:
+            pass
+    assert nothing_left(raw)
+
+
+def test_a_client_is_dropped_whole_though_its_reentrant_locks_were_used(server, raw):
+    hf = Handfast(server.url)
+    with hf.rlock("a"), hf.rlock("a"):
+        pass
+    with hf.rwlock("a").read():
+        pass
+    gone = weakref.ref(hf._driver)
+    del hf
+    gc.collect()
+    assert gone() is None
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"ttl": 0}, ValueError),
+        ({"ttl": "30"}, TypeError),
+        ({"on_lost": "ignore"}, ValueError),
+        ({"max_waiters": 0}, ValueError),
+        ({"limit": 2}, TypeError),
+    ],
+)
+async def test_bad_options_are_refused_before_any_io(colour, options, error):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error):
+            client.rlock("a", **options)
+        with pytest.raises(ValueError, match="name"):
+            client.rlock("")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
+async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(colour, here, timeout):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises((ValueError, TypeError), match="timeout must"):
+            await client.rlock("a").acquire(timeout=timeout)
+    async with here.rlock("a"):
+        with pytest.raises((ValueError, TypeError), match="timeout must"):
+            await here.rlock("a").acquire(timeout=timeout)
+
+
+async def test_names_and_reprs_tell_the_colour(colour, here):
+    rlock = here.rlock("a b")
+    prefix = "" if colour is SYNC else "Async"
+    assert repr(rlock) == f"<{prefix}RLock 'a b'>"
+    assert rlock.name == "a b"
+    async with rlock as outer, rlock as inner:
+        assert repr(inner).startswith(f"<{prefix}RLease of 'a b', fence {outer.fence}, ")
+        assert inner.name == "a b"
+    assert "released" in repr(outer)
+    assert "released" in repr(inner)
+
+
+async def test_a_closed_client_says_so(colour, server, raw):
+    async with colour.client(server.url) as client:
+        async with client.rlock("a"):
+            pass
+    rlock = client.rlock("a")
+    for use in (rlock.acquire, rlock.try_acquire, rlock.status):
+        with pytest.raises(HandfastError, match="closed"):
+            await use()
+    with pytest.raises(HandfastError, match="closed"):
+        async with rlock:
+            pytest.fail("it was entered")

@@ -1,0 +1,733 @@
+"""The read-write lock, as its users see it in both colours, and with processes that die."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from handfast import AcquireTimeout, AsyncHandfast, HandfastError, LeaseLost, NotHeld, QueueFull, WouldDeadlock
+from tests._support.apis import SYNC, in_line
+from tests._support.family import NOWHERE, House, listens, scripts_run
+from tests._support.family_actor import Crew
+from tests._support.helpers import Engine, comes_true, eventually
+
+MAX_PERMITS = 1_000_000_000
+SIDES = ("read", "write")
+
+
+def engine_of(raw, name="a"):
+    return Engine(raw, name, kind="rwlock")
+
+
+def nothing_left(raw, name="a"):
+    engine = engine_of(raw, name)
+    return engine.holders() == engine.queue() == []
+
+
+def side_of(rwlock, side):
+    return rwlock.read() if side == "read" else rwlock.write()
+
+
+def letters(group):
+    return "".join("w" if one.exclusive else "r" for one in group)
+
+
+async def shape(rwlock):
+    """Who holds it and who waits for it: r for a reader, w for a writer."""
+    status = await rwlock.status()
+    return letters(status.holders), letters(status.waiters)
+
+
+@pytest.fixture
+def crew(server, raw):
+    with Crew(server.url) as crew:
+        yield crew
+
+
+# --- holding
+
+
+async def test_readers_are_in_it_together(here, there):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    one = await mine.read().acquire()
+    async with yours.read() as two, here.rwlock("b").write():
+        three = await mine.read().try_acquire()
+        assert await shape(mine) == ("rrr", "")
+        assert one.fence < two.fence < three.fence
+        assert [lease.writes for lease in (one, two, three)] == [False, False, False]
+        assert await mine.write().try_acquire() is None
+        with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.03 s: others hold it"):
+            await mine.write().acquire(timeout=0.03)
+        assert await three.release() is True
+        assert await one.release() is True
+        assert await mine.write().try_acquire() is None, "one reader is enough"
+    async with mine.write() as writer:
+        assert writer.fence > three.fence
+
+
+async def test_a_writer_is_in_it_alone(here, there):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    async with mine.write() as writer:
+        assert writer.writes
+        assert await shape(mine) == ("w", "")
+        for side in (yours.read(), yours.write()):
+            assert await side.try_acquire() is None
+            with pytest.raises(AcquireTimeout):
+                await side.acquire(timeout=0.03)
+        assert await shape(mine) == ("w", "")
+    async with yours.write() as second:
+        assert second.fence > writer.fence
+    assert await shape(mine) == ("", "")
+
+
+async def test_readers_and_writers_never_meet_and_fences_grow_with_every_grant(here, there, raw):
+    chance, readers, writers, seen, fences = random.Random(3), [], [], set(), []
+
+    async def work(client):
+        for _ in range(8):
+            side = chance.choice(("read", "read", "write"))
+            async with side_of(client.rwlock("a"), side).acquire(timeout=20) as lease:
+                inside = readers if side == "read" else writers
+                inside.append(lease.fence)
+                fences.append(lease.fence)
+                assert not writers or (writers == [lease.fence] and not readers)
+                await asyncio.sleep(0.0005)
+                seen.add((len(readers) > 1, len(writers)))
+                inside.remove(lease.fence)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(8):
+            tasks.create_task(work((here, there)[number % 2]))
+    assert len(set(fences)) == 64
+    assert {(True, 0), (False, 1)} <= seen, "readers were together, and writers were there"
+    assert nothing_left(raw)
+
+
+async def test_blocks_and_exceptions_and_early_ends(here, raw):
+    for side in (here.rwlock("a").read(), here.rwlock("a").write()):
+        async with side.acquire(timeout=5) as lease:
+            assert engine_of(raw).holders() == [lease.token]
+        assert await lease.release() is False
+        with pytest.raises(KeyError, match="mine"):
+            async with side:
+                raise KeyError("mine")
+        async with side as lease:
+            assert await lease.release() is True
+        assert nothing_left(raw)
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_a_decorated_function_runs_under_the_lock(colour, here, raw, side):
+    rwlock, held = here.rwlock("a"), []
+
+    def body(value):
+        """Its own words."""
+        held.append(engine_of(raw).holders())
+        return value + 1
+
+    job = side_of(rwlock, side)(colour.function(body))
+    assert [await job(1), await job(2)] == [2, 3]
+    assert held[0] != held[1], "each call has a lease of its own"
+    assert (job.__name__, job.__doc__) == ("body", "Its own words.")
+    assert nothing_left(raw)
+
+
+async def test_what_has_one_name_and_is_of_another_kind_is_another_thing(here):
+    async with here.rwlock("a").write(), here.lock("a"), here.semaphore("a", 1):
+        assert await here.rwlock("a").read().try_acquire() is None
+
+
+# --- the line
+
+
+async def test_both_get_in_in_the_order_in_which_they_came_and_readers_side_by_side_together(here, there):
+    mine = here.rwlock("a")
+    held = await mine.write().acquire()
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        for number, who in enumerate(("r0", "r1", "w2", "r3", "w4", "w5", "r6", "r7")):
+            rwlock = (here, there)[number % 2].rwlock("a")
+            await house.comes(who, rwlock.read() if who[0] == "r" else rwlock.write())
+        assert await shape(mine) == ("w", "rrwrwwrr")
+        await held.release()
+        assert await shape(mine) == ("rr", "wrwwrr"), "both have it when the release returns"
+        for inside in (("r0", "r1"), ("w2",), ("r3",), ("w4",), ("w5",), ("r6", "r7")):
+            await house.has(*inside)
+            for who in inside:
+                assert house.inside
+                await house.leaves(who)
+    assert sorted(house.fences, key=house.fences.get) == ["r0", "r1", "w2", "r3", "w4", "w5", "r6", "r7"]
+    assert min(house.fences.values()) > held.fence
+
+
+async def test_readers_that_keep_coming_do_not_starve_a_writer(here, there):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    early = [await mine.read().acquire() for _ in range(2)]
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        await house.comes("writer", mine.write())
+        for number, lease in enumerate(early):
+            assert await yours.read().try_acquire() is None, "whoever comes now stands behind the writer"
+            await house.comes(f"late {number}", yours.read())
+            assert house.inside == []
+            await lease.release()
+        await house.has("writer")
+        assert await shape(mine) == ("w", "rr")
+        await house.leaves("writer")
+        await house.has("late 0", "late 1")
+        await house.leaves("late 0")
+        await house.leaves("late 1")
+
+
+async def test_writers_that_keep_coming_do_not_starve_a_reader(here, there):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    held = await mine.write().acquire()
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        for who in ("w0", "reader", "w1"):
+            await house.comes(who, yours.read() if who == "reader" else yours.write())
+        await held.release()
+        await house.has("w0")
+        await house.comes("w2", mine.write())
+        await house.leaves("w0")
+        await house.has("reader")
+        assert await shape(mine) == ("r", "ww")
+        await house.leaves("reader")
+        for who in ("w1", "w2"):
+            await house.has(who)
+            await house.leaves(who)
+
+
+async def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(here, there, raw):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    held = await mine.read().acquire()
+
+    async def impatient():
+        with pytest.raises(AcquireTimeout):
+            await yours.write().acquire(timeout=0.2)
+
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        giving_up = tasks.create_task(impatient())
+        await in_line(mine)
+        await house.comes("reader", yours.read())
+        await giving_up
+        assert await shape(mine) == ("rr", ""), "it is in when the one before it is out"
+        await house.has("reader")
+        await house.leaves("reader")
+    assert await held.release() is True
+    assert nothing_left(raw)
+
+
+async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
+    full = here.rwlock("a", max_waiters=1)
+    held = await full.read().acquire()
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, full)
+        await house.comes("writer", there.rwlock("a").write())
+        for side in (full.read(), full.write()):
+            with pytest.raises(QueueFull, match="1 are already waiting for 'a'"):
+                await side.acquire()
+        await held.release()
+        await house.leaves("writer")
+    assert nothing_left(raw)
+
+
+async def test_more_readers_than_one_script_lets_in_get_in_with_one_release(server, raw):
+    async with AsyncHandfast(server.url) as mine:
+        rwlock, leave, inside = mine.rwlock("a"), asyncio.Event(), []
+
+        async def read():
+            async with rwlock.read() as lease:
+                inside.append(lease.fence)
+                await leave.wait()
+
+        held = await rwlock.write().acquire()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(250):
+                tasks.create_task(read())
+            await in_line(rwlock, 250)
+            await held.release()
+            status = await rwlock.status()
+            assert (status.waiting, status.free) == (0, MAX_PERMITS - 250)
+            await comes_true(lambda: len(inside) == 250)
+            leave.set()
+    assert len(set(inside)) == 250
+    assert nothing_left(raw)
+
+
+# --- from writing to reading
+
+
+async def test_a_writer_goes_on_as_a_reader_with_the_same_lease(here, there, raw):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    async with mine.write() as lease:
+        before = (lease.token, lease.fence)
+        assert await lease.downgrade() is None
+        assert not lease.writes
+        assert (lease.token, lease.fence) == before
+        (holder,) = (await mine.status()).holders
+        assert (holder.weight, holder.exclusive, holder.fence) == (1, False, lease.fence)
+        assert await yours.write().try_acquire() is None
+        async with yours.read() as reader:
+            assert reader.fence > lease.fence
+        lease.check()
+        await lease.extend(40)
+    assert nothing_left(raw)
+
+
+async def test_no_writer_gets_in_between_a_downgrade_and_its_end(here, there, raw):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    lease = await mine.write().acquire()
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        await house.comes("writer", yours.write())
+        await house.comes("reader", yours.read())
+        await lease.downgrade()
+        assert await shape(mine) == ("r", "wr"), "the reader stands behind the writer, and stays there"
+        assert engine_of(raw).holders() == [lease.token]
+        await asyncio.sleep(0.02)
+        assert house.inside == []
+        assert await mine.read().try_acquire() is None
+        assert await lease.release() is True
+        await house.has("writer")
+        await house.leaves("writer")
+        await house.has("reader")
+        await house.leaves("reader")
+    assert house.fences["writer"] < house.fences["reader"]
+
+
+async def test_a_downgrade_lets_the_readers_that_are_next_in_at_once(here, there):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    lease = await mine.write().acquire()
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        for who in ("one", "two", "writer", "three"):
+            await house.comes(who, yours.write() if who == "writer" else yours.read())
+        await lease.downgrade()
+        assert await shape(mine) == ("rrr", "wr"), "they are in when it returns"
+        await house.has("one", "two")
+        await house.leaves("one")
+        assert await lease.release() is True
+        assert await shape(mine) == ("r", "wr")
+        await house.leaves("two")
+        for who in ("writer", "three"):
+            await house.has(who)
+            await house.leaves(who)
+
+
+async def test_at_maxmemory_a_downgrade_lets_readers_in_all_the_same(here, there, raw):
+    rwlock = here.rwlock("a")
+    lease = await rwlock.write().acquire()
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, rwlock)
+        await house.comes("reader", there.rwlock("a").read())
+        raw.config_set("maxmemory", 1)
+        await lease.downgrade()
+        assert await shape(rwlock) == ("rr", "")
+        await house.has("reader")
+        raw.config_set("maxmemory", 0)
+        await house.leaves("reader")
+    assert await lease.release() is True
+    assert nothing_left(raw)
+
+
+async def test_a_lease_to_read_stays_one_without_asking_the_server(here, raw):
+    lease = await here.rwlock("a").write().acquire()
+    reader = await here.rwlock("b").read().acquire()
+    await lease.downgrade()
+    before = scripts_run(raw)
+    await lease.downgrade()
+    await reader.downgrade()
+    assert scripts_run(raw) == before
+    assert [lease.writes, reader.writes] == [False, False]
+    assert await lease.release() is True
+    assert await reader.release() is True
+
+
+async def test_a_lease_that_is_over_is_not_downgraded(here, there, raw):
+    rwlock = here.rwlock("a")
+    released = await rwlock.write().acquire()
+    assert await released.release() is True
+    with pytest.raises(NotHeld, match="the lease of 'a' was already released; acquire a new one"):
+        await released.downgrade()
+    forgotten = await rwlock.write().acquire()
+    raw.delete(engine_of(raw).key("holders"))
+    with pytest.raises(LeaseLost, match="downgraded"):
+        await forgotten.downgrade()
+    assert forgotten.lost
+    assert await forgotten.release() is False
+    taken = await rwlock.write().acquire()
+    await listens(raw)
+    await there.rwlock("a").force_release(reason="deploy")
+    await comes_true(lambda: taken.lost)
+    before = scripts_run(raw)
+    with pytest.raises(LeaseLost, match="deploy"):
+        await taken.downgrade()
+    assert scripts_run(raw) == before
+    assert await taken.release() is False
+
+
+async def test_a_downgraded_lease_that_is_lost_ends_its_block_as_any_other(here, there, raw):
+    with pytest.raises(LeaseLost, match="deploy"):
+        async with here.rwlock("a").write() as lease:
+            await lease.downgrade()
+            await listens(raw)
+            await there.rwlock("a").force_release(reason="deploy")
+            await comes_true(lambda: lease.lost)
+    assert nothing_left(raw)
+
+
+# --- who would wait for itself
+
+
+ADVICE = {
+    ("read", "read"): "it may read already, and a second read could wait behind a writer that waits for the first",
+    (
+        "read",
+        "write",
+    ): "there is no upgrade from read to write, since two readers that both wanted it would wait for each",
+    ("write", "read"): r"who writes may read already, and downgrade\(\) goes on as a reader",
+    ("write", "write"): "it may write already",
+}
+"""By what the block has, and what is wanted within it."""
+
+
+@pytest.mark.parametrize("outer", SIDES)
+@pytest.mark.parametrize("inner", SIDES)
+async def test_who_would_wait_for_its_own_block_is_told_and_nothing_is_sent(colour, here, raw, outer, inner):
+    rwlock = here.rwlock("a")
+    wanted, advice = side_of(here.rwlock("a", ttl=60), inner), ADVICE[outer, inner]
+
+    async def blocks(block):
+        async with block:
+            pytest.fail("it was entered")
+
+    job = wanted(colour.function(lambda: pytest.fail("it was called")))
+    ways = (
+        lambda: side_of(rwlock, inner).acquire(),
+        wanted.acquire,
+        lambda: wanted.acquire(timeout=0.01),
+        lambda: blocks(wanted),
+        lambda: blocks(wanted.acquire()),
+        job,
+    )
+    async with side_of(rwlock, outer) as lease:
+        before = scripts_run(raw)
+        for way in ways:
+            with pytest.raises(
+                WouldDeadlock, match=f"^'a' is held by a block of this very caller, .*: {advice}"
+            ) as caught:
+                await way()
+            assert caught.value.name == "a"
+            assert isinstance(caught.value, RuntimeError)
+        assert scripts_run(raw) == before
+        lease.check()
+        assert engine_of(raw).holders() == [lease.token]
+    async with wanted.acquire(timeout=5):
+        pass
+    assert nothing_left(raw)
+
+
+async def test_who_only_tries_waits_for_nobody_and_is_not_told(here, raw):
+    rwlock = here.rwlock("a")
+    async with rwlock.read():
+        assert await rwlock.write().try_acquire() is None
+        async with await rwlock.read().try_acquire():
+            assert await shape(rwlock) == ("rr", "")
+            with pytest.raises(WouldDeadlock):
+                await rwlock.read().acquire()
+        with pytest.raises(WouldDeadlock):
+            await rwlock.write().acquire()
+    async with rwlock.write() as lease:
+        assert await rwlock.read().try_acquire() is None
+        await lease.downgrade()
+        with pytest.raises(WouldDeadlock):
+            await rwlock.write().acquire()
+        async with await rwlock.read().try_acquire():
+            pass
+    assert nothing_left(raw)
+
+
+async def test_another_thread_or_task_waits_for_the_block(here):
+    rwlock = here.rwlock("a")
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, rwlock)
+        async with rwlock.read():
+            await house.comes("writer", rwlock.write())
+            assert house.inside == []
+        await house.has("writer")
+        await house.leaves("writer")
+
+
+async def test_who_uses_another_client_or_another_name_waits(colour, server, here, there):
+    async with colour.client(server.url, namespace="other") as elsewhere:
+        async with here.rwlock("a").read():
+            async with here.rwlock("b").write(), elsewhere.rwlock("a").write():
+                pass
+            with pytest.raises(AcquireTimeout):
+                await there.rwlock("a").write().acquire(timeout=0.03)
+            async with there.rwlock("a").read():
+                pass
+
+
+async def test_a_lease_outside_of_a_block_may_be_waited_for(here):
+    rwlock = here.rwlock("a")
+    lease = await rwlock.read().acquire()
+    async with rwlock.read().acquire(timeout=5):
+        pass
+    with pytest.raises(AcquireTimeout):
+        await rwlock.write().acquire(timeout=0.03)
+    async with lease:
+        with pytest.raises(WouldDeadlock):
+            await rwlock.write().acquire(timeout=0.03)
+    async with rwlock.write().acquire(timeout=5):
+        pass
+
+
+async def test_a_block_whose_lease_was_released_or_lost_keeps_nobody_waiting(here, there, raw):
+    rwlock = here.rwlock("a", on_lost="warn")
+    async with rwlock.read() as lease:
+        assert await lease.release() is True
+        async with rwlock.write().acquire(timeout=5):
+            pass
+    with pytest.warns(RuntimeWarning, match="deploy"):
+        async with rwlock.read() as lease:
+            await listens(raw)
+            await there.rwlock("a").force_release(reason="deploy")
+            await comes_true(lambda: lease.lost)
+            async with rwlock.write().acquire(timeout=5):
+                pass
+    assert nothing_left(raw)
+
+
+# --- looking
+
+
+async def test_status_tells_who_reads_and_who_writes(colour, server, raw):
+    async with colour.client(server.url, label="reader 7") as mine, colour.client(server.url) as yours:
+        rwlock = mine.rwlock("a")
+        leases = [await rwlock.read().acquire() for _ in range(2)]
+        async with asyncio.TaskGroup() as tasks:
+            house = House(tasks, rwlock)
+            await house.comes("writer", yours.rwlock("a").write())
+            await house.comes("reader", yours.rwlock("a").read())
+            status = await rwlock.read().status()  # the sides have one name, and one status
+            assert {holder.label for holder in status.holders} == {"reader 7"}
+            assert [(holder.weight, holder.exclusive) for holder in status.holders] == [(1, False)] * 2
+            waiting = [(waiter.position, waiter.weight, waiter.exclusive) for waiter in status.waiters]
+            assert waiting == [(0, MAX_PERMITS, True), (1, 1, False)]
+            assert (status.limit, status.free, status.waiting) == (MAX_PERMITS, MAX_PERMITS - 2, 2)
+            assert status.fence == leases[1].fence
+            for lease in leases:
+                await lease.release()
+            await house.has("writer")
+            status = await rwlock.write().status()
+            assert [(holder.weight, holder.exclusive) for holder in status.holders] == [(MAX_PERMITS, True)]
+            assert (status.limit, status.free) == (MAX_PERMITS, 0)
+            await house.leaves("writer")
+            await house.leaves("reader")
+
+
+async def test_locked_says_whether_that_side_can_be_had(here):
+    rwlock = here.rwlock("a")
+
+    async def locked():
+        return [await thing.locked() for thing in (rwlock, rwlock.read(), rwlock.write())]
+
+    assert await locked() == [False, False, False]
+    async with rwlock.read():
+        assert await locked() == [True, False, True]
+    async with rwlock.write():
+        assert await locked() == [True, True, True]
+
+
+async def test_names_and_reprs_tell_the_colour(colour, here):
+    rwlock = here.rwlock("a b")
+    prefix = "" if colour is SYNC else "Async"
+    assert repr(rwlock) == f"<{prefix}RWLock 'a b'>"
+    assert repr(rwlock.read()) == f"<{prefix}ReadLock 'a b'>"
+    assert repr(rwlock.write()) == f"<{prefix}WriteLock 'a b'>"
+    assert rwlock.name == rwlock.read().name == rwlock.write().name == "a b"
+    async with rwlock.write() as lease:
+        assert repr(lease).startswith(f"<{prefix}RWLease of 'a b', fence {lease.fence}, ")
+    assert "released" in repr(lease)
+
+
+# --- time and loss
+
+
+async def test_readers_writers_and_those_who_were_writers_are_renewed_while_they_hold(here, there):
+    sides = {"reader": "read", "writer": "write", "downgraded": "write"}
+    leases = [await side_of(here.rwlock(name, ttl=0.3), side).acquire() for name, side in sides.items()]
+    once = await here.rwlock("o", ttl=0.3, renew=False).write().acquire()
+    await leases[2].downgrade()
+    await once.downgrade()
+    await asyncio.sleep(0.7)
+    for lease in leases:
+        lease.check()
+        assert await there.rwlock(lease.name).write().try_acquire() is None
+        assert await lease.release() is True
+    assert once.lost
+    assert await once.release() is False
+    async with there.rwlock("o").write().acquire(timeout=5):
+        pass
+
+
+async def test_force_release_ends_all_readers_and_lets_the_writer_in(here, there, raw):
+    mine, yours = here.rwlock("a"), there.rwlock("a")
+    lost = [await mine.read().acquire(), await yours.read().acquire()]
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        await house.comes("writer", mine.write())
+        await house.comes("reader", mine.read())
+        await listens(raw, 2)
+        assert await mine.force_release(reason="deploy") == 2
+        await house.has("writer")
+        for lease in lost:
+            await comes_true(lambda lease=lease: lease.lost)
+            with pytest.raises(LeaseLost, match="deploy"):
+                lease.check()
+            assert await lease.release() is False
+        assert await shape(mine) == ("w", "r")
+        await house.leaves("writer")
+        await house.leaves("reader")
+    writer = await yours.write().acquire()
+    assert await mine.read().force_release() == 1, "the sides have one name"
+    assert await writer.release() is False
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, raw, side):
+    with pytest.raises(LeaseLost, match="released"):
+        async with side_of(here.rwlock("a"), side):
+            raw.flushall()
+    with pytest.raises(KeyError):
+        async with side_of(here.rwlock("a"), side):
+            raw.flushall()
+            raise KeyError
+    with pytest.warns(RuntimeWarning, match="was lost"):
+        async with side_of(here.rwlock("a", on_lost="warn"), side):
+            raw.flushall()
+    assert nothing_left(raw)
+
+
+@pytest.mark.parametrize("how", ["read", "write", "downgraded"])
+async def test_in_asyncio_the_block_is_cancelled_when_its_lease_is_lost(server, raw, how):
+    reached = []
+    async with AsyncHandfast(server.url) as mine, AsyncHandfast(server.url) as operator:
+        with pytest.raises(LeaseLost, match="deploy"):
+            async with side_of(mine.rwlock("a"), "read" if how == "read" else "write") as lease:
+                if how == "downgraded":
+                    await lease.downgrade()
+                taking = asyncio.create_task(operator.rwlock("a").force_release(reason="deploy"))
+                try:
+                    await asyncio.sleep(50)
+                except asyncio.CancelledError:
+                    reached.append("cancelled")
+                    raise
+                reached.append("the end")
+        assert await taking == 1
+        assert not lease.is_in_block
+        async with mine.rwlock("a").write().acquire(timeout=5):
+            pass
+    assert reached == ["cancelled"]
+    assert asyncio.current_task().cancelling() == 0
+
+
+# --- processes
+
+
+def test_a_killed_holder_keeps_others_waiting_for_its_ttl_and_no_longer(hf, crew, raw):
+    *doomed, alive = crew(0, 0, 0)
+    rwlock = hf.rwlock("a")
+    for dead, kind in zip(doomed, SIDES, strict=True):
+        fence = dead.ask("acquire", kind=kind, ttl=0.3)
+        alive.tell("acquire", kind="write")
+        eventually(lambda: rwlock.status().waiting == 1)
+        dead.kill()
+        assert all(holder.remaining <= 0.3 for holder in rwlock.status().holders)
+        assert alive.answer() > fence
+        assert alive.ask("release") is True
+    assert nothing_left(raw)
+
+
+def test_a_killed_writer_in_line_keeps_readers_waiting_only_until_somebody_looks(hf, other, crew, raw):
+    *doomed, alive = crew(0, 0, 0)
+    rwlock = hf.rwlock("a")
+    for dead in doomed:
+        with rwlock.read() as held:
+            for position, (actor, kind) in enumerate(((dead, "write"), (alive, "read")), 1):
+                actor.tell("acquire", kind=kind)
+                eventually(lambda position=position: rwlock.status().waiting == position)
+            before = len(raw.pubsub_channels("hf:inbox:*"))
+            dead.kill()
+            eventually(lambda before=before: len(raw.pubsub_channels("hf:inbox:*")) < before)
+            if dead is doomed[0]:
+                with other.rwlock("a").read():
+                    status = rwlock.status()
+                    assert (letters(status.holders), letters(status.waiters)) == ("rrr", "")
+            assert alive.answer() > held.fence, "if nobody else came, it has looked by itself"
+            assert letters(rwlock.status().holders) == "rr"
+            held.check()
+            assert alive.ask("release") is True
+    assert nothing_left(raw)
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"ttl": 0}, ValueError),
+        ({"ttl": "30"}, TypeError),
+        ({"on_lost": "ignore"}, ValueError),
+        ({"max_waiters": 0}, ValueError),
+        ({"limit": 2}, TypeError),
+    ],
+)
+async def test_bad_options_are_refused_before_any_io(colour, options, error):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error):
+            client.rwlock("a", **options)
+        with pytest.raises(ValueError, match="name"):
+            client.rwlock("")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
+async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
+    async with colour.client(NOWHERE) as client:
+        for side in SIDES:
+            with pytest.raises((ValueError, TypeError), match="timeout must"):
+                await side_of(client.rwlock("a"), side).acquire(timeout=timeout)
+
+
+def test_it_is_entered_by_one_of_its_sides_only(colour):
+    rwlock = colour.handfast(NOWHERE).rwlock("a")
+    for verb in ("acquire", "try_acquire", "__enter__", "__aenter__", "__call__"):
+        assert not hasattr(rwlock, verb)
+
+
+async def test_a_closed_client_says_so(colour, server, raw):
+    async with colour.client(server.url) as client:
+        async with client.rwlock("a").read():
+            pass
+    for side in (client.rwlock("a").read(), client.rwlock("a").write()):
+        for use in (side.acquire, side.try_acquire, side.status):
+            with pytest.raises(HandfastError, match="closed"):
+                await use()
+
+
+async def test_an_inner_block_is_known_although_the_outer_one_has_given_its_lease_up(here):
+    rwlock = here.rwlock("a")
+    async with rwlock.read() as outer:
+        inner = await rwlock.read().try_acquire()
+        async with inner:
+            await outer.release()
+            with pytest.raises(WouldDeadlock, match="no upgrade"):
+                await rwlock.write().acquire(timeout=5)
+        async with rwlock.write().acquire(timeout=5) as lease:
+            assert lease.writes

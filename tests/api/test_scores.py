@@ -1,0 +1,582 @@
+"""Scores that only move forward, as their users see them in both colours: counts, order, lost replies, what is no score."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from math import inf
+from types import MappingProxyType
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.crc import key_slot
+
+from handfast import Advance, HandfastError, Scored, ServerRefused
+from handfast._protocol.pieces import PIECE
+from handfast.testing import FaultProxy, command, containing, script
+from tests._support.apis import SYNC
+from tests._support.helpers import comes_true
+
+NOWHERE = "redis://127.0.0.1:1/0"
+CALL = script("scores_advance")
+KEY = "{hf:scores:seen}:members"
+ODD = ["a b", "a}{b", "{a}", "a:b", "}", "a\0b", "a\nb", "ä", "😀", "%7B", "a/b@c", "members", "answer:x"]
+"""Names that might end a hash tag early, or be taken for another's."""
+ENDS = ("oldest", "newest")
+
+
+@pytest.fixture
+def seen(here):
+    """The scores that most tests use."""
+    return here.scores("seen")
+
+
+def pairs(found):
+    """What was read, as pairs, which are shorter to write down."""
+    assert all(type(each) is Scored for each in found)
+    return tuple((each.member, each.score) for each in found)
+
+
+def answers(raw):
+    """The keys that remember what calls were answered."""
+    return list(raw.scan_iter("*:answer:*"))
+
+
+# --- advancing
+
+
+async def test_members_are_added_moved_or_stale(seen):
+    assert await seen.advance({"a": 1, "b": 2}) == Advance(added=2, moved=0, stale=0)
+    assert await seen.advance({"a": 1.5, "b": 2, "c": 0}) == Advance(added=1, moved=1, stale=1)
+    assert await seen.advance({"a": 1.25}) == Advance(added=0, moved=0, stale=1)
+    assert pairs(await seen.oldest()) == (("c", 0), ("a", 1.5), ("b", 2))
+
+
+async def test_a_member_never_moves_back(seen):
+    for score, moved in ((5, 0), (4.999, 0), (-5, 0), (5, 0), (5.001, 1), (0, 0)):
+        assert (await seen.advance({"a": score})).moved == moved
+    assert pairs(await seen.oldest()) == (("a", 5.001),)
+
+
+async def test_any_mapping_will_do(seen):
+    assert await seen.advance(Counter("aab")) == Advance(2, 0, 0)
+    assert await seen.advance(MappingProxyType({"a": 3})) == Advance(0, 1, 0)
+    assert pairs(await seen.newest()) == (("a", 3), ("b", 1))
+
+
+async def test_a_member_that_was_removed_begins_anew(seen):
+    await seen.advance({"a": 5, "b": 5, "c": 5})
+    assert await seen.remove("a") is None
+    await seen.remove(member for member in ("b", "never there"))
+    assert await seen.size() == 1
+    assert await seen.advance({"a": 1, "b": 2}) == Advance(2, 0, 0)
+    assert pairs(await seen.oldest()) == (("a", 1), ("b", 2), ("c", 5))
+
+
+async def test_one_name_is_one_member_and_no_string_of_letters(seen):
+    await seen.advance({"ab": 1, "a": 2, "b": 3})
+    await seen.remove("ab")
+    assert pairs(await seen.oldest()) == (("a", 2), ("b", 3))
+
+
+async def test_clearing_forgets_all_members(seen, raw):
+    await seen.advance({"a": 5, "b": 6})
+    assert await seen.clear() is None
+    assert await seen.size() == 0
+    assert await seen.oldest() == await seen.newest() == await seen.since(0) == ()
+    assert not raw.exists(KEY)
+    assert await seen.advance({"a": 1}) == Advance(1, 0, 0)
+
+
+async def test_scores_that_were_never_used_are_empty(seen):
+    assert await seen.oldest() == await seen.newest() == await seen.since(-1) == ()
+    assert await seen.size() == 0
+    assert await seen.remove("a") is None
+    assert await seen.clear() is None
+
+
+async def test_the_scores_are_those_of_every_client(here, there, colour, server):
+    await here.scores("a").advance({"m": 1})
+    assert await there.scores("a").advance({"m": 2}) == Advance(0, 1, 0)
+    assert await there.scores("b").size() == 0
+    async with colour.client(server.url, namespace="billing") as billing:
+        assert await billing.scores("a").size() == 0
+    assert pairs(await here.scores("a").oldest()) == (("m", 2),)
+
+
+async def test_any_text_is_a_member(seen):
+    odd = [
+        "{",
+        "}",
+        "a b",
+        " ",
+        "\n",
+        "a\r\nb",
+        "\0",
+        "a\0",
+        "é",
+        "e\u0301",
+        "日本語",
+        "\ufeff",
+        "\uffff",
+        "\U0010ffff",
+        "😀",
+    ]
+    odd += ["A", "a", "x" * 16_384, "1", "-inf", "NX", "GT"]
+    scores = {member: place for place, member in enumerate(odd)}
+    assert await seen.advance(scores) == Advance(len(odd), 0, 0)
+    assert pairs(await seen.oldest(limit=100)) == tuple(scores.items())
+    assert await seen.advance(scores) == Advance(0, 0, len(odd))
+    await seen.remove(odd)
+    assert await seen.size() == 0
+
+
+# --- scores of all kinds
+
+
+async def test_every_number_comes_back_as_it_was(seen):
+    numbers = [
+        0.1,
+        0.1 + 0.2,
+        1 / 3,
+        1e-300,
+        5e-324,
+        1.7976931348623157e308,
+        123456789.12345679,
+        2**53,
+        -(2**53),
+        10**22,
+        2**80,
+    ]
+    numbers += [-0.5, -1e308, 1_763_729_675_123_456, 1_763_729_675.123456, 0, 17]
+    await seen.advance({f"m{place:02}": number for place, number in enumerate(numbers)})
+    found = dict(pairs(await seen.oldest(limit=100)))
+    assert [found[f"m{place:02}"] for place in range(len(numbers))] == numbers
+    assert {type(score) for score in found.values()} == {float}
+
+
+async def test_the_next_number_is_larger_and_the_one_before_is_not(seen):
+    for number in (1.0, 2.0**52, -1e-300, 1_763_729_675.123456):
+        await seen.clear()
+        await seen.advance({"a": number})
+        assert await seen.advance({"a": number}) == Advance(0, 0, 1)
+        assert await seen.advance({"a": number - abs(number) * 2**-52}) == Advance(0, 0, 1)
+        assert await seen.advance({"a": number + abs(number) * 2**-52}) == Advance(0, 1, 0)
+
+
+async def test_nought_with_a_sign_is_nought(seen):
+    assert await seen.advance({"a": 0, "b": -0.0}) == Advance(2, 0, 0)
+    assert await seen.advance({"a": -0.0, "b": 0.0}) == Advance(0, 0, 2)
+    assert pairs(await seen.since(-0.0)) == pairs(await seen.since(0)) == (("a", 0), ("b", 0))
+
+
+async def test_negative_scores_grow_towards_nought(seen):
+    await seen.advance({"a": -5, "b": -0.25})
+    assert await seen.advance({"a": -4.5, "b": -1}) == Advance(0, 1, 1)
+    assert pairs(await seen.oldest()) == (("a", -4.5), ("b", -0.25))
+
+
+# --- reading
+
+
+async def test_the_oldest_come_from_the_small_end_and_the_newest_from_the_large_one(seen):
+    await seen.advance({"d": 4, "b": 2, "a": 1, "c": 3})
+    assert pairs(await seen.oldest(limit=3)) == (("a", 1), ("b", 2), ("c", 3))
+    assert pairs(await seen.newest(limit=3)) == (("d", 4), ("c", 3), ("b", 2))
+    assert pairs(await seen.oldest(limit=1)) == (("a", 1),)
+    assert pairs(await seen.newest(limit=1)) == (("d", 4),)
+    assert await seen.newest(limit=10_000) == tuple(reversed(await seen.oldest(limit=10_000)))
+
+
+async def test_equal_scores_stand_in_the_order_of_their_members(seen):
+    await seen.advance({"b": 1, "a": 1, "B": 1, "ä": 1, "0": 2})
+    in_order = (("B", 1), ("a", 1), ("b", 1), ("ä", 1), ("0", 2))
+    assert pairs(await seen.oldest()) == pairs(await seen.since(1)) == in_order
+    assert pairs(await seen.newest()) == in_order[::-1]
+
+
+async def test_since_begins_with_the_very_score(seen):
+    await seen.advance({f"m{number}": number / 2 for number in range(10)})
+    assert pairs(await seen.since(4)) == (("m8", 4), ("m9", 4.5))
+    assert pairs(await seen.since(4.1)) == (("m9", 4.5),)
+    assert pairs(await seen.since(4.5)) == (("m9", 4.5),)
+    assert await seen.since(4.6) == ()
+    assert pairs(await seen.since(-100, limit=2)) == (("m0", 0), ("m1", 0.5))
+    assert await seen.since(-inf, limit=2) == await seen.since(-1e308, limit=2)
+    assert len(await seen.since(-inf)) == 10
+
+
+async def test_so_many_are_given_unless_told_otherwise(seen):
+    await seen.advance({f"m{number:04}": number for number in range(1500)})
+    assert [len(await getattr(seen, end)()) for end in ENDS] == [10, 10]
+    assert len(await seen.since(0)) == 1000
+    assert [len(await getattr(seen, end)(limit=10_000)) for end in ENDS] == [1500, 1500]
+    assert len(await seen.since(0, limit=10_000)) == 1500
+
+
+async def test_all_are_gone_through_by_asking_on_from_the_last_score(seen):
+    await seen.advance({f"m{number:03}": number // 3 for number in range(100)})
+    found, start = {}, -1
+    while True:
+        page = await seen.since(start, limit=7)
+        found |= dict(pairs(page))
+        if page[-1].score == start:
+            break
+        start = page[-1].score
+    assert list(found) == [f"m{number:03}" for number in range(100)]
+
+
+# --- against a model
+
+
+MEMBERS = st.sampled_from("abcde") | st.text(st.characters(codec="utf-8"), min_size=1, max_size=3)
+SCORES = (
+    st.integers(-3, 3) | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 2**53, 0.5])
+)
+CHANGES = st.one_of(
+    *[st.tuples(st.just("advance"), st.dictionaries(MEMBERS, SCORES, max_size=6))] * 3,
+    st.tuples(st.just("remove"), st.lists(MEMBERS, max_size=2)),
+    st.tuples(st.just("clear")),
+)
+
+
+class Model:
+    """What scores are, in plain Python."""
+
+    def __init__(self):
+        self.scores = {}
+
+    def advance(self, scores):
+        added = [member for member in scores if member not in self.scores]
+        moved = [member for member in scores.keys() & self.scores if scores[member] > self.scores[member]]
+        self.scores |= {member: scores[member] for member in [*added, *moved]}
+        return Advance(len(added), len(moved), len(scores) - len(added) - len(moved))
+
+    def remove(self, members):
+        for member in members:
+            self.scores.pop(member, None)
+
+    def clear(self):
+        self.scores.clear()
+
+    def since(self, score=float("-inf")):
+        found = sorted(self.scores.items(), key=lambda pair: (pair[1], pair[0]))
+        return tuple(pair for pair in found if pair[1] >= score)
+
+
+@given(changes=st.lists(st.tuples(CHANGES, SCORES, st.integers(1, 5)), min_size=1, max_size=10))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_scores_do_what_their_model_does(seen, changes):
+    model = Model()
+    await seen.clear()
+    for (change, *args), score, limit in changes:
+        assert await getattr(seen, change)(*args) == getattr(model, change)(*args)
+        assert pairs(await seen.oldest(limit=100)) == model.since()
+        assert pairs(await seen.oldest(limit=limit)) == model.since()[:limit]
+        assert pairs(await seen.newest(limit=limit)) == model.since()[::-1][:limit]
+        assert pairs(await seen.since(score, limit=limit)) == model.since(score)[:limit]
+        assert await seen.size() == len(model.scores)
+
+
+# --- many at once
+
+
+async def test_many_members_are_sent_in_pieces_and_counted_together(seen, raw):
+    await seen.advance({f"m{number:05}": number for number in range(0, 10_000, 4)})
+    raw.config_resetstat()
+    advance = await seen.advance({f"m{number:05}": number + number % 8 for number in range(10_000)})
+    assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 10_000 / PIECE
+    assert advance == Advance(added=7500, moved=1250, stale=1250)
+    assert await seen.size() == 10_000
+    found = dict(pairs(await seen.oldest(limit=10_000)))
+    assert found == {f"m{number:05}": number + number % 8 for number in range(10_000)}
+    assert pairs(await seen.newest(limit=10_000)) == tuple(reversed(pairs(await seen.oldest(limit=10_000))))
+    await seen.remove(f"m{number:05}" for number in range(9_999))
+    assert pairs(await seen.oldest()) == (("m09999", 10_006),)
+
+
+@pytest.mark.parametrize("count", [1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE])
+async def test_where_one_piece_ends_none_is_lost(seen, count):
+    scores = {f"m{number}": number for number in range(count)}
+    assert await seen.advance(scores) == Advance(count, 0, 0)
+    assert await seen.size() == count
+    assert await seen.advance(scores) == Advance(0, 0, count)
+
+
+# --- several clients
+
+
+async def test_what_several_clients_advance_at_the_same_time_ends_at_the_largest(here, there):
+    members = [f"m{number}" for number in range(20)]
+    chance = random.Random(1)
+    rounds = [{member: chance.randint(0, 1000) for member in chance.sample(members, 12)} for _ in range(120)]
+
+    async def work(client, mine):
+        return [await client.scores("a").advance(scores) for scores in mine]
+
+    async with asyncio.TaskGroup() as tasks:
+        workers = [
+            tasks.create_task(work(client, rounds[number::4]))
+            for number, client in enumerate((here, here, there, there))
+        ]
+    advances = [advance for worker in workers for advance in worker.result()]
+    assert dict(pairs(await here.scores("a").oldest(limit=100))) == {
+        member: max(scores.get(member, 0) for scores in rounds) for member in members
+    }
+    assert sum(each.added for each in advances) == len(members)
+    assert sum(each.added + each.moved + each.stale for each in advances) == sum(map(len, rounds))
+    assert all(min(each.added, each.moved, each.stale) >= 0 for each in advances)
+
+
+async def test_large_batches_of_several_clients_are_counted_exactly(here, there):
+    """Whichever client a member's piece is of that comes first: it is added once, and it moves or is stale for the other."""
+    low, high = await asyncio.gather(
+        here.scores("a").advance({f"m{number}": 1 for number in range(5000)}),
+        there.scores("a").advance({f"m{number}": 2 for number in reversed(range(5000))}),
+    )
+    assert low.added + high.added == 5000
+    assert (low.moved, high.stale) == (0, 0)
+    assert high.moved == low.added
+    assert low.stale == high.added
+    assert {score for _, score in pairs(await here.scores("a").oldest(limit=10_000))} == {2}
+
+
+# --- lost replies
+
+
+@pytest.fixture
+def proxy(server):
+    with FaultProxy(server.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def far(colour, proxy, here):
+    """A client behind the proxy that was connected once; the server knows the script."""
+    async with colour.client(proxy.url) as client:
+        await client.scores("warm").advance({"m": 1})
+        yield client
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+async def test_a_call_that_is_lost_is_sent_again_and_counted_once(far, proxy, raw, what):
+    scores = far.scores("seen")
+    for number in range(10):
+        lost = getattr(proxy, what)(CALL)
+        assert await scores.advance({"a": number, f"m{number}": 0}) == Advance(
+            1 if number else 2, 1 if number else 0, 0
+        )
+        assert lost.spent
+    assert await scores.size() == 11
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+async def test_a_piece_that_is_lost_several_times_is_counted_once(far, proxy, raw, what):
+    scores = far.scores("seen")
+    await scores.advance({f"m{number:05}": 100 * (number % 3) for number in range(0, 2000, 2)})
+    lost = [getattr(proxy, what)(containing(piece), times=3) for piece in (b"m00000", b"m00999", b"m01600")]
+    advance = await scores.advance({f"m{number:05}": 100 for number in range(2000)})
+    assert all(fault.spent for fault in lost)
+    old = [100 * (number % 3) for number in range(0, 2000, 2)]
+    assert advance == Advance(added=1000, moved=old.count(0), stale=old.count(100) + old.count(200))
+
+
+async def test_a_lost_reply_that_others_overtake_is_counted_as_it_was_then(far, proxy, here):
+    """The call is executed, its reply lost, and all of it moved on by somebody else before it is sent again."""
+
+    async def executed():
+        return await here.scores("seen").size() == 2
+
+    lost = proxy.lose_reply(CALL, times=3)
+    late = asyncio.ensure_future(far.scores("seen").advance({"a": 1, "b": 1}))
+    await comes_true(executed)
+    assert await here.scores("seen").advance({"a": 2, "b": 2}) == Advance(0, 2, 0)
+    assert await late == Advance(2, 0, 0)
+    assert lost.spent
+    assert pairs(await here.scores("seen").oldest()) == (("a", 2), ("b", 2))
+
+
+async def test_what_else_is_lost_is_sent_again(far, proxy):
+    scores = far.scores("seen")
+    await scores.advance({"a": 1, "b": 2})
+    for what in ("lose_reply", "lose_request"):
+        lost = [
+            getattr(proxy, what)(command(verb)) for verb in ("ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZREM", "ZCARD")
+        ]
+        assert pairs(await scores.oldest()) == pairs(await scores.since(0)) == (("a", 1), ("b", 2))
+        assert pairs(await scores.newest()) == (("b", 2), ("a", 1))
+        await scores.remove("never there")
+        assert await scores.size() == 2
+        assert all(fault.spent for fault in lost)
+    lost = proxy.lose_reply(command("UNLINK"))
+    await scores.clear()
+    assert lost.spent
+    assert await scores.size() == 0
+
+
+async def test_a_server_that_has_forgotten_the_script_is_told_again(seen, raw):
+    await seen.advance({"a": 1})
+    raw.script_flush()
+    assert await seen.advance({f"m{number}": 1 for number in range(1200)}) == Advance(1200, 0, 0)
+
+
+# --- keys
+
+
+async def test_answers_are_remembered_for_some_seconds_and_only_the_members_stay(seen, raw):
+    await seen.advance({f"m{number}": number for number in range(1200)})
+    await seen.advance({"m1": 5})
+    assert len(answers(raw)) == len(set(answers(raw))) == 4, "one for each piece"
+    assert all(0 < raw.pttl(key) <= 20_000 for key in answers(raw))
+    assert {key for key in raw.scan_iter() if raw.pttl(key) == -1} == {KEY}
+    await seen.oldest()
+    await seen.since(0)
+    await seen.remove("m1")
+    assert len(answers(raw)) == 4, "nothing else is remembered"
+
+
+async def test_scores_have_all_their_keys_in_one_slot(seen, raw):
+    await seen.advance({"a": 1})
+    keys = list(raw.scan_iter())
+    assert len(keys) == 2
+    assert len({key_slot(key.encode()) for key in keys}) == 1
+    assert all(key.startswith("{hf:scores:seen}:") for key in keys)
+
+
+async def test_scores_with_odd_names_are_told_apart(here, raw):
+    boards = [here.scores(name) for name in ODD]
+    for number, board in enumerate(boards):
+        assert await board.advance({"m": number}) == Advance(1, 0, 0)
+    assert [pairs(await board.oldest()) for board in boards] == [(("m", number),) for number in range(len(ODD))]
+    assert [board.name for board in boards] == ODD
+    keys = list(raw.scan_iter())
+    assert len(keys) == 2 * len(ODD)
+    assert len({key_slot(key.encode()) for key in keys}) == len({key.partition("}")[0] for key in keys}) == len(ODD)
+    assert all(key.isascii() and key.isprintable() and key.count("{") == key.count("}") == 1 for key in keys)
+    await boards[0].clear()
+    assert [await board.size() for board in boards] == [0] + [1] * (len(ODD) - 1)
+
+
+async def test_at_maxmemory_advancing_is_refused_and_changes_nothing_while_the_rest_works(seen, raw):
+    await seen.advance({"a": 1, "b": 2})
+    keys = set(raw.scan_iter())
+    raw.config_set("maxmemory", 1)
+    for new in ({"c": 1}, {"a": 5}, {"a": 0}):
+        with pytest.raises(ServerRefused, match="out of memory") as refused:
+            await seen.advance(new)
+        assert refused.value.changed_nothing
+        assert refused.value.name == "seen"
+    assert set(raw.scan_iter()) == keys
+    assert pairs(await seen.oldest()) == tuple(reversed(pairs(await seen.newest()))) == (("a", 1), ("b", 2))
+    await seen.remove("a")
+    assert await seen.size() == 1
+    await seen.clear()
+    assert await seen.since(0) == ()
+
+
+async def test_a_key_of_another_type_is_an_error_that_changes_nothing(seen, raw):
+    raw.set(KEY, "not ours")
+    for use in (lambda: seen.advance({"a": 1}), seen.oldest, seen.newest, lambda: seen.since(0), seen.size):
+        with pytest.raises(ServerRefused, match="WRONGTYPE"):
+            await use()
+    assert list(raw.scan_iter()) == [KEY]
+    assert raw.get(KEY) == "not ours"
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("scores", "error"),
+    [
+        ({"a": 1, "b": float("nan")}, ValueError),
+        ({"a": inf}, ValueError),
+        ({"a": -inf}, ValueError),
+        ({"a": 2**53 + 1}, ValueError),
+        ({"a": -(2**53) - 1}, ValueError),
+        ({"a": 10**400}, ValueError),
+        ({"a": "1"}, TypeError),
+        ({"a": None}, TypeError),
+        ({"a": True}, TypeError),
+        ({"a": 1j}, TypeError),
+        ({"": 1}, ValueError),
+        ({"a" * 16_385: 1}, ValueError),
+        ({"\ud800": 1}, ValueError),
+        ({b"a": 1}, TypeError),
+        ({1: 1}, TypeError),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+async def test_what_is_no_score_is_refused_before_any_io(colour, scores, error):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error):
+            await client.scores("a").advance(scores)
+        with pytest.raises(error):
+            await client.scores("a").advance(dict.fromkeys(map(str, range(9999)), 1) | scores)
+
+
+@pytest.mark.parametrize("scores", [[("a", 1)], {"a"}, "a", None, 5])
+async def test_what_is_no_mapping_is_refused_before_any_io(colour, scores):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(TypeError, match="scores must be a mapping"):
+            await client.scores("a").advance(scores)
+
+
+@pytest.mark.parametrize("score", [float("nan"), inf, 2**53 + 1, 10**400, "1", None, True])
+async def test_what_is_no_score_to_begin_with_is_refused_before_any_io(colour, score):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises((TypeError, ValueError), match="the score of 'since'"):
+            await client.scores("a").since(score)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10_001, True, 1.0, "10", None])
+async def test_what_is_no_limit_is_refused_before_any_io(colour, limit):
+    async with colour.client(NOWHERE) as client:
+        scores = client.scores("a")
+        for use in (scores.oldest, scores.newest, lambda *, limit: scores.since(0, limit=limit)):
+            with pytest.raises((TypeError, ValueError), match="limit must be"):
+                await use(limit=limit)
+
+
+@pytest.mark.parametrize("members", ["", ["a", ""], ["\ud800"], "x" * 16_385, None, 5, b"a", ["a", 5]])
+async def test_what_is_no_member_is_refused_before_any_io(colour, members):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises((TypeError, ValueError)):
+            await client.scores("a").remove(members)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
+)
+async def test_scores_without_a_name_cannot_be(colour, name, error):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error):
+            client.scores(name)
+
+
+async def test_where_there_is_nothing_to_do_nothing_is_asked(colour):
+    async with colour.client(NOWHERE) as client:
+        scores = client.scores("a")
+        assert await scores.advance({}) == Advance(0, 0, 0)
+        assert await scores.remove([]) is None
+        for use in (lambda: scores.advance({"a": 1}), scores.oldest, scores.size, scores.clear):
+            with pytest.raises(redis.ConnectionError):
+                await use()
+
+
+async def test_a_closed_client_says_so(colour, server, raw):
+    async with colour.client(server.url) as client:
+        scores = client.scores("a")
+        await scores.advance({"a": 1})
+    for use in (lambda: scores.advance({"a": 2}), scores.oldest, scores.newest, scores.size, scores.clear):
+        with pytest.raises(HandfastError, match="closed"):
+            await use()
+
+
+async def test_names_and_reprs_tell_the_colour(colour, here):
+    scores = here.scores("a b")
+    assert scores.name == "a b"
+    assert repr(scores) == f"<{'' if colour is SYNC else 'Async'}Scores 'a b'>"

@@ -1,0 +1,820 @@
+"""The semaphore, as its users see it in both colours, and with processes that die or whose clocks are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from handfast import (
+    AcquireTimeout,
+    AsyncHandfast,
+    HandfastError,
+    LeaseLost,
+    LimitExceeded,
+    NotHeld,
+    QueueFull,
+    ServerRefused,
+)
+from tests._support.apis import SYNC, in_line
+from tests._support.family import NOWHERE, House, listens, scripts_run
+from tests._support.family_actor import Crew
+from tests._support.helpers import Engine, comes_true, eventually
+
+HOUR = 3600
+DAY = 24 * HOUR
+
+
+def engine_of(raw, name="a"):
+    return Engine(raw, name, kind="semaphore")
+
+
+def nothing_left(raw, name="a"):
+    engine = engine_of(raw, name)
+    return engine.holders() == engine.queue() == []
+
+
+@pytest.fixture
+def crew(server, raw):
+    with Crew(server.url) as crew:
+        yield crew
+
+
+# --- holding
+
+
+async def test_as_many_get_in_as_there_are_permits(here, there):
+    leases = [await client.semaphore("a", 3).acquire() for client in (here, there, here)]
+    assert await there.semaphore("a", 3).try_acquire() is None
+    with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.05 s: others hold it"):
+        await there.semaphore("a", 3).acquire(timeout=0.05)
+    assert await leases[1].release() is True
+    leases.append(await here.semaphore("a", 3).try_acquire())
+    assert await here.semaphore("a", 3).try_acquire() is None
+    fences = [lease.fence for lease in leases]
+    assert fences == sorted(set(fences)), "every grant has a larger fence"
+    assert [await lease.release() for lease in leases] == [True, False, True, True]
+
+
+async def test_several_permits_are_had_all_together_or_not_at_all(here, there, raw):
+    semaphore = there.semaphore("a", 4)
+    lease = await here.semaphore("a", 4).acquire(permits=2)
+    assert await semaphore.try_acquire(permits=3) is None
+    with pytest.raises(AcquireTimeout):
+        await semaphore.acquire(permits=3, timeout=0.05)
+    status = await semaphore.status()
+    assert (status.free, status.waiting, [holder.weight for holder in status.holders]) == (2, 0, [2])
+    second = await semaphore.try_acquire(permits=2)
+    assert await semaphore.try_acquire() is None
+    assert await second.release() is True
+    assert await lease.release() is True
+    async with await semaphore.try_acquire(permits=4):
+        assert (await semaphore.status()).free == 0
+
+
+async def test_permits_are_given_back_all_at_once_and_once(here):
+    semaphore = here.semaphore("a", 3)
+    lease = await semaphore.acquire(permits=3)
+    assert await lease.release() is True
+    assert await lease.release() is False
+    assert (await semaphore.status()).free == 3
+    assert not lease.lost
+    with pytest.raises(NotHeld, match="already released"):
+        lease.check()
+
+
+async def test_a_release_hands_its_permits_to_those_who_wait(here, there, raw):
+    lease = await here.semaphore("a", 2).acquire(permits=2)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, here.semaphore("a", 2))
+        await house.comes("one", there.semaphore("a", 2))
+        await house.comes("two", here.semaphore("a", 2))
+        tokens = engine_of(raw).queue()
+        assert await lease.release() is True
+        assert sorted(engine_of(raw).holders()) == sorted(tokens), "they have them when the release returns"
+        await house.has("one", "two")
+        assert lease.fence < house.fences["one"] < house.fences["two"]
+        await house.leaves("one")
+        await house.leaves("two")
+    assert nothing_left(raw)
+
+
+async def test_blocks_hold_one_permit_or_as_many_as_they_say(here, raw):
+    semaphore = here.semaphore("a", 4)
+    async with semaphore as one, semaphore.acquire(permits=2, timeout=5) as two:
+        assert set(engine_of(raw).holders()) == {one.token, two.token}
+        assert (await semaphore.status()).free == 1
+        async with await semaphore.acquire() as three:
+            assert three.fence > two.fence > one.fence
+            assert (await semaphore.status()).free == 0
+    assert nothing_left(raw)
+
+
+async def test_an_exception_leaves_the_block_and_the_permits_are_free(here):
+    semaphore = here.semaphore("a", 2)
+    for block in (semaphore, semaphore.acquire(permits=2)):
+        with pytest.raises(KeyError, match="mine"):
+            async with block:
+                assert (await semaphore.status()).holders
+                raise KeyError("mine")
+        assert (await semaphore.status()).free == 2
+
+
+async def test_a_decorated_function_holds_one_permit_while_it_runs(colour, here, raw):
+    semaphore, held = here.semaphore("a", 2), []
+
+    def body(value):
+        """Its own words."""
+        held.append(engine_of(raw).holders())
+        if value < 0:
+            raise KeyError("mine")
+        return value + 1
+
+    job = semaphore(colour.function(body))
+    assert [await job(1), await job(2)] == [2, 3]
+    with pytest.raises(KeyError, match="mine"):
+        await job(-1)
+    assert [len(tokens) for tokens in held] == [1, 1, 1]
+    assert len({tokens[0] for tokens in held}) == 3, "each call has a lease of its own"
+    assert (job.__name__, job.__doc__) == ("body", "Its own words.")
+    assert nothing_left(raw)
+
+
+async def test_never_more_permits_are_out_than_there_are(here, there, raw):
+    chance, inside, most, fences = random.Random(5), [], [], []
+
+    async def work(client):
+        semaphore = client.semaphore("a", 5)
+        for _ in range(8):
+            permits = chance.randint(1, 5)
+            async with semaphore.acquire(permits=permits) as lease:
+                inside.append(permits)
+                most.append(sum(inside))
+                fences.append(lease.fence)
+                await asyncio.sleep(0)
+                inside.remove(permits)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(6):
+            tasks.create_task(work((here, there)[number % 2]))
+    assert len(most) == 48
+    assert max(most) == 5, "they were used, and never exceeded"
+    assert len(set(fences)) == 48
+    assert nothing_left(raw)
+
+
+async def test_what_has_one_name_and_is_of_another_kind_is_another_thing(here):
+    async with here.semaphore("a", 1), here.lock("a"), here.rwlock("a").write():
+        assert await here.semaphore("a", 1).try_acquire() is None
+
+
+# --- the line
+
+
+async def test_a_large_request_at_the_head_is_not_starved_by_small_ones(here, there):
+    mine, yours = here.semaphore("a", 3), there.semaphore("a", 3)
+    held = [await mine.acquire() for _ in range(3)]
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        await house.comes("large", yours, permits=3)
+        await house.comes("small", mine)
+        await house.comes("other", yours)
+        for free, lease in enumerate(held, 1):
+            assert house.inside == []
+            assert await yours.try_acquire() is None, "whoever comes now would overtake"
+            assert await lease.release() is True
+            if free < 3:
+                assert ((await mine.status()).free, (await mine.status()).waiting) == (free, 3)
+        await house.has("large")
+        assert ((await mine.status()).free, (await mine.status()).waiting) == (0, 2)
+        await house.leaves("large")
+        await house.has("small", "other")
+        await house.leaves("small")
+        await house.leaves("other")
+    assert house.fences["large"] < house.fences["small"] < house.fences["other"]
+
+
+async def test_requests_of_many_sizes_get_in_in_the_order_in_which_they_came(here, there):
+    semaphore = here.semaphore("a", 3)
+    held = await semaphore.acquire(permits=3)
+    sizes = {"a": 2, "b": 1, "c": 3, "d": 1, "e": 1, "f": 3}
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, semaphore)
+        for number, (who, permits) in enumerate(sizes.items()):
+            await house.comes(who, (here, there)[number % 2].semaphore("a", 3), permits=permits)
+        await held.release()
+        await house.has("a", "b")
+        await house.leaves("b")
+        assert (await semaphore.status()).free == 1, "one is free, and the next one wants three"
+        await house.leaves("a")
+        await house.has("c")
+        await house.leaves("c")
+        await house.has("d", "e")
+        await house.leaves("d")
+        assert [waiter.weight for waiter in (await semaphore.status()).waiters] == [3]
+        await house.leaves("e")
+        await house.has("f")
+        await house.leaves("f")
+    assert sorted(house.fences, key=house.fences.get) == list(sizes)
+
+
+async def test_a_head_that_gives_up_lets_those_behind_it_in(here, there, raw):
+    mine = here.semaphore("a", 3)
+    held = await mine.acquire(permits=2)
+
+    async def impatient():
+        with pytest.raises(AcquireTimeout):
+            await there.semaphore("a", 3).acquire(permits=3, timeout=0.3)
+
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        giving_up = tasks.create_task(impatient())
+        await in_line(mine)
+        await house.comes("small", there.semaphore("a", 3))
+        await giving_up
+        await house.has("small")
+        assert await held.release() is True
+        await house.leaves("small")
+    assert nothing_left(raw)
+
+
+async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
+    full = here.semaphore("a", 2, max_waiters=1)
+    held = await full.acquire(permits=2)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, full)
+        await house.comes("one", there.semaphore("a", 2))
+        before = engine_of(raw).dump()
+        with pytest.raises(
+            QueueFull, match="1 are already waiting for 'a'; try again later or raise max_waiters="
+        ) as no:
+            await full.acquire(permits=2)
+        assert no.value.waiting == 1
+        assert engine_of(raw).dump() == before
+        await held.release()
+        await house.leaves("one")
+
+
+# --- looking
+
+
+async def test_status_tells_weights_and_what_is_free(colour, server, raw):
+    async with colour.client(server.url, label="trainer 3") as mine, colour.client(server.url) as yours:
+        semaphore = mine.semaphore("a", 8)
+        empty = await semaphore.status()
+        assert (empty.holders, empty.waiters, empty.limit, empty.free, empty.waiting) == ((), (), 8, 8, 0)
+        one, five = await semaphore.acquire(), await semaphore.acquire(permits=5)
+        async with asyncio.TaskGroup() as tasks:
+            house = House(tasks, semaphore)
+            await house.comes("all", yours.semaphore("a", 8), permits=8)
+            await house.comes("next", yours.semaphore("a", 8), permits=2)
+            status = await semaphore.status()
+            held = {holder.fence: holder for holder in status.holders}
+            assert {fence: holder.weight for fence, holder in held.items()} == {one.fence: 1, five.fence: 5}
+            assert {holder.label for holder in status.holders} == {"trainer 3"}
+            assert not any(holder.exclusive for holder in status.holders)
+            assert five.token.startswith(held[five.fence].token)
+            assert all(29 < holder.remaining <= 30 for holder in status.holders)
+            waiting = [(waiter.position, waiter.weight, waiter.exclusive) for waiter in status.waiters]
+            assert waiting == [(0, 8, True), (1, 2, False)]
+            assert (status.limit, status.free, status.waiting, status.fence) == (8, 2, 2, five.fence)
+            await one.release()
+            await five.release()
+            await house.has("all")
+            (holder,) = (await semaphore.status()).holders
+            assert holder.exclusive, "it has all that there are"
+            await house.leaves("all")
+            await house.leaves("next")
+
+
+async def test_it_is_locked_when_no_permit_is_free(here):
+    semaphore = here.semaphore("a", 2)
+    assert not await semaphore.locked()
+    async with semaphore:
+        assert not await semaphore.locked()
+        async with semaphore:
+            assert await semaphore.locked()
+    assert not await semaphore.locked()
+
+
+async def test_names_and_reprs_tell_the_colour(colour, here):
+    semaphore = here.semaphore("a b", 2)
+    prefix = "" if colour is SYNC else "Async"
+    assert repr(semaphore) == f"<{prefix}Semaphore 'a b'>"
+    assert (semaphore.name, semaphore.limit) == ("a b", 2)
+    async with semaphore as lease:
+        assert repr(lease).startswith(f"<{prefix}Lease of 'a b', fence {lease.fence}, ")
+
+
+# --- time and loss
+
+
+async def test_permits_are_renewed_while_they_are_held_and_run_out_where_they_are_not_to_be(here, there):
+    renewed = await here.semaphore("a", 3, ttl=0.3).acquire(permits=2)
+    once = await here.semaphore("a", 3, ttl=0.3, renew=False).acquire()
+    await asyncio.sleep(0.8)
+    renewed.check()
+    assert once.lost
+    status = await there.semaphore("a", 3).status()
+    assert [(holder.fence, holder.weight) for holder in status.holders] == [(renewed.fence, 2)]
+    assert status.free == 1
+    assert await there.semaphore("a", 3).try_acquire(permits=2) is None
+    async with await there.semaphore("a", 3).try_acquire():
+        assert await there.semaphore("a", 3).locked()
+    assert await renewed.release() is True
+    assert await once.release() is False
+
+
+async def test_force_release_ends_all_leases_and_lets_the_next_ones_in(here, there, raw):
+    mine = here.semaphore("a", 3)
+    lost = [await mine.acquire(permits=2), await there.semaphore("a", 3).acquire()]
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, mine)
+        await house.comes("one", mine, permits=2)
+        await house.comes("two", there.semaphore("a", 3))
+        await listens(raw, 2)
+        assert await mine.force_release(reason="the rack is on fire") == 2
+        await house.has("one", "two")
+        for lease in lost:
+            await comes_true(lambda lease=lease: lease.lost)
+            with pytest.raises(LeaseLost, match="the rack is on fire") as caught:
+                lease.check()
+            assert (caught.value.name, caught.value.fence) == ("a", lease.fence)
+            assert await lease.release() is False
+        assert min(house.fences.values()) > max(lease.fence for lease in lost)
+        assert (await mine.status()).free == 0, "a release after the loss has taken nothing from those who came next"
+        await house.leaves("one")
+        await house.leaves("two")
+    assert await mine.force_release() == 0
+
+
+async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, there, raw):
+    with pytest.raises(LeaseLost, match="deploy"):
+        async with here.semaphore("a", 3).acquire(permits=2) as lease:
+            await listens(raw)
+            await there.semaphore("a", 3).force_release(reason="deploy")
+            await comes_true(lambda: lease.lost)
+    with pytest.raises(KeyError):
+        async with here.semaphore("a", 3):
+            raw.flushall()
+            raise KeyError
+    with pytest.warns(RuntimeWarning, match="deploy"):
+        async with here.semaphore("a", 3, on_lost="warn") as lease:
+            await there.semaphore("a", 3).force_release(reason="deploy")
+            await comes_true(lambda: lease.lost)
+    assert nothing_left(raw)
+
+
+async def test_in_asyncio_the_block_is_cancelled_when_its_permits_are_lost(server, raw):
+    reached = []
+    async with AsyncHandfast(server.url) as mine, AsyncHandfast(server.url) as operator:
+        with pytest.raises(LeaseLost, match="deploy"):
+            async with mine.semaphore("a", 3).acquire(permits=2):
+                taking = asyncio.create_task(operator.semaphore("a", 3).force_release(reason="deploy"))
+                try:
+                    await asyncio.sleep(50)
+                except asyncio.CancelledError:
+                    reached.append("cancelled")
+                    raise
+                reached.append("the end")
+        assert await taking == 1
+    assert reached == ["cancelled"]
+    assert asyncio.current_task().cancelling() == 0
+
+
+# --- another size
+
+
+async def test_more_permits_let_those_who_wait_in_at_once(here, there, raw):
+    semaphore = here.semaphore("a", 2)
+    held = await semaphore.acquire(permits=2)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, semaphore)
+        for who, permits in (("one", 1), ("two", 2), ("three", 1)):
+            await house.comes(who, semaphore, permits=permits)
+        assert await there.semaphore("a", 2).resize(5) is None
+        status = await semaphore.status()
+        weights = sorted(holder.weight for holder in status.holders)
+        assert (weights, status.waiting, status.free) == ([1, 2, 2], 1, 0)
+        await house.has("one", "two")
+        await house.leaves("one")
+        await house.has("two", "three")
+        await house.leaves("two")
+        await house.leaves("three")
+        assert await held.release() is True
+    assert (await semaphore.status()).free == 5
+
+
+async def test_fewer_permits_let_holders_finish_and_the_next_ones_wait(here, there):
+    semaphore = here.semaphore("a", 3)
+    held = [await semaphore.acquire() for _ in range(3)]
+    await there.semaphore("a", 3).resize(1)
+    status = await semaphore.status()
+    assert (status.limit, status.free, len(status.holders)) == (1, 0, 3)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, semaphore)
+        await house.comes("next", semaphore)
+        for lease in held:
+            assert house.inside == []
+            assert await semaphore.try_acquire() is None
+            lease.check()
+            await lease.extend(40)
+            assert await lease.release() is True
+        await house.has("next")
+        assert await semaphore.try_acquire() is None
+        await house.leaves("next")
+    assert (await semaphore.status()).free == 1
+
+
+async def test_a_newcomer_that_wants_more_than_there_are_is_told(here, there, raw):
+    semaphore = here.semaphore("a", 4)
+    await there.semaphore("a", 4).resize(2)
+    words = r"'a' was resized to 2 permits, fewer than are asked for; ask for fewer, or resize\(\) it"
+    for ask in (semaphore.acquire, semaphore.try_acquire):
+        with pytest.raises(LimitExceeded, match=words) as caught:
+            await ask(permits=3)
+        assert (caught.value.name, caught.value.limit) == ("a", 2)
+    async with semaphore.acquire(permits=2):
+        with pytest.raises(LimitExceeded):
+            async with semaphore.acquire(permits=4):
+                pytest.fail("it was entered")
+    assert nothing_left(raw)
+
+
+async def test_those_in_line_who_want_more_than_there_are_left_are_told_and_others_get_in(here, there, raw):
+    semaphore = here.semaphore("a", 4)
+    held = await semaphore.acquire(permits=3)
+
+    async def too_much(permits):
+        with pytest.raises(LimitExceeded, match="resized to 3") as caught:
+            await there.semaphore("a", 4).acquire(permits=permits)
+        return caught.value.limit
+
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, semaphore)
+        first = tasks.create_task(too_much(4))
+        await in_line(semaphore)
+        await house.comes("fits", there.semaphore("a", 4), permits=3)
+        second = tasks.create_task(too_much(4))
+        await in_line(semaphore, 3)
+        await house.comes("small", semaphore)
+        await semaphore.resize(3)
+        assert await first == 3, "the head is rung out of the line at once"
+        assert (await semaphore.status()).waiters[0].weight == 3
+        assert await held.release() is True
+        await house.has("fits")
+        await house.leaves("fits")
+        assert await second == 3
+        await house.has("small")
+        await house.leaves("small")
+    assert nothing_left(raw)
+
+
+async def test_who_is_first_in_line_and_wants_more_than_there_are_left_is_rung(here, there, raw):
+    semaphore = here.semaphore("a", 4)
+    held = await semaphore.acquire()
+
+    async def too_much():
+        with pytest.raises(LimitExceeded):
+            await there.semaphore("a", 4).acquire(permits=4)
+
+    with raw.pubsub() as ears:
+        ears.psubscribe("hf:*")
+        await comes_true(lambda: ears.get_message() is not None)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(too_much())
+            await in_line(semaphore)
+            (token,) = engine_of(raw).queue()
+            await semaphore.resize(3)
+            ring = await comes_true(ears.get_message)
+    assert ring["data"].split()[:3] == ["granted", token, "0"], "a grant of nothing says: ask again"
+    assert await held.release() is True
+
+
+async def test_when_the_last_resize_is_taken_back_the_limits_of_the_clients_count_again(here, there):
+    semaphore = here.semaphore("a", 2)
+    await semaphore.resize(5)
+    await semaphore.resize(1)
+    held = await semaphore.acquire()
+    assert await semaphore.try_acquire() is None
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, semaphore)
+        await house.comes("one", there.semaphore("a", 2))
+        await there.semaphore("a", 2).resize(None)
+        await house.has("one")
+        status = await semaphore.status()
+        assert (status.limit, status.free) == (2, 0)
+        await house.leaves("one")
+    await there.semaphore("a", 2).resize(None)
+    assert await held.release() is True
+    async with await semaphore.try_acquire(permits=2):
+        assert await semaphore.locked()
+
+
+async def test_a_resize_counts_for_all_whatever_they_were_made_for(here, there):
+    small, large = here.semaphore("a", 2), there.semaphore("a", 9)
+    await small.resize(3)
+    assert (small.limit, large.limit) == (2, 9)
+    assert {(await semaphore.status()).limit for semaphore in (small, large)} == {3}
+    async with large.acquire(permits=2), small:
+        assert await small.try_acquire() is None
+        assert await large.try_acquire() is None
+    with pytest.raises(ValueError, match="permits must be from 1 to 2, not 3"):
+        await small.acquire(permits=3)
+    async with await large.try_acquire(permits=3):
+        assert await small.locked()
+
+
+async def test_a_resize_is_remembered_for_30_days_after_the_last_use(here, raw):
+    semaphore = here.semaphore("a", 2, ttl=1)
+    await semaphore.resize(3)
+    tokens = engine_of(raw).key("tokens")
+    assert 29 * DAY < raw.ttl(tokens) <= 31 * DAY
+    raw.expire(tokens, HOUR)
+    await (await semaphore.acquire()).release()
+    assert 29 * DAY < raw.ttl(tokens) <= 31 * DAY
+    await semaphore.resize(None)
+    assert (await semaphore.status()).limit == 2
+
+
+async def test_at_maxmemory_a_resize_is_refused_and_permits_still_come_back(here, there, raw):
+    semaphore = here.semaphore("a", 2)
+    await semaphore.resize(2)
+    held = await semaphore.acquire(permits=2)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, semaphore)
+        await house.comes("one", there.semaphore("a", 2))
+        raw.config_set("maxmemory", 1)
+        before = engine_of(raw).dump()
+        with pytest.raises(ServerRefused, match="out of memory") as caught:
+            await semaphore.resize(5)
+        assert caught.value.changed_nothing
+        assert engine_of(raw).dump() == before
+        await semaphore.resize(None)
+        assert await held.release() is True
+        await house.has("one")
+        raw.config_set("maxmemory", 0)
+        await house.leaves("one")
+    assert nothing_left(raw)
+
+
+async def test_a_resize_survives_that_everything_is_taken_by_force(here):
+    semaphore = here.semaphore("a", 2)
+    await semaphore.resize(1)
+    lease = await semaphore.acquire()
+    assert await semaphore.force_release() == 1
+    assert (await semaphore.status()).limit == 1
+    assert await lease.release() is False
+
+
+# --- clients that disagree
+
+
+async def test_where_clients_disagree_each_request_counts_by_its_own_limit(here, there, raw):
+    two, five = here.semaphore("a", 2), there.semaphore("a", 5)
+    first = await two.acquire(permits=2)
+    second = await five.acquire(permits=3)
+    assert await two.try_acquire() is None
+    assert await five.try_acquire() is None
+    assert ((await two.status()).free, (await five.status()).free) == (0, 0)
+    await first.release()
+    assert await two.try_acquire() is None, "three are out, and with it there would be four"
+    assert ((await two.status()).free, (await five.status()).free) == (0, 2)
+    third = await five.try_acquire(permits=2)
+    await second.release()
+    assert await two.try_acquire() is None
+    await third.release()
+    async with await two.try_acquire(permits=2):
+        assert (await five.status()).free == 3
+
+
+async def test_one_who_waits_by_a_small_limit_is_not_overtaken_by_a_large_one(here, there):
+    one, five = here.semaphore("a", 1), there.semaphore("a", 5)
+    held = await five.acquire(permits=2)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, one)
+        await house.comes("one", one)
+        assert await five.try_acquire() is None
+        await held.release()
+        await house.has("one")
+        async with five.acquire(permits=4):
+            assert await five.try_acquire() is None
+        await house.leaves("one")
+
+
+async def test_a_release_lets_in_all_who_fit_by_their_own_limits(here, there):
+    two, five = here.semaphore("a", 2), there.semaphore("a", 5)
+    held = await two.acquire(permits=2)
+    async with asyncio.TaskGroup() as tasks:
+        house = House(tasks, two)
+        await house.comes("two", two, permits=2)
+        await house.comes("five", five, permits=3)
+        await held.release()
+        weights = sorted(holder.weight for holder in (await two.status()).holders)
+        await house.has("two", "five")
+        await house.leaves("two")
+        await house.leaves("five")
+    assert weights == [2, 3], "both have theirs when the release returns"
+
+
+def test_a_head_with_a_limit_of_one_ends_the_handing_over_and_the_next_one_gets_in_by_asking(raw):
+    one, five = (Engine(raw, kind="semaphore", limit=limit) for limit in (1, 5))
+    with raw.pubsub() as ears:
+        ears.subscribe("inbox:one", "inbox:five")
+        eventually(lambda: dict(raw.pubsub_numsub("inbox:one", "inbox:five")) == {"inbox:one": 1, "inbox:five": 1})
+        one.acquire("held")
+        one.acquire("one")
+        five.acquire("five")
+        one.release("held")
+        assert five.holders() == ["one"]
+        assert five.acquire("five")[0] == "granted"
+        assert sorted(five.holders()) == ["five", "one"]
+
+
+async def test_a_dead_head_with_a_small_limit_keeps_nobody_waiting(here, raw):
+    semaphore = here.semaphore("a", 5)
+    async with semaphore:
+        Engine(raw, kind="semaphore", limit=1).acquire("dead")  # nobody hears its inbox
+        lease = await semaphore.try_acquire()
+        assert lease is not None
+        assert await lease.release() is True
+
+
+async def test_exclusive_is_whoever_has_all_that_there_are_after_a_resize(here):
+    semaphore = here.semaphore("a", 4)
+    await semaphore.resize(2)
+    async with semaphore.acquire(permits=2):
+        fewer = (await semaphore.status()).holders[0].exclusive
+    await semaphore.resize(8)
+    async with semaphore.acquire(permits=4):
+        more = (await semaphore.status()).holders[0].exclusive
+    assert (fewer, more) == (True, False)
+
+
+# --- processes
+
+
+def test_permits_of_a_killed_holder_come_back_one_by_one_after_its_ttl(hf, crew):
+    dead, alive = crew(0, 0)
+    semaphore = hf.semaphore("a", 3)
+    dead.ask("acquire", kind="semaphore", limit=3, ttl=0.3, key="short")
+    dead.ask("acquire", kind="semaphore", limit=3, ttl=0.7, permits=2, key="long")
+    for key, permits in (("one", 1), ("two", 2)):
+        alive.tell("acquire", kind="semaphore", limit=3, permits=permits, key=key)
+    eventually(lambda: semaphore.status().waiting == 1)
+    dead.kill()
+    first = alive.answer()
+    eventually(lambda: semaphore.status().waiting == 1)
+    status = semaphore.status()
+    assert sorted(holder.weight for holder in status.holders) == [1, 2], "the other lease of the dead still counts"
+    second = alive.answer()
+    assert second > first
+    assert semaphore.status().free == 0
+    assert alive.ask("release", key="one") is True
+    assert semaphore.status().free == 1
+    assert alive.ask("release", key="two") is True
+
+
+def test_a_killed_head_of_the_line_that_would_not_fit_keeps_nobody_waiting(hf, crew, raw):
+    dead, alive = crew(0, 0)
+    semaphore = hf.semaphore("a", 3)
+    held = semaphore.acquire(permits=2)
+    dead.tell("acquire", kind="semaphore", limit=3, permits=3)
+    eventually(lambda: semaphore.status().waiting == 1)
+    before = len(raw.pubsub_channels("hf:inbox:*"))
+    dead.kill()
+    eventually(lambda: len(raw.pubsub_channels("hf:inbox:*")) < before)
+    alive.ask("acquire", kind="semaphore", limit=3)
+    assert semaphore.status().waiting == 0
+    assert held.release() is True
+    assert alive.ask("release") is True
+    assert nothing_left(raw)
+
+
+def test_clocks_that_are_an_hour_apart_change_nothing(hf, crew, raw):
+    fast, slow, right = crew(HOUR, -HOUR, 0)
+    assert fast.ask("time") - slow.ask("time") > 2 * HOUR - 60
+    semaphore = hf.semaphore("a", 2)
+    fences = [fast.ask("acquire", kind="semaphore", limit=2, permits=2, ttl=0.4)]
+    for position, actor in enumerate((slow, right), 1):
+        actor.tell("acquire", kind="semaphore", limit=2, permits=2, ttl=0.4)
+        eventually(lambda position=position: semaphore.status().waiting == position)
+    with pytest.raises(AcquireTimeout):
+        semaphore.acquire(timeout=0.7)
+    (holder,) = semaphore.status().holders
+    assert holder.fence == fences[0], "it lives on, and is renewed"
+    assert 0 < holder.remaining <= 0.4
+    assert 0 < fast.ask("remaining") <= 0.4
+    assert fast.ask("release") is True
+    fences.append(slow.answer())
+    assert 0 < slow.ask("remaining") <= 0.4
+    slow.kill()
+    fences.append(right.answer())
+    assert right.ask("release") is True
+    assert fences == sorted(set(fences))
+    assert nothing_left(raw)
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("limit", "error", "words"),
+    [
+        (0, ValueError, r"limit must be from 1 to 1,000,000,000, not 0"),
+        (-1, ValueError, "limit must be from 1"),
+        (1_000_000_001, ValueError, "limit must be from 1 to 1,000,000,000"),
+        (True, TypeError, "limit must be an int, not True"),
+        (2.0, TypeError, r"limit must be an int, not 2\.0"),
+        ("4", TypeError, "limit must be an int, not '4'"),
+        (None, TypeError, "limit must be an int, not None"),
+    ],
+)
+async def test_bad_limits_are_refused_before_any_io(colour, limit, error, words):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error, match=words):
+            client.semaphore("a", limit)
+        if limit is not None:
+            with pytest.raises(error, match=words):
+                await client.semaphore("a", 4).resize(limit)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"ttl": 0}, ValueError),
+        ({"ttl": "30"}, TypeError),
+        ({"on_lost": "ignore"}, ValueError),
+        ({"max_waiters": 0}, ValueError),
+        ({"permits": 2}, TypeError),
+    ],
+)
+async def test_bad_options_are_refused_before_any_io(colour, options, error):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises(error):
+            client.semaphore("a", 4, **options)
+        with pytest.raises(ValueError, match="name"):
+            client.semaphore("", 4)
+
+
+@pytest.mark.parametrize(
+    ("permits", "error", "words"),
+    [
+        (0, ValueError, "permits must be from 1 to 4, not 0"),
+        (5, ValueError, "permits must be from 1 to 4, not 5"),
+        (-1, ValueError, "permits must be from 1 to 4"),
+        (True, TypeError, "permits must be an int, not True"),
+        (1.0, TypeError, r"permits must be an int, not 1\.0"),
+        ("2", TypeError, "permits must be an int, not '2'"),
+        (None, TypeError, "permits must be an int, not None"),
+    ],
+)
+async def test_bad_numbers_of_permits_are_refused_before_any_io(colour, permits, error, words):
+    async with colour.client(NOWHERE) as client:
+        semaphore = client.semaphore("a", 4)
+        for ask in (semaphore.acquire, semaphore.try_acquire):
+            with pytest.raises(error, match=words):
+                await ask(permits=permits)
+        with pytest.raises(error, match=words):
+            async with semaphore.acquire(permits=permits):
+                pytest.fail("it was entered")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
+async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
+    async with colour.client(NOWHERE) as client:
+        with pytest.raises((ValueError, TypeError), match="timeout must"):
+            await client.semaphore("a", 4).acquire(permits=2, timeout=timeout)
+
+
+async def test_permits_go_by_name_and_the_largest_limit_works(here):
+    semaphore = here.semaphore("a", limit=1_000_000_000)
+    with pytest.raises(TypeError):
+        await semaphore.acquire(2)
+    async with semaphore.acquire(permits=999_999_999):
+        async with semaphore:
+            assert (await semaphore.status()).free == 0
+            assert await semaphore.try_acquire() is None
+        assert (await semaphore.status()).free == 1
+
+
+async def test_one_try_is_one_script(here, raw):
+    semaphore = here.semaphore("a", 2)
+    await (await semaphore.acquire(permits=2)).release()
+    before = scripts_run(raw)
+    lease = await semaphore.try_acquire(permits=2)
+    assert await semaphore.try_acquire() is None
+    assert scripts_run(raw) == before + 2
+    await lease.release()
+
+
+async def test_a_closed_client_says_so(colour, server, raw):
+    async with colour.client(server.url) as client:
+        await (await client.semaphore("a", 2).acquire()).release()
+    semaphore = client.semaphore("a", 2)
+    for use in (semaphore.acquire, semaphore.try_acquire, semaphore.status):
+        with pytest.raises(HandfastError, match="closed"):
+            await use()
+    with pytest.raises(HandfastError, match="closed"):
+        await semaphore.resize(2)

@@ -1,0 +1,207 @@
+"""The classic locks do what they are known for, flaws included; and `hf.lock` does not have these."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from handfast import Handfast, classic
+from handfast.classic import watch
+from handfast.testing import command, script
+from tests._support import listings
+from tests._support.helpers import eventually
+from tests._support.listings import Crash, Meddled, commands, crash
+
+conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
+
+ASKING = {watch: "SETNX", classic: "EVALSHA"}
+"""What each form sends to ask for a lock."""
+
+
+def pausing(monkeypatch, form, act):
+    """Instead of pausing between two looks at the lock, act; and let the millisecond be over."""
+    paused = []
+
+    def sleep(seconds):
+        paused.append(seconds)
+        act()
+
+    monkeypatch.setattr(form.locks, "time", SimpleNamespace(monotonic=lambda: sum(paused), sleep=sleep))
+    return paused
+
+
+# --- what they do
+
+
+def test_the_lock_excludes_until_its_owner_releases(form, conn):
+    mine = form.acquire_lock_with_timeout(conn, "a")
+    assert len(mine) == 32
+    assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0) is False
+    assert form.release_lock(conn, "a", mine) is True
+    theirs = form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0)
+    assert theirs not in {mine, False}
+    assert form.release_lock(conn, "a", theirs.encode()) is True
+
+
+def test_only_the_owner_releases(form, conn):
+    mine = form.acquire_lock_with_timeout(conn, "a")
+    assert form.release_lock(conn, "a", "somebody else") is False
+    assert form.release_lock(conn, "b", mine) is False
+    assert conn.exists("lock:a")
+    assert form.release_lock(conn, "a", mine) is True
+    assert form.release_lock(conn, "a", mine) is False
+
+
+def test_nobody_releases_a_lock_that_is_not_there(form, conn):
+    assert form.release_lock(conn, "a", "None") is False
+
+
+def test_who_waits_gives_up_after_its_timeout(form, conn):
+    form.acquire_lock_with_timeout(conn, "a")
+    began = time.monotonic()
+    assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0.05) is False
+    assert time.monotonic() - began >= 0.05
+
+
+def test_the_lock_ends_by_itself_in_whole_seconds(form, conn):
+    form.acquire_lock_with_timeout(conn, "a", lock_timeout=1.2)
+    assert 1200 < conn.pttl("lock:a") <= 2000
+    conn.pexpire("lock:a", 1)
+    assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=5)
+
+
+@pytest.mark.parametrize(("one", "other"), [(watch, classic), (classic, watch)], ids=["first-lua", "lua-first"])
+def test_both_forms_are_the_same_lock(one, other, conn):
+    mine = one.acquire_lock_with_timeout(conn, "a")
+    assert other.acquire_lock_with_timeout(conn, "a", acquire_timeout=0) is False
+    assert other.release_lock(conn, "a", "somebody else") is False
+    assert other.release_lock(conn, "a", mine) is True
+    assert one.acquire_lock_with_timeout(conn, "a", acquire_timeout=0)
+
+
+# --- the flaws of the first form
+
+
+@pytest.mark.slow
+def test_flaw_a_crash_between_setnx_and_expire_leaves_a_lock_that_only_the_next_loser_ends(conn, actors, raw):
+    with pytest.raises(Crash):
+        watch.acquire_lock_with_timeout(Meddled(conn, EXPIRE=[crash]), "a", lock_timeout=1)
+    assert conn.ttl("lock:a") == -1  # for ever, as long as nobody wants it
+    assert watch.acquire_lock_with_timeout(conn, "a", acquire_timeout=0, lock_timeout=1) is False
+    assert 0 < conn.pttl("lock:a") <= 1000  # the loser's repair: only now its time begins
+    assert watch.acquire_lock_with_timeout(conn, "a", acquire_timeout=5)
+
+    (holder,) = actors(1)
+    holder.ask("acquire")
+    holder.kill()
+    assert all(raw.pttl(key) > 0 for key in raw.keys("{hf:lock:*")), "it ends by itself, whoever wants it or not"
+
+
+def test_flaw_the_first_form_releases_all_over_again_when_a_loser_repairs_meanwhile(conn, hf, raw):
+    mine = watch.acquire_lock_with_timeout(conn, "a")
+    disturbed = Meddled(conn, EXEC=[lambda: conn.expire("lock:a", 10)])
+    assert watch.release_lock(disturbed, "a", mine) is True
+    assert disturbed.sent == ["WATCH", "GET", "EXEC"] * 2
+
+    hf.lock("a").acquire().release()
+    lease = hf.lock("a").acquire()
+    raw.config_resetstat()
+    assert lease.release() is True
+    assert commands(raw)["evalsha"] == 1
+
+
+def test_flaw_a_loser_of_the_first_form_takes_two_round_trips(conn):
+    watch.acquire_lock_with_timeout(conn, "a")
+    sent = {}
+    for form in (watch, classic):
+        loser = Meddled(conn)
+        assert form.acquire_lock_with_timeout(loser, "a", acquire_timeout=0) is False
+        sent[form] = loser.sent
+    assert sent == {watch: ["SETNX", "TTL"], classic: ["EVALSHA"]}
+
+
+# --- the flaws of both
+
+
+def test_flaw_who_waits_asks_all_the_time(form, conn, hf, raw, monkeypatch):
+    mine = form.acquire_lock_with_timeout(conn, "a")
+    paused = pausing(monkeypatch, form, lambda: len(paused) < 5 or form.release_lock(conn, "a", mine))
+    waiting = Meddled(conn)
+    assert form.acquire_lock_with_timeout(waiting, "a")
+    assert waiting.sent.count(ASKING[form]) == 6
+
+    hf.lock("a").acquire().release()  # the server knows the scripts
+    lease = hf.lock("a", renew=False).acquire()
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(hf.lock("a", renew=False).acquire, timeout=20)
+        eventually(lambda: hf.lock("a").status().waiters)
+        raw.config_resetstat()
+        lease.release()
+        theirs = waiter.result()
+    assert commands(raw)["evalsha"] == 1, "the release, and with it the lock came"
+    theirs.release()
+
+
+def test_flaw_whoever_releases_may_take_the_lock_again_before_those_who_wait(form, conn, hf, other, monkeypatch):
+    held = [form.acquire_lock_with_timeout(conn, "a")]
+
+    def release_and_take():
+        assert form.release_lock(conn, "a", held[-1]) is True
+        held.append(form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0))
+
+    pausing(monkeypatch, form, release_and_take)
+    assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0.02) is False
+    assert len(held) > 20, "it was free that often"
+    assert False not in held
+
+    lease = hf.lock("a").acquire()
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(other.lock("a").acquire, timeout=20)
+        eventually(lambda: hf.lock("a").status().waiters)
+        lease.release()
+        assert hf.lock("a").try_acquire() is None
+        waiter.result().release()
+
+
+@pytest.mark.slow
+def test_flaw_the_time_is_rounded_up_to_seconds_and_never_renewed(form, hf, raw):
+    form.acquire_lock_with_timeout(raw, "a", lock_timeout=0.1)
+    assert raw.pttl("lock:a") > 900
+    raw.pexpire("lock:a", 1)  # its time goes by
+    assert form.acquire_lock_with_timeout(raw, "a", acquire_timeout=5), "while the first one thinks it holds it"
+
+    with hf.lock("a", ttl=1.5) as lease:
+        assert lease.remaining() <= 1.5
+        ends = time.monotonic() + lease.remaining()
+        eventually(lambda: time.monotonic() > ends)
+        lease.check()
+        assert hf.lock("a").try_acquire() is None
+
+
+def test_flaw_nothing_tells_a_holder_that_its_lock_is_gone(form, conn, hf, other):
+    mine = form.acquire_lock_with_timeout(conn, "a")
+    conn.delete("lock:a")
+    assert isinstance(mine, str), "and more than that it has not"
+    assert form.release_lock(conn, "a", mine) is False
+
+    lease = hf.lock("a").acquire()
+    other.lock("a").force_release(reason="test")
+    assert lease.lost_event.wait(10)
+    assert lease.lost is True
+
+
+def test_flaw_whose_reply_gets_lost_waits_for_itself(form, conn, resending, proxy, hf):
+    fault = proxy.lose_reply(command(ASKING[form]))
+    assert form.acquire_lock_with_timeout(resending, "a", acquire_timeout=0) is False
+    assert fault.spent
+    assert conn.exists("lock:a"), "nobody else has it"
+
+    hf.lock("a").acquire().release()
+    with Handfast(proxy.url) as far:
+        fault = proxy.lose_reply(script("permit_acquire"))
+        with far.lock("a").acquire(timeout=10) as lease:
+            assert fault.spent
+            lease.check()

@@ -1,0 +1,113 @@
+"""`zadd_unless_smaller` does what it is known for, flaws included; and `hf.scores` does not have these."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import redis
+
+from handfast import Advance, Handfast, classic
+from handfast.classic.scores import PIECE
+from handfast.testing import command, script
+from tests._support import listings
+from tests._support.listings import Meddled, commands
+
+conn, proxy, resending = listings.conn, listings.proxy, listings.resending
+
+MANY = {f"m{number}": number for number in range(PIECE)}
+
+
+def test_scores_only_move_forward_and_the_added_are_counted(conn):
+    assert classic.zadd_unless_smaller(conn, "s", {"a": 1, "b": 2.5}) == 2
+    assert classic.zadd_unless_smaller(conn, "s", {"a": 3, "b": 2, "c": -1, "d": 0}) == 2
+    assert classic.zadd_unless_smaller(conn, "s", {b"a": 3, b"d": 0.5}) == 0
+    assert [score for _, score in conn.zrange("s", 0, -1, withscores=True)] == [-1, 0.5, 2.5, 3]
+    assert conn.zscore("s", "a") == 3
+
+
+def test_they_are_compared_as_numbers_and_keep_their_digits(conn):
+    for score in (9, 10, 1e16, 1.7e9 + 0.123456, 1.7e9 + 0.1234563, math.inf):
+        conn.zadd("s", {"a": -math.inf})
+        classic.zadd_unless_smaller(conn, "s", {"a": 9})
+        assert classic.zadd_unless_smaller(conn, "s", {"a": score}) == 0
+        assert conn.zscore("s", "a") == score
+        classic.zadd_unless_smaller(conn, "s", {"a": math.nextafter(score, 0)})
+        assert conn.zscore("s", "a") == score
+
+
+@pytest.mark.parametrize(("size", "calls"), [(0, 0), (1, 1), (10_000, 1), (10_001, 2)])
+def test_large_mappings_are_sent_in_pieces_of_ten_thousand(conn, size, calls):
+    client = Meddled(conn)
+    scores = {f"m{number}": number for number in range(size)}
+    assert classic.zadd_unless_smaller(client, "s", scores) == size
+    assert client.sent == ["EVALSHA"] * calls
+    assert conn.zcard("s") == size
+    assert classic.zadd_unless_smaller(client, "s", scores) == 0
+
+
+@pytest.mark.parametrize("wrong", [math.nan, "many", None])
+def test_what_is_no_score_is_refused_before_anything_is_sent(conn, wrong):
+    client = Meddled(conn)
+    with pytest.raises((ValueError, TypeError)):
+        classic.zadd_unless_smaller(client, "s", {"a": 1, "b": wrong})
+    assert client.sent == []
+
+
+# --- the flaws
+
+
+def test_flaw_it_tells_neither_the_moved_nor_the_stale(conn, hf):
+    for scores in ({"a": 1, "b": 5}, {"a": 2, "b": 4, "c": 1}):
+        added = classic.zadd_unless_smaller(conn, "s", scores)
+        advance = hf.scores("s").advance(scores)
+    assert added == 1
+    assert advance == Advance(added=1, moved=1, stale=1)
+
+
+def test_flaw_two_commands_for_each_member(conn, hf, raw):
+    raw.config_resetstat()
+    classic.zadd_unless_smaller(conn, "s", MANY)
+    ran = commands(raw)
+    assert ran["zscore"] == ran["zadd"] == PIECE
+    assert ran["evalsha"] == 1, "and nobody else was served meanwhile"
+
+    raw.config_resetstat()
+    assert hf.scores("s").advance(MANY).added == PIECE
+    assert commands(raw)["zadd"] < PIECE / 100
+
+
+def test_flaw_above_ten_thousand_others_see_a_part(conn, hf):
+    """So they do with `hf.scores`, which says so: here it is what somebody may not expect who knows one script."""
+    seen = []
+    client = Meddled(conn, EVALSHA=[lambda: seen.append(conn.zcard("s"))] * 2)
+    classic.zadd_unless_smaller(client, "s", MANY | {"one more": 1})
+    assert seen == [0, PIECE]
+
+
+def test_flaw_when_a_reply_gets_lost_the_added_are_not_counted(conn, resending, proxy, hf):
+    fault = proxy.lose_reply(command("EVALSHA"))
+    assert classic.zadd_unless_smaller(resending, "s", {"a": 1, "b": 2}) == 0
+    assert fault.spent
+    assert conn.zcard("s") == 2
+
+    hf.scores("s").advance({"a": 1})  # the server knows the script
+    hf.scores("s").clear()
+    with Handfast(proxy.url) as far:
+        fault = proxy.lose_reply(script("scores_advance"))
+        assert far.scores("s").advance({"a": 1, "b": 2}) == Advance(added=2, moved=0, stale=0)
+        assert fault.spent
+
+
+def test_what_is_left_of_it_since_redis_6_2_is_one_command(conn):
+    assert conn.zadd("s", {"a": 1, "b": 2}, gt=True) == 2
+    assert conn.zadd("s", {"a": 3, "b": 1, "c": 1}, gt=True) == 1
+    assert classic.zadd_unless_smaller(conn, "t", {"a": 1, "b": 2}) == 2
+    assert classic.zadd_unless_smaller(conn, "t", {"a": 3, "b": 1, "c": 1}) == 1
+    assert conn.zrange("s", 0, -1, withscores=True) == conn.zrange("t", 0, -1, withscores=True)
+
+
+def test_a_key_of_another_type_is_an_error(conn):
+    conn.set("s", "no set")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        classic.zadd_unless_smaller(conn, "s", {"a": 1})

@@ -1,0 +1,471 @@
+"""The classic semaphores do what they are known for, flaws included; the later forms and `hf.semaphore` do not have these."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+
+from handfast import AcquireTimeout, Handfast, LeaseLost, classic
+from handfast.classic import watch
+from handfast.testing import command, script
+from tests._support import listings
+from tests._support.family_actor import Crew
+from tests._support.helpers import eventually
+from tests._support.listings import Crash, Meddled, commands, crash
+
+conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
+
+
+class Kind(NamedTuple):
+    """One of the semaphores, whatever its functions are called."""
+
+    acquire: object
+    release: object
+    refresh: object = None
+
+
+FIRST = Kind(watch.acquire_semaphore, watch.release_semaphore)
+FAIR = Kind(watch.acquire_fair_semaphore, watch.release_fair_semaphore, watch.refresh_fair_semaphore)
+LOCKED = Kind(watch.acquire_semaphore_with_lock, watch.release_fair_semaphore, watch.refresh_fair_semaphore)
+LUA = Kind(classic.acquire_semaphore, classic.release_semaphore, classic.refresh_semaphore)
+
+every_kind = pytest.mark.parametrize("kind", [FIRST, FAIR, LOCKED, LUA], ids=["first", "fair", "locked", "lua"])
+refreshing = pytest.mark.parametrize("kind", [FAIR, LUA], ids=["fair", "lua"])
+by_time_only = pytest.mark.parametrize("kind", [FIRST, LUA], ids=["first", "lua"])
+
+
+class Clock:
+    """The clock of whichever client is asking. Between two times that it is asked a microsecond goes by."""
+
+    def __init__(self):
+        self.now = 1_700_000_000.0
+
+    def time(self):
+        self.now += 1e-6
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """What all clients take for the time; it goes on when the test says so."""
+    clock = Clock()
+    for module in (watch.semaphores, classic.semaphores):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=clock.time))
+    return clock
+
+
+@contextmanager
+def wrong_clock(ahead):
+    """The wall clock of this process is ahead by so many seconds."""
+    right = time.time
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "time", lambda: right() + ahead)
+        yield
+
+
+def free(semaphore):
+    """Whether somebody who asks now is let in at once; who leaves at once again."""
+    lease = semaphore.try_acquire()
+    return lease is not None and lease.release()
+
+
+def trips(raw):
+    """The round trips since CONFIG RESETSTAT that ran something of ours."""
+    return {name: calls for name, calls in commands(raw).items() if name in {"eval", "evalsha", "exec"}}
+
+
+# --- what they do
+
+
+@every_kind
+def test_there_are_as_many_places_as_the_limit_says(kind, conn):
+    mine = [kind.acquire(conn, "s", 3) for _ in range(3)]
+    assert {len(identifier) for identifier in mine} == {32}
+    assert len(set(mine)) == 3
+    assert kind.acquire(conn, "s", 3) is None
+    assert kind.release(conn, "s", mine[1]) is True
+    assert isinstance(kind.acquire(conn, "s", 3), str)
+    assert kind.acquire(conn, "s", 3) is None
+    assert conn.zcard("s") == 3
+
+
+@every_kind
+def test_only_what_one_has_is_given_up(kind, conn):
+    mine = kind.acquire(conn, "s", 1)
+    assert kind.release(conn, "s", "somebody else") is False
+    assert kind.release(conn, "t", mine) is False
+    assert kind.acquire(conn, "s", 1) is None
+    assert kind.release(conn, "s", mine.encode()) is True
+    assert kind.release(conn, "s", mine) is False
+
+
+@every_kind
+def test_a_place_ends_by_itself(kind, conn, clock):
+    old = kind.acquire(conn, "s", 1, timeout=5)
+    clock.now += 4.9
+    assert kind.acquire(conn, "s", 1, timeout=5) is None
+    clock.now += 0.2
+    assert kind.acquire(conn, "s", 1, timeout=5)
+    assert kind.release(conn, "s", old) is False
+
+
+@refreshing
+def test_refreshing_lets_the_time_begin_anew(kind, conn, clock):
+    mine = kind.acquire(conn, "s", 1)
+    for _ in range(3):
+        clock.now += 9.9
+        assert kind.refresh(conn, "s", mine) is True
+    assert kind.acquire(conn, "s", 1) is None
+    clock.now += 10.1
+    assert kind.refresh(conn, "s", mine.encode()) is True, "nobody has wanted it yet"
+    clock.now += 10.1
+    theirs = kind.acquire(conn, "s", 1)
+    assert kind.refresh(conn, "s", mine) is False
+    assert conn.zrange("s", 0, -1) in ([theirs], [theirs.encode()]), "and it has left nothing"
+
+
+def test_the_script_of_a_refresh_answers_what_its_header_says(conn):
+    source = (listings.LUA / "semaphore_refresh.lua").read_text()
+    mine = LUA.acquire(conn, "s", 1)
+    assert conn.eval(source, 1, "s", mine, time.time()) == 1
+    assert conn.eval(source, 1, "s", "another", time.time()) == 0
+
+
+@pytest.mark.parametrize(("one", "other"), [(FIRST, LUA), (LUA, FIRST)], ids=["first-lua", "lua-first"])
+def test_both_forms_are_the_same_semaphore(one, other, conn):
+    mine, theirs = one.acquire(conn, "s", 2), other.acquire(conn, "s", 2)
+    assert theirs
+    assert one.acquire(conn, "s", 2) is other.acquire(conn, "s", 2) is None
+    assert classic.refresh_semaphore(conn, "s", mine) is True
+    assert other.release(conn, "s", mine) is True
+    assert one.acquire(conn, "s", 2)
+
+
+def test_the_times_keep_their_digits_on_the_way_through_lua(conn, clock):
+    clock.now = 1_700_000_000.123456
+    mine = classic.acquire_semaphore(conn, "s", 1)
+    assert conn.zscore("s", mine) == clock.now
+    classic.refresh_semaphore(conn, "s", mine)
+    assert conn.zscore("s", mine) == clock.now
+
+
+# --- the flaws of the first form
+
+
+def test_flaw_a_client_10_ms_slow_steals_the_last_place(conn, clock, hf, other):
+    for kind, stolen in ((FIRST, True), (FAIR, False), (LOCKED, False), (LUA, False)):
+        conn.flushall()
+        mine = kind.acquire(conn, "s", 1)
+        clock.now -= 0.01
+        assert bool(kind.acquire(conn, "s", 1)) is stolen
+        assert kind.release(conn, "s", mine) is True, "its holder has it all the while"
+
+    leases = [hf.semaphore("s", 2).acquire() for _ in range(2)]
+    for ahead in (-3600, -0.01):
+        with wrong_clock(ahead):
+            assert other.semaphore("s", 2).try_acquire() is None
+    assert [lease.release() for lease in leases] == [True, True]
+
+
+def test_flaw_a_client_10_ms_ahead_has_its_place_stolen(conn, clock, hf, other):
+    for kind, stolen in ((FIRST, True), (FAIR, False), (LOCKED, False), (LUA, False)):
+        conn.flushall()
+        clock.now += 0.01
+        mine = kind.acquire(conn, "s", 1)
+        clock.now -= 0.01
+        assert bool(kind.acquire(conn, "s", 1)) is stolen
+        assert kind.release(conn, "s", mine) is True
+
+    for ahead in (0.01, 3600):
+        with wrong_clock(ahead):
+            lease = hf.semaphore("s", 2).acquire(permits=2)
+        assert other.semaphore("s", 2).try_acquire() is None
+        lease.extend(30)
+        assert lease.release() is True
+
+
+def test_flaw_a_loser_of_the_first_form_is_in_the_way_of_others(conn, hf, other, raw):
+    def release_and_ask():
+        kind.release(conn, "s", mine)
+        got.append(kind.acquire(conn, "s", 1))
+
+    got = []
+    for kind in (FIRST, LUA):
+        mine = kind.acquire(conn, "s", 1)
+        loser = Meddled(conn, ZREM=[release_and_ask])
+        assert kind.acquire(loser, "s", 1) is None
+        if "ZREM" not in loser.sent:
+            release_and_ask()  # it has been quicker than anybody could ask
+    assert got[0] is None, "nobody had the place, and nobody got it"
+    assert got[1]
+
+    lease = hf.semaphore("s", 1).acquire()
+    raw.config_resetstat()
+    assert other.semaphore("s", 1).try_acquire() is None
+    assert trips(raw) == {"evalsha": 1}, "refused in one step"
+    assert hf.semaphore("s", 1).status().waiters == (), "with nothing to take back"
+    with pytest.raises(AcquireTimeout):
+        other.semaphore("s", 1).acquire(timeout=0.01)
+    assert hf.semaphore("s", 1).status().waiters == ()
+    lease.release()
+    assert free(other.semaphore("s", 1))
+
+
+def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock, hf, server):
+    mine = FIRST.acquire(conn, "s", 1)
+    with pytest.raises(Crash):
+        FIRST.acquire(Meddled(conn, ZREM=[crash]), "s", 1)
+    FIRST.release(conn, "s", mine)
+    assert FIRST.acquire(conn, "s", 1) is None
+    clock.now += 10.1
+    assert FIRST.acquire(conn, "s", 1)
+
+    conn.flushall()
+    mine = LUA.acquire(conn, "s", 1)
+    loser = Meddled(conn)
+    assert LUA.acquire(loser, "s", 1) is None
+    assert loser.sent == ["EVALSHA"], "a loser has nothing to take back"
+    assert conn.zcard("s") == 1
+
+    with Crew(server.url) as crew, hf.semaphore("a", 1) as lease:
+        (loser,) = crew(0)
+        loser.tell("acquire", kind="semaphore", limit=1)
+        eventually(lambda: hf.semaphore("a", 1).status().waiters)
+        loser.kill()
+        lease.release()
+        assert free(hf.semaphore("a", 1)), "who died in line is skipped"
+
+
+def test_flaw_the_first_form_cannot_be_refreshed(conn, clock, hf, other):
+    assert not hasattr(watch, "refresh_semaphore")
+    first, fair = watch.acquire_semaphore(conn, "s", 1), watch.acquire_fair_semaphore(conn, "t", 1)
+    assert first
+    assert watch.refresh_fair_semaphore(conn, "t", fair) is True
+
+    with hf.semaphore("s", 1, ttl=0.3) as lease:
+        ends = time.monotonic() + lease.remaining()
+        eventually(lambda: time.monotonic() > ends)
+        lease.check()
+        assert other.semaphore("s", 1).try_acquire() is None
+
+
+# --- the flaws of the fair form
+
+
+def overtaken(conn, kind):
+    """Whether two have the one place when one of them has counted, and the other goes first from there."""
+    got = []
+    slow = Meddled(conn, EXEC=[lambda: None, lambda: got.append(kind.acquire(conn, "s", 1))])
+    got.append(kind.acquire(slow, "s", 1))
+    assert len(got) == 2
+    return all(got)
+
+
+def test_flaw_who_counted_first_in_the_fair_form_takes_a_place_that_is_taken(conn, hf, raw):
+    assert overtaken(conn, FAIR)
+    conn.flushall()
+    assert not overtaken(conn, LOCKED), "which closes the race"
+
+    conn.flushall()
+    lua = Meddled(conn)
+    assert LUA.acquire(lua, "s", 1)
+    assert lua.sent == ["EVALSHA"], "one step, with no in between"
+
+    hf.semaphore("s", 1).acquire().release()
+    raw.config_resetstat()
+    with hf.semaphore("s", 1):
+        assert trips(raw) == {"evalsha": 1}
+
+
+def test_flaw_the_fair_form_takes_round_trips_and_a_lock(conn, hf, raw):
+    sent = {}
+    for name, kind in {"fair": FAIR, "locked": LOCKED, "lua": LUA}.items():
+        conn.flushall()
+        for outcome in ("won", "lost"):
+            client = Meddled(conn)
+            assert bool(kind.acquire(client, "s", 1)) is (outcome == "won")
+            sent[name, outcome] = len(client.sent)
+    assert sent == {
+        ("fair", "won"): 2,
+        ("fair", "lost"): 3,
+        ("locked", "won"): 7,
+        ("locked", "lost"): 8,
+        ("lua", "won"): 1,
+        ("lua", "lost"): 1,
+    }
+
+    semaphore = hf.semaphore("s", 1)
+    semaphore.acquire().release()
+    raw.config_resetstat()
+    with semaphore:
+        assert trips(raw) == {"evalsha": 1}
+        assert semaphore.try_acquire() is None
+        assert trips(raw) == {"evalsha": 2}
+
+
+def test_flaw_the_counter_of_the_fair_form_stays_for_ever(conn, hf, raw):
+    FAIR.release(conn, "s", FAIR.acquire(conn, "s", 1))
+    LUA.release(conn, "t", LUA.acquire(conn, "t", 1))
+    assert [key if isinstance(key, str) else key.decode() for key in conn.keys()] == ["s:counter"]  # noqa: SIM118 -- no dict
+    assert conn.ttl("s:counter") == -1
+
+    hf.semaphore("s", 1).acquire().release()
+    mine = raw.keys("{hf:semaphore:s}:*")
+    assert mine, "what is remembered"
+    assert all(raw.pttl(key) > 0 for key in mine), "ends by itself"
+
+
+def test_flaw_where_the_lock_is_busy_free_places_stay_free(conn, hf):
+    lock = classic.acquire_lock_with_timeout(conn, "s")
+    assert LOCKED.acquire(conn, "s", 5) is None
+    assert LUA.acquire(conn, "s", 5)
+    with hf.lock("s"):
+        assert free(hf.semaphore("s", 5)), "which has no lock"
+    classic.release_lock(conn, "s", lock)
+
+
+def test_flaw_who_has_lost_its_fair_place_and_dies_while_refreshing_stands_in_the_set(conn, clock, hf, other):
+    mine = FAIR.acquire(conn, "s", 1)
+    clock.now += 10.1
+    FAIR.release(conn, "s", FAIR.acquire(conn, "s", 1))
+    with pytest.raises(Crash):
+        FAIR.refresh(Meddled(conn, EXEC=[crash]), "s", mine)
+    assert conn.zcard("s") == 1
+
+    conn.flushall()
+    refreshing = Meddled(conn)
+    assert LUA.refresh(refreshing, "s", mine) is False
+    assert refreshing.sent == ["EVALSHA"]
+    assert conn.zcard("s") == 0
+
+    lease = hf.semaphore("s", 1, renew=False).acquire()
+    assert other.semaphore("s", 1).force_release() == 1
+    while not lease.lost:  # whether it has heard of it or asks: it brings nothing back
+        with pytest.raises(LeaseLost):
+            lease.extend(30)
+    assert hf.semaphore("s", 1).status().holders == ()
+    assert free(other.semaphore("s", 1))
+
+
+@by_time_only
+def test_flaw_the_fair_form_does_not_see_the_places_of_the_others(kind, conn, hf, other):
+    assert kind.acquire(conn, "s", 1)
+    assert FAIR.acquire(conn, "s", 1), "a second one"
+
+    with hf.semaphore("s", 2).acquire(permits=2):
+        assert not free(other.semaphore("s", 2)), "there is only one form"
+
+
+# --- the flaws of all
+
+
+@every_kind
+def test_flaw_a_clock_that_is_ahead_throws_others_out_early(kind, conn, clock, hf, other):
+    mine = kind.acquire(conn, "s", 1)
+    clock.now += 9.995
+    assert kind.acquire(conn, "s", 1) is None
+    clock.now += 0.01  # of a client 10 ms ahead
+    assert kind.acquire(conn, "s", 1)
+    assert kind.release(conn, "s", mine) is False
+
+    with hf.semaphore("s", 1, ttl=60, renew=False) as lease:
+        with wrong_clock(3600):
+            assert other.semaphore("s", 1).try_acquire() is None
+        lease.check()
+
+
+@every_kind
+def test_flaw_a_slow_client_is_thrown_out_early(kind, conn, clock, hf, other):
+    clock.now -= 9.995
+    mine = kind.acquire(conn, "s", 1)
+    clock.now += 9.995  # the others' clock; by the server's, no time has gone by
+    assert kind.acquire(conn, "s", 1) is None
+    clock.now += 0.01
+    assert kind.acquire(conn, "s", 1)
+    assert kind.release(conn, "s", mine) is False
+
+    with wrong_clock(-3600):
+        lease = hf.semaphore("s", 1, ttl=60, renew=False).acquire()
+    assert other.semaphore("s", 1).try_acquire() is None
+    (holder,) = other.semaphore("s", 1).status().holders
+    assert holder.remaining > 30
+    assert lease.release() is True
+
+
+@refreshing
+def test_flaw_a_slow_clock_shortens_the_time_by_refreshing(kind, conn, clock, hf, other):
+    mine = kind.acquire(conn, "s", 1)
+    clock.now -= 9
+    assert kind.refresh(conn, "s", mine) is True
+    clock.now += 9 + 1.1
+    assert kind.acquire(conn, "s", 1), "one second after it was taken for ten, and refreshed"
+
+    with hf.semaphore("s", 1, ttl=60, renew=False) as lease:
+        with wrong_clock(-3600):
+            lease.extend(90)
+        (holder,) = other.semaphore("s", 1).status().holders
+        assert holder.remaining > 60
+
+
+@every_kind
+def test_flaw_the_newcomers_timeout_ends_the_holders_place(kind, conn, clock, hf, other):
+    mine = kind.acquire(conn, "s", 1, timeout=60)
+    clock.now += 2
+    assert kind.acquire(conn, "s", 1, timeout=1)
+    assert kind.release(conn, "s", mine) is False
+
+    with hf.semaphore("s", 1, ttl=60, renew=False) as lease:
+        assert other.semaphore("s", 1, ttl=0.001).try_acquire() is None
+        assert lease.remaining() > 1
+
+
+def test_flaw_nothing_tells_a_holder_that_its_place_is_gone(conn, hf, other):
+    for kind in (FIRST, FAIR, LOCKED, LUA):
+        mine = kind.acquire(conn, "s", 1)
+        conn.delete("s", "s:owner")
+        assert isinstance(mine, str), "and more than that it has not"
+        assert kind.release(conn, "s", mine) is False
+
+    lease = hf.semaphore("s", 1).acquire()
+    other.semaphore("s", 1).force_release(reason="test")
+    assert lease.lost_event.wait(10)
+    assert lease.lost is True
+
+
+@every_kind
+def test_flaw_nobody_waits_in_line_and_nobody_is_told(kind, conn, hf, other, raw):
+    mine = kind.acquire(conn, "s", 1)
+    assert kind.acquire(conn, "s", 1) is None, "who comes first"
+    kind.release(conn, "s", mine)
+    assert kind.acquire(conn, "s", 1), "is behind whoever comes when it is free"
+    assert kind.acquire(conn, "s", 1) is None
+
+    lease = hf.semaphore("s", 2).acquire(permits=2)
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(other.semaphore("s", 2, renew=False).acquire, permits=2, timeout=20)
+        eventually(lambda: hf.semaphore("s", 2).status().waiters)
+        raw.config_resetstat()
+        lease.release()
+        assert hf.semaphore("s", 2).try_acquire() is None
+        theirs = waiter.result()
+    assert trips(raw) == {"evalsha": 2}, "the release, with which it had its permits, and the vain try"
+    assert theirs.release() is True
+
+
+def test_flaw_whose_reply_gets_lost_may_be_refused_because_of_its_own_place(conn, resending, proxy, hf):
+    fault = proxy.lose_reply(command("EVALSHA"))
+    assert LUA.acquire(resending, "s", 1) is None
+    assert fault.spent
+    assert conn.zcard("s") == 1, "nobody else has it"
+
+    hf.semaphore("s", 1).acquire().release()
+    with Handfast(proxy.url) as far:
+        fault = proxy.lose_reply(script("permit_acquire"))
+        with far.semaphore("s", 1).acquire(timeout=10) as lease:
+            assert fault.spent
+            lease.check()

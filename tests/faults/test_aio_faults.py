@@ -1,0 +1,758 @@
+"""Replies lost, requests lost, connections cut, silent servers, forks: the asyncio colour leaves nothing behind either.
+
+Here a whole crowd of tasks shares the one connection that breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import redis
+
+from handfast import AcquireTimeout, AsyncHandfast, LeaseLost, ServerRefused
+from handfast._drivers.aio.session import Session
+from handfast.embedded import PrivateServer, find_binary, supervisor
+from handfast.testing import FaultProxy, containing, script
+from tests._support.cancelling import connections_since, home_of, newest, session_of, settled
+from tests._support.helpers import Engine, comes_true, eventually
+
+ROUNDS = 20
+CROWD = 200
+STORM = 1.5
+"""Seconds of everything at once."""
+CALLS = {verb: script(f"permit_{verb}") for verb in ("acquire", "release", "renew", "cancel")}
+
+
+@pytest.fixture
+def proxy(server):
+    with FaultProxy(server.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def near(server, raw):
+    """A client of the server itself, which knows all scripts from now on."""
+    async with AsyncHandfast(server.url) as client:
+        lock = client.lock("warm")
+        async with lock as lease:
+            await lease.extend(1)
+            with pytest.raises(AcquireTimeout):
+                await lock.acquire(timeout=0.001)
+        await lock.force_release()
+        yield client
+
+
+@pytest.fixture
+async def far(proxy, near):
+    """A client behind the proxy that was connected once."""
+    async with AsyncHandfast(proxy.url) as client:
+        async with client.lock("warm"):
+            pass
+        yield client
+
+
+def nothing_left(raw, name="a"):
+    engine = Engine(raw, name)
+    return engine.holders() == engine.queue() == []
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+@pytest.mark.parametrize("verb", ["acquire", "release"])
+async def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
+    fences = []
+    for _ in range(ROUNDS):
+        fault = getattr(proxy, what)(CALLS[verb])
+        lease = await far.lock("a").acquire(timeout=5)
+        assert Engine(raw).holders() == [lease.token]
+        assert await lease.release() is True
+        assert fault.spent
+        assert nothing_left(raw)
+        fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+async def test_a_lost_try_is_sent_again(far, proxy, raw, what):
+    first = getattr(proxy, what)(CALLS["acquire"])
+    lease = await far.lock("a").try_acquire()
+    assert Engine(raw).holders() == [lease.token]
+    second = getattr(proxy, what)(CALLS["acquire"])
+    assert await far.lock("a").try_acquire() is None
+    assert first.spent
+    assert second.spent
+    assert await lease.release() is True
+
+
+async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
+    lease = await far.lock("a", ttl=1.0).acquire()
+    for _ in range(ROUNDS):
+        fault = proxy.lose_reply(CALLS["renew"])
+        await lease.extend(10)
+        assert fault.spent
+        (holder,) = (await far.lock("a").status()).holders
+        assert lease.remaining() <= holder.remaining <= 10
+    assert await lease.release() is True
+
+
+async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
+    lease = await far.lock("a", renew=False).acquire()
+    loop, keeper = asyncio.get_running_loop(), far._driver._owner(lease._holding)
+
+    def find(_):
+        loop.call_soon_threadsafe(keeper.lose, lease._holding, "its time was over")
+        time.sleep(0.05)
+
+    found = proxy.before(CALLS["renew"], find, times=1)
+    with pytest.raises(LeaseLost):
+        await lease.extend(30)
+    assert found.spent
+    assert await lease.release() is False
+
+
+async def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
+    async with far.lock("a", ttl=1.0) as lease:
+        for _ in range(3):  # the third is due when the first ttl is over
+            fault = proxy.lose_reply(CALLS["renew"])
+            await comes_true(lambda fault=fault: fault.spent)
+        await comes_true(lambda: lease.remaining() > 0.8)
+        assert not lease.lost
+        assert Engine(raw).holders() == [lease.token]
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+async def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, near, what):
+    async with near.lock("a") as lease:
+        for _ in range(5):
+            fault = getattr(proxy, what)(CALLS["cancel"])
+            with pytest.raises(AcquireTimeout):
+                await far.lock("a").acquire(timeout=0.01)
+            assert fault.spent
+            assert Engine(raw).queue() == []
+        for _ in range(5):
+            fault = getattr(proxy, what)(CALLS["cancel"])
+            waiter = asyncio.create_task(far.lock("a").acquire())
+            await comes_true(Engine(raw).queue)
+            waiter.cancel()
+            await asyncio.wait((waiter,))
+            assert waiter.cancelled()
+            assert fault.spent
+            await settled(far)
+            assert Engine(raw).queue() == []
+        assert Engine(raw).holders() == [lease.token]
+
+
+async def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, near):
+    lease = await near.lock("a").acquire()
+    waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
+    (token,) = await comes_true(lambda: Engine(raw).queue())
+    for _ in range(5):
+        seen = len(proxy.commands)
+        proxy.cut()
+        await comes_true(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
+    assert Engine(raw).queue() == [token]
+    await lease.release()
+    assert await (await waiter).release() is True
+
+
+async def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy, raw, near):
+    lease = await near.lock("a").acquire()
+    waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
+    (token,) = await comes_true(lambda: Engine(raw).queue())
+    session_of(far)._line._transport.pause_reading()  # it rings and nobody hears it
+    Engine(raw).run("release", token=lease.token)
+    assert Engine(raw).holders() == [token]
+    proxy.cut()
+    session_of(far)._line._transport.resume_reading()
+    session_of(far)._ring = lambda _: None
+    granted = await waiter
+    del session_of(far)._ring
+    assert granted.token == token
+    assert await granted.release() is True
+    assert await lease.release() is True
+
+
+async def test_a_crowd_in_flight_gets_in_one_by_one_though_the_connection_is_cut(proxy, raw, near):
+    known = newest(raw)
+    inside, fences, lost = [], [], []
+
+    async def work(lock):
+        for _ in range(2):
+            try:
+                async with lock.acquire(timeout=40) as lease:
+                    inside.append(lease)
+                    fences.append(lease.fence)
+                    assert inside == [lease]
+                    await asyncio.sleep(0)
+                    inside.remove(lease)
+            except LeaseLost as error:
+                lost.append(error)
+
+    async def cut():
+        for part in (1, 2, 3):
+            await comes_true(lambda part=part: len(fences) > part * CROWD / 2)
+            proxy.cut()
+
+    async with AsyncHandfast(proxy.url) as far, asyncio.TaskGroup() as group:
+        lock = far.lock("a")
+        for _ in range(CROWD):
+            group.create_task(work(lock))
+        group.create_task(cut())
+    assert lost == []
+    assert len(fences) == 2 * CROWD
+    assert fences == sorted(set(fences))
+    assert proxy.connections >= 4
+    assert nothing_left(raw)
+    await comes_true(lambda: not connections_since(known, raw))
+
+
+async def test_one_connection_is_left_after_many_were_cut(proxy, raw, near):
+    known = newest(raw)
+    far = AsyncHandfast(proxy.url)
+    held = await near.lock("a").acquire()
+    waiters = [asyncio.create_task(far.lock("a").acquire(timeout=20)) for _ in range(CROWD)]
+    await comes_true(lambda: len(Engine(raw).queue()) == CROWD)
+    for _ in range(3):
+        proxy.cut()
+        await comes_true(lambda: session_of(far).is_open)
+    await comes_true(lambda: len(Engine(raw).queue()) == CROWD)
+    await comes_true(lambda: len(connections_since(known, raw)) == 1)
+    for waiter in waiters:
+        waiter.cancel()
+    await asyncio.wait(waiters)
+    assert all(waiter.cancelled() for waiter in waiters)
+    await settled(far)
+    assert Engine(raw).queue() == []
+    await far.close()
+    assert await held.release() is True
+
+
+async def test_a_server_that_forgets_its_scripts_with_a_crowd_in_flight_grants_each_once(near, raw):
+    async def work(number):
+        fences = []
+        for _ in range(5):
+            lease = await near.lock(f"n{number}").acquire(timeout=20)
+            fences.append(lease.fence)
+            assert Engine(raw, f"n{number}").holders() == [lease.token]
+            assert await lease.release() is True
+        return fences
+
+    async def forget():
+        while True:
+            raw.script_flush()
+            await asyncio.sleep(0.001)
+
+    forgetting = asyncio.create_task(forget())
+    for fences in await asyncio.gather(*map(work, range(CROWD))):
+        assert fences == sorted(set(fences))
+    forgetting.cancel()
+    await asyncio.wait((forgetting,))
+    for number in range(CROWD):
+        engine = Engine(raw, f"n{number}")
+        assert engine.holders() == engine.queue() == []
+        assert raw.zcard(engine.key("past")) == 5, "each of five leases was granted once and released once"
+
+
+async def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):
+    async with AsyncHandfast(f"unix://{tmp_path}/nobody") as hf:
+        lock = hf.lock("a")
+        for ask in (lock.acquire, lock.try_acquire, lock.status, lock.force_release, lambda: lock.acquire(timeout=20)):
+            with pytest.raises(redis.ConnectionError):
+                await ask()
+        asked = [lock.acquire() for _ in range(20)]
+        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(outcome, redis.ConnectionError)
+        await settled(hf)
+
+
+async def test_a_server_that_comes_back_is_waited_for():
+    with PrivateServer() as server:
+        path = server.socket
+        hf = AsyncHandfast(server.url)
+        lease = await hf.lock("a").acquire()
+    folder = Path(path).parent
+    folder.mkdir(0o700)
+    waiters = [asyncio.create_task(hf.lock("b").acquire(timeout=20)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    again = supervisor.SupervisedServer(find_binary(), str(folder), tidy=True)
+    try:
+        for _ in waiters:
+            done, _ = await asyncio.wait(waiters, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            (first,) = done
+            waiters.remove(first)
+            assert await first.result().release() is True
+        assert await lease.release() is False, "a server that forgot everything has no lease to give up"
+        assert lease.lost
+    finally:
+        await hf.close()
+        again.end()
+
+
+async def test_a_server_that_stays_away_is_given_up_by_all_in_the_end(monkeypatch):
+    monkeypatch.setattr(Session.send, "__defaults__", (0.3,))
+    with PrivateServer() as server:
+        hf = AsyncHandfast(server.url)
+        lease = await hf.lock("a", ttl=0.5).acquire()
+        waiters = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(3)]
+        await comes_true(lambda: len(session_of(hf).ears) == 3 and not session_of(hf)._sent)
+    for outcome in await asyncio.gather(*waiters, return_exceptions=True):
+        assert isinstance(outcome, redis.ConnectionError)
+    await comes_true(lambda: lease.lost)
+    with pytest.raises(LeaseLost):
+        lease.check()
+    with pytest.raises(redis.ConnectionError):
+        await hf.lock("a").status()
+    await hf.close()
+
+
+async def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_taken_back_when_it_does():
+    with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
+        async with AsyncHandfast(server.url) as hf:
+            await (await hf.lock("a").acquire()).release()
+            os.kill(server.pid, signal.SIGSTOP)
+            started = time.monotonic()
+            waiters = [asyncio.create_task(hf.lock("a").acquire(timeout=0.3)) for _ in range(3)]
+            for waiter in waiters:
+                with pytest.raises(AcquireTimeout, match="the server did not answer"):
+                    await waiter
+            assert time.monotonic() - started < 5, "the response timeout is longer than the caller's"
+            assert not home_of(hf).keeper.is_idle
+            os.kill(server.pid, signal.SIGCONT)
+            await settled(hf)
+            assert nothing_left(behind)
+            async with hf.lock("a").acquire(timeout=5):
+                pass
+
+
+async def test_a_cancellation_does_not_wait_for_a_server_that_says_nothing():
+    with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
+        async with AsyncHandfast(server.url) as hf:
+            await (await hf.lock("a").acquire()).release()
+            os.kill(server.pid, signal.SIGSTOP)
+            waiter = asyncio.create_task(hf.lock("a").acquire())
+            await comes_true(lambda: session_of(hf)._sent)
+            waiter.cancel()
+            await asyncio.wait((waiter,), timeout=4)  # the response timeout is 5 s
+            assert waiter.cancelled()
+            os.kill(server.pid, signal.SIGCONT)
+            await settled(hf)
+            assert nothing_left(behind)
+
+
+async def test_a_connection_that_went_silent_is_given_up_and_made_anew(proxy, raw, near):
+    async with AsyncHandfast(f"{proxy.url}?socket_timeout=0.4") as far:
+        await far.lock("warm").locked()
+        assert proxy.connections == 1
+        with proxy.black_hole("to server"):  # only what was said is lost
+            asked = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(10)]
+            await comes_true(lambda: sum(map(CALLS["acquire"], proxy.commands)) >= 10)
+        leases = await asyncio.gather(*asked)
+        assert proxy.connections == 2
+        for number, lease in enumerate(leases):
+            assert Engine(raw, f"n{number}").holders() == [lease.token]
+            assert await lease.release() is True
+
+
+async def test_a_server_without_memory_refuses_and_nothing_is_left(near, raw):
+    held = await near.lock("a").acquire()
+    before = Engine(raw, "b").dump()
+    raw.config_set("maxmemory", 1)
+    for ask in (near.lock("b").acquire, near.lock("b").try_acquire, near.lock("a").acquire):
+        with pytest.raises(ServerRefused, match="out of memory") as caught:
+            await ask()
+        assert caught.value.changed_nothing
+    outcomes = await asyncio.gather(*(near.lock("b").acquire() for _ in range(20)), return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {ServerRefused}
+    assert Engine(raw, "b").dump() == before
+    assert Engine(raw).queue() == []
+    await held.extend(40)
+    assert await held.release() is True
+    raw.config_set("maxmemory", 0)
+    async with near.lock("b"):
+        pass
+
+
+async def test_a_primary_that_is_a_replica_for_a_while_is_asked_again():
+    with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
+        async with AsyncHandfast(server.url) as hf:
+            held = await hf.lock("a").acquire()
+            waiters = [asyncio.create_task(hf.lock("a").acquire(timeout=20)) for _ in range(3)]
+            await comes_true(lambda: len(Engine(behind).queue()) == 3)
+            refused = behind.info("errorstats")
+            behind.replicaof("127.0.0.1", 1)
+            releasing = asyncio.create_task(held.release())
+            await comes_true(lambda: behind.info("errorstats") != refused)
+            assert not releasing.done()
+            behind.replicaof("no", "one")
+            assert await releasing is True
+            for waiter in waiters:
+                assert await (await waiter).release() is True
+            assert nothing_left(behind)
+
+
+async def test_a_replica_for_ever_is_no_reason_to_wait_longer():
+    with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
+        async with AsyncHandfast(server.url) as hf:
+            await hf.lock("a").locked()
+            behind.replicaof("127.0.0.1", 1)
+            with pytest.raises(ServerRefused, match="replica"):
+                await hf.lock("a").acquire(timeout=0.2)
+            behind.replicaof("no", "one")
+            await settled(hf)
+            assert nothing_left(behind)
+
+
+async def test_replies_and_rings_that_come_byte_by_byte_are_read(far, proxy, raw, near):
+    with proxy.dribbling():
+        held = await near.lock("a").acquire()
+        waiters = [asyncio.create_task(far.lock("a").acquire(timeout=20)) for _ in range(5)]
+        others = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(5)]
+        await comes_true(lambda: len(Engine(raw).queue()) == 5)
+        await held.release()
+        fences = []
+        for waiter in waiters:
+            lease = await waiter
+            fences.append(lease.fence)
+            assert await lease.release() is True
+        assert fences == sorted(set(fences))
+        for number, other in enumerate(others):
+            assert Engine(raw, f"n{number}").holders() == [(await other).token]
+            assert await other.result().release() is True
+
+
+async def test_a_lease_taken_by_force_is_known_at_once_and_why(far, near):
+    lease = await far.lock("a", ttl=3600).acquire()
+    assert await near.lock("a").force_release(reason="deploy") == 1
+    await asyncio.wait_for(lease.lost_event.wait(), 10)
+    with pytest.raises(LeaseLost, match="deploy"):
+        lease.check()
+    assert await lease.release() is False
+
+
+async def test_a_revocation_whose_ring_is_lost_is_found_by_asking_again(far, proxy, near, raw):
+    lease = await far.lock("a", ttl=3600).acquire()
+    with proxy.black_hole("to server"):
+        Engine(raw).revoke(2**53)
+        proxy.cut()
+    await asyncio.wait_for(lease.lost_event.wait(), 10)
+    assert await lease.release() is False
+
+
+async def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy, raw):
+    for _ in range(60):
+        lease = await far.lock("a", ttl=0.012).acquire()
+        await asyncio.sleep(0.004)
+        await lease.release()
+        await asyncio.sleep(0.005)  # what was sent before the release returned may take its time through the proxy
+        seen = len(proxy.commands)
+        await asyncio.sleep(0.008)
+        token = lease.token.encode()
+        assert not any(map(containing(token), proxy.commands[seen:]))
+
+
+@pytest.mark.parametrize("state", ["unsent", "unanswered"])
+async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw, state):
+    lease = await far.lock("a", ttl=0.9).acquire()
+    session = session_of(far)
+    with contextlib.ExitStack() as trouble:
+        if state == "unsent":
+            session._line.pause_writing()
+            await comes_true(lambda: session._outbox)
+        else:
+            trouble.enter_context(proxy.black_hole("to server"))
+            await comes_true(lambda: session._sent and any(map(CALLS["renew"], proxy.commands)))
+        assert home_of(far).keeper._renewals
+        seen = len(proxy.commands)
+        releasing = asyncio.create_task(lease.release())
+        await asyncio.sleep(0.01)
+    if state == "unsent":
+        session._line.resume_writing()
+    else:
+        proxy.cut()
+    assert await releasing is True
+    assert any(map(CALLS["release"], proxy.commands[seen:]))
+    assert not any(map(CALLS["renew"], proxy.commands[seen:]))
+    assert nothing_left(raw)
+
+
+async def test_the_blocks_own_exception_wins_over_a_server_that_is_gone(caplog):
+    with PrivateServer() as server:
+        hf = AsyncHandfast(server.url)
+        with pytest.raises(KeyError):
+            async with hf.lock("a", ttl=1):
+                server.close()
+                raise KeyError
+    await hf.close()
+
+
+class Storm:
+    """Tasks that use a few locks and are cancelled at random, while the network and the server misbehave."""
+
+    def __init__(self, clients, proxy, raw, seed):
+        self.clients, self.proxy, self.raw = clients, proxy, raw
+        self.chance = random.Random(seed)
+        self.known = newest(raw)
+        self.until = time.monotonic() + STORM
+        self.inside, self.fences = {}, {}
+        self.cancelled = 0
+
+    async def acquire(self):
+        lock = self.chance.choice(self.clients).lock(self.chance.choice("abc"), renew=self.chance.random() < 0.7)
+        match self.chance.choice(["wait", "wait", "timeout", "try"]):
+            case "timeout":
+                return await lock.acquire(timeout=self.chance.uniform(0.001, 0.05))
+            case "try":
+                return await lock.try_acquire()
+        return await lock.acquire()
+
+    async def use(self):
+        lease = await self.acquire()
+        if lease is None:
+            return
+        async with lease:
+            assert lease.name not in self.inside, "two of them hold the same lock"
+            assert lease.fence > self.fences.get(lease.name, 0)
+            self.inside[lease.name], self.fences[lease.name] = lease, lease.fence
+            try:
+                if self.chance.random() < 0.3:
+                    await lease.extend(50)
+                await asyncio.sleep(self.chance.uniform(0, 0.002))
+            finally:
+                del self.inside[lease.name]
+
+    async def work(self):
+        while time.monotonic() < self.until:
+            task = asyncio.create_task(self.use())
+            for _ in range(self.chance.choice([0, 0, 0, 1, 1, 2])):
+                asyncio.get_running_loop().call_later(self.chance.uniform(0, 0.02), task.cancel)
+            await asyncio.wait((task,))
+            if task.cancelled():
+                self.cancelled += 1
+            elif not isinstance(task.exception(), AcquireTimeout | LeaseLost | None):  # a release may be late
+                await task
+
+    async def disturb(self):
+        while time.monotonic() < self.until:
+            await asyncio.sleep(self.chance.uniform(0, 0.02))
+            match self.chance.choice(["cut", "forget", "pause", "kill"]):
+                case "cut":
+                    self.proxy.cut()
+                case "forget":
+                    self.raw.script_flush()
+                case "pause":
+                    self.raw.client_pause(5)
+                case "kill":
+                    for client in connections_since(self.known, self.raw):
+                        self.raw.client_kill_filter(_id=client["id"])
+
+
+@pytest.mark.parametrize("seed", [1])
+async def test_cuts_kills_pauses_forgotten_scripts_and_cancellations_at_once(far, near, proxy, raw, seed):
+    storm = Storm([far, far, near], proxy, raw, seed)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(storm.disturb())
+        for _ in range(40):
+            group.create_task(storm.work())
+    for client in (far, near):
+        await settled(client)
+    assert storm.cancelled > 0
+    assert set(storm.fences) == set("abc")
+    assert all(nothing_left(raw, name) for name in "abc")
+
+
+# --- forks
+
+
+async def in_child(action):
+    """Run it in a forked child; its exit code, 0 when it returned True."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if action() is True else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is just what is tested
+async def test_a_forked_child_owns_nothing_and_has_a_connection_of_its_own(near, raw):
+    lock = near.lock("a", ttl=2.0)
+    lease = await lock.acquire()
+    waiter = asyncio.create_task(near.lock("a").acquire())
+    await comes_true(Engine(raw).queue)
+    entered = near.lock("c")
+    await entered.__aenter__()
+    mine = {client["id"] for client in raw.client_list()}
+
+    async def child():
+        try:
+            lease.check()
+        except LeaseLost:
+            pass
+        else:
+            return False
+        async with lease:  # leaving a block in the child says and does nothing
+            pass
+        async with near.lock("b").acquire(timeout=5):
+            return await lease.release() is False and await lock.try_acquire() is None and await entered.locked()
+
+    assert await in_child(lambda: asyncio.run(child()) and asyncio.run(child())) == 0
+    await asyncio.sleep(2.1)
+    assert not lease.lost
+    assert Engine(raw).holders() == [lease.token]
+    assert {client["id"] for client in raw.client_list()} == mine, "our connection is the same as before"
+    assert await lease.release() is True
+    assert await (await waiter).release() is True
+    await entered.__aexit__(None, None, None)
+    assert nothing_left(raw)
+    assert nothing_left(raw, "c")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_a_forked_child_may_leave_the_blocks_that_it_was_forked_in(near, raw):
+    first, second = near.lock("a"), near.lock("b")
+
+    def leave():
+        for lock in (second, first):
+            try:
+                lock.__aexit__(None, None, None).send(None)
+            except StopIteration:
+                continue
+            return False
+        return True
+
+    async with first, second:
+        assert await in_child(leave) == 0
+        assert [len(Engine(raw, name).holders()) for name in "ab"] == [1, 1]
+    assert nothing_left(raw, "a")
+    assert nothing_left(raw, "b")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_a_forked_child_does_not_keep_its_parents_waiters_alive(server, raw, near):
+    code = """
+import asyncio, os, sys, time
+from handfast import AsyncHandfast
+
+async def main():
+    hf = AsyncHandfast(sys.argv[1])
+    waiter = asyncio.create_task(hf.lock("a").acquire())
+    while not (await hf.lock("a").status()).waiting:
+        await asyncio.sleep(0.01)
+    if os.fork() == 0:
+        print("forked", flush=True)
+        time.sleep(60)
+        os._exit(0)
+    await waiter
+
+asyncio.run(main())
+"""
+    lease = await near.lock("a").acquire()
+    parent = subprocess.Popen(  # noqa: ASYNC220 -- the loop may wait for that
+        [sys.executable, "-W", "ignore", "-c", code, server.url], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert await asyncio.to_thread(parent.stdout.readline) == b"forked\n"
+        (waiter,) = Engine(raw).queue()
+        parent.kill()
+        parent.wait()
+        assert await lease.release() is True
+        # The server may see the end of the connection later than the release: a grant to the dead is over soon.
+        await comes_true(lambda: waiter not in Engine(raw).holders() + Engine(raw).queue() or not raw.client_list())
+        async with near.lock("a").acquire(timeout=10):
+            pass
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.stdout.close()
+
+
+# --- several loops
+
+
+def test_one_client_on_two_loops_in_two_threads(server, raw):
+    hf = AsyncHandfast(server.url)
+    inside, fences, together = [], [], []
+
+    async def work():
+        for _ in range(60):
+            async with hf.lock("a").acquire(timeout=30) as lease:
+                inside.append(lease.fence)
+                together.append(len(inside))
+                await asyncio.sleep(0)
+                fences.append(lease.fence)
+                inside.remove(lease.fence)
+
+    async def crowd():
+        await asyncio.gather(work(), work())
+
+    other = threading.Thread(target=lambda: asyncio.run(crowd()))
+    other.start()
+    asyncio.run(crowd())
+    other.join(40)
+    assert max(together) == 1
+    assert len(fences) == 240
+    assert fences == sorted(set(fences))
+    assert nothing_left(raw)
+
+
+def test_one_client_in_several_runs_one_after_the_other(server, raw):
+    hf = AsyncHandfast(server.url)
+    lock = hf.lock("a")
+    fences, leases = [], []
+
+    async def use():
+        async with lock as lease:
+            fences.append(lease.fence)
+
+    async def take():
+        leases.append(await hf.lock("b").acquire())
+
+    async def give():
+        return await leases.pop().release()
+
+    known = newest(raw)
+    for _ in range(5):
+        asyncio.run(use())
+        eventually(lambda: not connections_since(known, raw))
+    asyncio.run(take())
+    assert asyncio.run(give()) is True, "a lease may be given up on another loop than it was taken on"
+    assert fences == sorted(set(fences))
+    assert len(fences) == 5
+    assert nothing_left(raw, "b")
+
+
+def test_a_loop_may_begin_while_another_one_looks_for_those_that_are_gone(server, raw):
+    hf = AsyncHandfast(server.url)
+    asked, left = [], []
+
+    async def use():
+        return await hf.lock("a").locked()
+
+    class Gone:
+        """A loop that was closed. Whoever asks whether it was gives another thread the time to look for such loops too."""
+
+        def is_closed(self):
+            asked.append(self)
+            if len(asked) == 1:
+                other = threading.Thread(target=lambda: asyncio.run(use()))
+                other.start()
+                other.join(20)
+            return True
+
+    gone = Gone()
+    hf._driver._homes[gone] = SimpleNamespace(loop=gone, leave=lambda: left.append(True))
+    assert asyncio.run(use()) is False
+    assert len(asked) > 1
+    assert left
+    asyncio.run(hf.close())

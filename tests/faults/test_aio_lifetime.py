@@ -1,0 +1,471 @@
+"""Clients come and go, and so do loops: whatever ends first, it ends without a word and leaves nothing open.
+
+What is to be silent runs as a program of its own, with every warning an error and asyncio's debug mode on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from handfast import AsyncHandfast, HandfastError
+from handfast.embedded import PrivateServer
+from tests._support.cancelling import connections_since, home_of, newest, session_of, settled
+from tests._support.helpers import Engine, comes_true, eventually
+
+CYCLES = 50
+CROWD = 500
+
+IMPORTS = """
+import asyncio, gc, importlib, os, signal, sys, threading
+from handfast import AsyncHandfast, HandfastError
+
+url, kind = sys.argv[1:3]
+"""
+
+PREAMBLE = (
+    IMPORTS
+    + """
+make_loop = importlib.import_module(kind).new_event_loop
+
+def run(coroutine):
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.get_loop().slow_callback_duration = 60  # a busy machine is nobody's fault
+        return runner.run(coroutine)
+
+async def use(hf, name="a"):
+    lock = hf.lock(name)
+    async with lock as lease:
+        await lease.extend(40)
+        assert await lock.try_acquire() is None
+    assert not await lock.locked()
+
+async def crowd(hf):
+    \"\"\"Tasks that hold and tasks that wait, and are left alone with it.\"\"\"
+    async def hold(name):
+        async with hf.lock(name):
+            await asyncio.sleep(60)
+    async def wait(name):
+        await hf.lock(name).acquire()
+    tasks = [asyncio.create_task(how(name)) for how, name in zip((hold, hold, wait, wait, hold), "ababa")]
+    while [(await hf.lock(name).status()).waiting for name in "ab"] != [2, 1]:
+        await asyncio.sleep(0.001)
+    return tasks
+"""
+)
+
+SILENT = {
+    "nothing is closed": """
+async def main():
+    await use(AsyncHandfast(url))
+run(main())
+""",
+    "a client for the whole program": """
+hf = AsyncHandfast(url)
+for _ in range(3):
+    run(use(hf))
+""",
+    "a client that is never used": """
+hf = AsyncHandfast(url)
+async def main():
+    await AsyncHandfast(url).close()
+run(main())
+""",
+    "tasks that hold and wait are left over": """
+hf = AsyncHandfast(url)
+async def main():
+    tasks.extend(await crowd(hf))
+tasks = []
+run(main())
+assert all(task.cancelled() for task in tasks)
+""",
+    "tasks are left over that nobody remembers": """
+async def main():
+    await crowd(AsyncHandfast(url))
+run(main())
+""",
+    "tasks are left over while it connects for the first time": """
+hf = AsyncHandfast(url)
+async def main():
+    tasks = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(3)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+for turns in (1, 2, 4, 7):
+    run(main())
+""",
+    "a client is dropped": """
+async def main():
+    other, hf = AsyncHandfast(url), AsyncHandfast(url)
+    await use(hf)
+    await use(other)
+    transport = next(iter(hf._driver._homes.values())).session._line._transport
+    del hf
+    gc.collect()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert transport.is_closing()
+    await use(other)
+run(main())
+""",
+    "a client is dropped by another thread": """
+async def main():
+    box = [AsyncHandfast(url)]
+    await use(box[0])
+    thread = threading.Thread(target=lambda: (box.clear(), gc.collect()))
+    thread.start()
+    thread.join()
+    await asyncio.sleep(0.01)
+run(main())
+""",
+    "a client is closed twice": """
+async def main():
+    hf = AsyncHandfast(url)
+    await use(hf)
+    await asyncio.gather(hf.close(), hf.close())
+    await hf.close()
+    async with AsyncHandfast(url) as hf:
+        await use(hf)
+        await hf.close()
+run(main())
+""",
+    "a client is closed while others wait": """
+async def main():
+    hf, other = AsyncHandfast(url), AsyncHandfast(url)
+    lease = await other.lock("a").acquire()
+    tasks = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(5)]
+    while (await hf.lock("a").status()).waiting < 5:
+        await asyncio.sleep(0.001)
+    await hf.close()
+    assert [type(error) for error in await asyncio.gather(*tasks, return_exceptions=True)] == [HandfastError] * 5
+    assert not (await other.lock("a").status()).waiting
+    await lease.release()
+    await other.close()
+run(main())
+""",
+    "a client outlives its loops and is closed on another": """
+hf = AsyncHandfast(url)
+run(use(hf))
+run(hf.close())
+run(hf.close())
+""",
+    "the program exits within a block": """
+hf = AsyncHandfast(url)
+async def main():
+    async with hf.lock("a"):
+        sys.exit(0)
+run(main())
+""",
+    "two loops in two threads end": """
+hf = AsyncHandfast(url)
+threads = [threading.Thread(target=run, args=(use(hf, name),)) for name in "abc"]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+""",
+    "a generator that holds a lease is left over": """
+hf = AsyncHandfast(url)
+async def generate():
+    async with hf.lock("a"):
+        yield 1
+async def main():
+    global generator
+    generator = generate()
+    await anext(generator)
+run(main())
+run(use(hf))
+""",
+}
+
+
+CLOSED = """
+hf = AsyncHandfast(url)
+for _ in range(2):
+    loop = make_loop()
+    loop.slow_callback_duration = 60
+    loop.run_until_complete(use(hf))
+    loop.close()
+del hf, loop
+gc.collect()
+"""
+
+
+def play(server, kind, scenario, within=20):
+    """Run it as a program; what it said."""
+    if kind == "uvloop":
+        pytest.importorskip("uvloop")
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PREAMBLE + scenario, server.url, kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=within, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def nothing_left(raw, names="ab"):
+    return all(Engine(raw, name).holders() == Engine(raw, name).queue() == [] for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("scenario", SILENT)
+def test_it_ends_without_a_word_when(server, raw, scenario, kind):
+    known = newest(raw)
+    play(server, kind, SILENT[scenario])
+    assert nothing_left(raw)
+    eventually(lambda: not connections_since(known, raw))
+
+
+def test_it_ends_without_a_word_when_a_loop_is_closed_without_its_farewells(server, raw):
+    known = newest(raw)
+    play(server, "asyncio", CLOSED)  # uvloop itself warns of whatever is open then
+    assert nothing_left(raw)
+    eventually(lambda: not connections_since(known, raw))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_it_ends_without_a_word_when_the_server_is_gone(kind):
+    scenario = """
+hf = AsyncHandfast(url)
+async def main():
+    await crowd(hf)
+    os.kill(int(sys.stdin.readline()), signal.SIGKILL)
+    await asyncio.sleep(0.1)
+run(main())
+"""
+    with PrivateServer() as server:
+        command = [sys.executable, "-X", "dev", "-W", "error", "-c", PREAMBLE + scenario, server.url, kind]
+        if kind == "uvloop":
+            pytest.importorskip("uvloop")
+        done = subprocess.run(command, input=f"{server.pid}\n", capture_output=True, text=True, timeout=30, check=False)
+    said = [line for line in done.stderr.splitlines() if not line.startswith(("lost the lease", "could not release"))]
+    assert (done.returncode, said) == (0, [])
+
+
+LEFT = """
+hf = AsyncHandfast(url) if kind == "asyncio" else None
+plain = asyncio.Lock()
+
+def lock(name):
+    return hf.lock(name) if hf else plain
+
+async def hold(name):
+    async with lock(name):
+        await asyncio.sleep(60)
+
+async def wait(name):
+    await lock(name).acquire()
+
+async def one_holds_and_one_waits():
+    while hf and not (await hf.lock("a").status()).waiting:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+
+loop = asyncio.new_event_loop()
+loop.slow_callback_duration = 60
+tasks = [loop.create_task(hold("a")), loop.create_task(wait("a"))]
+loop.run_until_complete(one_holds_and_one_waits())
+loop.close()
+del tasks
+gc.collect()
+"""
+
+
+def test_a_loop_that_is_closed_over_its_tasks_says_no_more_than_with_asyncios_locks(server, raw):
+    said = []
+    for kind in ("asyncio", "asyncio.locks"):
+        command = [sys.executable, "-X", "dev", "-W", "error", "-c", IMPORTS + LEFT, server.url, kind]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 0
+        said.append([line for line in done.stderr.splitlines() if line[:1] != " "])
+    ours, plain = said
+    assert sum("Task was destroyed" in line for line in ours) == 2
+    assert sum("Exception ignored" in line for line in ours) <= sum("Exception ignored" in line for line in plain)
+    assert len(ours) <= len(plain)
+
+
+# --- closing
+
+
+@pytest.fixture
+async def mine(server, raw):
+    client = AsyncHandfast(server.url)
+    await client.lock("warm").locked()
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def other(server, raw):
+    async with AsyncHandfast(server.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 50])
+async def test_closing_while_others_wait_fails_them_and_takes_their_requests_back(mine, other, raw, turns):
+    lease = await other.lock("a").acquire()
+    waiters = [asyncio.create_task(mine.lock("a").acquire()) for _ in range(10)]
+    waiters += [asyncio.create_task(mine.lock("a").acquire(timeout=30)) for _ in range(10)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if turns == 50:
+        await comes_true(lambda: len(Engine(raw).queue()) == 20)
+    await mine.close()
+    for outcome in await asyncio.gather(*waiters, return_exceptions=True):
+        assert type(outcome) is HandfastError
+        assert "closed" in str(outcome)
+    assert Engine(raw).queue() == []
+    assert Engine(raw).holders() == [lease.token]
+    assert await lease.release() is True
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_closing_while_grants_arrive_loses_none(mine, other, raw):
+    for turn in range(20):
+        client = AsyncHandfast(mine._driver._recipe)
+        waiters = [asyncio.create_task(client.lock(f"n{number}").acquire()) for number in range(10)]
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        await client.close()
+        for number, outcome in enumerate(await asyncio.gather(*waiters, return_exceptions=True)):
+            holders = Engine(raw, f"n{number}").holders()
+            if isinstance(outcome, HandfastError):
+                assert holders == []
+            else:
+                assert holders == [outcome.token], "who has a lease has it"
+                Engine(raw, f"n{number}").release(outcome.token)
+                outcome._holding.given_up = True
+
+
+async def test_a_closed_client_says_so(mine, raw):
+    lock = mine.lock("a")
+    lease = await lock.acquire()
+    await mine.close()
+    for ask in (lock.acquire, lock.try_acquire, lock.status, lock.locked, lock.force_release, lock.__aenter__):
+        with pytest.raises(HandfastError, match="closed"):
+            await ask()
+    with pytest.raises(HandfastError, match="closed"):
+        await lease.release()
+    assert Engine(raw).holders() == [lease.token], "closing gives nothing up: it runs out"
+    assert Engine(raw).release(lease.token) == ["released", 0]
+
+
+async def test_closing_that_is_cancelled_lets_go_of_the_connection_all_the_same(mine, other, raw):
+    lease = await other.lock("a").acquire()
+    client = AsyncHandfast(mine._driver._recipe)
+    waiter = asyncio.create_task(client.lock("a").acquire())
+    await comes_true(Engine(raw).queue)
+    known = session_of(client)._line._transport
+    session_of(client)._line.pause_writing()  # so that the request cannot be taken back
+    closing = asyncio.create_task(client.close())
+    await asyncio.sleep(0.01)
+    closing.cancel()
+    await asyncio.wait((closing, waiter))
+    assert closing.cancelled()
+    assert known.is_closing()
+    with pytest.raises(HandfastError):
+        waiter.result()
+    await client.close()
+    assert await lease.release() is True
+    async with other.lock("a").acquire(timeout=10):
+        pass
+
+
+async def test_a_lease_held_by_a_closed_client_is_renewed_no_more(mine, other, raw):
+    lease = await mine.lock("a", ttl=0.3).acquire()
+    await mine.close()
+    async with other.lock("a").acquire(timeout=10):
+        assert lease.lost
+
+
+# --- growth
+
+
+def open_files():
+    """How many files this process has open, where the system tells."""
+    listing = Path("/proc/self/fd")
+    return sum(1 for _ in listing.iterdir()) if listing.exists() else 0
+
+
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+async def test_clients_that_come_and_go_leave_no_files_tasks_or_connections(server, raw, end):
+    known = newest(raw)
+
+    async def cycle():
+        hf = AsyncHandfast(server.url)
+        async with hf.lock("a"):
+            pass
+        if end == "closed":
+            await hf.close()
+
+    await cycle()
+    await asyncio.sleep(0.01)
+    files = open_files()
+    for _ in range(CYCLES):
+        await cycle()
+    gc.collect()
+    await comes_true(lambda: open_files() <= files)
+    await comes_true(lambda: not connections_since(known, raw))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def test_loops_that_come_and_go_leave_no_files_or_homes(server, raw):
+    hf = AsyncHandfast(server.url)
+    known = newest(raw)
+
+    async def use():
+        async with hf.lock("a"):
+            pass
+
+    asyncio.run(use())
+    files = open_files()
+    for _ in range(CYCLES):
+        asyncio.run(use())
+    assert len(hf._driver._homes) <= 1
+    assert open_files() <= files
+    eventually(lambda: not connections_since(known, raw))
+
+
+async def test_a_crowd_that_waits_has_one_connection(server, raw, other):
+    lease = await other.lock("a").acquire()
+    known = newest(raw)
+    hf = AsyncHandfast(server.url)
+    waiters = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(CROWD)]
+    await comes_true(lambda: len(Engine(raw).queue()) == CROWD)
+    assert len(connections_since(known, raw)) == 1
+    for waiter in waiters[10:]:
+        waiter.cancel()
+    await asyncio.wait(waiters[10:])
+    await lease.release()
+    for waiter in waiters[:10]:
+        assert await (await waiter).release() is True
+    assert len(connections_since(known, raw)) == 1
+    await settled(hf)
+    assert not home_of(hf).session.ears
+    assert nothing_left(raw)
+    await hf.close()
+
+
+async def test_what_is_held_and_given_back_is_not_remembered(mine, raw):
+    lock = mine.lock("a")
+
+    def remembered():
+        home = home_of(mine)
+        session, keeper = home.session, home.keeper
+        return [
+            len(book)
+            for book in (session.ears, session._sent, session._outbox, session.ears._revoked, keeper._renewals)
+        ] + [len(home.ledger.all()), len(keeper._errands), len(lock._entered)]
+
+    for _ in range(20):
+        async with lock:
+            waiter = asyncio.create_task(lock.acquire())
+            await asyncio.sleep(0)
+            waiter.cancel()
+            await asyncio.wait((waiter,))
+    await settled(mine)
+    assert remembered() == [0] * 8

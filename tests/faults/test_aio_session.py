@@ -1,0 +1,737 @@
+"""The one session of a loop against a server that is played by the test: orders, pieces, silence and strangers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from types import SimpleNamespace
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from handfast import ServerRefused
+from handfast._drivers.aio.session import BATCH, Session
+from handfast._drivers.aio.transport import Line
+from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import Answer, GrantMessage, Park
+from handfast._engine.keys import KeySet
+from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
+from handfast._engine.script import load
+from tests._support.helpers import comes_true
+
+TOKEN = b"t" * 32
+PERMITS = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
+QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
+NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
+SUBSCRIBED = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n"
+
+
+def push(message):
+    return b">3\r\n" + bulk("message") + bulk(b"inbox") + bulk(message)
+
+
+GRANTED = push(b"granted " + TOKEN + b" 7 2000 3000")
+OLDER = push(b"granted " + TOKEN + b" 6 9000 3000")
+REVOKED = push(b"revoked " + TOKEN + b" too slow")
+
+
+def number(value):
+    return b"*2\r\n$6\r\nnumber\r\n:%d\r\n" % value
+
+
+def call(value=0):
+    """A script about a token of its own."""
+    return PERMITS.release(b"%032d" % value)
+
+
+class Peer:
+    """The server's end of one connection."""
+
+    def __init__(self, reader, writer):
+        self.writer = writer
+        self._stream = reader
+        self._reader = Reader()
+        self.heard = []
+
+    def say(self, *pieces):
+        self.writer.write(b"".join(pieces))
+
+    async def hear(self, count=1):
+        """The next commands."""
+        while len(self.heard) < count:
+            data = await asyncio.wait_for(self._stream.read(2**20), 10)
+            assert data, "the client hung up"
+            self._reader.feed(data)
+            self.heard += iter(self._reader.frame, INCOMPLETE)
+        commands, self.heard = self.heard[:count], self.heard[count:]
+        return commands
+
+    async def hangs_up(self):
+        """Whether the client closes the connection."""
+        while await asyncio.wait_for(self._stream.read(2**16), 10):
+            pass
+        return True
+
+    async def greet(self):
+        subscribe, ping = await self.hear(2)
+        assert subscribe == [b"SUBSCRIBE", b"inbox"]
+        assert ping == [b"PING"]
+        self.say(SUBSCRIBED, b"+PONG\r\n")
+
+
+class Stage:
+    """A session, and each connection that it makes."""
+
+    def __init__(self):
+        self.recipe = SimpleNamespace(connect=self.connect, response_timeout=5.0, reached=True)
+        self.peers = asyncio.Queue()
+        self.all = []
+        self.count = 0
+        self.greeting_timeout = 5.0
+        self.refuse = None
+        self.revoked, self.gaps = [], []
+        self.session = Session(
+            self.recipe,
+            "inbox",
+            "inbox home me",
+            on_revoked=lambda *ring: self.revoked.append(ring),
+            on_gap=lambda: self.gaps.append(True),
+        )
+
+    async def connect(self):
+        if self.refuse is not None:
+            raise self.refuse
+        self.recipe.response_timeout = self.greeting_timeout
+        ours, theirs = socket.socketpair()
+        self.count += 1
+        peer = Peer(*await asyncio.open_connection(sock=theirs))
+        self.all.append(peer)
+        self.peers.put_nowait(peer)
+        return (await asyncio.open_connection(sock=ours))[1]
+
+    async def meet(self):
+        """The next connection, after its greeting."""
+        peer = await asyncio.wait_for(self.peers.get(), 10)
+        await peer.greet()
+        return peer
+
+    async def open(self, response_timeout=5.0):
+        """The first connection, and after how many seconds without a word it is given up."""
+        first = self.session.send(call())
+        peer = await self.meet()
+        self.recipe.response_timeout = response_timeout
+        await peer.hear()
+        peer.say(number(0))
+        await first
+        return peer
+
+
+@contextlib.asynccontextmanager
+async def played():
+    stage = Stage()
+    try:
+        yield stage
+    finally:
+        stage.session.end(RedisConnectionError("the test is over"))
+        for peer in stage.all:
+            peer.writer.transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert stage.session._connecting is None
+
+
+@pytest.fixture
+async def stage():
+    async with played() as stage:
+        yield stage
+
+
+def send(stage, *values):
+    return [stage.session.send(call(value)) for value in values]
+
+
+async def replies(futures):
+    """What the futures get, as the numbers that the server said."""
+    return [answer.reply[1] for answer in await asyncio.wait_for(asyncio.gather(*futures), 10)]
+
+
+# --- orders
+
+
+async def test_replies_reach_those_who_asked_though_one_in_the_middle_was_cancelled(stage):
+    peer = await stage.open()
+    futures = send(stage, *range(5))
+    await peer.hear(5)
+    futures[1].cancel()
+    futures[3].cancel()
+    peer.say(*map(number, range(5)))
+    assert await replies(futures[::2]) == [0, 2, 4]
+    assert futures[1].cancelled()
+    assert futures[3].cancelled()
+    assert stage.session.is_idle
+    assert stage.count == 1
+
+
+async def test_what_is_withdrawn_before_it_leaves_is_never_sent(stage):
+    peer = await stage.open()
+    futures = send(stage, *range(4))  # the first one leaves at once
+    futures[1].cancel()
+    futures[3].cancel()
+    commands = await peer.hear(2)
+    assert [int(command[-1]) for command in commands] == [0, 2]
+    peer.say(number(0), number(2))
+    assert await replies(futures[::2]) == [0, 2]
+    assert stage.session.is_idle
+
+
+async def test_a_request_that_is_withdrawn_while_connecting_is_forgotten(stage):
+    (future,) = send(stage, 1)
+    await asyncio.sleep(0)
+    future.cancel()
+    peer = await stage.meet()
+    await comes_true(lambda: stage.session.is_open)
+    await comes_true(lambda: stage.session.is_idle, within=2)
+    (future,) = send(stage, 2)
+    ((*_, token),) = await peer.hear()
+    assert int(token) == 2
+    peer.say(number(2))
+    assert await replies([future]) == [2]
+
+
+async def test_what_is_sent_within_one_turn_of_the_loop_leaves_in_one_write(stage, monkeypatch):
+    peer = await stage.open()
+    writes, write = [], Line.write
+    monkeypatch.setattr(Line, "write", lambda line, data: (writes.append(data), write(line, data)))
+    futures = send(stage, *range(100))
+    await peer.hear(100)
+    assert len(writes) == 2, "the first one on a quiet connection, and the rest"
+    futures += send(stage, *range(100, 200))
+    await peer.hear(100)
+    assert len(writes) == 3
+    peer.say(*map(number, range(200)))
+    assert await replies(futures) == list(range(200))
+    futures = send(stage, *range(2 * BATCH + 2))
+    await peer.hear(2 * BATCH + 2)
+    assert len(writes) == 3 + 1 + 3
+    peer.say(*map(number, range(2 * BATCH + 2)))
+    assert await replies(futures) == list(range(2 * BATCH + 2))
+
+
+async def test_replies_that_come_byte_by_byte_are_read(stage):
+    peer = await stage.open()
+    futures = send(stage, *range(3))
+    await peer.hear(3)
+    for byte in b"".join(map(number, range(3))):
+        peer.say(bytes([byte]))
+        await asyncio.sleep(0)
+    assert await replies(futures) == [0, 1, 2]
+
+
+async def test_errors_of_the_server_are_answers(stage):
+    peer = await stage.open()
+    futures = send(stage, 1, 2)
+    await peer.hear(2)
+    peer.say(b"-OOM no\r\n", number(2))
+    assert await futures[0] == ErrorReply("OOM no")
+    assert (await futures[1]).reply == [b"number", 2]
+
+
+# --- back-pressure
+
+
+async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost(stage):
+    peer = await stage.open()
+    transport = stage.session._line._transport
+    big = PERMITS.revoke(0, "x" * 2000)
+    futures, largest = [], 0
+    for _ in range(60):
+        futures += [stage.session.send(big) for _ in range(50)]
+        await asyncio.sleep(0)
+        largest = max(largest, transport.get_write_buffer_size())
+    assert stage.session._line.paused
+    assert largest < 64 * 1024 + BATCH * 3000, "one batch beyond what the transport takes by itself"
+    assert len(stage.session._outbox) > 1000
+    for future in futures[1::2]:
+        future.cancel()
+    unsent = sum(not request.future.done() for request in stage.session._outbox)
+    sent = len(stage.session._sent)
+    commands = await peer.hear(sent + unsent)
+    assert len(commands) < len(futures)
+    assert all(command[-2] == b"x" * 2000 for command in commands)
+    await comes_true(lambda: not stage.session._outbox)
+    assert not stage.session._line.paused
+    peer.say(*map(number, range(sent + unsent)))
+    answered = await replies(futures[::2])
+    assert answered == sorted(set(answered))
+    assert stage.session.is_idle
+    assert stage.count == 1
+
+
+# --- rings
+
+
+@pytest.mark.parametrize(
+    "pieces", [[QUEUED + GRANTED], [QUEUED, GRANTED], [OLDER + QUEUED + GRANTED], [OLDER + REVOKED, QUEUED, GRANTED]]
+)
+@pytest.mark.parametrize("size", [1, 1000])
+async def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces, size):
+    peer = await stage.open()
+    session = stage.session
+    session.ears.expect(TOKEN)
+    coming = session.send(PERMITS.acquire(TOKEN))
+    (command,) = await peer.hear()
+    assert command[-1] == b"inbox home me", "an acquire is signed with the address"
+
+    async def play():
+        for piece in pieces:
+            for start in range(0, len(piece), size):
+                peer.say(piece[start : start + size])
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
+
+    playing = asyncio.create_task(play())
+    assert (await coming).reply == [b"queued", 1000, 0, 5000]
+    waking = await asyncio.wait_for(session.ears.park(Park(TOKEN, time.monotonic() + 30)), 10)
+    assert waking.bell == GrantMessage(7, 2000, 3000)
+    await playing
+    assert session.ears.forget(TOKEN) is None
+    assert session.is_idle
+
+
+@pytest.mark.parametrize("older", [OLDER, OLDER + REVOKED, REVOKED], ids=["rung", "rung and taken away", "taken away"])
+async def test_what_was_heard_before_the_server_answered_is_over(stage, older):
+    """Its grant was over by then, whatever the time of it says: the server's clock may have jumped back meanwhile."""
+    peer = await stage.open()
+    ears = stage.session.ears
+    ears.expect(TOKEN)
+    for answer in (QUEUED, QUEUED, b"*3\r\n$7\r\ngranted\r\n:7\r\n:3000\r\n"):
+        coming = stage.session.send(PERMITS.acquire(TOKEN))
+        await peer.hear()
+        peer.say(older + answer)
+        await coming
+        assert (await ears.park(Park(TOKEN, time.monotonic() + 0.02))).bell is None
+    assert ears.forget(TOKEN) is None
+
+
+@pytest.mark.parametrize("parked", [False, True], ids=["about to wait", "waiting"])
+async def test_a_grant_that_is_taken_away_before_anybody_could_see_to_it_is_told(stage, parked):
+    peer = await stage.open()
+    ears = stage.session.ears
+    ears.expect(TOKEN)
+    coming = stage.session.send(PERMITS.acquire(TOKEN))
+    await peer.hear()
+    peer.say(QUEUED)
+    await coming
+    parking = ears.park(Park(TOKEN, time.monotonic() + 30))
+    if parked:
+        parking = asyncio.create_task(parking)
+        await asyncio.sleep(0)
+    peer.say(GRANTED + REVOKED)
+    await comes_true(lambda: stage.revoked)
+    assert (await asyncio.wait_for(parking, 10)).bell == GrantMessage(7, 2000, 3000)
+    assert ears.forget(TOKEN) == "too slow"
+
+
+async def test_each_of_many_hears_its_own_ring(stage):
+    peer = await stage.open()
+    session, tokens = stage.session, [b"%032d" % value for value in range(50)]
+    for token in tokens:
+        session.ears.expect(token)
+    parked = [asyncio.create_task(session.ears.park(Park(token, time.monotonic() + 30))) for token in tokens]
+    await asyncio.sleep(0)
+    parked[7].cancel()
+    for value in reversed(range(50)):
+        peer.say(push(b"granted %032d %d 2000 3000" % (value, value)))
+    wakings = await asyncio.wait_for(asyncio.gather(*parked, return_exceptions=True), 10)
+    for value, waking in enumerate(wakings):
+        if value == 7:
+            assert isinstance(waking, asyncio.CancelledError)
+        else:
+            assert waking.bell.fence == value
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"", b"granted", b"granted " + TOKEN, b"granted " + TOKEN + b" x y z", b"granted other 7 2000 3000", b"hi"],
+)
+async def test_what_strangers_say_is_not_listened_to(stage, words):
+    peer = await stage.open()
+    stage.session.ears.expect(TOKEN)
+    parked = asyncio.create_task(stage.session.ears.park(Park(TOKEN, time.monotonic() + 0.05)))
+    peer.say(push(words), b">2\r\n+invalidate\r\n*1\r\n+key\r\n", push(b"revoked abc too slow, sorry"))
+    assert (await parked).bell is None
+    assert stage.revoked == [(b"abc", "too slow, sorry")]
+    assert stage.count == 1
+
+
+async def test_a_ring_for_somebody_who_went_away_is_not_kept(stage):
+    peer = await stage.open()
+    stage.session.ears.expect(TOKEN)
+    stage.session.ears.forget(TOKEN)
+    peer.say(GRANTED, push(b"revoked abc so that we know"))
+    await comes_true(lambda: stage.revoked)
+    assert stage.session.is_idle
+    assert not stage.session.ears._revoked
+
+
+# --- scripts that were forgotten
+
+
+async def test_many_forgotten_scripts_are_sent_whole_once(stage):
+    peer = await stage.open()
+    futures = send(stage, *range(200))
+    await peer.hear(200)
+    peer.say(NOSCRIPT * 200)
+    commands = await peer.hear(200)
+    assert [command[0] for command in commands] == [b"EVAL"] + [b"EVALSHA"] * 199
+    assert commands[0][1] == load(call().head.name).source.encode()
+    assert [int(command[-1]) for command in commands] == list(range(200))
+    peer.say(*map(number, range(200)))
+    assert await replies(futures) == list(range(200))
+
+
+async def test_each_script_that_was_forgotten_is_sent_whole(stage):
+    peer = await stage.open()
+    release, inspect = call(), PERMITS.inspect()
+    futures = [stage.session.send(one) for one in (release, inspect, release, inspect)]
+    await peer.hear(4)
+    peer.say(NOSCRIPT * 4)
+    commands = await peer.hear(4)
+    assert [command[0] for command in commands].count(b"EVAL") == 2
+    assert {command[1] for command in commands if command[0] == b"EVAL"} == {
+        load(release.head.name).source.encode(),
+        load(inspect.head.name).source.encode(),
+    }
+    peer.say(*map(number, range(4)))
+    assert sorted(await replies(futures)) == [0, 1, 2, 3]
+
+
+async def test_a_script_that_is_forgotten_again_is_sent_whole_again(stage):
+    peer = await stage.open()
+    for _ in range(3):
+        (future,) = send(stage, 1)
+        await peer.hear()
+        peer.say(NOSCRIPT)
+        ((verb, *_),) = await peer.hear()
+        assert verb == b"EVAL"
+        peer.say(number(1))
+        assert await replies([future]) == [1]
+
+
+async def test_a_withdrawn_request_is_not_sent_whole(stage):
+    peer = await stage.open()
+    withdrawn, other = send(stage, 1, 2)
+    await peer.hear(2)
+    withdrawn.cancel()
+    peer.say(NOSCRIPT * 2)
+    ((verb, *_, token),) = await peer.hear()
+    assert verb == b"EVAL"
+    assert int(token) == 2
+    peer.say(number(2))
+    assert await replies([other]) == [2]
+    assert stage.session.is_idle
+
+
+# --- connections that break
+
+
+async def test_what_was_not_answered_is_sent_again_in_order_but_not_what_was_withdrawn(stage):
+    peer = await stage.open()
+    futures = send(stage, *range(6))
+    await peer.hear(6)
+    peer.say(number(0), number(1)[:5])
+    assert await replies(futures[:1]) == [0]
+    futures[2].cancel()
+    stage.session._line.pause_writing()
+    futures += send(stage, 6)
+    peer.writer.close()
+    peer = await stage.meet()
+    commands = await peer.hear(5)
+    assert [int(command[-1]) for command in commands] == [1, 3, 4, 5, 6]
+    peer.say(*map(number, (1, 3, 4, 5, 6)))
+    assert await replies([futures[1], *futures[3:]]) == [1, 3, 4, 5, 6]
+    assert stage.count == 2
+    assert stage.gaps == [True]
+
+
+async def test_a_reply_that_nobody_asked_for_breaks_the_connection(stage):
+    peer = await stage.open()
+    peer.say(number(9))
+    assert await peer.hangs_up()
+    assert not stage.session.is_open
+    (future,) = send(stage, 1)
+    peer = await stage.meet()
+    await peer.hear()
+    peer.say(number(1))
+    assert await replies([future]) == [1]
+    assert stage.count == 2
+
+
+async def test_one_reply_too_many_breaks_the_connection_and_the_rest_is_asked_again(stage):
+    peer = await stage.open()
+    futures = send(stage, 1, 2)
+    await peer.hear(2)
+    peer.say(*map(number, (1, 2, 3)))
+    assert await replies(futures) == [1, 2]
+    assert await peer.hangs_up()
+
+
+async def test_nonsense_breaks_the_connection_and_all_is_asked_again(stage, caplog):
+    peer = await stage.open()
+    (future,) = send(stage, 1)
+    await peer.hear()
+    with caplog.at_level(logging.CRITICAL, "asyncio"):  # the loop tells of it, as it should
+        peer.say(b"?what\r\n")
+        peer = await stage.meet()
+    await peer.hear()
+    peer.say(number(1))
+    assert await replies([future]) == [1]
+
+
+async def test_a_connection_that_breaks_wakes_those_who_wait_and_is_not_missed_by_those_who_are_about_to(stage):
+    peer = await stage.open()
+    session, late = stage.session, b"l" * 32
+    session.ears.expect(TOKEN)
+    session.ears.expect(late)
+    parked = asyncio.create_task(session.ears.park(Park(TOKEN, time.monotonic() + 30)))
+    await asyncio.sleep(0)
+    peer.writer.close()
+    assert (await asyncio.wait_for(parked, 10)).bell is None
+    assert (await asyncio.wait_for(session.ears.park(Park(late, time.monotonic() + 30)), 10)).bell is None
+    assert stage.gaps == [True]
+    assert stage.count == 1, "nobody needs a new connection"
+
+
+async def test_a_break_in_the_greeting_is_tried_again(stage):
+    (future,) = send(stage, 1)
+    for _ in range(2):
+        peer = await asyncio.wait_for(stage.peers.get(), 10)
+        await peer.hear(2)
+        peer.say(SUBSCRIBED)
+        peer.writer.close()
+    peer = await stage.meet()
+    await peer.hear()
+    peer.say(number(1))
+    assert await replies([future]) == [1]
+    assert stage.count == 3
+
+
+async def test_a_server_that_hangs_up_on_every_script_is_asked_with_growing_pauses(stage):
+    future = stage.session.send(call(), 0.5)
+    while not future.done():
+        with contextlib.suppress(TimeoutError):
+            peer = await asyncio.wait_for(stage.peers.get(), 0.1)
+            await peer.greet()
+            await peer.hear()
+            peer.writer.close()
+    with pytest.raises(RedisConnectionError):
+        await future
+    assert 3 < stage.count < 12
+
+
+async def test_patience_ends_for_each_by_itself(stage):
+    peer = await stage.open()
+    stage.refuse = RedisConnectionError("nobody there")
+    short = stage.session.send(call(1), 0.1)
+    long = stage.session.send(call(2), 20)
+    withdrawn = stage.session.send(call(3), 20)
+    await peer.hear(3)
+    withdrawn.cancel()
+    peer.writer.close()
+    with pytest.raises(RedisConnectionError, match="nobody there"):
+        await asyncio.wait_for(short, 10)
+    assert not long.done()
+    stage.refuse = None
+    peer = await stage.meet()
+    await peer.hear()
+    peer.say(number(2))
+    assert await replies([long]) == [2]
+
+
+async def test_a_server_that_was_never_reached_fails_all_at_once(stage):
+    stage.refuse, stage.recipe.reached = RedisConnectionError("nobody there"), False
+    outcomes = await asyncio.wait_for(asyncio.gather(*send(stage, *range(5)), return_exceptions=True), 10)
+    assert [type(outcome) for outcome in outcomes] == [RedisConnectionError] * 5
+    assert len({id(outcome) for outcome in outcomes}) == 5, "each has a traceback of its own"
+    assert stage.session.is_idle
+
+
+async def test_an_error_that_is_nobodys_to_mend_fails_all_at_once(stage):
+    stage.refuse = ValueError("the recipe is wrong")
+    outcomes = await asyncio.wait_for(asyncio.gather(*send(stage, 1, 2), return_exceptions=True), 10)
+    assert [type(outcome) for outcome in outcomes] == [ValueError] * 2
+
+
+# --- silence
+
+
+async def test_a_server_that_says_nothing_is_given_up_and_asked_again_elsewhere(stage):
+    peer = await stage.open(response_timeout=0.2)
+    futures = send(stage, 1, 2)
+    await peer.hear(2)
+    second = await stage.meet()
+    assert await peer.hangs_up()
+    commands = await second.hear(2)
+    assert [int(command[-1]) for command in commands] == [1, 2]
+    second.say(number(1), number(2))
+    assert await replies(futures) == [1, 2]
+    assert stage.count == 2
+
+
+async def test_a_server_that_never_says_anything_again_is_told_of_as_silent(stage):
+    peer = await stage.open(response_timeout=0.1)
+    stage.greeting_timeout = 0.1
+    future = stage.session.send(call(1), 0.15)
+    await peer.hear()
+    with pytest.raises(RedisTimeoutError):
+        await asyncio.wait_for(future, 10)
+    assert stage.session.is_idle
+
+
+async def test_a_server_that_says_anything_at_all_is_not_silent(stage):
+    peer = await stage.open(response_timeout=0.1)
+    (future,) = send(stage, 1)
+    for _ in range(30):
+        peer.say(push(b"hello"))
+        await asyncio.sleep(0.01)
+    peer.say(number(1))
+    assert await replies([future]) == [1]
+    assert stage.count == 1
+
+
+async def test_a_quiet_connection_is_not_silent(stage):
+    await stage.open(response_timeout=0.05)
+    await asyncio.sleep(0.2)
+    assert stage.session.is_open
+    assert stage.count == 1
+
+
+async def test_a_loop_that_was_blocked_blames_itself(stage):
+    peer = await stage.open(response_timeout=0.05)
+    (future,) = send(stage, 1)
+    await peer.hear()
+    for _ in range(4):
+        time.sleep(0.1)  # noqa: ASYNC251 -- a loop that is blocked is just what is tested
+        for _ in range(2):
+            await asyncio.sleep(0)
+    peer.say(number(1))
+    assert await replies([future]) == [1]
+    assert stage.count == 1
+
+
+async def test_a_greeting_that_is_never_answered_is_silence(stage):
+    stage.greeting_timeout = 0.1
+    future = stage.session.send(call(1), 0.05)
+    peer = await asyncio.wait_for(stage.peers.get(), 10)
+    with pytest.raises(RedisTimeoutError):
+        await asyncio.wait_for(future, 10)
+    assert await peer.hangs_up()
+
+
+# --- a server that does not let us listen
+
+
+async def test_a_refused_subscription_is_told_to_all_and_the_connection_closed(stage):
+    futures = send(stage, 1, 2)
+    peer = await asyncio.wait_for(stage.peers.get(), 10)
+    await peer.hear(2)
+    peer.say(b"-NOPERM no channels for you\r\n+PONG\r\n")
+    outcomes = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 10)
+    assert [type(outcome) for outcome in outcomes] == [ServerRefused] * 2
+    assert "inbox" in str(outcomes[0])
+    assert await peer.hangs_up()
+    assert stage.session.is_idle
+
+
+async def test_a_subscription_that_is_refused_for_now_is_tried_again(stage):
+    (future,) = send(stage, 1)
+    peer = await asyncio.wait_for(stage.peers.get(), 10)
+    await peer.hear(2)
+    peer.say(b"-LOADING Redis is loading the dataset in memory\r\n")
+    peer = await stage.meet()
+    await peer.hear()
+    peer.say(number(1))
+    assert await replies([future]) == [1]
+    assert stage.count == 2
+
+
+# --- ends
+
+
+async def test_an_end_with_an_error_fails_those_who_wait_and_those_who_come_later(stage):
+    peer = await stage.open()
+    session = stage.session
+    session.ears.expect(TOKEN)
+    parked = asyncio.create_task(session.ears.park(Park(TOKEN, time.monotonic() + 30)))
+    (asked,) = send(stage, 1)
+    await asyncio.sleep(0)
+    session.end(RedisConnectionError("the end"))
+    for waiting in (parked, asked):
+        with pytest.raises(RedisConnectionError, match="the end"):
+            await waiting
+    with pytest.raises(RedisConnectionError):
+        await session.send(call(2))
+    assert await peer.hangs_up()
+
+
+async def test_an_end_while_connecting_leaves_no_task(stage):
+    (asked,) = send(stage, 1)
+    await asyncio.sleep(0.01)
+    assert stage.session._connecting is not None
+    stage.session.end(RedisConnectionError("the end"))
+    with pytest.raises(RedisConnectionError, match="the end"):
+        await asked
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert stage.session._connecting is None
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_answer_tells_when_its_request_was_sent_last(stage):
+    peer = await stage.open()
+    before = time.monotonic()
+    (future,) = send(stage, 1)
+    await peer.hear()
+    peer.writer.close()
+    peer = await stage.meet()
+    between = time.monotonic()
+    await asyncio.sleep(0.01)
+    await peer.hear()
+    peer.say(NOSCRIPT)
+    await peer.hear()
+    after = time.monotonic()
+    peer.say(number(1))
+    answer = await future
+    assert isinstance(answer, Answer)
+    assert before < between < answer.sent_at < after
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        test_replies_reach_those_who_asked_though_one_in_the_middle_was_cancelled,
+        test_replies_that_come_byte_by_byte_are_read,
+        test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost,
+        test_many_forgotten_scripts_are_sent_whole_once,
+        test_what_was_not_answered_is_sent_again_in_order_but_not_what_was_withdrawn,
+        test_a_reply_that_nobody_asked_for_breaks_the_connection,
+        test_a_server_that_says_nothing_is_given_up_and_asked_again_elsewhere,
+        test_an_end_with_an_error_fails_those_who_wait_and_those_who_come_later,
+        test_an_end_while_connecting_leaves_no_task,
+    ],
+    ids=lambda scenario: scenario.__name__.removeprefix("test_"),
+)
+def test_on_uvloop(scenario):
+    uvloop = pytest.importorskip("uvloop")
+
+    async def play():
+        async with played() as stage:
+            await scenario(stage)
+            return True
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(play())

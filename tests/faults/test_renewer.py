@@ -1,0 +1,396 @@
+"""Renewal and loss, in both colours: a thread sees to them in the one, a timer of the event loop in the other."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from contextvars import ContextVar
+
+import pytest
+import redis
+
+from handfast import Handfast, LeaseLost
+from handfast._drivers.sync import driver
+from handfast.embedded import PrivateServer
+from tests._support.apis import in_line
+from tests._support.helpers import Engine, comes_true, eventually, wall_clock
+
+
+@pytest.fixture
+def stopping():
+    """A server that may be stopped and go on, and a client to look at it with."""
+    with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
+        server.behind = behind
+        yield server
+
+
+async def listens(raw, homes=1):
+    """Wait until that many clients hear of what an operator does to their leases."""
+    await comes_true(lambda: len(raw.pubsub_channels("hf:home:*")) >= homes)
+
+
+# --- by force
+
+
+async def test_a_lease_taken_by_force_is_known_at_once_and_why(here, there, raw):
+    called = []
+    lease = await here.lock("a").acquire()
+    lease.add_lost_callback(lambda: called.append(lease.lost))
+    await listens(raw)
+    assert await there.lock("a").force_release(reason="deploy") == 1
+    assert await comes_true(lambda: called) == [True]
+    with pytest.raises(LeaseLost, match="deploy") as caught:
+        lease.check()
+    assert (caught.value.name, caught.value.fence) == ("a", lease.fence)
+    assert await lease.release() is False
+
+
+async def test_force_release_lets_the_next_waiter_in(here, there):
+    lease = await here.lock("a").acquire()
+
+    async def wait():
+        async with there.lock("a").acquire(timeout=20) as second:
+            return second.fence
+
+    async with asyncio.TaskGroup() as tasks:
+        waiter = tasks.create_task(wait())
+        await in_line(here.lock("a"))
+        assert await there.lock("a").force_release() == 1
+    assert waiter.result() > lease.fence
+    await comes_true(lambda: lease.lost)
+    assert await lease.release() is False
+
+
+async def test_force_release_of_a_free_lock_takes_nothing(here):
+    assert await here.lock("a").force_release() == 0
+
+
+async def test_force_release_works_though_the_latest_fence_is_forgotten(here, raw):
+    lease = await here.lock("a").acquire()
+    raw.hdel(Engine(raw).key("tokens"), "fence")
+    assert await here.lock("a").force_release() == 1
+    assert await lease.release() is False
+
+
+async def test_status_is_told_though_a_record_is_missing(here, raw):
+    lease = await here.lock("a").acquire()
+    raw.delete(Engine(raw).key("tokens"))
+    (holder,) = (await here.lock("a").status()).holders
+    assert holder.label == ""
+    assert await lease.release() is True
+
+
+# --- how a holder hears of it
+
+
+async def test_the_lost_event_is_set_by_a_loss(here, there, raw):
+    lease = await here.lock("a").acquire()
+    event = lease.lost_event
+    assert not event.is_set()
+    await listens(raw)
+    assert await there.lock("a").force_release() == 1
+    async with asyncio.timeout(10):
+        await event.wait()
+    assert lease.lost
+    assert await lease.release() is False
+
+
+async def test_the_lost_event_is_one_and_set_at_once_when_asked_for_after_the_loss(here, raw):
+    lease = await here.lock("a").acquire()
+    raw.flushall()
+    assert await lease.release() is False
+    assert lease.lost_event.is_set()
+    second = await here.lock("a").acquire()
+    second.lost_event.set()
+    assert second.lost_event.is_set(), "whoever asks is given the same event"
+    await second.release()
+
+
+async def test_the_lost_event_of_a_released_lease_is_never_set(here, there):
+    lease = await here.lock("a").acquire()
+    event = lease.lost_event
+    assert await lease.release() is True
+    second = await there.lock("a").acquire()
+    assert await here.lock("a").force_release() == 1
+    await comes_true(lambda: second.lost)
+    assert not event.is_set()
+    assert await second.release() is False
+
+
+async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, raw):
+    with pytest.raises(LeaseLost):
+        async with here.lock("a"):
+            raw.flushall()
+    with pytest.raises(LeaseLost):
+        async with here.lock("a").acquire(timeout=5):
+            raw.flushall()
+    with pytest.raises(KeyError):
+        async with here.lock("a"):
+            raw.flushall()
+            raise KeyError
+    with pytest.warns(RuntimeWarning, match="was lost"):
+        async with here.lock("a", on_lost="warn"):
+            raw.flushall()
+
+
+async def test_a_block_whose_lease_is_taken_raises_the_operators_reason(here, there, raw):
+    with pytest.raises(LeaseLost, match="deploy"):
+        async with here.lock("a") as lease:
+            await listens(raw)
+            await there.lock("a").force_release(reason="deploy")
+            await comes_true(lambda: lease.lost)
+    assert not await here.lock("a").locked()
+
+
+async def test_a_block_that_is_only_to_be_warned_goes_on_to_its_end(here, there, raw):
+    ended = False
+    with pytest.warns(RuntimeWarning, match="deploy"):
+        async with here.lock("a", on_lost="warn") as lease:
+            await listens(raw)
+            await there.lock("a").force_release(reason="deploy")
+            await comes_true(lambda: lease.lost)
+            await asyncio.sleep(0.01)
+            ended = True
+    assert ended
+
+
+async def test_a_block_that_lost_its_lease_gives_back_its_own_and_not_the_next_ones(here, there, raw):
+    lock = here.lock("a", on_lost="warn")
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def second():
+        async with lock as lease:
+            entered.set()
+            await leave.wait()
+            assert not lease.lost
+            return lease.token
+
+    async with asyncio.TaskGroup() as tasks:
+        with pytest.warns(RuntimeWarning, match="deploy"):
+            async with lock as lease:
+                await listens(raw)
+                assert await there.lock("a").force_release(reason="deploy") == 1
+                await comes_true(lambda: lease.lost)
+                task = tasks.create_task(second())
+                await entered.wait()
+        (token,) = Engine(raw).holders()
+        leave.set()
+    assert task.result() == token != lease.token
+    assert Engine(raw).holders() == []
+
+
+async def test_a_callback_that_fails_is_logged_and_does_not_stop_the_keeper(here, raw, caplog):
+    called = []
+
+    def fail():
+        raise RuntimeError("mine")
+
+    lease = await here.lock("a", ttl=0.2).acquire()
+    lease.add_lost_callback(fail)
+    lease.add_lost_callback(lambda: called.append(1))
+    async with here.lock("b", ttl=0.2) as second:
+        raw.delete(Engine(raw, "a").key("holders"))
+        await comes_true(lambda: called)
+        await asyncio.sleep(0.4)
+        assert not second.lost
+    assert called == [1]
+    assert "mine" in caplog.text
+    assert lease.token not in caplog.text
+    await lease.release()
+
+
+async def test_a_callback_that_comes_after_the_loss_is_called_at_once(here, raw):
+    lease = await here.lock("a").acquire()
+    raw.flushall()
+    assert await lease.release() is False
+    called = []
+    lease.add_lost_callback(lambda: called.append(1))
+    assert called == [1]
+
+
+async def test_a_callback_is_called_in_the_context_in_which_it_was_given(here, there, raw):
+    request, seen = ContextVar("request"), []
+    lease = await here.lock("a").acquire()
+    request.set("first")
+    lease.add_lost_callback(lambda: seen.append(request.get("none")))
+    request.set("second")
+    await listens(raw)
+    assert await there.lock("a").force_release() == 1
+    assert await comes_true(lambda: seen) == ["first"]
+    assert await lease.release() is False
+
+
+async def test_no_callback_and_no_strangers_message_ends_the_keeper(here, raw):
+    called = []
+    lease = await here.lock("a", ttl=0.3).acquire()
+    lease.add_lost_callback(sys.exit)
+    lease.add_lost_callback(lambda: called.append(1))
+    await listens(raw)
+    for channel in raw.pubsub_channels("hf:home:*"):
+        for words in ("", "revoked", "granted x", "what is this"):
+            assert raw.publish(channel, words) == 1
+    raw.flushall()
+    await comes_true(lambda: called)
+    async with here.lock("b", ttl=0.3) as second:
+        await asyncio.sleep(0.8)
+        assert not second.lost
+    await lease.release()
+
+
+# --- time
+
+
+async def test_a_lease_without_renewal_ends_by_itself(here, there):
+    called = []
+    lease = await here.lock("a", ttl=0.1, renew=False).acquire()
+    lease.add_lost_callback(lambda: called.append(1))
+    await comes_true(lambda: called)
+    assert lease.lost
+    assert lease.remaining() == 0
+    with pytest.raises(LeaseLost):
+        await lease.extend(1)
+    async with there.lock("a"):
+        pass
+    assert await lease.release() is False
+
+
+async def test_the_holder_never_believes_longer_than_the_server(here):
+    _, ahead = wall_clock()
+    lock = here.lock("a", ttl=0.6)
+    lease = await lock.acquire()
+    seen, until = set(), time.monotonic() + 1.2
+    while time.monotonic() < until:
+        believed = time.monotonic() + lease.remaining()
+        (holder,) = (await lock.status()).holders
+        end = time.monotonic() + holder.remaining
+        set_forward = max(0.0, wall_clock()[0] - ahead)  # which ends leases early, and nobody can know: see the README
+        assert believed <= end + set_forward
+        seen.add(round(believed, 1))
+    assert len(seen) > 2, "it was renewed several times"
+    assert await lease.release() is True
+
+
+async def test_many_leases_are_renewed_together(here):
+    leases = [await here.lock(f"n{number}", ttl=0.5).acquire() for number in range(200)]
+    await asyncio.sleep(1.2)
+    assert not any(lease.lost for lease in leases)
+    assert all([await lease.release() for lease in leases])
+
+
+# --- servers that are gone for a while
+
+
+async def test_renewals_fail_until_the_server_is_back_and_the_lease_lives(colour, stopping):
+    async with colour.client(stopping.url) as client, client.lock("a", ttl=2.0) as lease:
+        await listens(stopping.behind)
+        os.kill(stopping.pid, signal.SIGSTOP)
+        await asyncio.sleep(1.0)
+        os.kill(stopping.pid, signal.SIGCONT)
+        await asyncio.sleep(1.5)
+        assert not lease.lost
+
+
+async def test_a_server_that_is_gone_for_longer_than_the_ttl_is_a_loss_known_without_it(colour, stopping):
+    async with colour.client(stopping.url) as client:
+        lease = await client.lock("a", ttl=0.6).acquire()
+        called = []
+        lease.add_lost_callback(lambda: called.append(1))
+        os.kill(stopping.pid, signal.SIGSTOP)
+        await comes_true(lambda: called)
+        assert lease.lost
+        os.kill(stopping.pid, signal.SIGCONT)
+        assert await lease.release() is False
+
+
+@pytest.mark.slow
+async def test_a_keeper_without_a_server_does_not_spin(colour, stopping):
+    async with colour.client(stopping.url) as client:
+        leases = [await client.lock(f"n{number}", ttl=2).acquire() for number in range(3)]
+        await listens(stopping.behind)
+        stopping.behind.close()
+        stopping.close()
+        before = time.process_time()
+        await comes_true(lambda: all(lease.lost for lease in leases))
+        assert time.process_time() - before < 1.0, "two seconds of trying again are no work"
+
+
+# --- leases that nobody holds any more
+
+
+async def test_a_dropped_lease_is_told_of_and_renewed_no_more(here, there):
+    lease = await here.lock("a", ttl=0.3).acquire()
+    lease.lost_event.clear()  # an event that was asked for keeps no lease alive
+    with pytest.warns(ResourceWarning, match="was dropped without a release"):
+        del lease
+        gc.collect()
+    async with there.lock("a").acquire(timeout=10):
+        pass
+
+
+async def test_a_dropped_lease_without_renewal_is_left_in_peace(here, there):
+    assert await here.lock("once an hour", ttl=3600, renew=False).try_acquire() is not None
+    gc.collect()
+    assert await there.lock("once an hour", ttl=3600, renew=False).try_acquire() is None
+
+
+async def test_no_log_and_no_repr_shows_a_whole_token(here, raw, caplog):
+    caplog.set_level(logging.DEBUG, "handfast")
+    lease = await here.lock("a", ttl=0.2).acquire()
+    texts = [repr(lease), repr(here.lock("a")), repr(await here.lock("a").status())]
+    raw.flushall()
+    await comes_true(lambda: lease.lost and caplog.records)
+    assert not any(lease.token in text for text in [*texts, caplog.text])
+
+
+# --- only of the sync colour: the keeper is a thread
+
+
+def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
+    hf = Handfast(server.url)
+    hf.lock("a", ttl=0.1).acquire().release()
+    gone = weakref.ref(hf._driver)
+    thread = hf._driver._keeper._thread
+    del hf
+    gc.collect()
+    assert gone() is None
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_callback_is_called_by_the_keepers_thread(hf, other, raw):
+    callers = []
+    lease = hf.lock("a").acquire()
+    lease.add_lost_callback(lambda: callers.append(threading.current_thread()))
+    eventually(lambda: hf._driver._keeper._session.is_open)
+    assert other.lock("a").force_release() == 1
+    eventually(lambda: callers)
+    assert callers == [hf._driver._keeper._thread]
+    assert lease.release() is False
+
+
+def test_a_dropped_lease_may_be_collected_while_the_keeper_is_at_the_gate(hf):
+    lease = hf.lock("a").acquire()
+    with hf._driver._keeper._gate:
+        hf._driver._keeper._sending = True
+        with pytest.warns(ResourceWarning):
+            del lease
+            gc.collect()
+        hf._driver._keeper._sending = False
+
+
+def test_a_release_without_a_server_raises_the_client_librarys_error(monkeypatch):
+    monkeypatch.setattr(driver, "RETRY_FOR", 0.3)
+    with PrivateServer() as server:
+        hf = Handfast(server.url)
+        lease = hf.lock("a").acquire()
+    with pytest.raises(redis.ConnectionError):
+        lease.release()
+    lease._holding.given_up = True
+    hf.close()

@@ -1,0 +1,144 @@
+"""One session against a server that is played by the test: pieces, orders and strangers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from handfast._drivers.sync.session import Session
+from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import GrantMessage, Park
+from handfast._engine.keys import KeySet
+from handfast._engine.resp import ErrorReply, bulk
+from handfast._engine.script import load
+
+TOKEN = b"t" * 32
+QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
+CALL = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True).acquire(TOKEN)
+
+
+def push(message, channel=b"inbox"):
+    return b">3\r\n" + bulk("message") + bulk(channel) + bulk(message)
+
+
+GRANTED = push(b"granted " + TOKEN + b" 7 2000 3000")
+OLDER = push(b"granted " + TOKEN + b" 6 9000 3000")
+
+
+@pytest.fixture
+def stage():
+    """A session, and the server's end of its socket."""
+    ours, theirs = socket.socketpair()
+    connection = SimpleNamespace(_sock=ours, disconnect=ours.close)
+    recipe = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0)
+    revoked = []
+    session = Session(recipe, "inbox", "inbox home me", on_revoked=lambda *bell: revoked.append(bell))
+    theirs.sendall(b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+    session.open()
+    theirs.recv(4096)
+    yield session, theirs, revoked
+    session.close()
+    theirs.close()
+
+
+def park(session, seconds=30.0):
+    return session.park(Park(TOKEN, time.monotonic() + seconds)).bell
+
+
+def play(server, pieces):
+    def say():
+        for piece in pieces:
+            server.sendall(piece)
+            time.sleep(0.02)
+
+    threading.Thread(target=say).start()
+
+
+@pytest.mark.parametrize("pieces", [[QUEUED + GRANTED], [QUEUED, GRANTED]])
+def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces):
+    session, server, _ = stage
+    play(server, pieces)
+    assert session.call(CALL, 5.0).reply == [b"queued", 1000, 0, 5000]
+    assert park(session) == GrantMessage(7, 2000, 3000)
+
+
+@pytest.mark.parametrize("pieces", [[OLDER + QUEUED], [OLDER, QUEUED]])
+def test_what_rang_before_the_server_answered_is_over(stage, pieces):
+    """Its grant was over by then, whatever the time of it says: the server's clock may have jumped back meanwhile."""
+    session, server, _ = stage
+    play(server, pieces)
+    assert session.call(CALL, 5.0).reply == [b"queued", 1000, 0, 5000]
+    assert park(session, 0.05) is None
+    play(server, [OLDER + QUEUED + GRANTED])
+    assert session.call(CALL, 5.0).reply == [b"queued", 1000, 0, 5000]
+    assert park(session) == GrantMessage(7, 2000, 3000)
+
+
+def test_a_ring_is_heard_byte_by_byte(stage):
+    session, server, _ = stage
+
+    def play():
+        for byte in QUEUED + GRANTED:
+            server.sendall(bytes([byte]))
+
+    threading.Thread(target=play).start()
+    assert session.call(CALL, 5.0).reply[0] == b"queued"
+    assert park(session) == GrantMessage(7, 2000, 3000)
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"granted", b"granted " + TOKEN, b"granted " + TOKEN + b" x y z", b"hello there"]
+)
+def test_what_strangers_say_is_not_listened_to(stage, words):
+    session, server, revoked = stage
+    server.sendall(push(words) + b"+OK\r\n" + push(b"revoked abc too slow, sorry"))
+    session.listen()
+    assert park(session, 0.01) is None
+    assert revoked == [(b"abc", "too slow, sorry")]
+
+
+def test_a_ring_for_another_is_not_taken(stage):
+    session, server, _ = stage
+    server.sendall(push(b"granted other 7 2000 3000"))
+    assert park(session, 0.05) is None
+
+
+def test_a_connection_that_breaks_ends_a_wait_early(stage):
+    session, server, _ = stage
+    server.close()
+    assert park(session) is None
+    assert not session.is_open
+
+
+def test_a_script_that_was_forgotten_is_sent_whole(stage):
+    session, server, _ = stage
+    server.sendall(b"-NOSCRIPT No matching script.\r\n" + QUEUED)
+    assert session.call(CALL, 5.0).reply[0] == b"queued"
+    sent = b""
+    while load(CALL.head.name).source.encode() not in sent:
+        sent += server.recv(65536)
+    assert sent.count(bulk("EVALSHA")) == 1
+    assert sent.count(bulk("EVAL")) == 1
+
+
+def test_errors_of_the_server_are_answers_and_those_of_the_network_are_raised(stage):
+    session, server, _ = stage
+    server.sendall(b"-OOM no\r\n")
+    assert session.call(CALL, 5.0) == ErrorReply("OOM no")
+    with pytest.raises(RedisTimeoutError):
+        session.call(CALL, 0.05)
+    assert not session.is_open
+
+
+def test_a_reply_that_is_cut_short_is_an_error(stage):
+    session, server, _ = stage
+    server.sendall(QUEUED[:10])
+    server.close()
+    with pytest.raises(RedisConnectionError):
+        session.call(CALL, 5.0)

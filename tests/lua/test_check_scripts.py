@@ -1,0 +1,90 @@
+"""The checker of the scripts catches what it says it catches."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from handfast._engine import script as registry
+
+TOOL = runpy.run_path(str(Path(__file__).parents[2] / "tools/check_scripts.py"), run_name="tool")
+LUA = TOOL["LUA"]
+
+PLANTED = [
+    (
+        "permit_release",
+        r"^-- KEYS holders queue",
+        "-- KEYS queue holders",
+        "KEYS[1] is 'holders' here and 'queue' in the header",
+    ),
+    (
+        "permit_revoke",
+        r"^-- ARGV up_to_fence reason",
+        "-- ARGV reason up_to_fence",
+        "ARGV[1] is 'up_to_fence' here and 'reason' in the header",
+    ),
+    ("permit_release", r"^-- REPLY lost\n", "", "the header lists no reply 'lost'"),
+    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY gone", "never answers 'gone'"),
+    (
+        "permit_release",
+        r"return \{'lost'\}",
+        "return {'lost', 1}",
+        "'lost' has 1 field here, and the header names no fields",
+    ),
+    ("permit_renew", r"return \{'lost'\}", "return false", "never answers 'lost'"),
+    ("permit_release", r"^-- TWICE", "-- THRICE", "TWICE"),
+    ("permit_release", r"^-- LATE", "-- SOON", "LATE"),
+    ("permit_release", r"^-- MEMORY", "-- SPACE", "MEMORY"),
+    (
+        "permit_release",
+        r"'ZREM', holders, token",
+        "'ZREM', 'x:' .. token, token",
+        "ZREM is called on a key that the script builds",
+    ),
+    ("permit_release", r"'ZREM', holders, token", "'SPOP', holders", "SPOP answers at random"),
+    ("permit_lower", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "weight is a text"),
+    ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is a text"),
+    ("permit_revoke", r" \.\. reason\)", ")", "never uses the argument 'reason'"),
+    (
+        "permit_release",
+        r"^-- @include expiry\n",
+        "",
+        "uses ['keep', 'linger', 'memory_of'], which is not there before it",
+    ),
+    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY - or nothing", "no tagged array"),
+    ("permit_inspect", r"^local function list", "local j = cjson\nlocal function list", "cjson has no place"),
+    (
+        "permit_inspect",
+        r"^local function list",
+        "math.random()\nlocal function list",
+        "math.random gives the same numbers",
+    ),
+]
+
+
+def faults_after(name, pattern, replacement):
+    text = (LUA / f"{name}.lua").read_text()
+    broken, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
+    assert count == 1, "the fault was not planted"
+    source = registry._INCLUDE.sub(lambda match: (LUA / "lib" / f"{match[1]}.lua").read_text(), broken)
+    whole = registry.LuaScript(name, source, registry.read_header(broken))
+    return list(TOOL["faults_of"](whole, broken))
+
+
+@pytest.mark.parametrize(("name", "pattern", "replacement", "words"), PLANTED)
+def test_a_planted_fault_is_caught(name, pattern, replacement, words):
+    assert any(words in fault for fault in faults_after(name, pattern, replacement))
+
+
+def test_the_scripts_as_they_are_keep_their_word(capsys):
+    assert TOOL["main"]() == 0, capsys.readouterr().out
+
+
+def test_a_part_that_breaks_its_promise_is_caught():
+    text = (LUA / "lib/expiry.lua").read_text()
+    assert list(TOOL["part_faults"](text)) == []
+    assert list(TOOL["part_faults"](text.replace("-- GIVES keep", "-- GIVES keep hold"))) == ["it does not give hold"]
+    assert list(TOOL["part_faults"](text.replace("-- USES", "-- USES limit"))) == ["it does not use limit"]

@@ -1,0 +1,191 @@
+"""What the design promises of the engine, with real processes on a real server."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from handfast import AcquireTimeout, Handfast, ServerRefused
+from handfast.embedded import PrivateServer
+from tests._support.helpers import Engine, eventually
+
+HOSTILE = [
+    "}",
+    "{",
+    "{}",
+    "a:q",
+    "a}:holders",
+    " ",
+    "a b",
+    "\0",
+    "a\nb",
+    "é",
+    "🔒",
+    "%7B",
+    "x" * 10_000,
+    ":",
+    "*",
+    "'",
+    "a" * 3,
+]
+
+
+def waiting(hf, name="a"):
+    return hf.lock(name).status().waiting
+
+
+def test_twenty_waiters_get_in_in_the_order_in_which_they_came(server, hf):
+    entered = []
+
+    def wait(number):
+        with own.lock("a").acquire(timeout=20) as lease:
+            entered.append((number, lease.fence))
+
+    with Handfast(server.url) as own, ThreadPoolExecutor(20) as threads:
+        lease = hf.lock("a").acquire()
+        for number in range(20):
+            threads.submit(wait, number)
+            eventually(lambda number=number: waiting(hf) == number + 1)
+        lease.release()
+    assert [number for number, _ in entered] == list(range(20))
+    fences = [fence for _, fence in entered]
+    assert fences == sorted(set(fences))
+
+
+def test_a_newcomer_cannot_overtake(hf, actors):
+    (waiter,) = actors()
+    lease = hf.lock("a").acquire()
+    waiter.tell("acquire")
+    eventually(lambda: waiting(hf) == 1)
+    lease.release()
+    assert hf.lock("a").try_acquire() is None
+    with pytest.raises(AcquireTimeout):
+        hf.lock("a").acquire(timeout=0.02)
+    waiter.answer()
+    assert waiter.ask("release") is True
+
+
+def test_a_killed_waiter_is_skipped_by_the_release_itself(hf, actors, raw):
+    dead, alive = actors(2)
+    lease = hf.lock("a").acquire()
+    for position, waiter in enumerate((dead, alive), 1):
+        waiter.tell("acquire")
+        eventually(lambda position=position: waiting(hf) == position)
+    before = len(raw.pubsub_channels("hf:inbox:*"))
+    dead.kill()
+    eventually(lambda: len(raw.pubsub_channels("hf:inbox:*")) < before)
+    lease.release()
+    status = hf.lock("a").status()
+    assert len(status.holders) == 1
+    assert status.waiting == 0
+    assert alive.answer() == status.holders[0].fence
+
+
+def test_a_frozen_waiter_costs_its_claim_window_and_not_a_whole_ttl(hf, actors):
+    frozen, alive = actors(2)
+    lease = hf.lock("a").acquire()
+    for position, waiter in enumerate((frozen, alive), 1):
+        waiter.tell("acquire", ttl=300)
+        eventually(lambda position=position: waiting(hf) == position)
+    frozen.send_signal(signal.SIGSTOP)
+    lease.release()
+    (holder,) = hf.lock("a").status().holders
+    assert holder.remaining <= 2
+    fence = alive.answer()
+    assert fence > holder.fence
+    frozen.send_signal(signal.SIGCONT)
+    eventually(lambda: waiting(hf) == 1)  # awake, it finds its grant over and stands in line again
+    assert alive.ask("release") is True
+    assert frozen.answer() > fence
+
+
+def test_a_killed_holder_is_followed_after_its_ttl(hf, actors):
+    holder, waiter = actors(2)
+    fence = holder.ask("acquire", ttl=0.5)
+    waiter.tell("acquire")
+    eventually(lambda: waiting(hf) == 1)
+    holder.kill()
+    assert waiter.answer() > fence
+
+
+def test_a_holder_that_lives_is_renewed_for_as_long_as_it_holds(hf, actors):
+    (holder,) = actors()
+    fence = holder.ask("acquire", ttl=0.3)
+    with pytest.raises(AcquireTimeout):
+        hf.lock("a").acquire(timeout=1.2)
+    assert [found.fence for found in hf.lock("a").status().holders] == [fence]
+    assert holder.ask("release") is True
+
+
+def test_a_holder_frozen_beyond_its_ttl_knows_that_it_lost(hf, actors):
+    (holder,) = actors()
+    fence = holder.ask("acquire", ttl=0.3)
+    holder.send_signal(signal.SIGSTOP)
+    with hf.lock("a").acquire(timeout=10) as lease:
+        assert lease.fence > fence
+        holder.send_signal(signal.SIGCONT)
+        assert holder.ask("lost") is True
+        assert holder.ask("release") is False
+        assert not lease.lost
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name[:12]))
+def test_hostile_names_are_locks_like_any_other(hf, other, raw, name):
+    others = [hf.lock(other_name).acquire() for other_name in HOSTILE if other_name != name]
+    with hf.lock(name) as lease:
+        assert other.lock(name).try_acquire() is None
+        (holder,) = hf.lock(name).status().holders
+        assert holder.fence == lease.fence
+    with other.lock(name):
+        pass
+    for held in others:
+        assert held.release() is True
+
+
+def test_fences_grow_through_flushall_script_flush_and_a_restart_without_persistence():
+    fences = []
+    for _ in range(2):
+        with PrivateServer() as server, Handfast(server.url) as hf, redis.Redis.from_url(server.url) as raw:
+            for disaster in (raw.flushall, raw.script_flush, raw.flushall):
+                with hf.lock("a") as lease:
+                    fences.append(lease.fence)
+                disaster()
+    assert fences == sorted(set(fences))
+
+
+def test_at_maxmemory_a_waiter_still_gets_in_and_a_newcomer_is_told(hf, other, raw):
+    lease = hf.lock("a", ttl=1.0).acquire()
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(lambda: other.lock("a").acquire(timeout=20))
+        eventually(lambda: waiting(hf) == 1)
+        raw.config_set("maxmemory", 1)
+        before = Engine(raw).dump()
+        with pytest.raises(ServerRefused, match="out of memory"):
+            hf.lock("b").acquire()
+        assert Engine(raw, "b").dump() == dict.fromkeys(before)
+        lease.extend(5)
+        assert lease.release() is True
+        second = waiter.result(10)
+    assert second.release() is True
+
+
+def test_renew_release_and_acquire_survive_a_server_that_forgets_its_scripts(hf, raw):
+    stop = threading.Event()
+
+    def forget():
+        while not stop.is_set():
+            raw.script_flush()
+
+    nemesis = threading.Thread(target=forget)
+    nemesis.start()
+    try:
+        for _ in range(100):
+            with hf.lock("a", ttl=1) as lease:
+                lease.extend(2)
+    finally:
+        stop.set()
+        nemesis.join()

@@ -1,0 +1,713 @@
+"""The fault proxy: a fault hits exactly one command, the server did or did not execute it, and nothing is left at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as some
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from handfast import Handfast, Script
+from handfast._engine.resp import INCOMPLETE, Reader
+from handfast.testing import Command, FaultProxy, ServerController, anything, command, containing, script
+from handfast.testing.commands import Splitter, read_command
+from tests._support.helpers import alone, eventually
+
+
+@pytest.fixture(params=[False, True], ids=["unix", "tcp"])
+def proxy(request, server):
+    with FaultProxy(server.url, tcp=request.param) as proxy:
+        yield proxy
+
+
+END = object()
+
+
+class Line:
+    """A client that says what it is told to and no more, and hears frames until it is cut off."""
+
+    def __init__(self, proxy, *, resp3=False):
+        if proxy.path:
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(proxy.path)
+        else:
+            self.socket = socket.create_connection(("127.0.0.1", proxy.port))
+        self.socket.settimeout(10)
+        self.reader = Reader()
+        if resp3:
+            self.say("HELLO 3")
+            self.hear()
+
+    def say(self, *lines):
+        """Send these commands in one piece."""
+        self.socket.sendall(b"".join(packed(line) for line in lines))
+
+    def hear(self):
+        """The next frame, or END when there will be none."""
+        while (frame := self.reader.frame()) is INCOMPLETE:
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                return END
+            self.reader.feed(data)
+        return frame
+
+    def hear_all(self):
+        """All frames until it is cut off."""
+        return list(iter(self.hear, END))
+
+    def is_silent(self, seconds=0.05):
+        self.socket.settimeout(seconds)
+        try:
+            self.socket.recv(1)
+        except TimeoutError:
+            return True
+        finally:
+            self.socket.settimeout(10)
+        return False
+
+
+def packed(line):
+    words = line.encode().split()
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+@pytest.fixture
+def line(proxy, raw):
+    line = Line(proxy)
+    yield line
+    line.socket.close()
+
+
+def insistent(proxy, times=3):
+    """A client of redis-py that asks again that many times."""
+    return redis.Redis.from_url(
+        proxy.url, retry=Retry(NoBackoff(), times), retry_on_error=[redis.ConnectionError], decode_responses=True
+    )
+
+
+# --- one command of several
+
+
+def test_what_is_not_disturbed_goes_through(proxy, raw):
+    with insistent(proxy) as client:
+        assert client.set("k", b"\r\n$5\r\n\x00") is True
+        assert client.get("k") == "\r\n$5\r\n\x00"
+        assert client.pipeline().incr("n").lrange("l", 0, -1).execute() == [1, []]
+        big = "x" * 300_000
+        client.set("big", big)
+        assert client.get("big") == big
+    assert [asked.name for asked in proxy.commands if asked.name in {"GET", "EXEC"}] == ["GET", "EXEC", "GET"]
+    assert Command("INCRBY", (b"n", b"1"), 1) in proxy.commands
+    assert proxy.connections == 1
+
+
+def test_a_lost_reply_is_that_of_exactly_one_command_and_the_server_has_executed_it(proxy, line, raw):
+    fault = proxy.lose_reply(containing("mine"))
+    line.say("SET a 1", "GET a", "INCR mine", "SET b 1", "INCR mine")
+    assert line.hear_all() == [b"OK", b"1"]
+    assert (raw.get("a"), raw.get("mine"), raw.get("b")) == ("1", "1", None)
+    assert fault.happened == 1
+    assert fault.spent
+
+
+def test_a_lost_request_was_never_executed_and_those_before_it_are_answered(proxy, line, raw):
+    fault = proxy.lose_request(command("incr"))
+    line.say("SET a 1", "GET a", "INCR mine", "SET b 1")
+    assert line.hear_all() == [b"OK", b"1"]
+    assert (raw.get("a"), raw.get("mine"), raw.get("b")) == ("1", None, None)
+    assert fault.happened == 1
+
+
+def test_a_fault_waits_for_its_match_lets_some_off_and_happens_so_many_times(proxy, raw):
+    fault = proxy.lose_reply(command("INCRBY"), after=1, times=2)
+    with insistent(proxy) as client:
+        assert client.get("n") is None
+        assert client.incr("n") == 1
+        assert fault.happened == 0
+        assert client.incr("n") == 4, "it was lost twice"
+        assert client.incr("n") == 5
+    assert (fault.happened, fault.spent) == (2, True)
+
+
+def test_the_first_fault_that_matches_has_the_command(proxy, raw):
+    first, second = proxy.lose_request(command("INCRBY")), proxy.lose_reply(command("INCRBY"))
+    with insistent(proxy) as client:
+        assert client.incr("n") == 2
+    assert (first.happened, second.happened) == (1, 1)
+
+
+def test_a_fault_that_was_called_off_hits_nothing(proxy, raw):
+    fault = proxy.lose_request(command("INCRBY"), times=None)
+    with insistent(proxy) as client:
+        with pytest.raises(redis.ConnectionError):
+            client.incr("n")
+        fault.clear()
+        assert client.incr("n") == 1
+    assert fault.happened == 4
+    assert not fault.spent
+
+
+def test_a_reply_that_says_that_a_script_is_unknown_is_none_to_lose(proxy, raw):
+    raw.script_flush()
+    ours = Script("return redis.call('INCR', KEYS[1])")
+    asked = ["EVALSHA", "EVAL", "EVAL"]  # the client is cut off by the second, which it sends again
+    fault = proxy.lose_reply(script(ours))
+    with insistent(proxy) as client:
+        assert ours(client, keys=["n"], args=[]) == 2, "executed by its source, and once more"
+    assert fault.happened == 1
+    assert [one.name for one in proxy.commands if one.name.startswith("EVAL")] == asked
+
+
+def test_a_fault_that_is_given_its_chance_back_was_not_forgotten_meanwhile():
+    with ServerController() as server, FaultProxy(server.url) as proxy:
+        line, digest = Line(proxy), Script("return 5").digest
+        line.say("PING")
+        assert line.hear() == b"PONG"
+        fault = proxy.lose_reply(script())
+        with server.paused():
+            line.say(f"EVALSHA {digest} 0")
+            eventually(lambda: fault._rule.left == 0)
+            proxy.lose_reply(command("PING"))
+        assert line.hear().startswith("NOSCRIPT")
+        assert not fault.spent
+        line.say("EVAL return(5) 0")
+        assert line.hear_all() == []
+        assert fault.spent
+        line.socket.close()
+
+
+def test_in_a_transaction_it_is_exec_that_executes(proxy, line, raw):
+    fault = proxy.lose_reply(command("EXEC"))
+    line.say("MULTI", "INCR n", "EXEC", "INCR n")
+    assert line.hear_all() == [b"OK", b"QUEUED"]
+    assert raw.get("n") == "1"
+    assert fault.happened == 1
+
+
+def test_an_error_and_a_nil_are_replies_too(proxy, raw):
+    for what in (
+        "EVAL nonsense 0",
+        "GET nothing",
+        "LRANGE nothing 0 -1",
+        "HGETALL nothing",
+        "EVAL return{1,{2,{3}},'x'} 0",
+    ):
+        line = Line(proxy, resp3=True)
+        fault = proxy.lose_reply(command("PING"))
+        line.say(what, "PING")
+        assert len(line.hear_all()) == 1
+        assert fault.wait()
+        line.socket.close()
+
+
+def test_inline_commands_are_commands(proxy, line, raw):
+    fault = proxy.lose_request(command("INCR"))
+    line.socket.sendall(b"PING\r\n\r\nset a 1\r\nINCR n\r\n")
+    assert line.hear_all() == [b"PONG", b"OK"]
+    assert fault.happened == 1
+    assert proxy.commands[:2] == [Command("PING", (), 1), Command("SET", (b"a", b"1"), 1)]
+
+
+def test_who_does_not_speak_the_protocol_is_cut_off(proxy, line):
+    line.socket.sendall(b"*1\r\n:5\r\n")
+    assert line.hear_all() == []
+
+
+# --- pushes and subscriptions
+
+
+@pytest.mark.parametrize("resp3", [False, True], ids=["resp2", "resp3"])
+def test_the_reply_of_a_subscription_are_its_confirmations(proxy, raw, resp3):
+    line = Line(proxy, resp3=resp3)
+    fault = proxy.lose_reply(command("SUBSCRIBE"), after=1)
+    line.say("SUBSCRIBE a b")
+    assert [line.hear()[1] for _ in "ab"] == [b"a", b"b"]
+    line.say("UNSUBSCRIBE a", "PING", "SUBSCRIBE c d", "PING")
+    heard = line.hear_all()
+    assert heard[0][:2] == [b"unsubscribe", b"a"]
+    assert heard[1] in (b"PONG", [b"pong", b""])
+    assert len(heard) == 3, "the first of two confirmations is no whole reply"
+    assert fault.happened == 1
+    line.socket.close()
+
+
+def test_pushes_are_no_replies(proxy, raw):
+    line = Line(proxy, resp3=True)
+    line.say("SUBSCRIBE a")
+    assert line.hear()[0] == b"subscribe"
+    fault = proxy.lose_reply(command("INCR"))
+    line.say(*["PUBLISH a hey"] * 20, "INCR n")
+    heard = line.hear_all()
+    assert heard.count(1) == 20, "every PUBLISH was answered"
+    assert raw.get("n") == "1"
+    assert fault.happened == 1
+    line.socket.close()
+
+
+def test_messages_of_a_resp2_subscriber_are_no_replies(proxy, raw):
+    line = Line(proxy)
+    line.say("SUBSCRIBE a", "PSUBSCRIBE b*")
+    assert [line.hear()[0] for _ in "ab"] == [b"subscribe", b"psubscribe"]
+    for _ in range(10):
+        raw.publish("a", "hey")
+        raw.publish("bb", "ho")
+    fault = proxy.lose_reply(command("UNSUBSCRIBE"))
+    line.say("PING", "UNSUBSCRIBE a")
+    heard = [frame[0] for frame in line.hear_all()]
+    assert sorted(heard) == [b"message"] * 10 + [b"pmessage"] * 10 + [b"pong"]
+    assert fault.happened == 1
+    line.socket.close()
+
+
+@pytest.mark.parametrize("resp3", [False, True], ids=["resp2", "resp3"])
+def test_messages_vanish_and_all_else_is_heard(proxy, raw, resp3):
+    line = Line(proxy, resp3=resp3)
+    line.say("SUBSCRIBE a b")
+    assert [line.hear()[0] for _ in "ab"] == [b"subscribe"] * 2
+    fault = proxy.lose_pushes(containing("secret"), times=3, after=1)
+    for number in range(5):
+        assert raw.publish("a", f"secret {number}") == 1
+        assert raw.publish("b", f"plain {number}") == 1
+    line.say("PING")
+    heard = [line.hear() for _ in range(8)]
+    assert heard[-1] in (b"PONG", [b"pong", b""])
+    said = [frame[2].decode() for frame in heard[:-1]]
+    assert said == ["secret 0", "plain 0", "plain 1", "plain 2", "plain 3", "secret 4", "plain 4"]
+    assert (fault.happened, fault.spent) == (3, True)
+    line.socket.close()
+
+
+def test_what_monitor_tells_is_no_reply(proxy, line, raw):
+    line.say("MONITOR")
+    assert line.hear() == b"OK"
+    raw.get("k")
+    assert b"k" in line.hear()
+
+
+# --- late, held back, meddled with
+
+
+def test_a_duplicate_is_executed_late_and_alone_though_all_is_cut(proxy, raw):
+    fault = proxy.duplicate(command("INCRBY"), after=0.15)
+    with insistent(proxy) as client:
+        assert client.incr("n") == 1
+        assert (fault.happened, raw.get("n")) == (0, "1")
+        proxy.cut()
+        assert fault.wait()
+        assert raw.get("n") == "2"
+        assert client.incr("n") == 3
+
+
+def test_what_stands_before_a_duplicate_is_answered_and_what_stands_behind_it_is_lost(proxy, line, raw):
+    fault = proxy.duplicate(command("INCR"), after=0)
+    line.say("SET a 1", "INCR n", "SET b 1")
+    assert line.hear_all() == [b"OK"]
+    assert fault.wait()
+    assert (raw.get("a"), raw.get("n"), raw.get("b")) == ("1", "1", None)
+
+
+def test_a_duplicate_of_a_connection_with_a_database_of_its_own(server, raw):
+    with FaultProxy(f"{server.url}?db=3") as proxy, insistent(proxy) as client:
+        fault = proxy.duplicate(command("INCRBY"), after=0)
+        client.incr("n")
+        assert fault.wait()
+        assert client.get("n") == "2"
+        assert not raw.exists("n")
+
+
+def test_what_is_held_back_goes_on_when_it_is_let_go_in_its_order(proxy, line, raw):
+    fault = proxy.delay(command("INCR"), seconds=60)
+    line.say("SET a 1", "INCR n", "SET b 1")
+    assert line.hear() == b"OK"
+    assert fault.wait()
+    assert line.is_silent()
+    assert raw.exists("n", "b") == 0
+    with contextlib.closing(Line(proxy).socket) as another:  # others are not held
+        another.sendall(b"PING\r\n")
+        assert another.recv(7) == b"+PONG\r\n"
+    fault.clear()
+    assert [line.hear(), line.hear()] == [1, b"OK"]
+
+
+def test_what_is_held_back_so_many_seconds_goes_on_by_itself(proxy, line, raw):
+    proxy.delay(command("INCR"), seconds=0.05)
+    began = monotonic()
+    line.say("INCR n")
+    assert line.hear() == 1
+    assert monotonic() - began >= 0.05
+
+
+def test_a_client_that_gave_up_meanwhile_is_late(proxy, raw):
+    line = Line(proxy)
+    fault = proxy.delay(command("INCR"), seconds=60)
+    line.say("INCR n")
+    assert fault.wait()
+    line.socket.close()
+    fault.clear()
+    assert eventually(lambda: raw.get("n")) == "1"
+
+
+def test_an_action_comes_before_its_command_and_before_faults(proxy, line, raw):
+    seen = []
+
+    def look(asked):
+        seen.append((asked.args, raw.get("n")))
+
+    proxy.before(command("INCR"), look, times=2)
+    fault = proxy.lose_reply(command("INCR"), after=2)
+    line.say("INCR n", "INCR n", "INCR n")
+    assert line.hear_all() == [1, 2]
+    assert fault.happened == 1
+    assert [args for args, _ in seen] == [(b"n",), (b"n",)]
+    assert seen[0][1] is None
+
+
+@pytest.mark.parametrize("order", ["lose_reply", "before"])
+def test_an_error_of_the_users_cuts_the_connection_and_is_told_at_the_end(server, raw, order):
+    def wrong(_):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"), FaultProxy(server.url) as proxy:
+        if order == "before":
+            proxy.before(anything, wrong)
+        else:
+            proxy.lose_reply(wrong)
+        line = Line(proxy)
+        line.say("PING")
+        assert line.hear_all() == []
+        line.socket.close()
+
+
+def test_the_error_of_the_block_wins(server, caplog):
+    with pytest.raises(ZeroDivisionError), FaultProxy(server.url) as proxy:
+        proxy.before(anything, lambda _: [].pop())
+        line = Line(proxy)
+        line.say("PING")
+        assert line.hear_all() == []
+        line.socket.close()
+        raise ZeroDivisionError
+    assert "pop from empty list" in caplog.text
+
+
+# --- bytes and connections
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 7, 12])
+def test_a_cut_after_so_many_bytes_of_replies(proxy, line, raw, count):
+    fault = proxy.cut_after(count)
+    line.say("PING", "SET a 1", "SET b 1")
+    data = b"".join(iter(lambda: line.socket.recv(100), b""))
+    assert data == b"+PONG\r\n+OK\r\n+OK\r\n"[:count]
+    assert fault.happened == 1
+    line.socket.close()
+    assert Line(proxy, resp3=True).socket.close() is None, "only once"
+
+
+def test_a_cut_within_a_request(proxy, line, raw):
+    first = packed("SET a 1")
+    fault = proxy.cut_after(len(first) + 5, "to server")
+    line.say("SET a 1", "SET b 1")
+    assert line.hear_all() in ([], [b"OK"])
+    assert fault.wait()
+    assert eventually(lambda: raw.get("a")) == "1"
+    assert not raw.exists("b")
+
+
+def test_bytes_one_by_one(proxy, line, raw):
+    with proxy.dribbling(pause=0.01):
+        line.say("SET a 1", "GET a")
+        piece = line.socket.recv(100)
+        assert b"+OK\r\n$1\r\n1\r\n".startswith(piece)
+        assert len(piece) < 12
+        line.reader.feed(piece)
+        assert [line.hear(), line.hear()] == [b"OK", b"1"]
+
+
+@pytest.mark.parametrize("direction", ["to server", "to client", "both"])
+def test_what_vanishes_and_who_is_heard_again(proxy, line, raw, direction):
+    line.say("PING")
+    assert line.hear() == b"PONG"
+    with proxy.black_hole(direction):
+        line.say("INCR n")
+        eventually(lambda: any(asked.name == "INCR" for asked in proxy.commands))
+        if direction == "to client":
+            assert eventually(lambda: raw.get("n")) == "1"
+        assert line.is_silent()
+    line.say("PING")
+    assert line.is_silent(), "what it hears after a gap could be anything"
+    fresh = Line(proxy)
+    fresh.say("INCR n")
+    assert fresh.hear() == (2 if direction == "to client" else 1)
+    fresh.socket.close()
+
+
+def test_cutting_all_connections(proxy, raw):
+    lines = [Line(proxy) for _ in range(5)]
+    for line in lines:
+        line.say("PING")
+        assert line.hear() == b"PONG"
+    proxy.cut()
+    for line in lines:
+        assert line.hear_all() == []
+        line.socket.close()
+    assert proxy.connections == 5
+
+
+def test_new_connections_go_elsewhere_after_a_failover(proxy, line, raw):
+    with ServerController() as other:
+        line.say("SET a here")
+        assert line.hear() == b"OK"
+        proxy.retarget(other.url)
+        assert line.hear_all() == []
+        fresh = Line(proxy)
+        fresh.say("SET a there")
+        assert fresh.hear() == b"OK"
+        fresh.socket.close()
+        assert (raw.get("a"), other.admin.get("a")) == ("here", "there")
+
+
+def test_a_server_that_is_not_there_is_a_connection_that_ends(server):
+    with FaultProxy(f"{server.url}-not") as proxy:
+        line = Line(proxy)
+        assert line.hear_all() == []
+        line.socket.close()
+
+
+def test_a_reply_that_never_came_was_not_lost_by_the_proxy():
+    with ServerController() as server, FaultProxy(server.url) as proxy, insistent(proxy) as client:
+        fault = proxy.lose_reply(command("INCRBY"))
+        client.ping()
+        server.pause()
+        with ThreadPoolExecutor(1) as threads:
+            future = threads.submit(client.incr, "n")
+            eventually(lambda: any(asked.name == "INCRBY" for asked in proxy.commands))
+            server.kill()
+            assert isinstance(future.exception(20), redis.ConnectionError)
+        assert not fault.spent
+        server.restart()
+        assert client.incr("n") == 2, "now it happened"
+        assert fault.spent
+
+
+# --- where it stands
+
+
+def test_the_url_has_all_that_is_not_the_address():
+    with FaultProxy("redis://user:pw%40@example.org:1234/5?protocol=3") as proxy:
+        assert proxy.url == f"unix://user:pw%40@{proxy.path}?protocol=3&db=5"
+    with FaultProxy("redis://example.org/2?protocol=3", tcp=True) as proxy:
+        assert proxy.url == f"redis://127.0.0.1:{proxy.port}/2?protocol=3"
+    with FaultProxy("unix:///tmp/s?db=4", tcp=True) as proxy:
+        assert proxy.url == f"redis://127.0.0.1:{proxy.port}?db=4"
+
+
+def test_a_database_in_the_url_is_the_clients(server, raw):
+    with FaultProxy(f"{server.url}?db=7") as proxy, insistent(proxy) as client:
+        client.set("k", "v")
+        assert not raw.exists("k")
+        assert raw.execute_command("MOVE", "k", 1) == 0
+        assert client.get("k") == "v"
+        client.flushdb()
+
+
+def test_a_server_on_a_port(server, raw):
+    with FaultProxy(server.url, tcp=True) as inner, FaultProxy(inner.url) as outer, insistent(outer) as client:
+        fault = outer.lose_reply(command("INCRBY"))
+        assert client.incr("n") == 2
+        assert fault.spent
+        assert inner.connections == outer.connections == 2
+
+
+@pytest.mark.parametrize("url", ["rediss://example.org", "example.org:6379", "unix://", "http://example.org"])
+def test_what_is_no_server_of_its_kind(url):
+    with pytest.raises(ValueError, match="a proxy leads to"):
+        FaultProxy(url)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda proxy: proxy.lose_reply(times=0),
+        lambda proxy: proxy.lose_request(after=-1),
+        lambda proxy: proxy.delay(seconds=-1),
+        lambda proxy: proxy.delay(seconds=float("nan")),
+        lambda proxy: proxy.duplicate(after=float("inf")),
+        lambda proxy: proxy.cut_after(-1),
+        lambda proxy: proxy.cut_after(1, "sideways"),
+        lambda proxy: proxy.black_hole("sideways").__enter__(),
+        lambda proxy: proxy.dribbling(pause=-1).__enter__(),
+        lambda _: command(),
+        lambda _: script("no_such_script"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(server, order):
+    with FaultProxy(server.url) as proxy, pytest.raises(ValueError, match=r"must|not|name|no script"):
+        order(proxy)
+
+
+def test_a_script_that_is_none():
+    with pytest.raises(TypeError, match="not int"):
+        script(5)
+
+
+def test_scripts_of_all_kinds(raw, hf):
+    source = "return 1"
+    theirs, own = raw.register_script(source), Script(source)
+    evalsha, eval_source = Command("EVALSHA", (own.digest.encode(), b"0")), Command("EVAL", (source.encode(), b"0"))
+    for match in (script(theirs), script(own), script(), script("permit_acquire", own)):
+        assert match(evalsha)
+        assert match(eval_source)
+        assert not match(Command("SET", (own.digest.encode(),)))
+    assert not script("permit_acquire")(evalsha)
+
+
+def test_nothing_is_recorded_where_nobody_looks(server, raw):
+    with FaultProxy(server.url, record=False) as proxy:
+        with insistent(proxy) as client:
+            client.get("k")
+        with pytest.raises(RuntimeError, match="record"):
+            _ = proxy.commands
+
+
+# --- its end
+
+
+def left():
+    """Threads and descriptors of this process."""
+    return threading.active_count(), len(list(Path("/dev/fd").iterdir()))
+
+
+def test_nothing_is_left_whatever_was_going_on(server, raw):
+    with Handfast(server.url) as hf, hf.lock("warm"):
+        pass
+    eventually(lambda: threading.active_count() == left()[0])
+    before = left()
+    alone(raw)
+    proxy = FaultProxy(server.url)
+    folder = Path(proxy.path).parent
+    lines = [Line(proxy) for _ in range(6)]
+    held = proxy.delay(containing("held"), seconds=600)
+    late = proxy.duplicate(containing("late"), after=600)
+    lines[0].say("GET held")
+    lines[1].say("GET late")
+    lines[2].say("BLPOP nothing 0")
+    lines[3].say("SUBSCRIBE a")
+    lines[4].socket.sendall(b"*2\r\n$3\r\nGE")
+    proxy.lose_reply(command("BRPOP"))
+    lines[5].say("BRPOP nothing 0")
+    assert held.wait()
+    assert lines[1].hear_all() == []
+    assert lines[3].hear()[0] == b"subscribe"
+    proxy.close()
+    proxy.close()
+    assert late.happened == 0
+    for line in lines:
+        assert line.hear_all() == []
+        line.socket.close()
+    assert left() == before
+    assert not folder.exists()
+    alone(raw)
+    with pytest.raises(RuntimeError, match="closed"):
+        proxy.lose_reply()
+
+
+def test_connections_that_ended_leave_nothing_while_it_goes_on(server, raw):
+    with FaultProxy(server.url) as proxy:
+        before = left()
+        for _ in range(30):
+            line = Line(proxy)
+            line.say("PING")
+            assert line.hear() == b"PONG"
+            line.socket.close()
+        eventually(lambda: left() == before)
+        assert proxy.connections == 30
+
+
+def test_many_clients_and_many_faults_at_once(server, raw):
+    def work(number):
+        with insistent(proxy, times=100) as client:
+            for _ in range(40):
+                client.incr(f"n{number}")
+
+    with FaultProxy(server.url) as proxy:
+        faults = [proxy.lose_reply(command("INCRBY"), after=5 * step) for step in range(40)]
+        faults += [proxy.lose_request(command("INCRBY"), after=7 * step) for step in range(30)]
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
+        executed = sum(int(raw.get(f"n{number}")) for number in range(4))
+        lost = sum(fault.happened for fault in faults[:40])
+        assert sum(fault.happened for fault in faults) >= 40
+        assert executed == 160 + lost, "each lost reply is one that was executed, and each lost request is not"
+
+
+# --- frames
+
+TEXTS = some.binary(max_size=12)
+VALUES = some.recursive(
+    some.one_of(
+        some.binary(max_size=8).map(lambda data: b"$%d\r\n%b\r\n" % (len(data), data)),
+        some.integers(-9, 9**9).map(lambda number: b":%d\r\n" % number),
+        some.sampled_from(
+            [b"+OK\r\n", b"-ERR no\r\n", b"$-1\r\n", b"*-1\r\n", b"_\r\n", b"#t\r\n", b",1.5\r\n", b"=5\r\ntxt:a\r\n"]
+        ),
+    ),
+    lambda inner: some.one_of(
+        some.tuples(some.sampled_from(b"*~>"), some.lists(inner, max_size=3)).map(
+            lambda group: b"%c%d\r\n" % (group[0], len(group[1])) + b"".join(group[1])
+        ),
+        some.lists(some.tuples(inner, inner), max_size=2).map(
+            lambda pairs: b"%%%d\r\n" % len(pairs) + b"".join(map(b"".join, pairs))
+        ),
+        some.tuples(inner, inner).map(lambda pair: b"|1\r\n+key\r\n" + b"".join(pair)),
+    ),
+    max_leaves=8,
+)
+
+
+@given(frames=some.lists(VALUES, max_size=6), cuts=some.lists(some.integers(0, 200), max_size=6))
+def test_frames_come_whole_however_they_are_cut(frames, cuts):
+    data, splitter, found = b"".join(frames), Splitter(), []
+    marks = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    for start, end in itertools.pairwise(marks):
+        found += splitter.feed(data[start:end])
+    assert found == frames
+    assert splitter.rest() == b""
+
+
+@given(words=some.lists(TEXTS, min_size=1, max_size=5), size=some.integers(1, 9))
+def test_requests_come_whole_however_they_are_cut(words, size):
+    frame = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+    splitter, found = Splitter(inline=True), []
+    data = frame + b"ping  now\r\n" + frame + frame[:-1]
+    for start in range(0, len(data), size):
+        found += splitter.feed(data[start : start + size])
+    assert found == [frame, b"ping  now\r\n", frame]
+    assert splitter.rest() == frame[:-1]
+    assert read_command(frame).args == tuple(words[1:])
+    assert read_command(b"ping  now\r\n") == Command("PING", (b"now",))
+    assert read_command(b"*0\r\n") is read_command(b"\r\n") is None
+
+
+def test_an_idle_proxy_uses_no_time(server):
+    with FaultProxy(server.url) as proxy:
+        line = Line(proxy)
+        line.say("PING")
+        assert line.hear() == b"PONG"
+        used = sum(os.times()[:2])
+        sleep(0.1)
+        assert sum(os.times()[:2]) - used < 0.09, "it spins"
+        line.socket.close()

@@ -1,0 +1,99 @@
+"""The scripted driver and the fake clock: a protocol against what was written down before, and complaints when it does not fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import PING, Answer, GrantMessage, Park, Waking
+from handfast._engine.keys import KeySet
+from handfast._protocol.acquire import Attempt, acquire
+from handfast.testing import FakeClock, ScriptedDriver
+
+
+def asking(*effects):
+    """A protocol that asks for these and gives what it was answered."""
+    heard = []
+    for effect in effects:
+        answer = yield effect
+        heard.append(answer)
+    return heard
+
+
+PARK = Park(b"t", 110.0)
+
+
+def test_replies_are_answers_at_the_moment_that_it_is():
+    driver = ScriptedDriver([b"x", 1], None, Answer(107.0, b"y"), b"z")
+    assert driver.perform(asking(PING, PING, PING, PING)) == [
+        Answer(100.0, [b"x", 1]),
+        Answer(100.0, None),
+        Answer(107.0, b"y"),
+        Answer(107.0, b"z"),
+    ]
+    assert driver.effects == [PING] * 4
+
+
+def test_a_wait_ends_with_a_bell_at_once_or_when_its_time_is_over():
+    bell = GrantMessage(1, 2, 3)
+    driver = ScriptedDriver(bell, None, Waking(115.0, bell), b"x")
+    assert driver.perform(asking(PARK, PARK, PARK, PING)) == [
+        Waking(100.0, bell),
+        Waking(110.0, None),
+        Waking(115.0, bell),
+        Answer(115.0, b"x"),
+    ]
+
+
+def test_an_exception_is_raised_in_the_protocol():
+    def careful():
+        try:
+            yield PING
+        except KeyError:
+            return (yield PING).reply
+        pytest.fail("it was not raised")
+
+    assert ScriptedDriver(KeyError(), b"x").perform(careful()) == b"x"
+    with pytest.raises(KeyError):
+        ScriptedDriver(KeyError()).perform(asking(PING))
+
+
+def test_a_real_protocol():
+    attempt = Attempt(PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=30_000, renew=True), b"t" * 32)
+    clock = FakeClock(50.0)
+    driver = ScriptedDriver(
+        [b"queued", 0, 0, 10**9], None, [b"queued", 0, 0, 10**9], GrantMessage(7, 1_000_000, 5_000_000), clock=clock
+    )
+    grant = driver.perform(acquire(attempt, until=1e9))
+    assert (grant.fence, grant.lease) == (7, 5.0)
+    assert 50 < clock() < grant.deadline
+
+
+@pytest.mark.parametrize(
+    ("script", "effects", "message"),
+    [
+        ([b"x"], [PING, PING], "only 1 items.*goes on asking: a call of PING"),
+        ([], [PARK], "only 0 items.*a wait until 110"),
+        ([b"x", b"y", b"z"], [PING], "item 2 of the script is left: b'y'; it asked: a call of PING"),
+        ([b"x"], [], "item 1 of the script is left: b'x'; it asked: nothing"),
+        ([b"x"], [PARK], "item 1 of the script answers no wait: b'x'"),
+        ([b"x", GrantMessage(1, 2, 3)], [PING, PING], "item 2 of the script answers no call: GrantMessage"),
+    ],
+)
+def test_a_script_that_does_not_fit(script, effects, message):
+    with pytest.raises(AssertionError, match=message):
+        ScriptedDriver(*script).perform(asking(*effects))
+
+
+def test_the_clock_goes_on_only_when_it_is_told_to_and_never_back():
+    clock = FakeClock()
+    assert clock() == clock() == 100.0
+    clock.sleep(1.5)
+    clock.go_to(101.0)
+    assert clock() == 101.5
+    clock.go_to(200)
+    assert clock() == 200
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="monotonic"):
+            clock.sleep(wrong)
+    assert "200" in repr(clock)

@@ -1,0 +1,320 @@
+"""Floor 2 against scripted replies and a clock of our own: no server, no sleep."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast import HandfastError, LimitExceeded, QueueFull, ServerRefused
+from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRequest
+from handfast._engine.effects import Answer, Call, GrantMessage, Park, Waking
+from handfast._engine.keys import KeySet
+from handfast._engine.resp import bulk
+from handfast._protocol.acquire import GRACE, LONGER, LONGEST_NAP, SHORT_NAP, Attempt, Grant, acquire, try_acquire
+from handfast._protocol.admin import force_release, resize, status
+from handfast._protocol.lease import LeaseState, LeaseTable, lower, release, renew
+from handfast.testing.scripted import ScriptedDriver
+
+TOKEN = b"t" * 32
+
+
+def permits(**options):
+    return PermitRequest(KeySet("hf", "lock", "a"), **{"ttl_ms": 30_000, "renew": True} | options)
+
+
+def perform(steps, *script):
+    """Run a protocol: each item of the script is what the driver sends back. Gives the effects and the result."""
+    driver = ScriptedDriver(*script)
+    result = driver.perform(steps)
+    return driver.effects, result
+
+
+def verbs(effects):
+    return [effect.head.name.removeprefix("permit_") if isinstance(effect, Call) else "park" for effect in effects]
+
+
+def granted(at, lease_us=30_000_000, fence=7):
+    return Answer(at, [b"granted", fence, lease_us])
+
+
+def queued(at, now_us=1_000_000, position=0, retry_us=10_000_000):
+    return Answer(at, [b"queued", now_us, position, retry_us])
+
+
+def test_a_free_lock_is_one_call_and_its_lease_counts_from_before_it_was_sent():
+    effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), granted(100.0))
+    assert verbs(effects) == ["acquire"]
+    assert grant == Grant(7, 130.0, 30.0)
+
+
+def test_a_grant_after_a_wait_is_believed_no_longer_than_the_server_does():
+    # Asked at 100.0 here and 1.0 there; granted at 4.0 there, which cannot be before 103.0 here.
+    bell = GrantMessage(8, 4_000_000, 2_000_000)
+    effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(103.5, bell))
+    assert verbs(effects) == ["acquire", "park"]
+    assert grant == Grant(8, 105.0, 2.0)
+
+
+def test_a_server_clock_that_jumps_ahead_does_not_stretch_the_belief():
+    bell = GrantMessage(8, 3_600_000_000, 2_000_000)
+    _, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(103.5, bell))
+    assert grant == Grant(8, 105.5, 2.0)
+
+
+def test_a_grant_that_is_over_when_it_is_heard_is_asked_for_again():
+    late = Waking(110.0, GrantMessage(8, 1_500_000, 2_000_000))
+    effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), late, granted(110.0, fence=9))
+    assert verbs(effects) == ["acquire", "park", "acquire"]
+    assert grant.fence == 9
+
+
+@pytest.mark.parametrize(
+    "heard", [None, GrantMessage(8, 1_500_000, 2_000_000)], ids=["not rung", "rung, and frozen then"]
+)
+def test_nobody_is_given_the_end_of_a_lease(heard):
+    """A grant whose ring got lost, or was heard late, is found by asking again, and made whole before it is given."""
+    found = granted(101.9, lease_us=100_000, fence=8)
+    whole = Answer(101.95, [b"renewed", 30_000_000])
+    effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(101.9, heard), found, whole)
+    assert verbs(effects) == ["acquire", "park", "acquire", "renew"]
+    assert grant == Grant(8, 101.95 + 30.0, 30.0)
+
+
+def test_a_lease_that_ended_before_it_was_made_whole_is_asked_for_again():
+    found, lost = granted(101.9, lease_us=1, fence=8), Answer(101.95, [b"lost"])
+    effects, grant = perform(
+        acquire(Attempt(permits(), TOKEN), 1e9),
+        queued(100.0),
+        Waking(101.9, None),
+        found,
+        lost,
+        granted(102.0, fence=9),
+    )
+    assert verbs(effects) == ["acquire", "park", "acquire", "renew", "acquire"]
+    assert grant == Grant(9, 132.0, 30.0)
+
+
+def test_whoever_is_near_the_front_asks_again_within_the_claim_window_of_a_grant():
+    steps = acquire(Attempt(permits(), TOKEN), 1e9)
+    next(steps)
+    park = steps.send(queued(100.0, position=40))
+    assert park.until < 100.0 + CLAIM_MS / 1000
+
+
+def test_a_waiter_asks_again_when_the_lease_before_it_ends():
+    effects, _ = perform(
+        acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
+    )
+    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + GRACE)
+    assert effects[0] == effects[2], "the very same call: it is idempotent"
+
+
+@pytest.mark.parametrize(
+    ("position", "retry_us", "nap"),
+    [
+        (0, 10**9, SHORT_NAP),
+        (10, 10**9, SHORT_NAP + 10 * LONGER),
+        (9999, 10**9, LONGEST_NAP),
+        (9999, -1, LONGEST_NAP),
+        (9999, 0, 0.0),
+    ],
+)
+def test_naps_are_short_at_the_head_of_the_line_and_bounded_at_its_end(position, retry_us, nap):
+    steps = acquire(Attempt(permits(), TOKEN), 1e9)
+    next(steps)
+    park = steps.send(queued(100.0, position=position, retry_us=retry_us))
+    assert park.until == pytest.approx(100.0 + nap)
+
+
+def test_a_timeout_takes_the_request_back_as_often_as_the_server_asks():
+    attempt = Attempt(permits(), TOKEN)
+    more, done = Answer(101.0, [b"cancelled", 1]), Answer(101.0, [b"cancelled", 0])
+    effects, grant = perform(acquire(attempt, 101.0), queued(100.0), Waking(101.0, None), more, done)
+    assert verbs(effects) == ["acquire", "park", "cancel", "cancel"]
+    assert grant is None
+    assert not attempt.pending
+
+
+def test_a_grant_that_comes_with_the_timeout_is_taken():
+    waking = Waking(101.0, GrantMessage(8, 1_900_000, 2_000_000))
+    _, grant = perform(acquire(Attempt(permits(), TOKEN), 101.0), queued(100.0), waking)
+    assert grant.fence == 8
+
+
+def test_a_full_line_leaves_nothing_to_undo():
+    attempt = Attempt(permits(), TOKEN)
+    with pytest.raises(QueueFull, match="3 are already waiting"):
+        perform(acquire(attempt, 1e9), Answer(100.0, [b"full", 3]))
+    assert not attempt.pending
+
+
+@pytest.mark.parametrize("ask", [lambda attempt: acquire(attempt, 1e9), try_acquire])
+def test_more_than_there_is_leaves_nothing_to_undo(ask):
+    attempt = Attempt(permits(limit=4, weight=4), TOKEN)
+    with pytest.raises(LimitExceeded, match="resized to 3 permits") as caught:
+        perform(ask(attempt), Answer(100.0, [b"never", 3]))
+    assert caught.value.limit == 3
+    assert not attempt.pending
+
+
+def test_a_grant_of_no_length_is_a_word_to_ask_again():
+    bundle = MultiRequest([KeySet("hf", "lock", name) for name in "ab"], ttl_ms=30_000, renew=True, max_waiters=9)
+    attempt = Attempt(bundle, TOKEN)
+    rung = Waking(100.5, GrantMessage(0, 1_500_000, 0))
+    effects, grant = perform(acquire(attempt, 1e9), queued(100.0), rung, granted(100.5))
+    assert [effect.head.name for effect in effects if isinstance(effect, Call)] == ["permits_acquire"] * 2
+    assert grant.deadline == 130.5
+
+
+def test_a_refusal_leaves_something_to_undo_only_after_the_request_had_stood_in_line():
+    attempt = Attempt(permits(), TOKEN)
+    with pytest.raises(ServerRefused):
+        perform(acquire(attempt, 1e9), ServerRefused("no", name="a", changed_nothing=True))
+    assert not attempt.pending
+    with pytest.raises(ServerRefused):
+        perform(
+            acquire(attempt, 1e9),
+            queued(100.0),
+            Waking(101.0, None),
+            ServerRefused("no", name="a", changed_nothing=True),
+        )
+    assert attempt.pending
+    with pytest.raises(ServerRefused):
+        perform(try_acquire(attempt), ServerRefused("no", name="a", changed_nothing=True))
+    assert not attempt.pending
+
+
+def test_a_request_that_was_taken_back_elsewhere_says_so():
+    with pytest.raises(HandfastError, match="taken back"):
+        perform(acquire(Attempt(permits(), TOKEN), 1e9), Answer(100.0, [b"over"]))
+
+
+def test_a_try_is_one_call():
+    effects, grant = perform(try_acquire(Attempt(permits(), TOKEN)), Answer(100.0, [b"busy", 5]))
+    assert (verbs(effects), grant) == (["acquire"], None)
+    assert perform(try_acquire(Attempt(permits(), TOKEN)), granted(100.0))[1].deadline == 130.0
+
+
+def holding(**options):
+    return LeaseState(permits(**options), TOKEN, Grant(7, 130.0, 30.0))
+
+
+def test_release_goes_on_while_the_line_does():
+    effects, released = perform(release(holding()), Answer(1.0, [b"released", 1]), Answer(1.0, [b"released", 0]))
+    assert (len(effects), released) == (2, True)
+    assert perform(release(holding()), Answer(1.0, [b"lost"]))[1] is False
+
+
+def test_renew_moves_the_deadline_but_never_back():
+    lease = holding()
+    assert perform(renew(lease, 5000), Answer(110.0, [b"renewed", 20_000_000]))[1] is True
+    assert lease.deadline == 130.0
+    perform(renew(lease, 60_000), Answer(110.0, [b"renewed", 60_000_000]))
+    assert lease.deadline == 170.0
+    assert perform(renew(lease, 5000), Answer(110.0, [b"lost"]))[1] is False
+
+
+def test_a_lease_is_lost_at_its_deadline_without_asking_anybody():
+    lease = holding()
+    assert not lease.lost(129.999)
+    assert lease.lost(130.0)
+    assert lease.lost(0.0), "what is lost stays lost"
+
+
+def test_a_lease_that_was_given_up_is_not_lost():
+    lease = holding()
+    lease.given_up = True
+    assert not lease.lost(1000.0)
+
+
+def test_the_ledger_renews_at_a_third_and_tries_again_before_the_end():
+    ledger, lease = LeaseTable(), holding()
+    ledger.add(lease)
+    assert ledger.next_due() == 110.0
+    assert ledger.due(109.9) == []
+    assert ledger.due(110.0) == [lease]
+    assert ledger.due(110.0) == [], "put off until it is tried again"
+    assert ledger.next_due() == 111.0
+    lease.renewed(111.0, 30_000_000)
+    assert ledger.next_due() == 121.0
+
+
+def test_renewals_that_are_nearly_due_go_along_with_one_that_is():
+    ledger = LeaseTable()
+    leases = [LeaseState(permits(), b"%d" % number, Grant(7, 130.0 + number / 4, 30.0)) for number in range(8)]
+    for lease in leases:
+        ledger.add(lease)
+    assert ledger.due(109.9) == [], "none goes early alone"
+    assert ledger.due(110.0) == leases[:5], "a second is a tenth of the time between two renewals"
+    assert ledger.next_due() == 111.0
+
+
+def test_a_handed_over_lease_is_due_within_its_claim_window():
+    lease = LeaseState(permits(), TOKEN, Grant(7, 102.0, 2.0))
+    assert lease.due_at == pytest.approx(100.0 + 2 / 3)
+
+
+def test_a_lease_without_renewal_is_due_when_it_ends():
+    ledger, lease = LeaseTable(), holding(renew=False)
+    ledger.add(lease)
+    assert ledger.next_due() == 130.0
+    assert ledger.due(1000.0) == []
+    assert ledger.over(129.0) == []
+    assert ledger.over(130.0) == [lease]
+    assert not ledger
+
+
+def test_what_is_dropped_is_neither_due_nor_over():
+    ledger, lease = LeaseTable(), holding()
+    ledger.add(lease)
+    ledger.drop(lease)
+    assert ledger.due(1e9) == ledger.over(1e9) == []
+    assert ledger.next_due() is None
+
+
+def test_force_release_names_the_latest_grant_that_it_saw():
+    seen = Answer(1.0, [b"state", 1_000_000, 42, 0, 1, 1, 0, [], []])
+    effects, count = perform(
+        force_release(permits(), "why"),
+        seen,
+        Answer(1.0, [b"revoked", 1, 1, b"9"]),
+        Answer(1.0, [b"revoked", 0, 0, b"+inf"]),
+    )
+    assert verbs(effects) == ["inspect", "revoke", "revoke"]
+    assert b"$7\r\n1000000\r\n" in effects[1].tail
+    assert [effect.tail.endswith(bulk(start)) for effect, start in zip(effects[1:], (b"-inf", b"9"), strict=True)] == [
+        True
+    ] * 2
+    assert count == 1
+
+
+def test_to_downgrade_goes_on_while_the_line_does_and_changes_what_is_held():
+    write = permits(limit=MAX_PERMITS, weight=MAX_PERMITS)
+    read = write.with_weight(1)
+    lease = LeaseState(write, TOKEN, Grant(7, 130.0, 30.0))
+    assert perform(lower(lease, read), Answer(1.0, [b"lost"])) == ([read.lower(TOKEN)], False)
+    assert lease.permits is write
+    effects, done = perform(lower(lease, read), Answer(1.0, [b"lowered", 1]), Answer(1.0, [b"lowered", 0]))
+    assert (effects, done) == ([read.lower(TOKEN)] * 2, True)
+    assert lease.permits is read
+
+
+def test_to_resize_goes_on_while_the_line_does():
+    effects, _ = perform(resize(permits(), 9), Answer(1.0, [b"resized", 1]), Answer(1.0, [b"resized", 0]))
+    assert effects == [permits().resize(9)] * 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "out", "seen"), [(0, 3, (5, 2)), (8, 3, (8, 5)), (2, 3, (2, 0)), (0, -1, (5, 0)), (0, 0, (5, 5))]
+)
+def test_what_is_free_is_counted_by_the_limit_that_counts(limit, out, seen):
+    _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, limit, out, 1, 0, [], []]))
+    assert (found.limit, found.free) == seen
+
+
+def test_a_record_that_was_evicted_is_shown_as_what_is_known_of_it():
+    lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"1", b"2 2 9 9 0 500000 inbox home some body"]
+    _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, 0, -1, 1, 1, *map(list, lists)]))
+    (holder,), (waiter,) = found.holders, found.waiters
+    assert (holder.token, holder.weight, holder.remaining, holder.label) == ("abcdefgh", 0, 1.0, "")
+    assert (waiter.weight, waiter.position, waiter.waited_for, waiter.label) == (2, 0, 0.5, "some body")
+    assert (holder.exclusive, waiter.exclusive) == (False, True)
