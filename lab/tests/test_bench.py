@@ -16,7 +16,7 @@ from handfast_lab.bench.contenders import available
 from handfast_lab.bench.figures import Case, Hold, Measurement, Notes, Schedule, crowding, measure, summarize
 from handfast_lab.bench.runner import Crew, Plan
 from handfast_lab.bench.worker import Job
-from tests._support.helpers import alone
+from tests._support.helpers import until_alone
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +148,7 @@ def lives(pid):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_ctrl_c_leaves_nothing_behind(server, raw):
-    alone(raw)
+    until_alone(raw)
     process = bench("--url", server.url, "--clients", "3", "--only", "classic-lua", "--seconds", "30")
     while len(raw.client_list()) < 1 + 3:
         time.sleep(0.01)

@@ -26,7 +26,7 @@ from handfast_lab.bench.table import conservation_table, pairs_table, rwlock_tab
 from handfast_lab.commands.bench import lock_all as lock_all_command
 from handfast_lab.commands.bench import rwlock as rwlock_command
 from handfast_lab.commands.bench import semaphore as semaphore_command
-from tests._support.helpers import alone, eventually
+from tests._support.helpers import eventually, until_alone
 
 pytestmark = pytest.mark.slow
 
@@ -217,14 +217,14 @@ def test_a_process_that_fails_says_why_and_ends_it_all(server, hf, raw):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_ctrl_c_while_processes_are_killed_leaves_nothing_behind(server, raw):
-    alone(raw)
+    until_alone(raw)
     args = ["--url", server.url, "--clients", "1", "--only", "floor", "--rounds", "1", "--seconds", "0.05"]
     process = start("semaphore", *args, "--operations", "10000000")
     eventually(lambda: len(raw.client_list()) >= 1 + 6, within=30)
     process.send_signal(2)
     process.communicate(timeout=20)
     assert process.returncode == 1
-    alone(raw)
+    until_alone(raw)
 
 
 # --- the read-write lock

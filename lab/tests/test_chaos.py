@@ -39,10 +39,10 @@ def results(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("colour", ["sync", "asyncio"])
+@pytest.mark.parametrize("api", ["sync", "asyncio"])
 @pytest.mark.parametrize("primitive", PRIMITIVES)
-def test_a_history_under_no_fault_has_nothing_wrong(chamber, primitive, colour):
-    verdict = chamber.play(Cell(primitive, colour, "none"), 1)
+def test_a_history_under_no_fault_has_nothing_wrong(chamber, primitive, api):
+    verdict = chamber.play(Cell(primitive, api, "none"), 1)
     assert verdict.findings == ()
     assert verdict.operations >= OPERATIONS
     assert verdict.history == (), "it is kept only where something was found"
@@ -109,7 +109,7 @@ def test_without_results_there_is_nothing_to_tell(results):
 def test_the_report_tells_what_is_there_and_hides_no_failure(results):
     results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(bad=2, examples=("an orphan",))], count=1)
     results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(contender="redis-py", bad=990)], count=1)
-    entry = {"primitive": "lock", "colour": "sync", "fault": "delays", "histories": 3, "operations": 1500}
+    entry = {"primitive": "lock", "api": "sync", "fault": "delays", "histories": 3, "operations": 1500}
     findings = [{"seed": 17, "text": "holds: two at once"}]
     entries = [entry | {"strikes": 9, "seconds": 1.0, "findings": findings}]
     results.write("histories", "handfast torture", MACHINE, seed=1, played=entries)
@@ -130,7 +130,7 @@ def torture(tmp_path, *args):
 
 
 def test_the_command_plays_and_writes_the_report(tmp_path):
-    options = ["--part", "histories", "--fault", "none", "--primitive", "lock", "--colour", "sync", "--histories", "2"]
+    options = ["--part", "histories", "--fault", "none", "--primitive", "lock", "--api", "sync", "--histories", "2"]
     result = torture(tmp_path, *options, "--seed", "3")
     assert result.exit_code == 0
     assert "2 histories" in (tmp_path / "REPORT.md").read_text()

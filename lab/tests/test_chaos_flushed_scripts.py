@@ -33,9 +33,9 @@ def test_a_few_operations_of_ours_see_nothing(contender):
 
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
 def test_errors_are_seen(contender, monkeypatch):
-    for colour in ("sync", "aio"):
-        monkeypatch.setattr(f"handfast._drivers.{colour}.session.is_noscript", lambda _: False)
-        monkeypatch.setattr(f"handfast._drivers.{colour}.driver.UNDO_WAIT", 0.01)
+    for api in ("sync", "aio"):
+        monkeypatch.setattr(f"handfast._drivers.{api}.session.is_noscript", lambda _: False)
+        monkeypatch.setattr(f"handfast._drivers.{api}.driver.UNDO_WAIT", 0.01)
     figure = figure_of(contender, 20)
     assert figure.bad > 0
     assert "ServerRefused" in figure.examples[0]

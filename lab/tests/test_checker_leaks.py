@@ -18,9 +18,9 @@ def texts(findings):
     return [str(finding) for finding in findings]
 
 
-async def test_a_client_leaves_nothing_behind(colour, here, server, raw):
-    await (await here.lock("a").acquire()).release()  # whoever plays this colour has all it needs now
-    async with LeakWatch(raw, "hf") as watch, colour.client(server.url) as client:
+async def test_a_client_leaves_nothing_behind(api, here, server, raw):
+    await (await here.lock("a").acquire()).release()  # whoever plays this API has all it needs now
+    async with LeakWatch(raw, "hf") as watch, api.client(server.url) as client:
         for name in ("a", "b"):
             async with client.lock(name, ttl=1.0, renew=True).acquire(timeout=5):
                 pass

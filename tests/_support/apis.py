@@ -1,6 +1,6 @@
-"""One suite for both colours: tests are coroutines, and here the sync objects learn to be awaited.
+"""One suite for both APIs: tests are coroutines, and here the sync objects learn to be awaited.
 
-A task of a test stands for a caller: a task of the asyncio colour, a thread of the sync one. So in the sync colour every
+A task of a test stands for a caller: a task of the asyncio API, a thread of the sync one. So in the sync API every
 task gets a thread of its own, in which all its calls block, and a block is entered and left by one and the same thread.
 Which methods are to be awaited is asked of the asyncio twin, so a method that is new needs no word here.
 """
@@ -25,9 +25,9 @@ import redis.sentinel
 
 import handfast
 from handfast import AsyncHandfast, Handfast
-from tests._support.helpers import comes_true, settled
+from tests._support.helpers import eventually_async, settled
 
-__all__ = ["ASYNCIO", "SYNC", "Colour", "in_line"]
+__all__ = ["ASYNCIO", "SYNC", "Api", "until_queued"]
 
 TWINS = {
     getattr(handfast, name.removeprefix("Async")): getattr(handfast, name)
@@ -37,18 +37,18 @@ TWINS = {
 
 
 @dataclass(frozen=True)
-class Colour:
-    """What a test says only once, and each colour calls something else."""
+class Api:
+    """What a test says only once, and each API calls something else."""
 
     name: str
     handfast: type
     other: type
-    """The client of the other colour."""
+    """The client of the other API."""
     library: ModuleType
     """Where the user's own clients come from."""
 
     def client(self, server=None, **options):
-        """A client of ours, to be awaited in either colour."""
+        """A client of ours, to be awaited in either API."""
         return face(self.handfast(server, **options))
 
     def embedded(self, **options):
@@ -77,7 +77,7 @@ class Colour:
                 await settled(client.close() if self is SYNC else client.aclose())
 
     def function(self, body):
-        """A function of this colour, for a lock of this colour to decorate."""
+        """A function of this API, for a lock of this API to decorate."""
         if self is SYNC:
             return body
 
@@ -88,17 +88,17 @@ class Colour:
         return function
 
 
-SYNC = Colour("sync", Handfast, AsyncHandfast, redis)
-ASYNCIO = Colour("asyncio", AsyncHandfast, Handfast, redis.asyncio)
+SYNC = Api("sync", Handfast, AsyncHandfast, redis)
+ASYNCIO = Api("asyncio", AsyncHandfast, Handfast, redis.asyncio)
 
 
-async def in_line(lock, waiting=1):
+async def until_queued(lock, waiting=1):
     """Wait until that many stand in line for the lock."""
 
     async def enough():
         return (await lock.status()).waiting >= waiting
 
-    await comes_true(enough)
+    await eventually_async(enough)
 
 
 # --- the sync objects, awaited

@@ -27,7 +27,7 @@ import redis
 from handfast import AcquireTimeout, AsyncHandfast
 from handfast.embedded import PrivateServer
 from handfast.testing import Stepper
-from tests._support.helpers import Engine, comes_true
+from tests._support.helpers import Engine, eventually_async
 
 STATES = ("unsent", "sent", "executed", "answered")
 AGAIN = ("sent", "answered")
@@ -45,7 +45,7 @@ def session_of(client):
 async def settled(client):
     """Wait until nothing of this client is under way."""
     home = home_of(client)
-    await comes_true(lambda: home.session.is_idle and home.keeper.is_idle and home.session._connecting is None)
+    await eventually_async(lambda: home.session.is_idle and home.keeper.is_idle and home.session._connecting is None)
 
 
 def newest(raw):
@@ -110,12 +110,12 @@ class Scene:
     async def held_by_me_and_wanted(self):
         await self.held_by_me()
         self.waiter = asyncio.create_task(self.other.lock("a").acquire())
-        await comes_true(self.engine.queue)
+        await eventually_async(self.engine.queue)
 
     async def taken_from_me(self):
         await self.held_by_me()
         await self.other.lock("a").force_release()
-        await comes_true(lambda: self.lease.lost)
+        await eventually_async(lambda: self.lease.lost)
 
     async def newcomer(self):
         self.third = AsyncHandfast(self.url)
@@ -136,7 +136,7 @@ class Scene:
         """The same, and somebody wants to be the next."""
         if self.held is not None and self.engine.queue():
             self.waiter = asyncio.create_task(self.other.lock("a").acquire())
-            await comes_true(lambda: len(self.engine.queue()) == 2)
+            await eventually_async(lambda: len(self.engine.queue()) == 2)
             await self.held.release()
 
     # --- afterwards
@@ -161,7 +161,7 @@ class Scene:
         found = []
         with contextlib.suppress(AssertionError):  # what is not settled is complained of below
             await settled(self.mine)
-            await comes_true(lambda: not connections_since(self.known, self.raw))
+            await eventually_async(lambda: not connections_since(self.known, self.raw))
         home = home_of(self.mine)
         books = {
             "requests unanswered": home.session._sent,

@@ -1,57 +1,57 @@
-"""What the tests of the relatives of the lock share: visitors who stay until they are told to leave, and what was sent."""
+"""What the tests of rlock, semaphore and rwlock share: tasks that hold until they are released, and counters of the server."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
 
-from tests._support.apis import in_line
-from tests._support.helpers import comes_true
+from tests._support.apis import until_queued
+from tests._support.helpers import eventually_async
 
 NOWHERE = "redis://127.0.0.1:1/0"
-"""An address where nobody listens: whoever wants to talk to it fails."""
+"""An address where no server listens: every request to it fails."""
 
 
-async def listens(raw, homes=1):
-    """Wait until that many clients hear of what an operator does to their leases."""
-    await comes_true(lambda: len(raw.pubsub_channels("hf:home:*")) >= homes)
+async def until_listening(raw, clients=1):
+    """Wait until that many clients are subscribed to their control channel, which reports revoked leases."""
+    await eventually_async(lambda: len(raw.pubsub_channels("hf:home:*")) >= clients)
 
 
 def scripts_run(raw):
-    """How many scripts the server has run so far, for whomever."""
-    told = raw.info("commandstats")
-    return sum(told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
+    """Return how many scripts the server has run so far, for any client."""
+    stats = raw.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
 
 
-class House:
-    """Visitors come in turn, and each stays inside until it is told to leave."""
+class Holders:
+    """Tasks that acquire in a known order, and hold until the test releases them."""
 
     def __init__(self, tasks, watched):
         self._tasks = tasks
         self._watched = watched
-        self._told = defaultdict(asyncio.Event)
-        self.inside = []
+        self._may_end = defaultdict(asyncio.Event)
+        self.current = []
         self.fences = {}
-        self.visits = {}
+        self.tasks = {}
 
-    async def comes(self, who, wanted, **options):
-        """Somebody asks to be let in, and has a place in line when this returns."""
+    async def queue(self, name, wanted, **options):
+        """Start a task that acquires; return when it is in the queue."""
         before = (await self._watched.status()).waiting
-        self.visits[who] = self._tasks.create_task(self._visit(who, wanted, options))
-        await in_line(self._watched, before + 1)
+        self.tasks[name] = self._tasks.create_task(self._hold(name, wanted, options))
+        await until_queued(self._watched, before + 1)
 
-    async def leaves(self, who):
-        """Somebody who is inside leaves, and has left when this returns."""
-        self._told[who].set()
-        await self.visits[who]
+    async def release(self, name):
+        """Make a task release its lease; return when it has ended."""
+        self._may_end[name].set()
+        await self.tasks[name]
 
-    async def has(self, *inside):
-        """Wait until just these are inside."""
-        await comes_true(lambda: sorted(self.inside) == sorted(inside))
+    async def become(self, *names):
+        """Wait until exactly these hold."""
+        await eventually_async(lambda: sorted(self.current) == sorted(names))
 
-    async def _visit(self, who, wanted, options):
+    async def _hold(self, name, wanted, options):
         async with wanted.acquire(timeout=20, **options) as lease:
-            self.inside.append(who)
-            self.fences[who] = lease.fence
-            await self._told[who].wait()
-            self.inside.remove(who)
+            self.current.append(name)
+            self.fences[name] = lease.fence
+            await self._may_end[name].wait()
+            self.current.remove(name)

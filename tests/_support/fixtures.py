@@ -57,36 +57,36 @@ def raw(server):
     client.close()
 
 
-@pytest.fixture(params=[SYNC, ASYNCIO], ids=lambda colour: colour.name)
-def colour(request):
-    """Each colour in turn, for what is true of both."""
+@pytest.fixture(params=[SYNC, ASYNCIO], ids=lambda api: api.name)
+def api(request):
+    """Each API in turn, for what is true of both."""
     return request.param
 
 
 @pytest.fixture
-async def here(colour, server, raw):
-    """A client of either colour."""
-    async with colour.client(server.url) as client:
+async def here(api, server, raw):
+    """A client of either API."""
+    async with api.client(server.url) as client:
         yield client
 
 
 @pytest.fixture
-async def there(colour, server, raw):
-    """A second client of that colour, as another process would be."""
-    async with colour.client(server.url) as client:
+async def there(api, server, raw):
+    """A second client of that API, as another process would be."""
+    async with api.client(server.url) as client:
         yield client
 
 
 @pytest.fixture
 def hf(server, raw):
-    """A client of the sync colour."""
+    """A client of the sync API."""
     with Handfast(server.url) as client:
         yield client
 
 
 @pytest.fixture
 def other(server, raw):
-    """A second client of the sync colour."""
+    """A second client of the sync API."""
     with Handfast(server.url) as client:
         yield client
 

@@ -24,12 +24,12 @@ def eventually(condition, within=10.0):
     return value
 
 
-def alone(raw):
+def until_alone(raw):
     """Wait until this client's is the only connection: a server takes a moment to notice that others are closed."""
     eventually(lambda: len(raw.client_list()) == 1)
 
 
-async def comes_true(condition, within=10.0):
+async def eventually_async(condition, within=10.0):
     """What `eventually` is, in a coroutine; the condition may be one too."""
     until = time.monotonic() + within
     while not (value := await settled(condition())):

@@ -1,6 +1,6 @@
 """The tests as a user who may do nothing but what `handfast acl` prints: ``HANDFAST_TEST_USER=least``.
 
-That user is the server's ``default`` one, so whoever names no user is it: clients of both colours, processes, users of
+That user is the server's ``default`` one, so whoever names no user is it: clients of both APIs, processes, users of
 redis-py. Its rights are those of the module under test, so each use is seen to need no other's. `raw` is an operator.
 """
 

@@ -76,6 +76,6 @@ def ready(process):
     return process
 
 
-def in_line(job, count=1):
+def until_queued(job, count=1):
     """Wait until so many stand in line."""
     eventually(lambda: len(job.status().waiters) == count)

@@ -1,4 +1,4 @@
-"""What the tests of `handfast.Script` share: some scripts, clients and pipelines in either colour, and what was sent."""
+"""What the tests of `handfast.Script` share: some scripts, clients and pipelines in either API, and what was sent."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def named(options):
 
 
 @contextlib.asynccontextmanager
-async def made(colour, url):
-    client = colour.handfast(url)
+async def made(api, url):
+    client = api.handfast(url)
     try:
         yield client
     finally:
@@ -48,7 +48,7 @@ async def made(colour, url):
 
 @contextlib.asynccontextmanager
 async def pipeline(client, **options):
-    """A pipeline of a client of either colour, also of a cluster's."""
+    """A pipeline of a client of either API, also of a cluster's."""
     async with contextlib.AsyncExitStack() as stack:
         pipe = client.pipeline(**options)
         yield await stack.enter_async_context(pipe) if hasattr(pipe, "__aenter__") else stack.enter_context(pipe)

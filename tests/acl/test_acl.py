@@ -146,32 +146,32 @@ def test_each_use_has_its_own_keys_only():
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
-def test_everything_works_with_the_least_rights_and_nothing_is_refused_in_silence(colour, use, raw, server, user):
+@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+def test_everything_works_with_the_least_rights_and_nothing_is_refused_in_silence(api, use, raw, server, user):
     tells = not (7, 0) <= version(raw) < (7, 2)
-    notes = live(colour, use, raw, user(*of_use(use, tells_its_name=tells).rules()))
+    notes = live(api, use, raw, user(*of_use(use, tells_its_name=tells).rules()))
     assert notes
     assert {note.outcome for note in notes} <= {"done", "no"}, notes
     assert raw.acl_log() == []
 
 
-def live(colour, use, raw, url):
+def live(api, use, raw, url):
     """A day of that user: see `handfast_lab.chaos.days`."""
-    return colour.run(_live(colour, use, raw, url))
+    return api.run(_live(api, use, raw, url))
 
 
-async def _live(colour, use, raw, url):
+async def _live(api, use, raw, url):
     async with contextlib.AsyncExitStack() as stack:
         if use in NAMESPACED:
-            clients = [await stack.enter_async_context(colour.client(url)) for _ in range(2)]
+            clients = [await stack.enter_async_context(api.client(url)) for _ in range(2)]
         else:
-            clients = [colour.library.Redis.from_url(url) for _ in range(2)]
+            clients = [api.library.Redis.from_url(url) for _ in range(2)]
             for client in clients:
-                if colour.name == "sync":
+                if api.name == "sync":
                     stack.callback(client.close)
                 else:
                     stack.push_async_callback(client.aclose)
-        day = privileges.Day(colour, raw, *clients)
+        day = privileges.Day(api, raw, *clients)
         await DAYS[use](day)
         return day.notes
 
@@ -243,10 +243,10 @@ def test_a_right_that_nothing_needs_is_found(monkeypatch):
 
 def lacking(use, command):
     """What is wrong with a day of somebody who lacks that command."""
-    colour, tally = privileges.colour_of(OURS), privileges._Tally()
+    api, tally = privileges.api_of(OURS), privileges._Tally()
     with privileges.hushed(), ServerController() as server:
-        usual = colour.run(privileges._lives(colour, server, use, privileges._rights(use)))
-        colour.run(privileges._lacks(colour, server, use, command=command, usual=usual, tally=tally))
+        usual = api.run(privileges._lives(api, server, use, privileges._rights(use)))
+        api.run(privileges._lacks(api, server, use, command=command, usual=usual, tally=tally))
     return tally.wrong
 
 
@@ -325,12 +325,12 @@ def evals(raw):
 
 
 @pytest.mark.parametrize("use", ["lock", "compat", "fencing"])
-@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
-def test_where_scripts_are_loaded_none_has_to_be_sent(colour, use, raw, user):
+@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+def test_where_scripts_are_loaded_none_has_to_be_sent(api, use, raw, user):
     raw.script_flush()
     load(raw, use)
     url = user(*of_use(use, preloaded=True).rules())
-    notes = live(colour, use, raw, url)
+    notes = live(api, use, raw, url)
     assert {note.outcome for note in notes} <= {"done", "no"}, notes
 
 
@@ -341,12 +341,12 @@ def test_where_scripts_are_loaded_no_other_can_be_run(raw, user):
                 client.execute_command(*command)
 
 
-@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
-def test_a_script_that_was_forgotten_is_asked_for_in_words_and_does_its_work_once_it_is_loaded_again(colour, raw, user):
+@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+def test_a_script_that_was_forgotten_is_asked_for_in_words_and_does_its_work_once_it_is_loaded_again(api, raw, user):
     url = user(*of_use("lock", preloaded=True).rules())
 
     async def day():
-        async with colour.client(url) as client:
+        async with api.client(url) as client:
             lock = client.lock("a")
             load(raw)
             assert await privileges.settled((await privileges.settled(lock.acquire())).release())
@@ -359,22 +359,22 @@ def test_a_script_that_was_forgotten_is_asked_for_in_words_and_does_its_work_onc
             assert await privileges.settled((await privileges.settled(lock.acquire())).release())
 
     with privileges.hushed():
-        colour.run(day())
+        api.run(day())
 
 
-@pytest.mark.parametrize("colour", COLOURS.values(), ids=COLOURS)
-def test_what_is_given_back_in_the_background_needs_no_other_rights(colour, raw, user):
+@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+def test_what_is_given_back_in_the_background_needs_no_other_rights(api, raw, user):
     load(raw)
     url = user(*of_use("lock", preloaded=True).rules())
 
     async def day():
-        async with colour.client(url) as client:
+        async with api.client(url) as client:
             raw.config_resetstat()
-            await privileges._give_back_late(colour, privileges.Day(colour, raw, client, client))
+            await privileges._give_back_late(api, privileges.Day(api, raw, client, client))
         assert evals(raw) == 0
 
     with privileges.hushed():
-        colour.run(day())
+        api.run(day())
 
 
 def test_the_scripts_of_a_user_need_the_rights_of_what_they_send(raw, user):

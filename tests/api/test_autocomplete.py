@@ -1,4 +1,4 @@
-"""The index of names, as its users see it in both colours: what it finds, in which order, and who may change it."""
+"""The index of names, as its users see it in both APIs: what it finds, in which order, and who may change it."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ async def test_clearing_forgets_all_names(names, raw):
     assert await names.complete("") == ("c",)
 
 
-async def test_the_names_are_those_of_every_client(here, there, colour, server):
+async def test_the_names_are_those_of_every_client(here, there, api, server):
     await here.autocomplete("a").add("jeff")
     assert await there.autocomplete("a").complete("j") == ("jeff",)
     assert await there.autocomplete("b").complete("j") == ()
-    async with colour.client(server.url, namespace="billing") as billing:
+    async with api.client(server.url, namespace="billing") as billing:
         assert await billing.autocomplete("a").size() == 0
 
 
@@ -459,9 +459,9 @@ def reader(server, raw):
 
 
 @every_kind
-async def test_to_complete_writes_nothing(colour, here, reader, raw, options):
+async def test_to_complete_writes_nothing(api, here, reader, raw, options):
     await here.autocomplete("a", **options).add([f"n{number}" for number in range(2500)])
-    async with colour.client(reader) as client:
+    async with api.client(reader) as client:
         names = client.autocomplete("a", **options)
         before = {key: raw.dump(key) for key in raw.scan_iter()}
         assert await names.complete("n1", limit=3) == ("n1", "n10", "n100")
@@ -537,9 +537,9 @@ def proxy(server):
 
 @every_kind
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_what_is_lost_is_sent_again(colour, proxy, raw, options, what):
+async def test_what_is_lost_is_sent_again(api, proxy, raw, options, what):
     many = [f"n{number:05}" for number in range(1500)]
-    async with colour.client(proxy.url) as far:
+    async with api.client(proxy.url) as far:
         names = far.autocomplete("a", **options)
         await names.add("warm")
 
@@ -602,8 +602,8 @@ async def test_at_maxmemory_adding_is_refused_and_changes_nothing_while_the_rest
     ids=lambda value: repr(value)[:20],
 )
 @every_kind
-async def test_what_is_no_name_is_refused_before_any_io(colour, options, names, error):
-    async with colour.client(NOWHERE) as client:
+async def test_what_is_no_name_is_refused_before_any_io(api, options, names, error):
+    async with api.client(NOWHERE) as client:
         index = client.autocomplete("a", **options)
         for use in (index.add, index.remove):
             with pytest.raises(error):
@@ -635,14 +635,14 @@ async def test_one_that_is_no_name_keeps_all_the_others_out(here, raw, options):
     ],
     ids=lambda value: repr(value)[:20],
 )
-async def test_what_is_no_score_is_refused_before_any_io(colour, scores, error):
-    async with colour.client(NOWHERE) as client:
+async def test_what_is_no_score_is_refused_before_any_io(api, scores, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             await client.autocomplete("a", ranked=True).add(scores)
 
 
-async def test_an_index_that_does_not_rank_takes_no_scores(colour):
-    async with colour.client(NOWHERE) as client:
+async def test_an_index_that_does_not_rank_takes_no_scores(api):
+    async with api.client(NOWHERE) as client:
         for scores in ({"a": 1}, {}):
             with pytest.raises(TypeError, match=r"'a' does not rank its names: make it with ranked=True"):
                 await client.autocomplete("a").add(scores)
@@ -667,8 +667,8 @@ async def test_an_index_that_does_not_rank_takes_no_scores(colour):
     ids=lambda value: repr(value)[:20],
 )
 @every_kind
-async def test_what_cannot_be_completed_is_refused_before_any_io(colour, options, prefix, limit, error):
-    async with colour.client(NOWHERE) as client:
+async def test_what_cannot_be_completed_is_refused_before_any_io(api, options, prefix, limit, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             await client.autocomplete("a", **options).complete(prefix, limit=limit)
 
@@ -676,15 +676,15 @@ async def test_what_cannot_be_completed_is_refused_before_any_io(colour, options
 @pytest.mark.parametrize(
     ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
 )
-async def test_an_index_without_a_name_cannot_be(colour, name, error):
-    async with colour.client(NOWHERE) as client:
+async def test_an_index_without_a_name_cannot_be(api, name, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.autocomplete(name)
 
 
 @every_kind
-async def test_where_there_is_nothing_to_do_nothing_is_asked(colour, options):
-    async with colour.client(NOWHERE) as client:
+async def test_where_there_is_nothing_to_do_nothing_is_asked(api, options):
+    async with api.client(NOWHERE) as client:
         names = client.autocomplete("a", **options)
         for use in (names.add, names.remove):
             assert await use([]) is None
@@ -693,8 +693,8 @@ async def test_where_there_is_nothing_to_do_nothing_is_asked(colour, options):
                 await use()
 
 
-async def test_a_closed_client_says_so(colour, server, raw):
-    async with colour.client(server.url) as client:
+async def test_a_closed_client_says_so(api, server, raw):
+    async with api.client(server.url) as client:
         names = client.autocomplete("a")
         await names.add("a")
     for use in (lambda: names.add("b"), lambda: names.complete("a"), names.size, names.clear):
@@ -702,7 +702,7 @@ async def test_a_closed_client_says_so(colour, server, raw):
             await use()
 
 
-async def test_names_and_reprs_tell_the_colour(colour, here):
+async def test_names_and_reprs_tell_the_api(api, here):
     names = here.autocomplete("a b")
     assert names.name == "a b"
-    assert repr(names) == f"<{'' if colour is SYNC else 'Async'}Autocomplete 'a b'>"
+    assert repr(names) == f"<{'' if api is SYNC else 'Async'}Autocomplete 'a b'>"

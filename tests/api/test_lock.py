@@ -1,4 +1,4 @@
-"""The lock, as its users see it in both colours."""
+"""The lock, as its users see it in both APIs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import redis.asyncio
 
 from handfast import AcquireTimeout, Handfast, HandfastError, LeaseLost, NotHeld, QueueFull, ServerUnsupported
 from handfast.testing import FaultProxy, script
-from tests._support.apis import ASYNCIO, SYNC, in_line
-from tests._support.helpers import Engine, comes_true
+from tests._support.apis import ASYNCIO, SYNC, until_queued
+from tests._support.helpers import Engine, eventually_async
 
 NOWHERE = "redis://127.0.0.1:1/0"
 
@@ -46,7 +46,7 @@ async def test_a_release_hands_the_lock_to_the_one_who_waits(here, there, raw):
 
     async with asyncio.TaskGroup() as tasks:
         waiter = tasks.create_task(wait())
-        await in_line(here.lock("a"))
+        await until_queued(here.lock("a"))
         (token,) = Engine(raw).queue()
         assert not waiter.done()
         assert await lease.release() is True
@@ -59,7 +59,7 @@ async def test_those_who_wait_are_served_in_their_order(here, there):
         waiters = []
         for number in range(5):
             waiters.append(tasks.create_task(take_and_give((here, there)[number % 2].lock("a"))))
-            await in_line(here.lock("a"), number + 1)
+            await until_queued(here.lock("a"), number + 1)
         assert await there.lock("a").try_acquire() is None
         await first.release()
         assert await here.lock("a").try_acquire() is None, "whoever comes now stands behind those who wait"
@@ -167,11 +167,11 @@ async def test_a_released_lease_says_so(here):
 # --- looking
 
 
-async def test_status_tells_who_holds_and_who_waits(colour, server, raw):
-    async with colour.client(server.url, label="billing worker 3") as mine, colour.client(server.url) as yours:
+async def test_status_tells_who_holds_and_who_waits(api, server, raw):
+    async with api.client(server.url, label="billing worker 3") as mine, api.client(server.url) as yours:
         async with asyncio.TaskGroup() as tasks, mine.lock("a", ttl=30) as lease:
             tasks.create_task(take_and_give(yours.lock("a")))
-            await in_line(mine.lock("a"))
+            await until_queued(mine.lock("a"))
             status = await mine.lock("a").status()
             (holder,), (waiter,) = status.holders, status.waiters
             assert (holder.label, holder.fence, holder.weight) == ("billing worker 3", lease.fence, 1)
@@ -185,17 +185,17 @@ async def test_status_tells_who_holds_and_who_waits(colour, server, raw):
         assert not (await mine.lock("a").status()).waiters
 
 
-async def test_different_namespaces_are_different_locks(colour, server, raw):
-    async with colour.client(server.url, namespace="one") as one, colour.client(server.url, namespace="two") as two:
+async def test_different_namespaces_are_different_locks(api, server, raw):
+    async with api.client(server.url, namespace="one") as one, api.client(server.url, namespace="two") as two:
         async with one.lock("a"), two.lock("a"):
             assert {key.split(":")[0] for key in raw.scan_iter()} == {"{one", "{two"}
 
 
-async def test_names_and_reprs_tell_the_colour(colour, here):
+async def test_names_and_reprs_tell_the_api(api, here):
     lock = here.lock("a b")
     lease = await lock.acquire()
     assert lock.name == lease.name == "a b"
-    prefix = "" if colour is SYNC else "Async"
+    prefix = "" if api is SYNC else "Async"
     assert repr(lock) == f"<{prefix}Lock 'a b'>"
     assert repr(lease).startswith(f"<{prefix}Lease of 'a b', fence {lease.fence}, ")
     assert await lease.release() is True
@@ -205,7 +205,7 @@ async def test_names_and_reprs_tell_the_colour(colour, here):
 async def test_a_line_that_is_full_turns_the_next_one_away(here, there):
     async with asyncio.TaskGroup() as tasks, here.lock("a"):
         tasks.create_task(take_and_give(there.lock("a")))
-        await in_line(here.lock("a"))
+        await until_queued(here.lock("a"))
         with pytest.raises(QueueFull, match="1 are already waiting for 'a'"):
             await here.lock("a", max_waiters=1).acquire()
 
@@ -213,7 +213,7 @@ async def test_a_line_that_is_full_turns_the_next_one_away(here, there):
 # --- decorating
 
 
-async def test_a_decorated_function_runs_under_the_lock(colour, here, raw):
+async def test_a_decorated_function_runs_under_the_lock(api, here, raw):
     lock, holders = here.lock("a"), []
 
     def body(value, *, other_value):
@@ -221,7 +221,7 @@ async def test_a_decorated_function_runs_under_the_lock(colour, here, raw):
         holders.append(Engine(raw).holders())
         return value + other_value
 
-    job = lock(colour.function(body))
+    job = lock(api.function(body))
     assert await job(1, other_value=2) == 3
     assert await job(3, other_value=4) == 7
     assert [len(held) for held in holders] == [1, 1]
@@ -230,11 +230,11 @@ async def test_a_decorated_function_runs_under_the_lock(colour, here, raw):
     assert not await lock.locked()
 
 
-async def test_a_decorated_function_that_fails_gives_the_lock_back(colour, here):
+async def test_a_decorated_function_that_fails_gives_the_lock_back(api, here):
     def body():
         raise KeyError("mine")
 
-    job = here.lock("a")(colour.function(body))
+    job = here.lock("a")(api.function(body))
     with pytest.raises(KeyError, match="mine"):
         await job()
     assert not await here.lock("a").locked()
@@ -262,19 +262,19 @@ class Asynchronous:
 
 
 @pytest.mark.parametrize(
-    ("colour", "function"),
+    ("api", "function"),
     [(SYNC, coroutine), (SYNC, functools.partial(coroutine)), (SYNC, Asynchronous()), (ASYNCIO, plain)],
     ids=["sync-coroutine", "sync-partial", "sync-object", "asyncio-plain"],
 )
-async def test_a_function_of_the_other_colour_is_not_decorated(colour, function):
-    async with colour.client(NOWHERE) as client:
-        with pytest.raises(TypeError, match=rf"decorate it with a lock of {colour.other.__name__}\b"):
+async def test_a_function_of_the_other_api_is_not_decorated(api, function):
+    async with api.client(NOWHERE) as client:
+        with pytest.raises(TypeError, match=rf"decorate it with a lock of {api.other.__name__}\b"):
             client.lock("a")(function)
 
 
 @pytest.mark.parametrize("function", [generator, asynchronous_generator])
-async def test_a_generator_is_decorated_by_neither(colour, function):
-    async with colour.client(NOWHERE) as client:
+async def test_a_generator_is_decorated_by_neither(api, function):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(TypeError, match=r"is a generator.*use a with block within it"):
             client.lock("a")(function)
 
@@ -293,15 +293,15 @@ async def test_a_generator_is_decorated_by_neither(colour, function):
         ({"max_waiters": 0}, ValueError),
     ],
 )
-async def test_bad_options_are_refused_before_any_io(colour, options, error):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_options_are_refused_before_any_io(api, options, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.lock("a", **options)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1"])
-async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
+    async with api.client(NOWHERE) as client:
         with pytest.raises((ValueError, TypeError), match="timeout must"):
             await client.lock("a").acquire(timeout=timeout)
         with pytest.raises((ValueError, TypeError), match="timeout must"):
@@ -319,26 +319,26 @@ async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
     ],
     ids=["number", "scheme", "cluster", "asyncio cluster"],
 )
-def test_a_server_that_cannot_be_is_refused(colour, server, error, words):
+def test_a_server_that_cannot_be_is_refused(api, server, error, words):
     with pytest.raises(error, match=words):
-        colour.client(server)
+        api.client(server)
 
 
-async def test_a_client_of_the_other_colour_is_refused(colour):
-    async with (ASYNCIO if colour is SYNC else SYNC).users_client() as client:
-        with pytest.raises(TypeError, match=rf"goes with {colour.other.__name__}\b"):
-            colour.client(client)
+async def test_a_client_of_the_other_api_is_refused(api):
+    async with (ASYNCIO if api is SYNC else SYNC).users_client() as client:
+        with pytest.raises(TypeError, match=rf"goes with {api.other.__name__}\b"):
+            api.client(client)
 
 
-def test_a_client_with_bad_options_is_refused(colour):
+def test_a_client_with_bad_options_is_refused(api):
     with pytest.raises(ValueError, match="namespace must not be empty"):
-        colour.client(NOWHERE, namespace="")
+        api.client(NOWHERE, namespace="")
     with pytest.raises(ValueError, match="label must not be empty"):
-        colour.client(NOWHERE, label="")
+        api.client(NOWHERE, label="")
 
 
-async def test_a_closed_client_says_so(colour, server, raw):
-    async with colour.client(server.url) as client:
+async def test_a_closed_client_says_so(api, server, raw):
+    async with api.client(server.url) as client:
         await (await client.lock("a").acquire()).release()
     lock = client.lock("a")
     for use in (lock.acquire, lock.try_acquire):
@@ -350,7 +350,7 @@ async def test_a_closed_client_says_so(colour, server, raw):
     await client.close()
 
 
-# --- only of the sync colour
+# --- only of the sync API
 
 
 def test_a_client_without_any_session_is_refused():
@@ -360,14 +360,14 @@ def test_a_client_without_any_session_is_refused():
 
 @pytest.mark.parametrize("what", ["busy", "full"])
 async def test_a_request_that_arrives_after_a_second_copy_of_it_was_told_no_is_granted_to_nobody(
-    colour, server, raw, there, what
+    api, server, raw, there, what
 ):
     """The first copy is late, the second one answered: the caller goes away, and takes back what may still arrive."""
     held = await there.lock("a").acquire()
     waiter = asyncio.create_task(take_and_give(there.lock("a"))) if what == "full" else None
-    await comes_true(lambda: waiter is None or Engine(raw).queue())
+    await eventually_async(lambda: waiter is None or Engine(raw).queue())
     with FaultProxy(server.url) as proxy:
-        async with colour.client(proxy.url) as far:
+        async with api.client(proxy.url) as far:
             async with far.lock("warm"):
                 pass
             late = proxy.duplicate(script("permit_acquire"), after=0.3)
@@ -379,5 +379,5 @@ async def test_a_request_that_arrives_after_a_second_copy_of_it_was_told_no_is_g
             await held.release()
             if waiter is not None:
                 await waiter
-            await comes_true(lambda: late.happened)
+            await eventually_async(lambda: late.happened)
             assert Engine(raw).holders() == Engine(raw).queue() == []

@@ -1,4 +1,4 @@
-"""Several locks at once, as their users see them in both colours: all of them or none, and nothing held while waiting."""
+"""Several locks at once, as their users see them in both APIs: all of them or none, and nothing held while waiting."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 
 from handfast import AcquireTimeout, Handfast, LeaseLost, NotHeld, QueueFull
 from handfast.testing import FaultProxy, script
-from tests._support.apis import ASYNCIO, SYNC, in_line
+from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import OPERATIONS, Scene, try_at_random, try_every_point
-from tests._support.helpers import Engine, comes_true, eventually
+from tests._support.family import until_listening
+from tests._support.helpers import Engine, eventually, eventually_async
 from tests._support.lockall_pairs import campaign, program
 
 NOWHERE = "redis://127.0.0.1:1/0"
@@ -33,11 +34,6 @@ def queues(raw, names="ab"):
 
 def nothing_left(raw, names="ab"):
     return not any(holders(raw, names) + queues(raw, names))
-
-
-async def listens(raw):
-    """Wait until a client hears of what an operator does to its leases."""
-    await comes_true(lambda: raw.pubsub_channels("hf:home:*"))
 
 
 async def take_and_give(lock):
@@ -78,7 +74,7 @@ async def test_whoever_holds_one_of_them_keeps_all_out(here, there, raw, kind):
         async with getattr(here, kind)("b") as lease:
             assert await there.lock_all(["a", "b"]).try_acquire() is None
             waiter = tasks.create_task(take_and_give(there.lock_all(["a", "b"])))
-            await in_line(here.lock("a"))
+            await until_queued(here.lock("a"))
             assert holders(raw) == [[], [lease.token]], "nothing is held while it waits"
             assert not await here.lock("a").locked()
             assert not waiter.done()
@@ -90,12 +86,12 @@ async def test_those_who_come_later_for_one_of_them_wait_behind_it(here, there):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock("b").acquire()
         bundle = tasks.create_task(take_and_give(there.lock_all(["a", "b"])))
-        await in_line(here.lock("a"))
+        await until_queued(here.lock("a"))
         assert await there.lock("a").try_acquire() is None, "it is free, and somebody is before us"
         single = tasks.create_task(take_and_give(here.lock("a")))
-        await in_line(here.lock("a"), 2)
+        await until_queued(here.lock("a"), 2)
         other = tasks.create_task(take_and_give(here.lock_all(["c", "a"])))
-        await in_line(here.lock("a"), 3)
+        await until_queued(here.lock("a"), 3)
         await lease.release()
     assert lease.fence < bundle.result() < single.result() < other.result()
 
@@ -104,11 +100,11 @@ async def test_it_waits_behind_those_who_came_before(here, there):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock("a").acquire()
         first = tasks.create_task(take_and_give(there.lock("a")))
-        await in_line(here.lock("a"))
+        await until_queued(here.lock("a"))
         bundle = tasks.create_task(take_and_give(here.lock_all(["b", "a"])))
-        await in_line(here.lock("b"))
+        await until_queued(here.lock("b"))
         last = tasks.create_task(take_and_give(there.lock("b")))
-        await in_line(here.lock("b"), 2)
+        await until_queued(here.lock("b"), 2)
         assert not first.done()
         await lease.release()
     assert lease.fence < first.result() < bundle.result() < last.result()
@@ -186,9 +182,9 @@ async def test_it_may_be_entered_as_a_block_in_every_way(here, raw):
     assert nothing_left(raw)
 
 
-async def test_a_decorated_function_runs_under_all_of_them(colour, here, raw):
+async def test_a_decorated_function_runs_under_all_of_them(api, here, raw):
     found = []
-    job = here.lock_all(["a", "b"])(colour.function(lambda: found.append(holders(raw))))
+    job = here.lock_all(["a", "b"])(api.function(lambda: found.append(holders(raw))))
     await job()
     await job()
     assert [len(held) for one in found for held in one] == [1] * 4
@@ -227,7 +223,7 @@ async def test_a_try_and_a_timeout_leave_nothing_behind(here, there, raw):
 async def test_a_line_that_is_full_turns_it_away_from_all(here, there, raw):
     async with asyncio.TaskGroup() as tasks, here.lock("a"):
         tasks.create_task(take_and_give(there.lock("a")))
-        await in_line(here.lock("a"))
+        await until_queued(here.lock("a"))
         with pytest.raises(QueueFull, match="1 are already waiting for 'b, a'"):
             await here.lock_all(["b", "a"], max_waiters=1).acquire()
         assert await here.lock_all(["b", "a"], max_waiters=1).try_acquire() is None
@@ -241,7 +237,7 @@ async def test_one_who_gives_up_lets_those_behind_it_in(here, there, raw):
 
     async with there.lock("b"), asyncio.TaskGroup() as tasks:
         impatient = tasks.create_task(give_up())
-        await comes_true(lambda: queues(raw)[0] or impatient.done())
+        await eventually_async(lambda: queues(raw)[0] or impatient.done())
         await take_and_give(there.lock("a"))
 
 
@@ -249,19 +245,19 @@ async def test_one_who_gives_up_lets_those_behind_it_in(here, there, raw):
 
 
 @pytest.mark.parametrize("lost", ["a", "b", "c"])
-async def test_to_lose_one_is_to_lose_the_lease_and_the_rest_is_given_up_at_the_end(colour, here, there, raw, lost):
+async def test_to_lose_one_is_to_lose_the_lease_and_the_rest_is_given_up_at_the_end(api, here, there, raw, lost):
     async def intrude():
         assert await there.lock(lost).force_release(reason="maintenance") == 1
         return await there.lock(lost).acquire(timeout=5)
 
     with pytest.raises(LeaseLost, match=r"'a, b, c'.*maintenance"):
         async with here.lock_all(["a", "b", "c"], ttl=60) as lease:
-            await listens(raw)
+            await until_listening(raw)
             intruder = asyncio.create_task(intrude())
-            await comes_true(lambda: lease.lost)
-            await asyncio.sleep(60 if colour is ASYNCIO else 0)  # there the block is cancelled
+            await eventually_async(lambda: lease.lost)
+            await asyncio.sleep(60 if api is ASYNCIO else 0)  # there the block is cancelled
     stranger = await intruder
-    await comes_true(lambda: holders(raw, "abc") == [[stranger.token] if name == lost else [] for name in "abc"])
+    await eventually_async(lambda: holders(raw, "abc") == [[stranger.token] if name == lost else [] for name in "abc"])
     assert await lease.release() is False
     assert await stranger.release() is True
 
@@ -269,11 +265,11 @@ async def test_to_lose_one_is_to_lose_the_lease_and_the_rest_is_given_up_at_the_
 async def test_what_is_left_of_a_lost_lease_is_handed_to_those_who_wait_for_it(here, there, raw):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock_all(["a", "b"], ttl=60).acquire()
-        await listens(raw)
+        await until_listening(raw)
         single = tasks.create_task(take_and_give(there.lock("b")))
-        await in_line(here.lock("b"))
+        await until_queued(here.lock("b"))
         await there.lock("a").force_release(reason="maintenance")
-        await comes_true(lambda: lease.lost)
+        await eventually_async(lambda: lease.lost)
         assert holders(raw) == [[], [lease.token]]
         with pytest.raises(LeaseLost, match="maintenance"):
             lease.check()
@@ -286,10 +282,10 @@ async def test_what_is_left_of_a_lost_lease_is_handed_to_those_who_wait_for_it(h
 async def test_a_loss_may_only_be_warned_of(here, there, raw):
     with pytest.warns(RuntimeWarning, match=r"'a, b'.*maintenance"):
         async with here.lock_all(["a", "b"], ttl=60, on_lost="warn") as lease:
-            await listens(raw)
+            await until_listening(raw)
             await there.lock("a").force_release(reason="maintenance")
-            await comes_true(lambda: lease.lost)
-    await comes_true(lambda: nothing_left(raw))
+            await eventually_async(lambda: lease.lost)
+    await eventually_async(lambda: nothing_left(raw))
 
 
 @pytest.mark.parametrize("lost", ["a", "b"])
@@ -298,19 +294,19 @@ async def test_a_lost_key_is_found_by_the_next_renewal(here, raw, lost):
     told = []
     lease.add_lost_callback(lambda: told.append(True))
     raw.delete(Engine(raw, lost).key("holders"))
-    await comes_true(lambda: told)
+    await eventually_async(lambda: told)
     assert lease.lost
     assert await lease.release() is False
     assert nothing_left(raw)
 
 
-async def test_the_block_that_loses_one_key_frees_the_others(colour, here, raw):
+async def test_the_block_that_loses_one_key_frees_the_others(api, here, raw):
     with pytest.raises(LeaseLost):
         async with here.lock_all(["a", "b"], ttl=0.3) as lease:
             raw.delete(Engine(raw, "a").key("holders"))
-            await comes_true(lambda: lease.lost)
-            await asyncio.sleep(60 if colour is ASYNCIO else 0)  # there the block is cancelled
-    await comes_true(lambda: nothing_left(raw))
+            await eventually_async(lambda: lease.lost)
+            await asyncio.sleep(60 if api is ASYNCIO else 0)  # there the block is cancelled
+    await eventually_async(lambda: nothing_left(raw))
 
 
 async def test_a_loss_that_nobody_told_is_found_by_the_release(here, raw):
@@ -354,8 +350,8 @@ async def test_without_renewal_it_ends_by_itself_and_all_are_free(here, there, r
     assert nothing_left(raw)
 
 
-async def test_a_holder_that_is_gone_is_followed_after_its_ttl(colour, server, raw, there):
-    async with colour.client(server.url) as gone:
+async def test_a_holder_that_is_gone_is_followed_after_its_ttl(api, server, raw, there):
+    async with api.client(server.url) as gone:
         lost = await gone.lock_all(["a", "b"], ttl=0.3).acquire()
     async with there.lock_all(["b", "c"]).acquire(timeout=10) as lease:
         assert lease.fence > lost.fence
@@ -369,7 +365,7 @@ async def test_status_tells_of_each(here, there):
     async with asyncio.TaskGroup() as tasks, there.lock("b") as lease:
         assert await lock.locked()
         tasks.create_task(take_and_give(lock))
-        await in_line(here.lock("a"))
+        await until_queued(here.lock("a"))
         status = await lock.status()
         assert list(status) == ["a", "b"]
         assert [len(one.holders) for one in status.values()] == [0, 1]
@@ -383,16 +379,16 @@ async def test_force_release_takes_each_of_them_away(here, there, raw):
     lock = there.lock_all(["a", "b", "c"])
     lease = await here.lock_all(["a", "b"]).acquire()
     other = await here.lock("c").acquire()
-    await listens(raw)
+    await until_listening(raw)
     assert await lock.force_release(reason="maintenance") == 3
-    await comes_true(lambda: lease.lost and other.lost)
+    await eventually_async(lambda: lease.lost and other.lost)
     assert await lock.force_release() == 0
     assert nothing_left(raw, "abc")
 
 
-async def test_names_and_reprs_tell_the_colour(colour, here):
+async def test_names_and_reprs_tell_the_api(api, here):
     lock = here.lock_all(["a", "b"])
-    prefix = "" if colour is SYNC else "Async"
+    prefix = "" if api is SYNC else "Async"
     assert repr(lock) == f"<{prefix}LockAll 'a', 'b'>"
     async with lock as lease:
         assert repr(lease).startswith(f"<{prefix}LeaseOfAll of 'a, b', fence {lease.fence}, ")
@@ -420,15 +416,15 @@ BAD_NAMES = {
 
 
 @pytest.mark.parametrize(("names", "error"), BAD_NAMES.values(), ids=BAD_NAMES)
-async def test_bad_names_are_refused_before_any_io(colour, names, error):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_names_are_refused_before_any_io(api, names, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.lock_all(names)
 
 
 @pytest.mark.parametrize("options", [{"ttl": 0}, {"on_lost": "ignore"}, {"max_waiters": 0}], ids=str)
-async def test_bad_options_are_refused_before_any_io(colour, options):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_options_are_refused_before_any_io(api, options):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(ValueError, match=next(iter(options))):
             client.lock_all(["a"], **options)
 
@@ -443,14 +439,14 @@ def proxy(server):
 
 
 @pytest.fixture
-async def far(colour, here, proxy):
+async def far(api, here, proxy):
     """A client behind the proxy; the server knows the scripts already, and the client was connected once."""
     lock = here.lock_all(["warm", "warmer"])
     async with lock as lease:
         await lease.extend(1)
         with pytest.raises(AcquireTimeout):
             await lock.acquire(timeout=0.001)
-    async with colour.client(proxy.url) as client:
+    async with api.client(proxy.url) as client:
         async with client.lock_all(["warm", "warmer"]):
             pass
         yield client
@@ -495,19 +491,19 @@ async def test_a_lost_cancel_leaves_no_place_in_any_line(far, proxy, raw, here):
             with pytest.raises(AcquireTimeout):
                 await far.lock_all(["a", "b"]).acquire(timeout=0.01)
             assert fault.spent
-            await comes_true(lambda: queues(raw) == [[], []])
+            await eventually_async(lambda: queues(raw) == [[], []])
 
 
 async def test_a_waiter_whose_connection_is_cut_keeps_its_places(far, proxy, raw, here):
     async with asyncio.TaskGroup() as tasks:
         async with here.lock("b"):
             waiter = tasks.create_task(take_and_give(far.lock_all(["a", "b"])))
-            await in_line(here.lock("a"))
+            await until_queued(here.lock("a"))
             places = queues(raw)
             for _ in range(3):
                 seen = len(proxy.commands)
                 proxy.cut()
-                await comes_true(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
+                await eventually_async(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
             assert queues(raw) == places
         await waiter
 
@@ -526,7 +522,7 @@ async def test_one_who_lost_a_name_before_it_heard_of_its_grant_starts_anew(far,
     proxy.lose_reply(CALLS["acquire"])
     async with asyncio.TaskGroup() as tasks:
         waiter = tasks.create_task(take_and_give(far.lock_all(["a", "b"])))
-        await comes_true(lambda: queues(raw)[1])
+        await eventually_async(lambda: queues(raw)[1])
         assert holders(raw) == [["stranger"], []], "it gave back what it still had"
         assert not waiter.done()
         fence = stranger.inspect()[2]

@@ -1,4 +1,4 @@
-"""Random programs against the models: several callers of two clients, on a real server, in both colours.
+"""Random programs against the models: several callers of two clients, on a real server, in both APIs.
 
 Each machine does to one object whatever its callers and an operator may do, in any order, and after each step holds the
 object against `handfast_lab.checker.models`: who holds what, who waits in which order, who got in and with which fence. What
@@ -37,7 +37,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.script import LuaScript
 from handfast_lab.checker.models import MAX_PERMITS, Ask, Reentrant, State
 from tests._support.apis import ASYNCIO, SYNC, Call
-from tests._support.helpers import Engine, comes_true
+from tests._support.helpers import Engine, eventually_async
 
 EXAMPLES = int(os.environ.get("HANDFAST_EXAMPLES", "0"))
 
@@ -83,12 +83,12 @@ class Outcome(NamedTuple):
 
 
 class Actor:
-    """A caller: one task, and in the sync colour the thread that stands for it. It does one thing after the other."""
+    """A caller: one task, and in the sync API the thread that stands for it. It does one thing after the other."""
 
-    def __init__(self, number, colour, client):
+    def __init__(self, number, api, client):
         self.number = number
         self.client = client
-        self._colour = colour
+        self._api = api
         self._orders = asyncio.Queue()
         self._under_way = None
         self.task = asyncio.create_task(self._play())
@@ -108,7 +108,7 @@ class Actor:
 
     def interrupt(self):
         """Break off what it does. A thread that sleeps on its socket notices when something arrives there."""
-        if self._colour is ASYNCIO:
+        if self._api is ASYNCIO:
             self.task.cancel()
         else:
             ident = ctypes.c_ulong(self._ident)
@@ -118,7 +118,7 @@ class Actor:
         self._orders.put_nowait(None)
 
     async def _play(self):
-        if self._colour is SYNC:
+        if self._api is SYNC:
             self._ident = await Call(threading.get_ident)
         while (order := await self._orders.get()) is not None:
             work, under_way = order
@@ -136,8 +136,8 @@ class Actor:
 class Stage:
     """Two clients, and the actors that use them in turn. It is kept from one program to the next; only names change."""
 
-    def __init__(self, colour, url):
-        self.colour = colour
+    def __init__(self, api, url):
+        self.api = api
         self.patience = RETRY_FOR
         self.raw = redis.Redis.from_url(url, decode_responses=True)
         self._url = url
@@ -160,13 +160,13 @@ class Stage:
         self.raw.close()
 
     async def _enter(self):
-        self._clients = [self.colour.client(self._url) for _ in range(2)]
-        self.actors = [Actor(number, self.colour, self._clients[number % 2]) for number in range(ACTORS)]
-        self.operator = Actor("operator", self.colour, self._clients[0])
+        self._clients = [self.api.client(self._url) for _ in range(2)]
+        self.actors = [Actor(number, self.api, self._clients[number % 2]) for number in range(ACTORS)]
+        self.operator = Actor("operator", self.api, self._clients[0])
         for actor in self.actors[:2]:  # a client that has held a lease for a while hears of it when one is taken away
             lease = (await actor.begin(actor.client.lock("warm", **OPTIONS).acquire)).value
             home = self.raw.hget(KeySet("hf", "lock", "warm").key("tokens"), lease.token).split()[7]
-            await comes_true(lambda home=home: self.raw.pubsub_numsub(home)[0][1])
+            await eventually_async(lambda home=home: self.raw.pubsub_numsub(home)[0][1])
             await actor.begin(lease.release)
 
     async def _serve_all(self):
@@ -328,14 +328,14 @@ class Machine(RuleBasedStateMachine):
         thing, options = self.thing(actor, wish)
         before = self.queue(ask)
         outcome = actor.begin(partial(thing.acquire, timeout=0.01, **options))
-        await self.comes_true(lambda: outcome.done() or self.queue(ask) != before)
+        await self.eventually_async(lambda: outcome.done() or self.queue(ask) != before)
         token = set(self.queue(ask)).difference(before)
         newcomer = None
         if follower is not actor and self.refusal(follower, follower_wish) is None:
             newcomer = self.begin(follower, follower_wish)
         with pytest.raises(AcquireTimeout):
             await self.result(outcome)
-        await self.comes_true(lambda: token.isdisjoint(self.queue(ask)))  # a server that was slow is told again
+        await self.eventually_async(lambda: token.isdisjoint(self.queue(ask)))  # a server that was slow is told again
         await self.settle(newcomer)
 
     give_up = step(
@@ -383,7 +383,7 @@ class Machine(RuleBasedStateMachine):
         self.lost.update(hit)
         self.state = self.state.revoke(name)
         assert await self.do(self.stage.operator, self.named(name).force_release) == len(hit)
-        await self.comes_true(lambda: all(lease.lost for request in hit for lease in self.sharing(request)))
+        await self.eventually_async(lambda: all(lease.lost for request in hit for lease in self.sharing(request)))
         await self.settle()
 
     expire = step(
@@ -450,7 +450,7 @@ class Machine(RuleBasedStateMachine):
     async def do(self, actor, work):
         return await self.result(actor.begin(work))
 
-    async def comes_true(self, condition):
+    async def eventually_async(self, condition):
         until = time.monotonic() + self.stage.patience
         while not condition():
             assert time.monotonic() < until, "it never came true"
@@ -839,9 +839,9 @@ def run(machine, stage, how):
     run_state_machine_as_test(type(machine.__name__, (machine,), {"stage": stage}), settings=how)
 
 
-@pytest.fixture(scope="module", params=[SYNC, ASYNCIO], ids=lambda colour: colour.name)
+@pytest.fixture(scope="module", params=[SYNC, ASYNCIO], ids=lambda api: api.name)
 def kept(request, server):
-    """A stage of either colour, for all machines one after the other."""
+    """A stage of either API, for all machines one after the other."""
     stage = Stage(request.param, server.url)
     yield stage
     stage.close()
@@ -876,11 +876,11 @@ def script(names, old, new):
 
 
 def method(module, owner, name, broken):
-    """Plant a mistake in a method of both colours."""
+    """Plant a mistake in a method of both APIs."""
 
     def plant(monkeypatch):
-        for colour, prefix in (("sync", ""), ("aio", "Async")):
-            home = importlib.import_module(f"handfast._api.{colour}.{module}")
+        for api, prefix in (("sync", ""), ("aio", "Async")):
+            home = importlib.import_module(f"handfast._api.{api}.{module}")
             monkeypatch.setattr(getattr(home, owner.format(prefix)), name, broken)
 
     return plant

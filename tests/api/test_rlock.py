@@ -1,4 +1,4 @@
-"""The reentrant lock, as its users see it in both colours: a task here is a thread there, and each has what it acquired."""
+"""The reentrant lock, as its users see it in both APIs: a task here is a thread there, and each has what it acquired."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from handfast import (
     QueueFull,
 )
 from tests._support.apis import SYNC
-from tests._support.family import NOWHERE, House, listens, scripts_run
-from tests._support.helpers import Engine, comes_true
+from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
+from tests._support.helpers import Engine, eventually_async
 
 REFUSED = "the reentrant lock 'a' belongs to the thread or task that acquired it, and only that one may release it"
 
@@ -120,10 +120,10 @@ async def test_extending_any_lease_extends_what_they_share(here):
         assert (await rlock.status()).holders[0].remaining > 90
 
 
-async def test_a_decorated_function_may_call_itself(colour, here, there, raw):
+async def test_a_decorated_function_may_call_itself(api, here, there, raw):
     rlock, held = here.rlock("a"), []
 
-    if colour is SYNC:
+    if api is SYNC:
 
         def count(number):
             held.append(Engine(raw).holders())
@@ -153,9 +153,9 @@ async def test_a_release_hands_it_over_with_the_last_lease(here, there, raw):
     rlock = here.rlock("a")
     leases = [await rlock.acquire() for _ in range(3)]
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, rlock)
-        await house.comes("reentrant", there.rlock("a"))
-        await house.comes("plain", there.lock("a"))
+        holders = Holders(tasks, rlock)
+        await holders.queue("reentrant", there.rlock("a"))
+        await holders.queue("plain", there.lock("a"))
         (token, _) = Engine(raw).queue()
         for lease in leases[:2]:
             await lease.release()
@@ -165,11 +165,11 @@ async def test_a_release_hands_it_over_with_the_last_lease(here, there, raw):
         await again.release()
         await leases[2].release()
         assert Engine(raw).holders() == [token]
-        await house.has("reentrant")
-        await house.leaves("reentrant")
-        await house.has("plain")
-        await house.leaves("plain")
-    assert leases[0].fence < house.fences["reentrant"] < house.fences["plain"]
+        await holders.become("reentrant")
+        await holders.release("reentrant")
+        await holders.become("plain")
+        await holders.release("plain")
+    assert leases[0].fence < holders.fences["reentrant"] < holders.fences["plain"]
 
 
 # --- one lock
@@ -189,8 +189,8 @@ async def test_it_is_the_lock_of_that_name_and_the_two_exclude_each_other(here, 
                 await rlock.acquire(timeout=0.03)
 
 
-async def test_all_objects_of_one_client_share_and_those_of_others_do_not(colour, server, here, there):
-    async with colour.client(server.url, namespace="other") as far:
+async def test_all_objects_of_one_client_share_and_those_of_others_do_not(api, server, here, there):
+    async with api.client(server.url, namespace="other") as far:
         async with here.rlock("a") as outer, here.rlock("b"), far.rlock("a") as other:
             async with here.rlock("a", ttl=60) as inner:
                 assert inner.token == outer.token
@@ -213,14 +213,14 @@ async def test_a_failed_wait_leaves_nothing_behind(here, there, raw):
 async def test_a_line_that_is_full_turns_the_next_one_away_but_not_who_holds_it(here, there):
     full = here.rlock("a", max_waiters=1)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, full)
+        holders = Holders(tasks, full)
         async with full:
-            await house.comes("one", there.rlock("a"))
+            await holders.queue("one", there.rlock("a"))
             with pytest.raises(QueueFull, match="1 are already waiting for 'a'"):
                 await elsewhere(full.acquire())
             async with full:
                 pass
-        await house.leaves("one")
+        await holders.release("one")
 
 
 # --- whose it is
@@ -229,19 +229,19 @@ async def test_a_line_that_is_full_turns_the_next_one_away_but_not_who_holds_it(
 async def test_another_thread_or_task_does_not_get_in_and_waits_for_its_turn(here):
     rlock = here.rlock("a")
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, rlock)
+        holders = Holders(tasks, rlock)
         async with rlock as outer:
             assert await elsewhere(rlock.try_acquire()) is None
             with pytest.raises(AcquireTimeout):
                 await elsewhere(rlock.acquire(timeout=0.03))
-            await house.comes("child", rlock)
+            await holders.queue("child", rlock)
             async with rlock:
-                assert house.inside == []
-            assert house.inside == []
-        await house.has("child")
-        assert house.fences["child"] > outer.fence
+                assert holders.current == []
+            assert holders.current == []
+        await holders.become("child")
+        assert holders.fences["child"] > outer.fence
         assert await rlock.try_acquire() is None
-        await house.leaves("child")
+        await holders.release("child")
 
 
 async def test_another_thread_or_task_cannot_release_it_and_it_stays_held(here, raw):
@@ -299,7 +299,7 @@ async def test_what_belongs_to_one_that_is_over_may_be_released_by_anybody(here,
     lease = await asyncio.create_task(awaited(rlock.acquire()))
     await asyncio.sleep(0.01)
     assert await rlock.try_acquire() is None, "it is nobody's who is here"
-    await comes_true(lambda: is_over(lease))
+    await eventually_async(lambda: is_over(lease))
     assert await lease.release() is True
     assert nothing_left(raw)
     async with rlock:
@@ -309,7 +309,7 @@ async def test_what_belongs_to_one_that_is_over_may_be_released_by_anybody(here,
 async def test_a_block_of_one_that_is_over_may_be_left_by_anybody(here, raw):
     rlock = here.rlock("a")
     lease = await asyncio.create_task(awaited(rlock.__aenter__()))
-    await comes_true(lambda: is_over(lease))
+    await eventually_async(lambda: is_over(lease))
     try:
         await rlock.__aexit__(None, None, None)
         assert nothing_left(raw)
@@ -417,9 +417,9 @@ async def test_a_loss_is_that_of_all_its_leases_until_they_are_released(here, th
     inner.add_lost_callback(lambda: called.append(1))
     early = await rlock.acquire()
     await early.release()
-    await listens(raw)
+    await until_listening(raw)
     assert await there.lock("a").force_release(reason="deploy") == 1
-    await comes_true(lambda: outer.lost and called)
+    await eventually_async(lambda: outer.lost and called)
     assert inner.lost
     assert not early.lost, "it was given up before"
     for lease in (outer, inner):
@@ -447,9 +447,9 @@ async def test_a_loss_is_that_of_all_its_leases_until_they_are_released(here, th
 async def test_after_a_loss_another_thread_or_task_acquires_it_as_it_pleases(here, there, raw):
     rlock = here.rlock("a")
     lost = await rlock.acquire()
-    await listens(raw)
+    await until_listening(raw)
     await there.lock("a").force_release()
-    await comes_true(lambda: lost.lost)
+    await eventually_async(lambda: lost.lost)
     fence = await elsewhere(take_and_give(rlock))
     assert fence > lost.fence
     assert await lost.release() is False
@@ -503,7 +503,7 @@ async def test_a_known_loss_is_raised_from_the_inner_block_and_from_the_outer_on
             try:
                 async with rlock:
                     with contextlib.suppress(asyncio.CancelledError):
-                        await comes_true(lambda: outer.lost)
+                        await eventually_async(lambda: outer.lost)
                         await asyncio.sleep(0.01)
             except LeaseLost:
                 seen.append("inner")
@@ -596,7 +596,7 @@ async def test_in_asyncio_outside_of_any_task_it_says_so(mine, raw):
             told.append(error)
 
     loop.call_soon(step)
-    await comes_true(lambda: told)
+    await eventually_async(lambda: told)
     assert isinstance(told[0], RuntimeError)
     assert "belongs to the task that acquires it" in str(told[0])
     assert nothing_left(raw)
@@ -631,7 +631,7 @@ async def test_in_asyncio_a_new_task_at_the_place_of_an_old_one_does_not_hold_wh
         pytest.skip("no task came to the place of the first one")
 
 
-# --- only of the sync colour: threads and forks
+# --- only of the sync API: threads and forks
 
 
 def run(function):
@@ -722,8 +722,8 @@ def test_a_client_is_dropped_whole_though_its_reentrant_locks_were_used(server, 
         ({"limit": 2}, TypeError),
     ],
 )
-async def test_bad_options_are_refused_before_any_io(colour, options, error):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_options_are_refused_before_any_io(api, options, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.rlock("a", **options)
         with pytest.raises(ValueError, match="name"):
@@ -731,8 +731,8 @@ async def test_bad_options_are_refused_before_any_io(colour, options, error):
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
-async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(colour, here, timeout):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(api, here, timeout):
+    async with api.client(NOWHERE) as client:
         with pytest.raises((ValueError, TypeError), match="timeout must"):
             await client.rlock("a").acquire(timeout=timeout)
     async with here.rlock("a"):
@@ -740,9 +740,9 @@ async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(colour,
             await here.rlock("a").acquire(timeout=timeout)
 
 
-async def test_names_and_reprs_tell_the_colour(colour, here):
+async def test_names_and_reprs_tell_the_api(api, here):
     rlock = here.rlock("a b")
-    prefix = "" if colour is SYNC else "Async"
+    prefix = "" if api is SYNC else "Async"
     assert repr(rlock) == f"<{prefix}RLock 'a b'>"
     assert rlock.name == "a b"
     async with rlock as outer, rlock as inner:
@@ -752,8 +752,8 @@ async def test_names_and_reprs_tell_the_colour(colour, here):
     assert "released" in repr(inner)
 
 
-async def test_a_closed_client_says_so(colour, server, raw):
-    async with colour.client(server.url) as client:
+async def test_a_closed_client_says_so(api, server, raw):
+    async with api.client(server.url) as client:
         async with client.rlock("a"):
             pass
     rlock = client.rlock("a")

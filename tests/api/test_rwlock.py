@@ -1,4 +1,4 @@
-"""The read-write lock, as its users see it in both colours, and with processes that die."""
+"""The read-write lock, as its users see it in both APIs, and with processes that die."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import random
 import pytest
 
 from handfast import AcquireTimeout, AsyncHandfast, HandfastError, LeaseLost, NotHeld, QueueFull, WouldDeadlock
-from tests._support.apis import SYNC, in_line
-from tests._support.family import NOWHERE, House, listens, scripts_run
+from tests._support.apis import SYNC, until_queued
+from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.family_actor import Crew
-from tests._support.helpers import Engine, comes_true, eventually
+from tests._support.helpers import Engine, eventually, eventually_async
 
 MAX_PERMITS = 1_000_000_000
 SIDES = ("read", "write")
@@ -119,7 +119,7 @@ async def test_blocks_and_exceptions_and_early_ends(here, raw):
 
 
 @pytest.mark.parametrize("side", SIDES)
-async def test_a_decorated_function_runs_under_the_lock(colour, here, raw, side):
+async def test_a_decorated_function_runs_under_the_lock(api, here, raw, side):
     rwlock, held = here.rwlock("a"), []
 
     def body(value):
@@ -127,7 +127,7 @@ async def test_a_decorated_function_runs_under_the_lock(colour, here, raw, side)
         held.append(engine_of(raw).holders())
         return value + 1
 
-    job = side_of(rwlock, side)(colour.function(body))
+    job = side_of(rwlock, side)(api.function(body))
     assert [await job(1), await job(2)] == [2, 3]
     assert held[0] != held[1], "each call has a lease of its own"
     assert (job.__name__, job.__doc__) == ("body", "Its own words.")
@@ -146,58 +146,58 @@ async def test_both_get_in_in_the_order_in_which_they_came_and_readers_side_by_s
     mine = here.rwlock("a")
     held = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
+        holders = Holders(tasks, mine)
         for number, who in enumerate(("r0", "r1", "w2", "r3", "w4", "w5", "r6", "r7")):
             rwlock = (here, there)[number % 2].rwlock("a")
-            await house.comes(who, rwlock.read() if who[0] == "r" else rwlock.write())
+            await holders.queue(who, rwlock.read() if who[0] == "r" else rwlock.write())
         assert await shape(mine) == ("w", "rrwrwwrr")
         await held.release()
         assert await shape(mine) == ("rr", "wrwwrr"), "both have it when the release returns"
         for inside in (("r0", "r1"), ("w2",), ("r3",), ("w4",), ("w5",), ("r6", "r7")):
-            await house.has(*inside)
+            await holders.become(*inside)
             for who in inside:
-                assert house.inside
-                await house.leaves(who)
-    assert sorted(house.fences, key=house.fences.get) == ["r0", "r1", "w2", "r3", "w4", "w5", "r6", "r7"]
-    assert min(house.fences.values()) > held.fence
+                assert holders.current
+                await holders.release(who)
+    assert sorted(holders.fences, key=holders.fences.get) == ["r0", "r1", "w2", "r3", "w4", "w5", "r6", "r7"]
+    assert min(holders.fences.values()) > held.fence
 
 
 async def test_readers_that_keep_coming_do_not_starve_a_writer(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     early = [await mine.read().acquire() for _ in range(2)]
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
-        await house.comes("writer", mine.write())
+        holders = Holders(tasks, mine)
+        await holders.queue("writer", mine.write())
         for number, lease in enumerate(early):
             assert await yours.read().try_acquire() is None, "whoever comes now stands behind the writer"
-            await house.comes(f"late {number}", yours.read())
-            assert house.inside == []
+            await holders.queue(f"late {number}", yours.read())
+            assert holders.current == []
             await lease.release()
-        await house.has("writer")
+        await holders.become("writer")
         assert await shape(mine) == ("w", "rr")
-        await house.leaves("writer")
-        await house.has("late 0", "late 1")
-        await house.leaves("late 0")
-        await house.leaves("late 1")
+        await holders.release("writer")
+        await holders.become("late 0", "late 1")
+        await holders.release("late 0")
+        await holders.release("late 1")
 
 
 async def test_writers_that_keep_coming_do_not_starve_a_reader(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     held = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
+        holders = Holders(tasks, mine)
         for who in ("w0", "reader", "w1"):
-            await house.comes(who, yours.read() if who == "reader" else yours.write())
+            await holders.queue(who, yours.read() if who == "reader" else yours.write())
         await held.release()
-        await house.has("w0")
-        await house.comes("w2", mine.write())
-        await house.leaves("w0")
-        await house.has("reader")
+        await holders.become("w0")
+        await holders.queue("w2", mine.write())
+        await holders.release("w0")
+        await holders.become("reader")
         assert await shape(mine) == ("r", "ww")
-        await house.leaves("reader")
+        await holders.release("reader")
         for who in ("w1", "w2"):
-            await house.has(who)
-            await house.leaves(who)
+            await holders.become(who)
+            await holders.release(who)
 
 
 async def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(here, there, raw):
@@ -209,14 +209,14 @@ async def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(here, there,
             await yours.write().acquire(timeout=0.2)
 
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
+        holders = Holders(tasks, mine)
         giving_up = tasks.create_task(impatient())
-        await in_line(mine)
-        await house.comes("reader", yours.read())
+        await until_queued(mine)
+        await holders.queue("reader", yours.read())
         await giving_up
         assert await shape(mine) == ("rr", ""), "it is in when the one before it is out"
-        await house.has("reader")
-        await house.leaves("reader")
+        await holders.become("reader")
+        await holders.release("reader")
     assert await held.release() is True
     assert nothing_left(raw)
 
@@ -225,13 +225,13 @@ async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
     full = here.rwlock("a", max_waiters=1)
     held = await full.read().acquire()
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, full)
-        await house.comes("writer", there.rwlock("a").write())
+        holders = Holders(tasks, full)
+        await holders.queue("writer", there.rwlock("a").write())
         for side in (full.read(), full.write()):
             with pytest.raises(QueueFull, match="1 are already waiting for 'a'"):
                 await side.acquire()
         await held.release()
-        await house.leaves("writer")
+        await holders.release("writer")
     assert nothing_left(raw)
 
 
@@ -248,11 +248,11 @@ async def test_more_readers_than_one_script_lets_in_get_in_with_one_release(serv
         async with asyncio.TaskGroup() as tasks:
             for _ in range(250):
                 tasks.create_task(read())
-            await in_line(rwlock, 250)
+            await until_queued(rwlock, 250)
             await held.release()
             status = await rwlock.status()
             assert (status.waiting, status.free) == (0, MAX_PERMITS - 250)
-            await comes_true(lambda: len(inside) == 250)
+            await eventually_async(lambda: len(inside) == 250)
             leave.set()
     assert len(set(inside)) == 250
     assert nothing_left(raw)
@@ -282,54 +282,54 @@ async def test_no_writer_gets_in_between_a_downgrade_and_its_end(here, there, ra
     mine, yours = here.rwlock("a"), there.rwlock("a")
     lease = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
-        await house.comes("writer", yours.write())
-        await house.comes("reader", yours.read())
+        holders = Holders(tasks, mine)
+        await holders.queue("writer", yours.write())
+        await holders.queue("reader", yours.read())
         await lease.downgrade()
         assert await shape(mine) == ("r", "wr"), "the reader stands behind the writer, and stays there"
         assert engine_of(raw).holders() == [lease.token]
         await asyncio.sleep(0.02)
-        assert house.inside == []
+        assert holders.current == []
         assert await mine.read().try_acquire() is None
         assert await lease.release() is True
-        await house.has("writer")
-        await house.leaves("writer")
-        await house.has("reader")
-        await house.leaves("reader")
-    assert house.fences["writer"] < house.fences["reader"]
+        await holders.become("writer")
+        await holders.release("writer")
+        await holders.become("reader")
+        await holders.release("reader")
+    assert holders.fences["writer"] < holders.fences["reader"]
 
 
 async def test_a_downgrade_lets_the_readers_that_are_next_in_at_once(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     lease = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
+        holders = Holders(tasks, mine)
         for who in ("one", "two", "writer", "three"):
-            await house.comes(who, yours.write() if who == "writer" else yours.read())
+            await holders.queue(who, yours.write() if who == "writer" else yours.read())
         await lease.downgrade()
         assert await shape(mine) == ("rrr", "wr"), "they are in when it returns"
-        await house.has("one", "two")
-        await house.leaves("one")
+        await holders.become("one", "two")
+        await holders.release("one")
         assert await lease.release() is True
         assert await shape(mine) == ("r", "wr")
-        await house.leaves("two")
+        await holders.release("two")
         for who in ("writer", "three"):
-            await house.has(who)
-            await house.leaves(who)
+            await holders.become(who)
+            await holders.release(who)
 
 
 async def test_at_maxmemory_a_downgrade_lets_readers_in_all_the_same(here, there, raw):
     rwlock = here.rwlock("a")
     lease = await rwlock.write().acquire()
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, rwlock)
-        await house.comes("reader", there.rwlock("a").read())
+        holders = Holders(tasks, rwlock)
+        await holders.queue("reader", there.rwlock("a").read())
         raw.config_set("maxmemory", 1)
         await lease.downgrade()
         assert await shape(rwlock) == ("rr", "")
-        await house.has("reader")
+        await holders.become("reader")
         raw.config_set("maxmemory", 0)
-        await house.leaves("reader")
+        await holders.release("reader")
     assert await lease.release() is True
     assert nothing_left(raw)
 
@@ -360,9 +360,9 @@ async def test_a_lease_that_is_over_is_not_downgraded(here, there, raw):
     assert forgotten.lost
     assert await forgotten.release() is False
     taken = await rwlock.write().acquire()
-    await listens(raw)
+    await until_listening(raw)
     await there.rwlock("a").force_release(reason="deploy")
-    await comes_true(lambda: taken.lost)
+    await eventually_async(lambda: taken.lost)
     before = scripts_run(raw)
     with pytest.raises(LeaseLost, match="deploy"):
         await taken.downgrade()
@@ -374,9 +374,9 @@ async def test_a_downgraded_lease_that_is_lost_ends_its_block_as_any_other(here,
     with pytest.raises(LeaseLost, match="deploy"):
         async with here.rwlock("a").write() as lease:
             await lease.downgrade()
-            await listens(raw)
+            await until_listening(raw)
             await there.rwlock("a").force_release(reason="deploy")
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
     assert nothing_left(raw)
 
 
@@ -397,7 +397,7 @@ ADVICE = {
 
 @pytest.mark.parametrize("outer", SIDES)
 @pytest.mark.parametrize("inner", SIDES)
-async def test_who_would_wait_for_its_own_block_is_told_and_nothing_is_sent(colour, here, raw, outer, inner):
+async def test_who_would_wait_for_its_own_block_is_told_and_nothing_is_sent(api, here, raw, outer, inner):
     rwlock = here.rwlock("a")
     wanted, advice = side_of(here.rwlock("a", ttl=60), inner), ADVICE[outer, inner]
 
@@ -405,7 +405,7 @@ async def test_who_would_wait_for_its_own_block_is_told_and_nothing_is_sent(colo
         async with block:
             pytest.fail("it was entered")
 
-    job = wanted(colour.function(lambda: pytest.fail("it was called")))
+    job = wanted(api.function(lambda: pytest.fail("it was called")))
     ways = (
         lambda: side_of(rwlock, inner).acquire(),
         wanted.acquire,
@@ -454,16 +454,16 @@ async def test_who_only_tries_waits_for_nobody_and_is_not_told(here, raw):
 async def test_another_thread_or_task_waits_for_the_block(here):
     rwlock = here.rwlock("a")
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, rwlock)
+        holders = Holders(tasks, rwlock)
         async with rwlock.read():
-            await house.comes("writer", rwlock.write())
-            assert house.inside == []
-        await house.has("writer")
-        await house.leaves("writer")
+            await holders.queue("writer", rwlock.write())
+            assert holders.current == []
+        await holders.become("writer")
+        await holders.release("writer")
 
 
-async def test_who_uses_another_client_or_another_name_waits(colour, server, here, there):
-    async with colour.client(server.url, namespace="other") as elsewhere:
+async def test_who_uses_another_client_or_another_name_waits(api, server, here, there):
+    async with api.client(server.url, namespace="other") as elsewhere:
         async with here.rwlock("a").read():
             async with here.rwlock("b").write(), elsewhere.rwlock("a").write():
                 pass
@@ -495,9 +495,9 @@ async def test_a_block_whose_lease_was_released_or_lost_keeps_nobody_waiting(her
             pass
     with pytest.warns(RuntimeWarning, match="deploy"):
         async with rwlock.read() as lease:
-            await listens(raw)
+            await until_listening(raw)
             await there.rwlock("a").force_release(reason="deploy")
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
             async with rwlock.write().acquire(timeout=5):
                 pass
     assert nothing_left(raw)
@@ -506,14 +506,14 @@ async def test_a_block_whose_lease_was_released_or_lost_keeps_nobody_waiting(her
 # --- looking
 
 
-async def test_status_tells_who_reads_and_who_writes(colour, server, raw):
-    async with colour.client(server.url, label="reader 7") as mine, colour.client(server.url) as yours:
+async def test_status_tells_who_reads_and_who_writes(api, server, raw):
+    async with api.client(server.url, label="reader 7") as mine, api.client(server.url) as yours:
         rwlock = mine.rwlock("a")
         leases = [await rwlock.read().acquire() for _ in range(2)]
         async with asyncio.TaskGroup() as tasks:
-            house = House(tasks, rwlock)
-            await house.comes("writer", yours.rwlock("a").write())
-            await house.comes("reader", yours.rwlock("a").read())
+            holders = Holders(tasks, rwlock)
+            await holders.queue("writer", yours.rwlock("a").write())
+            await holders.queue("reader", yours.rwlock("a").read())
             status = await rwlock.read().status()  # the sides have one name, and one status
             assert {holder.label for holder in status.holders} == {"reader 7"}
             assert [(holder.weight, holder.exclusive) for holder in status.holders] == [(1, False)] * 2
@@ -523,12 +523,12 @@ async def test_status_tells_who_reads_and_who_writes(colour, server, raw):
             assert status.fence == leases[1].fence
             for lease in leases:
                 await lease.release()
-            await house.has("writer")
+            await holders.become("writer")
             status = await rwlock.write().status()
             assert [(holder.weight, holder.exclusive) for holder in status.holders] == [(MAX_PERMITS, True)]
             assert (status.limit, status.free) == (MAX_PERMITS, 0)
-            await house.leaves("writer")
-            await house.leaves("reader")
+            await holders.release("writer")
+            await holders.release("reader")
 
 
 async def test_locked_says_whether_that_side_can_be_had(here):
@@ -544,9 +544,9 @@ async def test_locked_says_whether_that_side_can_be_had(here):
         assert await locked() == [True, True, True]
 
 
-async def test_names_and_reprs_tell_the_colour(colour, here):
+async def test_names_and_reprs_tell_the_api(api, here):
     rwlock = here.rwlock("a b")
-    prefix = "" if colour is SYNC else "Async"
+    prefix = "" if api is SYNC else "Async"
     assert repr(rwlock) == f"<{prefix}RWLock 'a b'>"
     assert repr(rwlock.read()) == f"<{prefix}ReadLock 'a b'>"
     assert repr(rwlock.write()) == f"<{prefix}WriteLock 'a b'>"
@@ -580,20 +580,20 @@ async def test_force_release_ends_all_readers_and_lets_the_writer_in(here, there
     mine, yours = here.rwlock("a"), there.rwlock("a")
     lost = [await mine.read().acquire(), await yours.read().acquire()]
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
-        await house.comes("writer", mine.write())
-        await house.comes("reader", mine.read())
-        await listens(raw, 2)
+        holders = Holders(tasks, mine)
+        await holders.queue("writer", mine.write())
+        await holders.queue("reader", mine.read())
+        await until_listening(raw, 2)
         assert await mine.force_release(reason="deploy") == 2
-        await house.has("writer")
+        await holders.become("writer")
         for lease in lost:
-            await comes_true(lambda lease=lease: lease.lost)
+            await eventually_async(lambda lease=lease: lease.lost)
             with pytest.raises(LeaseLost, match="deploy"):
                 lease.check()
             assert await lease.release() is False
         assert await shape(mine) == ("w", "r")
-        await house.leaves("writer")
-        await house.leaves("reader")
+        await holders.release("writer")
+        await holders.release("reader")
     writer = await yours.write().acquire()
     assert await mine.read().force_release() == 1, "the sides have one name"
     assert await writer.release() is False
@@ -689,8 +689,8 @@ def test_a_killed_writer_in_line_keeps_readers_waiting_only_until_somebody_looks
         ({"limit": 2}, TypeError),
     ],
 )
-async def test_bad_options_are_refused_before_any_io(colour, options, error):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_options_are_refused_before_any_io(api, options, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.rwlock("a", **options)
         with pytest.raises(ValueError, match="name"):
@@ -698,21 +698,21 @@ async def test_bad_options_are_refused_before_any_io(colour, options, error):
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
-async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
+    async with api.client(NOWHERE) as client:
         for side in SIDES:
             with pytest.raises((ValueError, TypeError), match="timeout must"):
                 await side_of(client.rwlock("a"), side).acquire(timeout=timeout)
 
 
-def test_it_is_entered_by_one_of_its_sides_only(colour):
-    rwlock = colour.handfast(NOWHERE).rwlock("a")
+def test_it_is_entered_by_one_of_its_sides_only(api):
+    rwlock = api.handfast(NOWHERE).rwlock("a")
     for verb in ("acquire", "try_acquire", "__enter__", "__aenter__", "__call__"):
         assert not hasattr(rwlock, verb)
 
 
-async def test_a_closed_client_says_so(colour, server, raw):
-    async with colour.client(server.url) as client:
+async def test_a_closed_client_says_so(api, server, raw):
+    async with api.client(server.url) as client:
         async with client.rwlock("a").read():
             pass
     for side in (client.rwlock("a").read(), client.rwlock("a").write()):

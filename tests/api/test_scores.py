@@ -1,4 +1,4 @@
-"""Scores that only move forward, as their users see them in both colours: counts, order, lost replies, what is no score."""
+"""Scores that only move forward, as their users see them in both APIs: counts, order, lost replies, what is no score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handfast import Advance, HandfastError, Scored, ServerRefused
 from handfast._protocol.pieces import PIECE
 from handfast.testing import FaultProxy, command, containing, script
 from tests._support.apis import SYNC
-from tests._support.helpers import comes_true
+from tests._support.helpers import eventually_async
 
 NOWHERE = "redis://127.0.0.1:1/0"
 CALL = script("scores_advance")
@@ -98,11 +98,11 @@ async def test_scores_that_were_never_used_are_empty(seen):
     assert await seen.clear() is None
 
 
-async def test_the_scores_are_those_of_every_client(here, there, colour, server):
+async def test_the_scores_are_those_of_every_client(here, there, api, server):
     await here.scores("a").advance({"m": 1})
     assert await there.scores("a").advance({"m": 2}) == Advance(0, 1, 0)
     assert await there.scores("b").size() == 0
-    async with colour.client(server.url, namespace="billing") as billing:
+    async with api.client(server.url, namespace="billing") as billing:
         assert await billing.scores("a").size() == 0
     assert pairs(await here.scores("a").oldest()) == (("m", 2),)
 
@@ -354,9 +354,9 @@ def proxy(server):
 
 
 @pytest.fixture
-async def far(colour, proxy, here):
+async def far(api, proxy, here):
     """A client behind the proxy that was connected once; the server knows the script."""
-    async with colour.client(proxy.url) as client:
+    async with api.client(proxy.url) as client:
         await client.scores("warm").advance({"m": 1})
         yield client
 
@@ -392,7 +392,7 @@ async def test_a_lost_reply_that_others_overtake_is_counted_as_it_was_then(far, 
 
     lost = proxy.lose_reply(CALL, times=3)
     late = asyncio.ensure_future(far.scores("seen").advance({"a": 1, "b": 1}))
-    await comes_true(executed)
+    await eventually_async(executed)
     assert await here.scores("seen").advance({"a": 2, "b": 2}) == Advance(0, 2, 0)
     assert await late == Advance(2, 0, 0)
     assert lost.spent
@@ -510,8 +510,8 @@ async def test_a_key_of_another_type_is_an_error_that_changes_nothing(seen, raw)
     ],
     ids=lambda value: repr(value)[:20],
 )
-async def test_what_is_no_score_is_refused_before_any_io(colour, scores, error):
-    async with colour.client(NOWHERE) as client:
+async def test_what_is_no_score_is_refused_before_any_io(api, scores, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             await client.scores("a").advance(scores)
         with pytest.raises(error):
@@ -519,22 +519,22 @@ async def test_what_is_no_score_is_refused_before_any_io(colour, scores, error):
 
 
 @pytest.mark.parametrize("scores", [[("a", 1)], {"a"}, "a", None, 5])
-async def test_what_is_no_mapping_is_refused_before_any_io(colour, scores):
-    async with colour.client(NOWHERE) as client:
+async def test_what_is_no_mapping_is_refused_before_any_io(api, scores):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(TypeError, match="scores must be a mapping"):
             await client.scores("a").advance(scores)
 
 
 @pytest.mark.parametrize("score", [float("nan"), inf, 2**53 + 1, 10**400, "1", None, True])
-async def test_what_is_no_score_to_begin_with_is_refused_before_any_io(colour, score):
-    async with colour.client(NOWHERE) as client:
+async def test_what_is_no_score_to_begin_with_is_refused_before_any_io(api, score):
+    async with api.client(NOWHERE) as client:
         with pytest.raises((TypeError, ValueError), match="the score of 'since'"):
             await client.scores("a").since(score)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, 1.0, "10", None])
-async def test_what_is_no_limit_is_refused_before_any_io(colour, limit):
-    async with colour.client(NOWHERE) as client:
+async def test_what_is_no_limit_is_refused_before_any_io(api, limit):
+    async with api.client(NOWHERE) as client:
         scores = client.scores("a")
         for use in (scores.oldest, scores.newest, lambda *, limit: scores.since(0, limit=limit)):
             with pytest.raises((TypeError, ValueError), match="limit must be"):
@@ -542,8 +542,8 @@ async def test_what_is_no_limit_is_refused_before_any_io(colour, limit):
 
 
 @pytest.mark.parametrize("members", ["", ["a", ""], ["\ud800"], "x" * 16_385, None, 5, b"a", ["a", 5]])
-async def test_what_is_no_member_is_refused_before_any_io(colour, members):
-    async with colour.client(NOWHERE) as client:
+async def test_what_is_no_member_is_refused_before_any_io(api, members):
+    async with api.client(NOWHERE) as client:
         with pytest.raises((TypeError, ValueError)):
             await client.scores("a").remove(members)
 
@@ -551,14 +551,14 @@ async def test_what_is_no_member_is_refused_before_any_io(colour, members):
 @pytest.mark.parametrize(
     ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
 )
-async def test_scores_without_a_name_cannot_be(colour, name, error):
-    async with colour.client(NOWHERE) as client:
+async def test_scores_without_a_name_cannot_be(api, name, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.scores(name)
 
 
-async def test_where_there_is_nothing_to_do_nothing_is_asked(colour):
-    async with colour.client(NOWHERE) as client:
+async def test_where_there_is_nothing_to_do_nothing_is_asked(api):
+    async with api.client(NOWHERE) as client:
         scores = client.scores("a")
         assert await scores.advance({}) == Advance(0, 0, 0)
         assert await scores.remove([]) is None
@@ -567,8 +567,8 @@ async def test_where_there_is_nothing_to_do_nothing_is_asked(colour):
                 await use()
 
 
-async def test_a_closed_client_says_so(colour, server, raw):
-    async with colour.client(server.url) as client:
+async def test_a_closed_client_says_so(api, server, raw):
+    async with api.client(server.url) as client:
         scores = client.scores("a")
         await scores.advance({"a": 1})
     for use in (lambda: scores.advance({"a": 2}), scores.oldest, scores.newest, scores.size, scores.clear):
@@ -576,7 +576,7 @@ async def test_a_closed_client_says_so(colour, server, raw):
             await use()
 
 
-async def test_names_and_reprs_tell_the_colour(colour, here):
+async def test_names_and_reprs_tell_the_api(api, here):
     scores = here.scores("a b")
     assert scores.name == "a b"
-    assert repr(scores) == f"<{'' if colour is SYNC else 'Async'}Scores 'a b'>"
+    assert repr(scores) == f"<{'' if api is SYNC else 'Async'}Scores 'a b'>"

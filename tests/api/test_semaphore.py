@@ -1,4 +1,4 @@
-"""The semaphore, as its users see it in both colours, and with processes that die or whose clocks are wrong."""
+"""The semaphore, as its users see it in both APIs, and with processes that die or whose clocks are wrong."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from handfast import (
     QueueFull,
     ServerRefused,
 )
-from tests._support.apis import SYNC, in_line
-from tests._support.family import NOWHERE, House, listens, scripts_run
+from tests._support.apis import SYNC, until_queued
+from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.family_actor import Crew
-from tests._support.helpers import Engine, comes_true, eventually
+from tests._support.helpers import Engine, eventually, eventually_async
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -87,16 +87,16 @@ async def test_permits_are_given_back_all_at_once_and_once(here):
 async def test_a_release_hands_its_permits_to_those_who_wait(here, there, raw):
     lease = await here.semaphore("a", 2).acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, here.semaphore("a", 2))
-        await house.comes("one", there.semaphore("a", 2))
-        await house.comes("two", here.semaphore("a", 2))
+        holders = Holders(tasks, here.semaphore("a", 2))
+        await holders.queue("one", there.semaphore("a", 2))
+        await holders.queue("two", here.semaphore("a", 2))
         tokens = engine_of(raw).queue()
         assert await lease.release() is True
         assert sorted(engine_of(raw).holders()) == sorted(tokens), "they have them when the release returns"
-        await house.has("one", "two")
-        assert lease.fence < house.fences["one"] < house.fences["two"]
-        await house.leaves("one")
-        await house.leaves("two")
+        await holders.become("one", "two")
+        assert lease.fence < holders.fences["one"] < holders.fences["two"]
+        await holders.release("one")
+        await holders.release("two")
     assert nothing_left(raw)
 
 
@@ -121,7 +121,7 @@ async def test_an_exception_leaves_the_block_and_the_permits_are_free(here):
         assert (await semaphore.status()).free == 2
 
 
-async def test_a_decorated_function_holds_one_permit_while_it_runs(colour, here, raw):
+async def test_a_decorated_function_holds_one_permit_while_it_runs(api, here, raw):
     semaphore, held = here.semaphore("a", 2), []
 
     def body(value):
@@ -131,7 +131,7 @@ async def test_a_decorated_function_holds_one_permit_while_it_runs(colour, here,
             raise KeyError("mine")
         return value + 1
 
-    job = semaphore(colour.function(body))
+    job = semaphore(api.function(body))
     assert [await job(1), await job(2)] == [2, 3]
     with pytest.raises(KeyError, match="mine"):
         await job(-1)
@@ -176,23 +176,23 @@ async def test_a_large_request_at_the_head_is_not_starved_by_small_ones(here, th
     mine, yours = here.semaphore("a", 3), there.semaphore("a", 3)
     held = [await mine.acquire() for _ in range(3)]
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
-        await house.comes("large", yours, permits=3)
-        await house.comes("small", mine)
-        await house.comes("other", yours)
+        holders = Holders(tasks, mine)
+        await holders.queue("large", yours, permits=3)
+        await holders.queue("small", mine)
+        await holders.queue("other", yours)
         for free, lease in enumerate(held, 1):
-            assert house.inside == []
+            assert holders.current == []
             assert await yours.try_acquire() is None, "whoever comes now would overtake"
             assert await lease.release() is True
             if free < 3:
                 assert ((await mine.status()).free, (await mine.status()).waiting) == (free, 3)
-        await house.has("large")
+        await holders.become("large")
         assert ((await mine.status()).free, (await mine.status()).waiting) == (0, 2)
-        await house.leaves("large")
-        await house.has("small", "other")
-        await house.leaves("small")
-        await house.leaves("other")
-    assert house.fences["large"] < house.fences["small"] < house.fences["other"]
+        await holders.release("large")
+        await holders.become("small", "other")
+        await holders.release("small")
+        await holders.release("other")
+    assert holders.fences["large"] < holders.fences["small"] < holders.fences["other"]
 
 
 async def test_requests_of_many_sizes_get_in_in_the_order_in_which_they_came(here, there):
@@ -200,23 +200,23 @@ async def test_requests_of_many_sizes_get_in_in_the_order_in_which_they_came(her
     held = await semaphore.acquire(permits=3)
     sizes = {"a": 2, "b": 1, "c": 3, "d": 1, "e": 1, "f": 3}
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, semaphore)
+        holders = Holders(tasks, semaphore)
         for number, (who, permits) in enumerate(sizes.items()):
-            await house.comes(who, (here, there)[number % 2].semaphore("a", 3), permits=permits)
+            await holders.queue(who, (here, there)[number % 2].semaphore("a", 3), permits=permits)
         await held.release()
-        await house.has("a", "b")
-        await house.leaves("b")
+        await holders.become("a", "b")
+        await holders.release("b")
         assert (await semaphore.status()).free == 1, "one is free, and the next one wants three"
-        await house.leaves("a")
-        await house.has("c")
-        await house.leaves("c")
-        await house.has("d", "e")
-        await house.leaves("d")
+        await holders.release("a")
+        await holders.become("c")
+        await holders.release("c")
+        await holders.become("d", "e")
+        await holders.release("d")
         assert [waiter.weight for waiter in (await semaphore.status()).waiters] == [3]
-        await house.leaves("e")
-        await house.has("f")
-        await house.leaves("f")
-    assert sorted(house.fences, key=house.fences.get) == list(sizes)
+        await holders.release("e")
+        await holders.become("f")
+        await holders.release("f")
+    assert sorted(holders.fences, key=holders.fences.get) == list(sizes)
 
 
 async def test_a_head_that_gives_up_lets_those_behind_it_in(here, there, raw):
@@ -228,14 +228,14 @@ async def test_a_head_that_gives_up_lets_those_behind_it_in(here, there, raw):
             await there.semaphore("a", 3).acquire(permits=3, timeout=0.3)
 
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
+        holders = Holders(tasks, mine)
         giving_up = tasks.create_task(impatient())
-        await in_line(mine)
-        await house.comes("small", there.semaphore("a", 3))
+        await until_queued(mine)
+        await holders.queue("small", there.semaphore("a", 3))
         await giving_up
-        await house.has("small")
+        await holders.become("small")
         assert await held.release() is True
-        await house.leaves("small")
+        await holders.release("small")
     assert nothing_left(raw)
 
 
@@ -243,8 +243,8 @@ async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
     full = here.semaphore("a", 2, max_waiters=1)
     held = await full.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, full)
-        await house.comes("one", there.semaphore("a", 2))
+        holders = Holders(tasks, full)
+        await holders.queue("one", there.semaphore("a", 2))
         before = engine_of(raw).dump()
         with pytest.raises(
             QueueFull, match="1 are already waiting for 'a'; try again later or raise max_waiters="
@@ -253,22 +253,22 @@ async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
         assert no.value.waiting == 1
         assert engine_of(raw).dump() == before
         await held.release()
-        await house.leaves("one")
+        await holders.release("one")
 
 
 # --- looking
 
 
-async def test_status_tells_weights_and_what_is_free(colour, server, raw):
-    async with colour.client(server.url, label="trainer 3") as mine, colour.client(server.url) as yours:
+async def test_status_tells_weights_and_what_is_free(api, server, raw):
+    async with api.client(server.url, label="trainer 3") as mine, api.client(server.url) as yours:
         semaphore = mine.semaphore("a", 8)
         empty = await semaphore.status()
         assert (empty.holders, empty.waiters, empty.limit, empty.free, empty.waiting) == ((), (), 8, 8, 0)
         one, five = await semaphore.acquire(), await semaphore.acquire(permits=5)
         async with asyncio.TaskGroup() as tasks:
-            house = House(tasks, semaphore)
-            await house.comes("all", yours.semaphore("a", 8), permits=8)
-            await house.comes("next", yours.semaphore("a", 8), permits=2)
+            holders = Holders(tasks, semaphore)
+            await holders.queue("all", yours.semaphore("a", 8), permits=8)
+            await holders.queue("next", yours.semaphore("a", 8), permits=2)
             status = await semaphore.status()
             held = {holder.fence: holder for holder in status.holders}
             assert {fence: holder.weight for fence, holder in held.items()} == {one.fence: 1, five.fence: 5}
@@ -281,11 +281,11 @@ async def test_status_tells_weights_and_what_is_free(colour, server, raw):
             assert (status.limit, status.free, status.waiting, status.fence) == (8, 2, 2, five.fence)
             await one.release()
             await five.release()
-            await house.has("all")
+            await holders.become("all")
             (holder,) = (await semaphore.status()).holders
             assert holder.exclusive, "it has all that there are"
-            await house.leaves("all")
-            await house.leaves("next")
+            await holders.release("all")
+            await holders.release("next")
 
 
 async def test_it_is_locked_when_no_permit_is_free(here):
@@ -298,9 +298,9 @@ async def test_it_is_locked_when_no_permit_is_free(here):
     assert not await semaphore.locked()
 
 
-async def test_names_and_reprs_tell_the_colour(colour, here):
+async def test_names_and_reprs_tell_the_api(api, here):
     semaphore = here.semaphore("a b", 2)
-    prefix = "" if colour is SYNC else "Async"
+    prefix = "" if api is SYNC else "Async"
     assert repr(semaphore) == f"<{prefix}Semaphore 'a b'>"
     assert (semaphore.name, semaphore.limit) == ("a b", 2)
     async with semaphore as lease:
@@ -330,31 +330,31 @@ async def test_force_release_ends_all_leases_and_lets_the_next_ones_in(here, the
     mine = here.semaphore("a", 3)
     lost = [await mine.acquire(permits=2), await there.semaphore("a", 3).acquire()]
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, mine)
-        await house.comes("one", mine, permits=2)
-        await house.comes("two", there.semaphore("a", 3))
-        await listens(raw, 2)
+        holders = Holders(tasks, mine)
+        await holders.queue("one", mine, permits=2)
+        await holders.queue("two", there.semaphore("a", 3))
+        await until_listening(raw, 2)
         assert await mine.force_release(reason="the rack is on fire") == 2
-        await house.has("one", "two")
+        await holders.become("one", "two")
         for lease in lost:
-            await comes_true(lambda lease=lease: lease.lost)
+            await eventually_async(lambda lease=lease: lease.lost)
             with pytest.raises(LeaseLost, match="the rack is on fire") as caught:
                 lease.check()
             assert (caught.value.name, caught.value.fence) == ("a", lease.fence)
             assert await lease.release() is False
-        assert min(house.fences.values()) > max(lease.fence for lease in lost)
+        assert min(holders.fences.values()) > max(lease.fence for lease in lost)
         assert (await mine.status()).free == 0, "a release after the loss has taken nothing from those who came next"
-        await house.leaves("one")
-        await house.leaves("two")
+        await holders.release("one")
+        await holders.release("two")
     assert await mine.force_release() == 0
 
 
 async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, there, raw):
     with pytest.raises(LeaseLost, match="deploy"):
         async with here.semaphore("a", 3).acquire(permits=2) as lease:
-            await listens(raw)
+            await until_listening(raw)
             await there.semaphore("a", 3).force_release(reason="deploy")
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
     with pytest.raises(KeyError):
         async with here.semaphore("a", 3):
             raw.flushall()
@@ -362,7 +362,7 @@ async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, th
     with pytest.warns(RuntimeWarning, match="deploy"):
         async with here.semaphore("a", 3, on_lost="warn") as lease:
             await there.semaphore("a", 3).force_release(reason="deploy")
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
     assert nothing_left(raw)
 
 
@@ -390,18 +390,18 @@ async def test_more_permits_let_those_who_wait_in_at_once(here, there, raw):
     semaphore = here.semaphore("a", 2)
     held = await semaphore.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, semaphore)
+        holders = Holders(tasks, semaphore)
         for who, permits in (("one", 1), ("two", 2), ("three", 1)):
-            await house.comes(who, semaphore, permits=permits)
+            await holders.queue(who, semaphore, permits=permits)
         assert await there.semaphore("a", 2).resize(5) is None
         status = await semaphore.status()
         weights = sorted(holder.weight for holder in status.holders)
         assert (weights, status.waiting, status.free) == ([1, 2, 2], 1, 0)
-        await house.has("one", "two")
-        await house.leaves("one")
-        await house.has("two", "three")
-        await house.leaves("two")
-        await house.leaves("three")
+        await holders.become("one", "two")
+        await holders.release("one")
+        await holders.become("two", "three")
+        await holders.release("two")
+        await holders.release("three")
         assert await held.release() is True
     assert (await semaphore.status()).free == 5
 
@@ -413,17 +413,17 @@ async def test_fewer_permits_let_holders_finish_and_the_next_ones_wait(here, the
     status = await semaphore.status()
     assert (status.limit, status.free, len(status.holders)) == (1, 0, 3)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, semaphore)
-        await house.comes("next", semaphore)
+        holders = Holders(tasks, semaphore)
+        await holders.queue("next", semaphore)
         for lease in held:
-            assert house.inside == []
+            assert holders.current == []
             assert await semaphore.try_acquire() is None
             lease.check()
             await lease.extend(40)
             assert await lease.release() is True
-        await house.has("next")
+        await holders.become("next")
         assert await semaphore.try_acquire() is None
-        await house.leaves("next")
+        await holders.release("next")
     assert (await semaphore.status()).free == 1
 
 
@@ -452,22 +452,22 @@ async def test_those_in_line_who_want_more_than_there_are_left_are_told_and_othe
         return caught.value.limit
 
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, semaphore)
+        holders = Holders(tasks, semaphore)
         first = tasks.create_task(too_much(4))
-        await in_line(semaphore)
-        await house.comes("fits", there.semaphore("a", 4), permits=3)
+        await until_queued(semaphore)
+        await holders.queue("fits", there.semaphore("a", 4), permits=3)
         second = tasks.create_task(too_much(4))
-        await in_line(semaphore, 3)
-        await house.comes("small", semaphore)
+        await until_queued(semaphore, 3)
+        await holders.queue("small", semaphore)
         await semaphore.resize(3)
         assert await first == 3, "the head is rung out of the line at once"
         assert (await semaphore.status()).waiters[0].weight == 3
         assert await held.release() is True
-        await house.has("fits")
-        await house.leaves("fits")
+        await holders.become("fits")
+        await holders.release("fits")
         assert await second == 3
-        await house.has("small")
-        await house.leaves("small")
+        await holders.become("small")
+        await holders.release("small")
     assert nothing_left(raw)
 
 
@@ -481,13 +481,13 @@ async def test_who_is_first_in_line_and_wants_more_than_there_are_left_is_rung(h
 
     with raw.pubsub() as ears:
         ears.psubscribe("hf:*")
-        await comes_true(lambda: ears.get_message() is not None)
+        await eventually_async(lambda: ears.get_message() is not None)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(too_much())
-            await in_line(semaphore)
+            await until_queued(semaphore)
             (token,) = engine_of(raw).queue()
             await semaphore.resize(3)
-            ring = await comes_true(ears.get_message)
+            ring = await eventually_async(ears.get_message)
     assert ring["data"].split()[:3] == ["granted", token, "0"], "a grant of nothing says: ask again"
     assert await held.release() is True
 
@@ -499,13 +499,13 @@ async def test_when_the_last_resize_is_taken_back_the_limits_of_the_clients_coun
     held = await semaphore.acquire()
     assert await semaphore.try_acquire() is None
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, semaphore)
-        await house.comes("one", there.semaphore("a", 2))
+        holders = Holders(tasks, semaphore)
+        await holders.queue("one", there.semaphore("a", 2))
         await there.semaphore("a", 2).resize(None)
-        await house.has("one")
+        await holders.become("one")
         status = await semaphore.status()
         assert (status.limit, status.free) == (2, 0)
-        await house.leaves("one")
+        await holders.release("one")
     await there.semaphore("a", 2).resize(None)
     assert await held.release() is True
     async with await semaphore.try_acquire(permits=2):
@@ -543,8 +543,8 @@ async def test_at_maxmemory_a_resize_is_refused_and_permits_still_come_back(here
     await semaphore.resize(2)
     held = await semaphore.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, semaphore)
-        await house.comes("one", there.semaphore("a", 2))
+        holders = Holders(tasks, semaphore)
+        await holders.queue("one", there.semaphore("a", 2))
         raw.config_set("maxmemory", 1)
         before = engine_of(raw).dump()
         with pytest.raises(ServerRefused, match="out of memory") as caught:
@@ -553,9 +553,9 @@ async def test_at_maxmemory_a_resize_is_refused_and_permits_still_come_back(here
         assert engine_of(raw).dump() == before
         await semaphore.resize(None)
         assert await held.release() is True
-        await house.has("one")
+        await holders.become("one")
         raw.config_set("maxmemory", 0)
-        await house.leaves("one")
+        await holders.release("one")
     assert nothing_left(raw)
 
 
@@ -593,28 +593,28 @@ async def test_one_who_waits_by_a_small_limit_is_not_overtaken_by_a_large_one(he
     one, five = here.semaphore("a", 1), there.semaphore("a", 5)
     held = await five.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, one)
-        await house.comes("one", one)
+        holders = Holders(tasks, one)
+        await holders.queue("one", one)
         assert await five.try_acquire() is None
         await held.release()
-        await house.has("one")
+        await holders.become("one")
         async with five.acquire(permits=4):
             assert await five.try_acquire() is None
-        await house.leaves("one")
+        await holders.release("one")
 
 
 async def test_a_release_lets_in_all_who_fit_by_their_own_limits(here, there):
     two, five = here.semaphore("a", 2), there.semaphore("a", 5)
     held = await two.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
-        house = House(tasks, two)
-        await house.comes("two", two, permits=2)
-        await house.comes("five", five, permits=3)
+        holders = Holders(tasks, two)
+        await holders.queue("two", two, permits=2)
+        await holders.queue("five", five, permits=3)
         await held.release()
         weights = sorted(holder.weight for holder in (await two.status()).holders)
-        await house.has("two", "five")
-        await house.leaves("two")
-        await house.leaves("five")
+        await holders.become("two", "five")
+        await holders.release("two")
+        await holders.release("five")
     assert weights == [2, 3], "both have theirs when the release returns"
 
 
@@ -731,8 +731,8 @@ def test_clocks_that_are_an_hour_apart_change_nothing(hf, crew, raw):
         (None, TypeError, "limit must be an int, not None"),
     ],
 )
-async def test_bad_limits_are_refused_before_any_io(colour, limit, error, words):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_limits_are_refused_before_any_io(api, limit, error, words):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error, match=words):
             client.semaphore("a", limit)
         if limit is not None:
@@ -750,8 +750,8 @@ async def test_bad_limits_are_refused_before_any_io(colour, limit, error, words)
         ({"permits": 2}, TypeError),
     ],
 )
-async def test_bad_options_are_refused_before_any_io(colour, options, error):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_options_are_refused_before_any_io(api, options, error):
+    async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.semaphore("a", 4, **options)
         with pytest.raises(ValueError, match="name"):
@@ -770,8 +770,8 @@ async def test_bad_options_are_refused_before_any_io(colour, options, error):
         (None, TypeError, "permits must be an int, not None"),
     ],
 )
-async def test_bad_numbers_of_permits_are_refused_before_any_io(colour, permits, error, words):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_numbers_of_permits_are_refused_before_any_io(api, permits, error, words):
+    async with api.client(NOWHERE) as client:
         semaphore = client.semaphore("a", 4)
         for ask in (semaphore.acquire, semaphore.try_acquire):
             with pytest.raises(error, match=words):
@@ -782,8 +782,8 @@ async def test_bad_numbers_of_permits_are_refused_before_any_io(colour, permits,
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
-async def test_bad_timeouts_are_refused_before_any_io(colour, timeout):
-    async with colour.client(NOWHERE) as client:
+async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
+    async with api.client(NOWHERE) as client:
         with pytest.raises((ValueError, TypeError), match="timeout must"):
             await client.semaphore("a", 4).acquire(permits=2, timeout=timeout)
 
@@ -809,8 +809,8 @@ async def test_one_try_is_one_script(here, raw):
     await lease.release()
 
 
-async def test_a_closed_client_says_so(colour, server, raw):
-    async with colour.client(server.url) as client:
+async def test_a_closed_client_says_so(api, server, raw):
+    async with api.client(server.url) as client:
         await (await client.semaphore("a", 2).acquire()).release()
     semaphore = client.semaphore("a", 2)
     for use in (semaphore.acquire, semaphore.try_acquire, semaphore.status):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests._support.helpers import eventually
-from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, in_line, ready, starting
+from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, ready, starting, until_queued
 
 DEAF = ["sh", "-c", "trap '' TERM; echo ready; exec tail -f /dev/null"]
 """Does not hear SIGTERM."""
@@ -125,7 +125,7 @@ def test_the_namespace_is_another_lock(run, job):
 def test_a_second_run_waits_and_gets_in_after_the_first(run, job):
     first = ready(run("--", *CAT))
     second = run("--", "echo", "second")
-    in_line(job)
+    until_queued(job)
     assert second.poll() is None
     assert done(first)[0] == 0
     assert done(second) == (0, "second\n", "")
@@ -134,7 +134,7 @@ def test_a_second_run_waits_and_gets_in_after_the_first(run, job):
 def test_a_bounded_wait_may_end_with_the_lock(run, job):
     lease = job.acquire()
     process = run("-w", "30", "--", "true")
-    in_line(job)
+    until_queued(job)
     lease.release()
     assert done(process)[0] == 0
 
@@ -263,7 +263,7 @@ def test_signals_are_passed_on_to_the_command(run):
 def test_a_signal_while_waiting_leaves_nothing_behind(run, job, name):
     with job.acquire() as lease:
         process = run("--", "echo", "no")
-        in_line(job)
+        until_queued(job)
         process.send_signal(signal.Signals[name])
         assert done(process) == (128 + signal.Signals[name], "", "")
         status = job.status()
@@ -276,7 +276,7 @@ def test_an_ignored_signal_stays_ignored(start, server, job):
     with job.acquire():
         nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
         process = start(*nohup, *HANDFAST, "job", "--url", server.url, "--", "true")
-        in_line(job)
+        until_queued(job)
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)  # delivered second, so an ending by the first would show
         assert done(process)[0] == 128 + signal.SIGTERM

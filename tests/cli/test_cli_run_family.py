@@ -13,7 +13,7 @@ from handfast import Holder, LockStatus, Waiter
 from handfast._engine.keys import KeySet
 from handfast.cli.run.messages import who_has
 from handfast.cli.run.options import Order
-from tests._support.running import BOUND, CAT, HANDFAST, done, in_line, ready, starting
+from tests._support.running import BOUND, CAT, HANDFAST, done, ready, starting, until_queued
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def test_three_slots_let_three_in_and_a_fourth_wait(run, hf):
     for process in (first, *others):
         ready(process)
     fourth = run("--slots", "3", "--", *CAT)
-    in_line(slots)
+    until_queued(slots)
     assert fourth.poll() is None
     assert done(first)[0] == 0
     ready(fourth)
@@ -94,7 +94,7 @@ def test_the_slot_of_a_run_that_is_killed_comes_back_after_the_ttl_and_no_other(
 def test_shared_runs_go_together_an_exclusive_one_waits_for_them_and_a_later_one_for_it(run, hf):
     readers = [ready(process) for process in [run("-s", "--", *CAT), run("-s", "--", *CAT)]]
     writer = run("-x", "-w", "30", "--", *CAT)
-    in_line(hf.rwlock("job"))
+    until_queued(hf.rwlock("job"))
     late = run("--shared", "-n", "--", "true")
     code, _, err = done(late)
     assert code == 75
@@ -154,7 +154,7 @@ def test_a_signal_while_waiting_leaves_nothing_behind(run, hf, take, kind):
     held = take(BUSY[kind](hf))
     wanted = KINDS[kind][1](hf)
     process = run(*KINDS[kind][0], "--", "echo", "no")
-    in_line(wanted)
+    until_queued(wanted)
     process.send_signal(signal.SIGTERM)
     assert done(process) == (128 + signal.SIGTERM, "", "")
     status = wanted.status()

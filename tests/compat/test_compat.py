@@ -25,7 +25,7 @@ import handfast.compat
 from handfast.compat import AsyncRedisLock, RedisLock, shared
 from tests._support.apis import ASYNCIO, SYNC, Call
 from tests._support.cluster import Cluster
-from tests._support.helpers import comes_true, settled
+from tests._support.helpers import eventually_async, settled
 
 pytestmark = pytest.mark.slow
 
@@ -37,11 +37,11 @@ NEVER = 3000
 
 
 class Face:
-    """A lock of either colour, to be awaited. One of the sync colour blocks the test, or if ``apart`` its task's thread."""
+    """A lock of either API, to be awaited. One of the sync API blocks the test, or if ``apart`` its task's thread."""
 
-    def __init__(self, colour, lock, *, apart):
+    def __init__(self, api, lock, *, apart):
         self.plain = lock
-        self._colour = colour
+        self._api = api
         self._apart = apart
 
     def __getattr__(self, name):
@@ -49,41 +49,41 @@ class Face:
         return functools.partial(self._call, value) if name in METHODS else value
 
     async def _call(self, function, *args, **kwargs):
-        if self._apart and self._colour is SYNC:
+        if self._apart and self._api is SYNC:
             return await Call(function, *args, **kwargs)
         return await settled(function(*args, **kwargs))
 
     async def __aenter__(self):
-        enter = self.plain.__enter__ if self._colour is SYNC else self.plain.__aenter__
+        enter = self.plain.__enter__ if self._api is SYNC else self.plain.__aenter__
         return await self._call(enter)
 
     async def __aexit__(self, *error):
-        leave = self.plain.__exit__ if self._colour is SYNC else self.plain.__aexit__
+        leave = self.plain.__exit__ if self._api is SYNC else self.plain.__aexit__
         return await self._call(leave, *error)
 
 
 class World:
     """A client of redis-py, and locks made with it."""
 
-    def __init__(self, colour, client, raw, cls=None, *, apart=False):
-        self.colour = colour
+    def __init__(self, api, client, raw, cls=None, *, apart=False):
+        self.api = api
         self.client = client
         self.raw = raw
-        self.cls = cls or OURS[colour]
+        self.cls = cls or OURS[api]
         self._is_apart = apart
 
     def apart(self):
-        """The same for tasks that block, and not only now and then: in the sync colour each gets a thread."""
-        return World(self.colour, self.client, self.raw, self.cls, apart=True)
+        """The same for tasks that block, and not only now and then: in the sync API each gets a thread."""
+        return World(self.api, self.client, self.raw, self.cls, apart=True)
 
     async def lock(self, name="a", cls=None, **options):
         """A lock, made by whoever is going to use it: redis-py's class has tokens for that thread only."""
         make = functools.partial(cls or self.cls, self.client, name, **options)
-        is_apart = self._is_apart and self.colour is SYNC
-        return Face(self.colour, await Call(make) if is_apart else make(), apart=is_apart)
+        is_apart = self._is_apart and self.api is SYNC
+        return Face(self.api, await Call(make) if is_apart else make(), apart=is_apart)
 
     def theirs(self, name="a", **options):
-        return self.lock(name, THEIRS[self.colour], **options)
+        return self.lock(name, THEIRS[self.api], **options)
 
     async def waits(self, **options):
         """What a waiter does: acquire, and release at once; whether it was granted."""
@@ -96,7 +96,7 @@ class World:
     async def is_heard(self, number=1, name="a"):
         """Wait until so many listen for releases."""
         channel = f"{name}:handfast"
-        await comes_true(lambda: self.raw.pubsub_numsub(channel)[0][1] == number)
+        await eventually_async(lambda: self.raw.pubsub_numsub(channel)[0][1] == number)
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def raw(raw):
 
 
 @pytest.fixture(params=[False, True], ids=["bytes", "decoded"])
-async def world(request, colour, server, raw):
-    async with colour.users_client(unix_socket_path=server.socket, decode_responses=request.param) as client:
-        yield World(colour, client, raw)
+async def world(request, api, server, raw):
+    async with api.users_client(unix_socket_path=server.socket, decode_responses=request.param) as client:
+        yield World(api, client, raw)
     gc.collect()  # what was left unclosed is told now
 
 
@@ -336,16 +336,16 @@ SCENARIOS = [
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 async def test_it_does_what_the_one_of_redis_py_does(world, scenario):
     seen = []
-    for cls in (THEIRS[world.colour], OURS[world.colour]):
+    for cls in (THEIRS[world.api], OURS[world.api]):
         world.raw.flushall()
-        seen.append([step async for step in scenario(World(world.colour, world.client, world.raw, cls))])
+        seen.append([step async for step in scenario(World(world.api, world.client, world.raw, cls))])
     theirs, ours = seen
     assert ours == theirs
     assert theirs
 
 
-def test_it_is_called_as_the_one_of_redis_py_is(colour):
-    ours, theirs = OURS[colour], THEIRS[colour]
+def test_it_is_called_as_the_one_of_redis_py_is(api):
+    ours, theirs = OURS[api], THEIRS[api]
     assert issubclass(ours, theirs)
     public = {name for name in dir(theirs) if not name.startswith("_")}
     assert public <= set(dir(ours))
@@ -363,8 +363,8 @@ def test_the_package_names_what_it_has():
 
 async def test_a_client_makes_it(world):
     options = {"timeout": 5, "sleep": 0.2, "blocking": False, "blocking_timeout": 3, "thread_local": False}
-    lock = world.client.lock("a", lock_class=OURS[world.colour], **options)
-    assert isinstance(lock, OURS[world.colour])
+    lock = world.client.lock("a", lock_class=OURS[world.api], **options)
+    assert isinstance(lock, OURS[world.api])
     assert {name: getattr(lock, name) for name in options} == options
     assert lock.raise_on_release_error is True
 
@@ -376,7 +376,7 @@ async def test_a_release_that_fails_at_the_end_of_a_block_can_be_just_logged(wor
         async with lock:
             world.raw.delete("a")
     logged = [record.name for record in caplog.records if record.levelno == logging.WARNING]
-    assert logged == [THEIRS[world.colour].__module__] * quiet
+    assert logged == [THEIRS[world.api].__module__] * quiet
 
 
 async def test_a_subclass_may_put_itself_in_between(world):
@@ -389,7 +389,7 @@ async def test_a_subclass_may_put_itself_in_between(world):
 
         return method
 
-    told_class = type("Told", (OURS[world.colour],), {name: told(name) for name in ("do_acquire", "do_release")})
+    told_class = type("Told", (OURS[world.api],), {name: told(name) for name in ("do_acquire", "do_release")})
     lock = await world.lock(cls=told_class)
     async with lock:
         token = bytes(lock.local.token)
@@ -433,7 +433,7 @@ async def test_a_token_is_understood_by_old_and_new_code(world):
             await first.release()
 
 
-async def test_nobody_comes_in_between_a_crowd_of_old_and_new_code(server, colour, raw):
+async def test_nobody_comes_in_between_a_crowd_of_old_and_new_code(server, api, raw):
     inside = []
 
     async def work(make):
@@ -445,8 +445,8 @@ async def test_nobody_comes_in_between_a_crowd_of_old_and_new_code(server, colou
                 assert inside == [lock]
                 inside.remove(lock)
 
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        world = World(colour, client, raw, apart=True)
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        world = World(api, client, raw, apart=True)
         await asyncio.gather(*(work(make) for make in (world.lock, world.theirs) * 3))
 
 
@@ -539,7 +539,7 @@ async def test_whoever_waits_takes_one_connection_and_gives_it_back(world):
     assert len(world.raw.client_list()) <= before + 2 * 3
     await lock.release()
     await asyncio.gather(*waiters)
-    await comes_true(lambda: len(world.raw.client_list()) <= before + 3)
+    await eventually_async(lambda: len(world.raw.client_list()) <= before + 3)
     assert not raw_subscribers(world)
 
 
@@ -547,12 +547,12 @@ def raw_subscribers(world):
     return [one for one in world.raw.client_list() if int(one["sub"])]
 
 
-async def test_waiting_does_not_use_the_pool_up(colour, server, raw):
-    pool = colour.library.BlockingConnectionPool(
-        connection_class=colour.library.UnixDomainSocketConnection, path=server.socket, max_connections=1, timeout=5
+async def test_waiting_does_not_use_the_pool_up(api, server, raw):
+    pool = api.library.BlockingConnectionPool(
+        connection_class=api.library.UnixDomainSocketConnection, path=server.socket, max_connections=1, timeout=5
     )
-    async with colour.users_client(connection_pool=pool) as client:
-        world = World(colour, client, raw)
+    async with api.users_client(connection_pool=pool) as client:
+        world = World(api, client, raw)
         lock = await world.lock()
         assert await lock.acquire()
         waiters = [asyncio.create_task(world.waits(sleep=NEVER)) for _ in range(3)]
@@ -574,9 +574,9 @@ async def test_who_does_not_wait_does_not_listen(world):
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-async def test_it_works_with_either_protocol(colour, server, raw, protocol):
-    async with colour.users_client(unix_socket_path=server.socket, protocol=protocol) as client:
-        world = World(colour, client, raw)
+async def test_it_works_with_either_protocol(api, server, raw, protocol):
+    async with api.users_client(unix_socket_path=server.socket, protocol=protocol) as client:
+        world = World(api, client, raw)
         lock = await world.lock(timeout=1000)
         assert await lock.acquire()
         assert await lock.extend(1000) is await lock.reacquire() is await lock.owned() is True
@@ -586,9 +586,9 @@ async def test_it_works_with_either_protocol(colour, server, raw, protocol):
         assert await waiter is True
 
 
-async def test_it_works_with_a_client_of_one_connection(colour, server, raw):
-    async with colour.users_client(unix_socket_path=server.socket, single_connection_client=True) as client:
-        world = World(colour, client, raw)
+async def test_it_works_with_a_client_of_one_connection(api, server, raw):
+    async with api.users_client(unix_socket_path=server.socket, single_connection_client=True) as client:
+        world = World(api, client, raw)
         lock = await world.lock()
         assert await lock.acquire()
         waiter = asyncio.create_task(world.waits(sleep=NEVER))
@@ -597,9 +597,9 @@ async def test_it_works_with_a_client_of_one_connection(colour, server, raw):
         assert await waiter is True
 
 
-async def test_it_works_with_another_encoding(colour, server, raw):
-    async with colour.users_client(unix_socket_path=server.socket, encoding="latin-1") as client:
-        lock = await World(colour, client, raw).lock("ü", timeout=100)
+async def test_it_works_with_another_encoding(api, server, raw):
+    async with api.users_client(unix_socket_path=server.socket, encoding="latin-1") as client:
+        lock = await World(api, client, raw).lock("ü", timeout=100)
         assert await lock.acquire(token="ö")
         assert client.get_encoder().encode("ü") == b"\xfc" == next(iter(await settled(client.keys())))[:1]
         assert await lock.owned()
@@ -744,11 +744,11 @@ def running():
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c", "{tag}a", "a{", "{}a", ""])
-async def test_it_works_on_a_cluster(running, colour, name):
+async def test_it_works_on_a_cluster(running, api, name):
     running.flush()
-    client = colour.library.RedisCluster(**running.address)
+    client = api.library.RedisCluster(**running.address)
     try:
-        world = World(colour, client, running.node_of(name or "a"))
+        world = World(api, client, running.node_of(name or "a"))
         lock = await world.lock(name, timeout=1000)
         old = await world.theirs(name, timeout=1000)
         assert await lock.acquire()
@@ -756,7 +756,7 @@ async def test_it_works_on_a_cluster(running, colour, name):
         assert await lock.extend(1000) is await lock.reacquire() is await lock.owned() is True
         waiter = asyncio.create_task(world.waits(name=name, sleep=NEVER))
         channel = f"{name}:handfast"
-        await comes_true(lambda: sum(node.pubsub_numsub(channel)[0][1] for node in running.nodes) == 1)
+        await eventually_async(lambda: sum(node.pubsub_numsub(channel)[0][1] for node in running.nodes) == 1)
         await lock.release()
         assert await waiter is True
         assert await old.acquire(blocking=False)

@@ -25,7 +25,7 @@ from handfast.compat.shared import Token
 from handfast.testing import FaultProxy, Stepper, anything, script
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.cancelling import barrier
-from tests._support.helpers import alone, comes_true, eventually, runs_through, settled
+from tests._support.helpers import eventually, eventually_async, runs_through, settled, until_alone
 
 pytestmark = pytest.mark.slow
 
@@ -49,29 +49,29 @@ def proxy(server):
         yield proxy
 
 
-def retrying(colour, times):
+def retrying(api, times):
     """Options of a client that sends again so many times, with old and new versions of redis-py."""
     return {
-        "retry": (redis.retry if colour is SYNC else redis.asyncio.retry).Retry(NoBackoff(), times),
+        "retry": (redis.retry if api is SYNC else redis.asyncio.retry).Retry(NoBackoff(), times),
         "retry_on_error": [RedisConnectionError] * bool(times),
     }
 
 
 @pytest.fixture
-async def far(colour, proxy, raw):
+async def far(api, proxy, raw):
     """A client behind the proxy that sends again by itself; the server knows all scripts already."""
     learn(raw)
-    async with colour.users_client(unix_socket_path=proxy.path, **retrying(colour, 3)) as client:
+    async with api.users_client(unix_socket_path=proxy.path, **retrying(api, 3)) as client:
         await settled(client.ping())
         yield client
     gc.collect()
 
 
 @pytest.fixture
-async def faint(colour, proxy, raw):
+async def faint(api, proxy, raw):
     """The same, but that it gives up at once."""
     learn(raw)
-    async with colour.users_client(unix_socket_path=proxy.path, **retrying(colour, 0)) as client:
+    async with api.users_client(unix_socket_path=proxy.path, **retrying(api, 0)) as client:
         await settled(client.ping())
         yield client
     gc.collect()
@@ -83,17 +83,17 @@ def learn(raw):
         raw.script_load(getattr(shared, verb.upper()).source)
 
 
-def locks(colour, client, **options):
-    return OURS[colour](client, "a", **options)
+def locks(api, client, **options):
+    return OURS[api](client, "a", **options)
 
 
 # --- replies and requests that are lost
 
 
 @pytest.mark.parametrize(("what", "token"), [("lose_reply", None), ("lose_reply", "given"), ("lose_request", None)])
-async def test_a_lost_acquire_happens_once(colour, far, proxy, raw, what, token):  # noqa: PLR0917 -- fixtures are arguments
+async def test_a_lost_acquire_happens_once(api, far, proxy, raw, what, token):  # noqa: PLR0917 -- fixtures are arguments
     for timeout in (None, 100):
-        lock = locks(colour, far, timeout=timeout)
+        lock = locks(api, far, timeout=timeout)
         fault = getattr(proxy, what)(CALLS["acquire"])
         assert await settled(lock.acquire(blocking=False, token=token)) is True
         assert fault.spent
@@ -104,17 +104,17 @@ async def test_a_lost_acquire_happens_once(colour, far, proxy, raw, what, token)
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_lost_acquire_does_not_take_what_somebody_with_the_same_token_has(colour, far, proxy, raw, what):
+async def test_a_lost_acquire_does_not_take_what_somebody_with_the_same_token_has(api, far, proxy, raw, what):
     raw.set("a", "given")
-    lock = locks(colour, far)
+    lock = locks(api, far)
     fault = getattr(proxy, what)(CALLS["acquire"])
     assert await settled(lock.acquire(token="given", blocking=False)) is False
     assert fault.spent
     assert raw.get("a") == "given"
 
 
-async def test_an_acquire_that_is_known_again_has_its_whole_time_again(colour, far, proxy, raw):
-    lock = locks(colour, far, timeout=100)
+async def test_an_acquire_that_is_known_again_has_its_whole_time_again(api, far, proxy, raw):
+    lock = locks(api, far, timeout=100)
 
     def age(_):
         raw.pexpire("a", 5000)  # as if much time went by before it is sent again
@@ -127,8 +127,8 @@ async def test_an_acquire_that_is_known_again_has_its_whole_time_again(colour, f
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_lost_release_is_a_release(colour, far, proxy, raw, what):
-    lock = locks(colour, far, timeout=100)
+async def test_a_lost_release_is_a_release(api, far, proxy, raw, what):
+    lock = locks(api, far, timeout=100)
     for _ in range(5):
         assert await settled(lock.acquire()) is True
         fault = getattr(proxy, what)(CALLS["release"])
@@ -138,8 +138,8 @@ async def test_a_lost_release_is_a_release(colour, far, proxy, raw, what):
         assert not raw.exists("a")
 
 
-async def test_a_release_that_is_sent_again_does_not_take_the_lock_from_the_next(colour, far, proxy, raw):
-    lock = locks(colour, far, timeout=100)
+async def test_a_release_that_is_sent_again_does_not_take_the_lock_from_the_next(api, far, proxy, raw):
+    lock = locks(api, far, timeout=100)
     assert await settled(lock.acquire(token="given")) is True
     lost = proxy.lose_reply(CALLS["release"])
 
@@ -152,8 +152,8 @@ async def test_a_release_that_is_sent_again_does_not_take_the_lock_from_the_next
     assert raw.get("a") == "given"
 
 
-async def test_a_lost_extension_does_not_add_up(colour, far, proxy, raw):
-    lock = locks(colour, far, timeout=100)
+async def test_a_lost_extension_does_not_add_up(api, far, proxy, raw):
+    lock = locks(api, far, timeout=100)
     assert await settled(lock.acquire()) is True
     for before in (100, 200, 300):
         fault = proxy.lose_reply(CALLS["extend"])
@@ -163,8 +163,8 @@ async def test_a_lost_extension_does_not_add_up(colour, far, proxy, raw):
     await settled(lock.release())
 
 
-async def test_a_loss_is_still_a_loss_after_a_lost_reply(colour, far, proxy, raw):
-    lock = locks(colour, far, timeout=100)
+async def test_a_loss_is_still_a_loss_after_a_lost_reply(api, far, proxy, raw):
+    lock = locks(api, far, timeout=100)
     assert await settled(lock.acquire()) is True
     raw.set("a", "another")
     proxy.lose_reply(CALLS["release"])
@@ -177,74 +177,74 @@ async def test_a_loss_is_still_a_loss_after_a_lost_reply(colour, far, proxy, raw
 
 
 @pytest.mark.parametrize("token", [None, "given"])
-async def test_an_acquire_that_fails_leaves_nothing_behind(colour, faint, proxy, raw, token):
+async def test_an_acquire_that_fails_leaves_nothing_behind(api, faint, proxy, raw, token):
     for what in ("lose_reply", "lose_request"):
-        lock = locks(colour, faint)
+        lock = locks(api, faint)
         fault = getattr(proxy, what)(CALLS["acquire"])
         with pytest.raises(RedisConnectionError):
             await settled(lock.acquire(token=token))
         assert fault.spent
         assert lock.local.token is None
-        await comes_true(lambda: not raw.exists("a"))
+        await eventually_async(lambda: not raw.exists("a"))
 
 
 @pytest.mark.parametrize("token", [None, "given"])
-async def test_an_acquire_that_fails_leaves_the_lock_to_whoever_has_it(colour, faint, proxy, raw, token):
+async def test_an_acquire_that_fails_leaves_the_lock_to_whoever_has_it(api, faint, proxy, raw, token):
     raw.set("a", "given")
     fault = proxy.lose_reply(CALLS["acquire"])
     undone = sum(map(CALLS["cancel"], proxy.commands))
     with pytest.raises(RedisConnectionError):
-        await settled(locks(colour, faint).acquire(token=token))
+        await settled(locks(api, faint).acquire(token=token))
     assert fault.spent
-    await comes_true(lambda: sum(map(CALLS["cancel"], proxy.commands)) > undone)
+    await eventually_async(lambda: sum(map(CALLS["cancel"], proxy.commands)) > undone)
     barrier(raw)
     assert raw.get("a") == "given"
 
 
-async def test_taking_back_is_tried_again(colour, faint, proxy, raw):
+async def test_taking_back_is_tried_again(api, faint, proxy, raw):
     proxy.lose_reply(CALLS["acquire"])
     fault = proxy.lose_request(CALLS["cancel"], times=3)
     with pytest.raises(RedisConnectionError):
-        await settled(locks(colour, faint).acquire())
-    await comes_true(lambda: fault.spent and not raw.exists("a"))
+        await settled(locks(api, faint).acquire())
+    await eventually_async(lambda: fault.spent and not raw.exists("a"))
 
 
-async def test_an_acquire_that_fails_while_it_waits_leaves_nothing_behind(colour, faint, proxy, raw):
+async def test_an_acquire_that_fails_while_it_waits_leaves_nothing_behind(api, faint, proxy, raw):
     raw.set("a", "another", px=100)
     proxy.lose_reply(CALLS["acquire"], after=2)
     with pytest.raises(RedisConnectionError):
-        await settled(locks(colour, faint, sleep=NEVER).acquire())
-    await comes_true(lambda: not raw.exists("a"))
+        await settled(locks(api, faint, sleep=NEVER).acquire())
+    await eventually_async(lambda: not raw.exists("a"))
 
 
 async def test_a_server_that_is_gone_is_told_of_in_the_log_and_the_error_is_the_users(
-    colour, tmp_path, caplog, monkeypatch
+    api, tmp_path, caplog, monkeypatch
 ):
     for module in ("sync", "aio"):
         monkeypatch.setattr(f"handfast.compat.{module}.ERRAND", 0.01)
-    async with colour.users_client(unix_socket_path=f"{tmp_path}/nobody", **retrying(colour, 0)) as client:
+    async with api.users_client(unix_socket_path=f"{tmp_path}/nobody", **retrying(api, 0)) as client:
         with pytest.raises(RedisConnectionError), caplog.at_level(logging.WARNING, "handfast"):
-            await settled(locks(colour, client).acquire())
+            await settled(locks(api, client).acquire())
     assert "could not give up 'a'" in caplog.text
 
 
-async def test_a_release_that_fails_is_made_good_and_may_be_called_again(colour, faint, proxy, raw):
+async def test_a_release_that_fails_is_made_good_and_may_be_called_again(api, faint, proxy, raw):
     for what in ("lose_reply", "lose_request"):
-        lock = locks(colour, faint, timeout=1000)
+        lock = locks(api, faint, timeout=1000)
         assert await settled(lock.acquire()) is True
         fault = getattr(proxy, what)(CALLS["release"])
         with pytest.raises(RedisConnectionError):
             await settled(lock.release())
         assert fault.spent
         assert lock.local.token is not None
-        await comes_true(lambda: not raw.exists("a"))
+        await eventually_async(lambda: not raw.exists("a"))
         assert await settled(lock.release()) is None
         assert lock.local.token is None
 
 
-async def test_a_release_that_the_server_refuses_does_not_forget_the_token(colour, server, raw):
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        lock = locks(colour, client, timeout=100)
+async def test_a_release_that_the_server_refuses_does_not_forget_the_token(api, server, raw):
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(api, client, timeout=100)
         assert await settled(lock.acquire()) is True
         raw.rename("a", "b")
         raw.rpush("a", "no text")
@@ -336,9 +336,9 @@ def ask(client, call):
     return script(client, **names)
 
 
-async def test_at_maxmemory_an_acquire_is_refused_and_everything_else_works(colour, server, raw):
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        lock, other = locks(colour, client, timeout=100), OURS[colour](client, "b", timeout=100)
+async def test_at_maxmemory_an_acquire_is_refused_and_everything_else_works(api, server, raw):
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        lock, other = locks(api, client, timeout=100), OURS[api](client, "b", timeout=100)
         assert await settled(lock.acquire()) is True
         raw.config_set("maxmemory", 1)
         for token in (None, "given"):
@@ -419,37 +419,37 @@ def beside_it_all_ends(raw):
 # --- an ear that hears nothing
 
 
-async def far_waiter(colour, client, **options):
+async def far_waiter(api, client, **options):
     """A waiter in a thread or task of its own, as a task."""
 
     def wait():
-        lock = locks(colour, client, **options)
+        lock = locks(api, client, **options)
         assert lock.acquire()
         lock.release()
 
     async def waits():
-        lock = locks(colour, client, **options)
+        lock = locks(api, client, **options)
         assert await lock.acquire()
         await lock.release()
 
-    return asyncio.create_task(asyncio.to_thread(wait) if colour is SYNC else waits())
+    return asyncio.create_task(asyncio.to_thread(wait) if api is SYNC else waits())
 
 
 async def heard(raw, number=1):
-    await comes_true(lambda: raw.pubsub_numsub("a:handfast")[0][1] == number)
+    await eventually_async(lambda: raw.pubsub_numsub("a:handfast")[0][1] == number)
 
 
-async def test_who_may_not_subscribe_asks_from_time_to_time(colour, server, raw, monkeypatch):
+async def test_who_may_not_subscribe_asks_from_time_to_time(api, server, raw, monkeypatch):
     monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.0,))
     raw.acl_setuser("quiet", enabled=True, nopass=True, keys=["*"], commands=["+@all"], reset=True, reset_channels=True)
     try:
         options = {"unix_socket_path": server.socket, "username": "quiet", "password": ""}
-        async with colour.users_client(**options) as client:
-            lock = locks(colour, client)
+        async with api.users_client(**options) as client:
+            lock = locks(api, client)
             assert await settled(lock.acquire()) is True
             raw.config_resetstat()
-            waiter = await far_waiter(colour, client, sleep=0.01)
-            await comes_true(lambda: raw.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 10)
+            waiter = await far_waiter(api, client, sleep=0.01)
+            await eventually_async(lambda: raw.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 10)
             assert not waiter.done()
             await settled(lock.release())  # it may not publish either
             await waiter
@@ -460,19 +460,19 @@ async def test_who_may_not_subscribe_asks_from_time_to_time(colour, server, raw,
         raw.acl_log_reset()
 
 
-async def test_the_rights_that_the_page_names_are_enough(colour, server, raw):
+async def test_the_rights_that_the_page_names_are_enough(api, server, raw):
     page = (Path(__file__).parents[2] / "docs/moving-from-redis-lock.md").read_text()
     rights = re.search(r"ACL SETUSER (worker .*?)```", page, re.DOTALL)[1].replace("report", "a").split()
     raw.execute_command("ACL", "SETUSER", *rights)
     try:
         options = {"unix_socket_path": server.socket, "username": "worker", "password": "secret"}
-        async with colour.users_client(**options) as client:
-            lock = locks(colour, client, timeout=1000)
+        async with api.users_client(**options) as client:
+            lock = locks(api, client, timeout=1000)
             assert await settled(lock.acquire()) is True
             assert (
                 await settled(lock.extend(5)) is await settled(lock.reacquire()) is await settled(lock.owned()) is True
             )
-            waiter = await far_waiter(colour, client, sleep=NEVER)
+            waiter = await far_waiter(api, client, sleep=NEVER)
             await heard(raw)
             await settled(lock.release())
             await waiter
@@ -485,32 +485,32 @@ async def test_the_rights_that_the_page_names_are_enough(colour, server, raw):
 
 
 @pytest.mark.parametrize("moment", ["at once", "later"])
-async def test_an_ear_that_breaks_is_opened_again(colour, server, raw, moment, monkeypatch):
+async def test_an_ear_that_breaks_is_opened_again(api, server, raw, moment, monkeypatch):
     monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.05, 0.1) if moment == "at once" else (NEVER,))
     monkeypatch.setattr("handfast.compat.inbox.STEADY", NEVER if moment == "at once" else 0.05)
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        lock = locks(colour, client)
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(api, client)
         assert await settled(lock.acquire()) is True
-        waiter = await far_waiter(colour, client, sleep=NEVER)
+        waiter = await far_waiter(api, client, sleep=NEVER)
         for _ in range(2):
             await heard(raw)
             await asyncio.sleep(0.06)
             (listener,) = [one["id"] for one in raw.client_list(_type="pubsub")]
             raw.client_kill_filter(_id=listener)
-            await comes_true(lambda gone=listener: gone not in [one["id"] for one in raw.client_list()])
+            await eventually_async(lambda gone=listener: gone not in [one["id"] for one in raw.client_list()])
         await heard(raw)
         await settled(lock.release())
         await waiter
 
 
 async def test_what_was_released_while_nobody_heard_it_is_found_when_the_ear_is_open_again(
-    colour, server, raw, monkeypatch
+    api, server, raw, monkeypatch
 ):
     monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.05, 0.1))
-    async with colour.users_client(unix_socket_path=server.socket) as client:
+    async with api.users_client(unix_socket_path=server.socket) as client:
         waiter_token = "another"
         raw.set("a", waiter_token)
-        waiter = await far_waiter(colour, client, sleep=NEVER)
+        waiter = await far_waiter(api, client, sleep=NEVER)
         await heard(raw)
         (listener,) = [one["id"] for one in raw.client_list(_type="pubsub")]
         raw.client_kill_filter(_id=listener)
@@ -518,27 +518,27 @@ async def test_what_was_released_while_nobody_heard_it_is_found_when_the_ear_is_
         await waiter
 
 
-async def test_each_thing_that_is_told_is_a_reason_to_ask_once(colour, server, raw):
+async def test_each_thing_that_is_told_is_a_reason_to_ask_once(api, server, raw):
     def asked():
         return raw.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
 
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        lock = locks(colour, client)
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(api, client)
         assert await settled(lock.acquire()) is True
         raw.config_resetstat()
-        waiter = await far_waiter(colour, client, sleep=NEVER)
-        await comes_true(lambda: asked() == 2)  # once before it listens, and once since
+        waiter = await far_waiter(api, client, sleep=NEVER)
+        await eventually_async(lambda: asked() == 2)  # once before it listens, and once since
         for calls in (3, 4, 5):
             raw.publish("a:handfast", "released")
-            await comes_true(lambda calls=calls: asked() >= calls)
+            await eventually_async(lambda calls=calls: asked() >= calls)
         await asyncio.sleep(0.02)
         assert asked() == 5
         await settled(lock.release())
         await waiter
 
 
-async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through(colour, server, raw, monkeypatch):
-    ear = Ear if colour is SYNC else AsyncEar
+async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through(api, server, raw, monkeypatch):
+    ear = Ear if api is SYNC else AsyncEar
     listen = ear.listen
 
     def late(self, within):
@@ -547,36 +547,36 @@ async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through
 
     monkeypatch.setattr(ear, "listen", late)
     raw.set("a", "another")
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        await (await far_waiter(colour, client, sleep=NEVER))
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        await (await far_waiter(api, client, sleep=NEVER))
 
 
-async def test_a_server_that_takes_no_more_connections_is_asked_from_time_to_time(colour, server, raw):
-    alone(raw)
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        lock = locks(colour, client)
+async def test_a_server_that_takes_no_more_connections_is_asked_from_time_to_time(api, server, raw):
+    until_alone(raw)
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(api, client)
         assert await settled(lock.acquire()) is True
         most = raw.config_get("maxclients")["maxclients"]
-        async with colour.users_client(unix_socket_path=server.socket) as another:
+        async with api.users_client(unix_socket_path=server.socket) as another:
             await settled(another.ping())
             raw.config_set("maxclients", len(raw.client_list()))
             try:
-                waiter = await far_waiter(colour, another, sleep=0.01)
-                await comes_true(lambda: raw.info("stats")["rejected_connections"] > 0)
+                waiter = await far_waiter(api, another, sleep=0.01)
+                await eventually_async(lambda: raw.info("stats")["rejected_connections"] > 0)
                 await settled(lock.release())
                 await waiter
             finally:
                 raw.config_set("maxclients", most)
 
 
-async def test_a_client_that_knows_no_connections_is_asked_from_time_to_time(colour, server, raw, monkeypatch):
+async def test_a_client_that_knows_no_connections_is_asked_from_time_to_time(api, server, raw, monkeypatch):
     """As an imitation for tests may be."""
     monkeypatch.setattr("handfast.compat.inbox.SyncConnector", None)
     monkeypatch.setattr("handfast.compat.inbox.AsyncConnector", None)
-    async with colour.users_client(unix_socket_path=server.socket) as client:
-        lock = locks(colour, client)
+    async with api.users_client(unix_socket_path=server.socket) as client:
+        lock = locks(api, client)
         assert await settled(lock.acquire()) is True
-        waiter = await far_waiter(colour, client, sleep=0.01)
+        waiter = await far_waiter(api, client, sleep=0.01)
         await asyncio.sleep(0.05)
         await settled(lock.release())
         await waiter
@@ -598,9 +598,9 @@ class Ring:
     async def complaints(self, lock):
         found = []
         with contextlib.suppress(AssertionError):
-            await comes_true(lambda: not self.raw.exists("a"), within=5)
-            await comes_true(lambda: not self.raw.pubsub_channels(), within=5)
-            await comes_true(lambda: len(asyncio.all_tasks()) == 1, within=5)
+            await eventually_async(lambda: not self.raw.exists("a"), within=5)
+            await eventually_async(lambda: not self.raw.pubsub_channels(), within=5)
+            await eventually_async(lambda: len(asyncio.all_tasks()) == 1, within=5)
         found += [f"the key is there: {self.raw.get('a')}"] * self.raw.exists("a")
         found += [f"somebody listens: {channel}" for channel in self.raw.pubsub_channels()]
         found += [f"a task goes on: {task}" for task in asyncio.all_tasks() - {asyncio.current_task()}]
@@ -739,12 +739,12 @@ async def test_a_cancelled_acquire_does_not_wait_long_for_a_server_that_is_silen
         lock = AsyncRedisLock(client, "a")
         with proxy.black_hole("to server"):
             acquire = asyncio.create_task(lock.acquire())
-            await comes_true(lambda: any(map(CALLS["acquire"], proxy.commands)))
+            await eventually_async(lambda: any(map(CALLS["acquire"], proxy.commands)))
             acquire.cancel()
             await asyncio.wait((acquire,), timeout=30)
             assert acquire.cancelled()
         proxy.cut()
-        await comes_true(lambda: len(asyncio.all_tasks()) == 1)
+        await eventually_async(lambda: len(asyncio.all_tasks()) == 1)
     assert not raw.exists("a")
 
 
@@ -903,18 +903,18 @@ def test_where_there_are_no_more_threads_it_is_taken_back_all_the_same(server, r
         assert not raw.exists("a")
 
 
-async def test_many_rounds_leave_nothing_behind(colour, server, raw):
+async def test_many_rounds_leave_nothing_behind(api, server, raw):
     """No connections, threads, tasks or channels, and of keys only those that go by themselves."""
-    async with colour.users_client(unix_socket_path=server.socket) as client:
+    async with api.users_client(unix_socket_path=server.socket) as client:
         await settled(client.ping())
         connections, threads = len(raw.client_list()), threading.active_count()
         for _ in range(100):
-            lock = locks(colour, client, timeout=100, blocking_timeout=0.002, sleep=0.001)
+            lock = locks(api, client, timeout=100, blocking_timeout=0.002, sleep=0.001)
             assert await settled(lock.acquire()) is True
-            other = locks(colour, client, blocking_timeout=0.002)
+            other = locks(api, client, blocking_timeout=0.002)
             assert await settled(other.acquire()) is False
             await settled(lock.release())
-        await comes_true(lambda: len(raw.client_list()) <= connections + 1)
+        await eventually_async(lambda: len(raw.client_list()) <= connections + 1)
         assert threading.active_count() <= threads
         assert len(asyncio.all_tasks()) == 1
         assert all(raw.pttl(key) > 0 for key in raw.scan_iter())

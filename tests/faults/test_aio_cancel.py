@@ -24,7 +24,7 @@ from tests._support.cancelling import (
     try_at_random,
     try_every_point,
 )
-from tests._support.helpers import Engine, comes_true, eventually
+from tests._support.helpers import Engine, eventually, eventually_async
 
 ROUNDS = 300
 """Cancellations at random moments, for each seed; ``python -m tests._support.cancelling --rounds`` goes further."""
@@ -94,7 +94,7 @@ async def test_a_connecting_task_that_is_cancelled_is_followed_by_another(server
         async with AsyncHandfast(server.url) as hf:
             lease = await hf.lock("a").acquire(timeout=20)
             assert await lease.release() is True
-            await comes_true(lambda known=known: len(connections_since(known, raw)) == 1)
+            await eventually_async(lambda known=known: len(connections_since(known, raw)) == 1)
         tried += len(struck)
         at += 1
     assert tried >= 3, "connecting has more suspensions than that"
@@ -111,10 +111,10 @@ async def test_a_waiter_may_go_on_after_a_cancellation_that_it_swallowed(scene):
 
     held = await scene.other.lock("a").acquire()
     task = asyncio.create_task(stubborn())
-    await comes_true(scene.engine.queue)
+    await eventually_async(scene.engine.queue)
     (first,) = scene.engine.queue()
     task.cancel()
-    await comes_true(lambda: scene.engine.queue() not in ([], [first]))
+    await eventually_async(lambda: scene.engine.queue() not in ([], [first]))
     await held.release()
     assert await task > held.fence
     assert await scene.complaints() == []
@@ -195,7 +195,7 @@ async def waiting(lock, scene, count):
     """Wait until that many stand in line."""
     await asyncio.sleep(0)
     if not isinstance(lock, asyncio.Lock):
-        await comes_true(lambda: len(scene.engine.queue()) == count)
+        await eventually_async(lambda: len(scene.engine.queue()) == count)
 
 
 async def is_free(lock):
@@ -207,13 +207,13 @@ async def is_free(lock):
 async def test_a_cancelled_waiter_is_cancelled_and_the_next_one_gets_in(lock, scene):
     entered = []
     tasks = [asyncio.create_task(block(lock, entered)) for _ in range(3)]
-    await comes_true(lambda: entered)
+    await eventually_async(lambda: entered)
     await waiting(lock, scene, 2)
     assert tasks[1].cancel() is True
     await asyncio.wait((tasks[1],))
     assert tasks[1].cancelled()
     tasks[0].cancel()
-    await comes_true(lambda: len(entered) == 2)
+    await eventually_async(lambda: len(entered) == 2)
     assert entered == [tasks[0], tasks[2]]
     tasks[2].cancel()
     await asyncio.wait(tasks)
@@ -225,12 +225,12 @@ async def test_whoever_is_cancelled_while_being_granted_passes_it_on(lock, scene
     entered = []
     for _ in range(20):
         tasks = [asyncio.create_task(block(lock, entered)) for _ in range(3)]
-        await comes_true(lambda tasks=tasks: tasks[0] in entered)
+        await eventually_async(lambda tasks=tasks: tasks[0] in entered)
         await waiting(lock, scene, 2)
         tasks[0].cancel()
         await asyncio.wait((tasks[0],))
         tasks[1].cancel()  # its turn has come, and it may know that or not
-        await comes_true(lambda tasks=tasks: tasks[2] in entered)
+        await eventually_async(lambda tasks=tasks: tasks[2] in entered)
         tasks[2].cancel()
         await asyncio.wait(tasks)
         assert all(task.cancelled() for task in tasks)
@@ -258,7 +258,7 @@ async def test_a_sibling_that_fails_ends_those_who_wait_and_those_who_hold(lock,
     entered = []
 
     async def fail():
-        await comes_true(lambda: entered)
+        await eventually_async(lambda: entered)
         await waiting(lock, scene, 2)
         raise ZeroDivisionError
 

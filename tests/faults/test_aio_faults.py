@@ -1,4 +1,4 @@
-"""Replies lost, requests lost, connections cut, silent servers, forks: the asyncio colour leaves nothing behind either.
+"""Replies lost, requests lost, connections cut, silent servers, forks: the asyncio API leaves nothing behind either.
 
 Here a whole crowd of tasks shares the one connection that breaks.
 """
@@ -25,7 +25,7 @@ from handfast._drivers.aio.session import Session
 from handfast.embedded import PrivateServer, find_binary, supervisor
 from handfast.testing import FaultProxy, containing, script
 from tests._support.cancelling import connections_since, home_of, newest, session_of, settled
-from tests._support.helpers import Engine, comes_true, eventually
+from tests._support.helpers import Engine, eventually, eventually_async
 
 ROUNDS = 20
 CROWD = 200
@@ -124,8 +124,8 @@ async def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
     async with far.lock("a", ttl=1.0) as lease:
         for _ in range(3):  # the third is due when the first ttl is over
             fault = proxy.lose_reply(CALLS["renew"])
-            await comes_true(lambda fault=fault: fault.spent)
-        await comes_true(lambda: lease.remaining() > 0.8)
+            await eventually_async(lambda fault=fault: fault.spent)
+        await eventually_async(lambda: lease.remaining() > 0.8)
         assert not lease.lost
         assert Engine(raw).holders() == [lease.token]
 
@@ -142,7 +142,7 @@ async def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, near, what
         for _ in range(5):
             fault = getattr(proxy, what)(CALLS["cancel"])
             waiter = asyncio.create_task(far.lock("a").acquire())
-            await comes_true(Engine(raw).queue)
+            await eventually_async(Engine(raw).queue)
             waiter.cancel()
             await asyncio.wait((waiter,))
             assert waiter.cancelled()
@@ -155,11 +155,11 @@ async def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, near, what
 async def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, near):
     lease = await near.lock("a").acquire()
     waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
-    (token,) = await comes_true(lambda: Engine(raw).queue())
+    (token,) = await eventually_async(lambda: Engine(raw).queue())
     for _ in range(5):
         seen = len(proxy.commands)
         proxy.cut()
-        await comes_true(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
+        await eventually_async(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
     assert Engine(raw).queue() == [token]
     await lease.release()
     assert await (await waiter).release() is True
@@ -168,7 +168,7 @@ async def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, n
 async def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy, raw, near):
     lease = await near.lock("a").acquire()
     waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
-    (token,) = await comes_true(lambda: Engine(raw).queue())
+    (token,) = await eventually_async(lambda: Engine(raw).queue())
     session_of(far)._line._transport.pause_reading()  # it rings and nobody hears it
     Engine(raw).run("release", token=lease.token)
     assert Engine(raw).holders() == [token]
@@ -200,7 +200,7 @@ async def test_a_crowd_in_flight_gets_in_one_by_one_though_the_connection_is_cut
 
     async def cut():
         for part in (1, 2, 3):
-            await comes_true(lambda part=part: len(fences) > part * CROWD / 2)
+            await eventually_async(lambda part=part: len(fences) > part * CROWD / 2)
             proxy.cut()
 
     async with AsyncHandfast(proxy.url) as far, asyncio.TaskGroup() as group:
@@ -213,7 +213,7 @@ async def test_a_crowd_in_flight_gets_in_one_by_one_though_the_connection_is_cut
     assert fences == sorted(set(fences))
     assert proxy.connections >= 4
     assert nothing_left(raw)
-    await comes_true(lambda: not connections_since(known, raw))
+    await eventually_async(lambda: not connections_since(known, raw))
 
 
 async def test_one_connection_is_left_after_many_were_cut(proxy, raw, near):
@@ -221,12 +221,12 @@ async def test_one_connection_is_left_after_many_were_cut(proxy, raw, near):
     far = AsyncHandfast(proxy.url)
     held = await near.lock("a").acquire()
     waiters = [asyncio.create_task(far.lock("a").acquire(timeout=20)) for _ in range(CROWD)]
-    await comes_true(lambda: len(Engine(raw).queue()) == CROWD)
+    await eventually_async(lambda: len(Engine(raw).queue()) == CROWD)
     for _ in range(3):
         proxy.cut()
-        await comes_true(lambda: session_of(far).is_open)
-    await comes_true(lambda: len(Engine(raw).queue()) == CROWD)
-    await comes_true(lambda: len(connections_since(known, raw)) == 1)
+        await eventually_async(lambda: session_of(far).is_open)
+    await eventually_async(lambda: len(Engine(raw).queue()) == CROWD)
+    await eventually_async(lambda: len(connections_since(known, raw)) == 1)
     for waiter in waiters:
         waiter.cancel()
     await asyncio.wait(waiters)
@@ -304,10 +304,10 @@ async def test_a_server_that_stays_away_is_given_up_by_all_in_the_end(monkeypatc
         hf = AsyncHandfast(server.url)
         lease = await hf.lock("a", ttl=0.5).acquire()
         waiters = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(3)]
-        await comes_true(lambda: len(session_of(hf).ears) == 3 and not session_of(hf)._sent)
+        await eventually_async(lambda: len(session_of(hf).ears) == 3 and not session_of(hf)._sent)
     for outcome in await asyncio.gather(*waiters, return_exceptions=True):
         assert isinstance(outcome, redis.ConnectionError)
-    await comes_true(lambda: lease.lost)
+    await eventually_async(lambda: lease.lost)
     with pytest.raises(LeaseLost):
         lease.check()
     with pytest.raises(redis.ConnectionError):
@@ -340,7 +340,7 @@ async def test_a_cancellation_does_not_wait_for_a_server_that_says_nothing():
             await (await hf.lock("a").acquire()).release()
             os.kill(server.pid, signal.SIGSTOP)
             waiter = asyncio.create_task(hf.lock("a").acquire())
-            await comes_true(lambda: session_of(hf)._sent)
+            await eventually_async(lambda: session_of(hf)._sent)
             waiter.cancel()
             await asyncio.wait((waiter,), timeout=4)  # the response timeout is 5 s
             assert waiter.cancelled()
@@ -355,7 +355,7 @@ async def test_a_connection_that_went_silent_is_given_up_and_made_anew(proxy, ra
         assert proxy.connections == 1
         with proxy.black_hole("to server"):  # only what was said is lost
             asked = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(10)]
-            await comes_true(lambda: sum(map(CALLS["acquire"], proxy.commands)) >= 10)
+            await eventually_async(lambda: sum(map(CALLS["acquire"], proxy.commands)) >= 10)
         leases = await asyncio.gather(*asked)
         assert proxy.connections == 2
         for number, lease in enumerate(leases):
@@ -387,11 +387,11 @@ async def test_a_primary_that_is_a_replica_for_a_while_is_asked_again():
         async with AsyncHandfast(server.url) as hf:
             held = await hf.lock("a").acquire()
             waiters = [asyncio.create_task(hf.lock("a").acquire(timeout=20)) for _ in range(3)]
-            await comes_true(lambda: len(Engine(behind).queue()) == 3)
+            await eventually_async(lambda: len(Engine(behind).queue()) == 3)
             refused = behind.info("errorstats")
             behind.replicaof("127.0.0.1", 1)
             releasing = asyncio.create_task(held.release())
-            await comes_true(lambda: behind.info("errorstats") != refused)
+            await eventually_async(lambda: behind.info("errorstats") != refused)
             assert not releasing.done()
             behind.replicaof("no", "one")
             assert await releasing is True
@@ -417,7 +417,7 @@ async def test_replies_and_rings_that_come_byte_by_byte_are_read(far, proxy, raw
         held = await near.lock("a").acquire()
         waiters = [asyncio.create_task(far.lock("a").acquire(timeout=20)) for _ in range(5)]
         others = [asyncio.create_task(far.lock(f"n{number}").acquire(timeout=20)) for number in range(5)]
-        await comes_true(lambda: len(Engine(raw).queue()) == 5)
+        await eventually_async(lambda: len(Engine(raw).queue()) == 5)
         await held.release()
         fences = []
         for waiter in waiters:
@@ -467,10 +467,10 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
     with contextlib.ExitStack() as trouble:
         if state == "unsent":
             session._line.pause_writing()
-            await comes_true(lambda: session._outbox)
+            await eventually_async(lambda: session._outbox)
         else:
             trouble.enter_context(proxy.black_hole("to server"))
-            await comes_true(lambda: session._sent and any(map(CALLS["renew"], proxy.commands)))
+            await eventually_async(lambda: session._sent and any(map(CALLS["renew"], proxy.commands)))
         assert home_of(far).keeper._renewals
         seen = len(proxy.commands)
         releasing = asyncio.create_task(lease.release())
@@ -590,7 +590,7 @@ async def test_a_forked_child_owns_nothing_and_has_a_connection_of_its_own(near,
     lock = near.lock("a", ttl=2.0)
     lease = await lock.acquire()
     waiter = asyncio.create_task(near.lock("a").acquire())
-    await comes_true(Engine(raw).queue)
+    await eventually_async(Engine(raw).queue)
     entered = near.lock("c")
     await entered.__aenter__()
     mine = {client["id"] for client in raw.client_list()}
@@ -669,7 +669,9 @@ asyncio.run(main())
         parent.wait()
         assert await lease.release() is True
         # The server may see the end of the connection later than the release: a grant to the dead is over soon.
-        await comes_true(lambda: waiter not in Engine(raw).holders() + Engine(raw).queue() or not raw.client_list())
+        await eventually_async(
+            lambda: waiter not in Engine(raw).holders() + Engine(raw).queue() or not raw.client_list()
+        )
         async with near.lock("a").acquire(timeout=10):
             pass
     finally:

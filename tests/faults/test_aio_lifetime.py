@@ -16,7 +16,7 @@ import pytest
 from handfast import AsyncHandfast, HandfastError
 from handfast.embedded import PrivateServer
 from tests._support.cancelling import connections_since, home_of, newest, session_of, settled
-from tests._support.helpers import Engine, comes_true, eventually
+from tests._support.helpers import Engine, eventually, eventually_async
 
 CYCLES = 50
 CROWD = 500
@@ -313,7 +313,7 @@ async def test_closing_while_others_wait_fails_them_and_takes_their_requests_bac
     for _ in range(turns):
         await asyncio.sleep(0)
     if turns == 50:
-        await comes_true(lambda: len(Engine(raw).queue()) == 20)
+        await eventually_async(lambda: len(Engine(raw).queue()) == 20)
     await mine.close()
     for outcome in await asyncio.gather(*waiters, return_exceptions=True):
         assert type(outcome) is HandfastError
@@ -358,7 +358,7 @@ async def test_closing_that_is_cancelled_lets_go_of_the_connection_all_the_same(
     lease = await other.lock("a").acquire()
     client = AsyncHandfast(mine._driver._recipe)
     waiter = asyncio.create_task(client.lock("a").acquire())
-    await comes_true(Engine(raw).queue)
+    await eventually_async(Engine(raw).queue)
     known = session_of(client)._line._transport
     session_of(client)._line.pause_writing()  # so that the request cannot be taken back
     closing = asyncio.create_task(client.close())
@@ -408,8 +408,8 @@ async def test_clients_that_come_and_go_leave_no_files_tasks_or_connections(serv
     for _ in range(CYCLES):
         await cycle()
     gc.collect()
-    await comes_true(lambda: open_files() <= files)
-    await comes_true(lambda: not connections_since(known, raw))
+    await eventually_async(lambda: open_files() <= files)
+    await eventually_async(lambda: not connections_since(known, raw))
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -435,7 +435,7 @@ async def test_a_crowd_that_waits_has_one_connection(server, raw, other):
     known = newest(raw)
     hf = AsyncHandfast(server.url)
     waiters = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(CROWD)]
-    await comes_true(lambda: len(Engine(raw).queue()) == CROWD)
+    await eventually_async(lambda: len(Engine(raw).queue()) == CROWD)
     assert len(connections_since(known, raw)) == 1
     for waiter in waiters[10:]:
         waiter.cancel()

@@ -11,7 +11,7 @@ import pytest
 from handfast import AsyncHandfast, LeaseLost
 from handfast.embedded import PrivateServer
 from tests._support.cancelling import home_of, session_of, settled
-from tests._support.helpers import Engine, comes_true
+from tests._support.helpers import Engine, eventually_async
 
 LONG = 60
 """Seconds that nothing here is to last."""
@@ -123,7 +123,7 @@ async def test_a_loop_that_was_blocked_and_a_block_without_an_await(mine):
 
 async def test_a_lease_that_was_lost_before_its_block_ends_it_at_once(mine):
     lease = await mine.lock("a", ttl=0.05, renew=False).acquire()
-    await comes_true(lambda: lease.lost)
+    await eventually_async(lambda: lease.lost)
     with pytest.raises(LeaseLost):
         async with lease:
             await asyncio.sleep(LONG)
@@ -216,7 +216,7 @@ async def test_a_block_that_returns_from_within_its_cancellation_hears_of_the_lo
                 return "done"
 
     task = soon(work())
-    await comes_true(home_of(mine).ledger.all)
+    await eventually_async(home_of(mine).ledger.all)
     await take()
     with pytest.raises(LeaseLost):
         await task
@@ -227,7 +227,7 @@ async def test_a_loss_with_a_warning_neither_cancels_nor_raises(mine, take):
     with pytest.warns(RuntimeWarning, match="deploy"):
         async with mine.lock("a", on_lost="warn").acquire() as lease:
             await take()
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
             await asyncio.sleep(0.01)
             went_on.append(True)
     assert went_on == [True]
@@ -247,7 +247,7 @@ async def test_a_cancellation_from_outside_at_the_same_time_wins(mine, take, raw
             raise
 
     task = soon(work())
-    await comes_true(home_of(mine).ledger.all)
+    await eventually_async(home_of(mine).ledger.all)
     await take()
     await asyncio.wait((task,))
     assert task.cancelled()
@@ -262,7 +262,7 @@ async def test_a_cancellation_from_outside_while_the_block_is_being_left_wins(mi
             session_of(mine)._line._transport.pause_reading()
 
     task = soon(work())
-    await comes_true(lambda: not session_of(mine)._line._transport.is_reading())
+    await eventually_async(lambda: not session_of(mine)._line._transport.is_reading())
     task.cancel()
     await asyncio.sleep(0.01)
     assert not task.done(), "the release is not answered yet"
@@ -408,7 +408,7 @@ async def test_a_block_in_a_group_fails_the_group(mine, take, raw):
         async with asyncio.TaskGroup() as group:
             sibling = group.create_task(asyncio.sleep(LONG))
             task = group.create_task(work())
-            await comes_true(home_of(mine).ledger.all)
+            await eventually_async(home_of(mine).ledger.all)
             group.create_task(take())
     assert [type(error) for error in caught.value.exceptions] == [LeaseLost]
     assert sibling.cancelled()
@@ -544,7 +544,7 @@ async def test_a_lease_pushed_on_a_stack_is_not_struck_but_reported(mine, take):
             lease = await mine.lock("a").acquire()
             stack.push_async_exit(lease)
             await take()
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
             went_on.append(True)
     assert went_on == [True], "a block that was never entered has nothing to be cancelled"
     assert clean()
@@ -589,7 +589,7 @@ async def test_an_asynchronous_generator_that_is_dropped_gives_its_lease_up(mine
     await anext(generator)
     assert len(Engine(raw).holders()) == 1
     del generator
-    await comes_true(lambda: not Engine(raw).holders())
+    await eventually_async(lambda: not Engine(raw).holders())
 
 
 async def test_a_loss_while_the_consumer_of_a_generator_works(mine, take):

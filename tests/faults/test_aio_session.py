@@ -21,7 +21,7 @@ from handfast._engine.effects import Answer, GrantMessage, Park
 from handfast._engine.keys import KeySet
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import load
-from tests._support.helpers import comes_true
+from tests._support.helpers import eventually_async
 
 TOKEN = b"t" * 32
 PERMITS = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
@@ -193,8 +193,8 @@ async def test_a_request_that_is_withdrawn_while_connecting_is_forgotten(stage):
     await asyncio.sleep(0)
     future.cancel()
     peer = await stage.meet()
-    await comes_true(lambda: stage.session.is_open)
-    await comes_true(lambda: stage.session.is_idle, within=2)
+    await eventually_async(lambda: stage.session.is_open)
+    await eventually_async(lambda: stage.session.is_idle, within=2)
     (future,) = send(stage, 2)
     ((*_, token),) = await peer.hear()
     assert int(token) == 2
@@ -262,7 +262,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     commands = await peer.hear(sent + unsent)
     assert len(commands) < len(futures)
     assert all(command[-2] == b"x" * 2000 for command in commands)
-    await comes_true(lambda: not stage.session._outbox)
+    await eventually_async(lambda: not stage.session._outbox)
     assert not stage.session._line.paused
     peer.say(*map(number, range(sent + unsent)))
     answered = await replies(futures[::2])
@@ -331,7 +331,7 @@ async def test_a_grant_that_is_taken_away_before_anybody_could_see_to_it_is_told
         parking = asyncio.create_task(parking)
         await asyncio.sleep(0)
     peer.say(GRANTED + REVOKED)
-    await comes_true(lambda: stage.revoked)
+    await eventually_async(lambda: stage.revoked)
     assert (await asyncio.wait_for(parking, 10)).bell == GrantMessage(7, 2000, 3000)
     assert ears.forget(TOKEN) == "too slow"
 
@@ -373,7 +373,7 @@ async def test_a_ring_for_somebody_who_went_away_is_not_kept(stage):
     stage.session.ears.expect(TOKEN)
     stage.session.ears.forget(TOKEN)
     peer.say(GRANTED, push(b"revoked abc so that we know"))
-    await comes_true(lambda: stage.revoked)
+    await eventually_async(lambda: stage.revoked)
     assert stage.session.is_idle
     assert not stage.session.ears._revoked
 

@@ -1,4 +1,4 @@
-"""Ways to the server, in both colours: passwords, databases, TLS, Sentinel, and what else a user's client was told."""
+"""Ways to the server, in both APIs: passwords, databases, TLS, Sentinel, and what else a user's client was told."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from handfast.embedded import PrivateServer, supervisor
-from tests._support.apis import in_line
+from tests._support.apis import until_queued
 from tests._support.helpers import eventually, settled
 
 
@@ -29,7 +29,7 @@ async def use(client, ttl=1.0):
         assert await lock.locked()
         async with asyncio.TaskGroup() as tasks:
             waiter = tasks.create_task(take(lock))
-            await in_line(lock)
+            await until_queued(lock)
             assert await lease.release() is True
         assert waiter.result() > lease.fence
     assert not await lock.locked()
@@ -50,9 +50,9 @@ def free_port():
 
 
 @pytest.mark.parametrize("decode", [True, False])
-async def test_an_existing_client_serves_as_it_is(colour, server, raw, decode):
-    async with colour.users_client(unix_socket_path=server.socket, decode_responses=decode) as mine:
-        async with colour.client(mine) as client:
+async def test_an_existing_client_serves_as_it_is(api, server, raw, decode):
+    async with api.users_client(unix_socket_path=server.socket, decode_responses=decode) as mine:
+        async with api.client(mine) as client:
             await use(client)
         assert await settled(mine.ping())
 
@@ -67,22 +67,22 @@ async def test_an_existing_client_serves_as_it_is(colour, server, raw, decode):
     ],
     ids=lambda options: next(iter(options)),
 )
-async def test_what_a_client_was_told_does_no_harm(colour, server, raw, options):
-    async with colour.users_client(unix_socket_path=server.socket, **options) as mine, colour.client(mine) as client:
+async def test_what_a_client_was_told_does_no_harm(api, server, raw, options):
+    async with api.users_client(unix_socket_path=server.socket, **options) as mine, api.client(mine) as client:
         await use(client)
         assert await settled(mine.ping())
 
 
-async def test_the_name_of_a_client_comes_along(colour, server, raw):
-    async with colour.users_client(unix_socket_path=server.socket, client_name="mine") as mine:
-        async with colour.client(mine) as client:
+async def test_the_name_of_a_client_comes_along(api, server, raw):
+    async with api.users_client(unix_socket_path=server.socket, client_name="mine") as mine:
+        async with api.client(mine) as client:
             await use(client)
             assert "mine" in {found["name"] for found in raw.client_list()}
 
 
-def test_options_that_no_client_knows_are_refused_at_once(colour):
+def test_options_that_no_client_knows_are_refused_at_once(api):
     with pytest.raises(ValueError, match="not understood"):
-        colour.client("redis://127.0.0.1:1/0?nonsense=1")
+        api.client("redis://127.0.0.1:1/0?nonsense=1")
 
 
 # --- passwords and databases
@@ -97,24 +97,24 @@ def guarded():
         yield server
 
 
-async def test_a_password_in_the_url_or_in_the_client(colour, guarded):
-    async with colour.client(f"unix://:s3cret@{guarded.socket}") as client:
+async def test_a_password_in_the_url_or_in_the_client(api, guarded):
+    async with api.client(f"unix://:s3cret@{guarded.socket}") as client:
         await use(client)
-    async with colour.users_client(unix_socket_path=guarded.socket, password="s3cret") as mine:
-        async with colour.client(mine) as client:
+    async with api.users_client(unix_socket_path=guarded.socket, password="s3cret") as mine:
+        async with api.client(mine) as client:
             await use(client)
 
 
 @pytest.mark.parametrize("wrong", ["", ":guess@"])
-async def test_a_password_that_is_wrong_or_missing_is_told_at_once(colour, guarded, wrong):
-    async with colour.client(f"unix://{wrong}{guarded.socket}") as client:
+async def test_a_password_that_is_wrong_or_missing_is_told_at_once(api, guarded, wrong):
+    async with api.client(f"unix://{wrong}{guarded.socket}") as client:
         for ask in (client.lock("a").acquire, client.lock("a").try_acquire, client.lock("a").status):
             with pytest.raises(redis.AuthenticationError, match=r"already authenticated|invalid username-password"):
                 await ask()
 
 
-async def test_a_database_of_its_own(colour, server, raw):
-    async with colour.client(f"{server.url}?db=3") as client:
+async def test_a_database_of_its_own(api, server, raw):
+    async with api.client(f"{server.url}?db=3") as client:
         await use(client)
         assert not await client.lock("a").locked()
     assert not list(raw.scan_iter())
@@ -154,23 +154,23 @@ def tls(tmp_path_factory):
             os.environ["HANDFAST_SERVER"] = before
 
 
-async def test_tls(colour, tls):
-    async with colour.client(tls) as client, colour.client(tls) as other:
+async def test_tls(api, tls):
+    async with api.client(tls) as client, api.client(tls) as other:
         await use(client)
         lease = await client.lock("a").acquire()
         with pytest.raises(TimeoutError):
             await other.lock("a").acquire(timeout=0.1)
         async with asyncio.TaskGroup() as tasks:
             waiter = tasks.create_task(take(other.lock("a")))
-            await in_line(client.lock("a"))
+            await until_queued(client.lock("a"))
             assert await lease.release() is True
         assert waiter.result() > lease.fence
         for _ in range(20):
             await use(other)
 
 
-async def test_a_certificate_that_is_not_trusted_is_an_error_of_the_network(colour, tls):
-    async with colour.client(tls.partition("?")[0]) as client:
+async def test_a_certificate_that_is_not_trusted_is_an_error_of_the_network(api, tls):
+    async with api.client(tls.partition("?")[0]) as client:
         with pytest.raises(redis.ConnectionError, match=r"(?i)certificate"):
             await client.lock("a").acquire(timeout=5)
 
@@ -190,8 +190,8 @@ def home(monkeypatch):
     shutil.rmtree(base)
 
 
-async def test_the_shared_server_is_started_and_started_again(colour, home):
-    async with colour.embedded(namespace="mine") as client:
+async def test_the_shared_server_is_started_and_started_again(api, home):
+    async with api.embedded(namespace="mine") as client:
         await use(client)
         pid = supervisor.server_pid(home)
         os.kill(pid, signal.SIGKILL)
@@ -266,10 +266,10 @@ def watched():
         watched.close()
 
 
-async def test_a_sentinels_primary_is_found_and_after_a_failover_the_new_one(colour, watched):
+async def test_a_sentinels_primary_is_found_and_after_a_failover_the_new_one(api, watched):
     async with (
-        colour.users_sentinel(watched.sentinel) as sentinel,
-        colour.client(sentinel.master_for(watched.name)) as client,  # nobody else keeps the one it was given
+        api.users_sentinel(watched.sentinel) as sentinel,
+        api.client(sentinel.master_for(watched.name)) as client,  # nobody else keeps the one it was given
     ):
         gc.collect()
         await use(client)

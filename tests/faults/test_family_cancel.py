@@ -20,7 +20,7 @@ from handfast._protocol import lease as lease_module
 from handfast.testing import interrupt_at
 from tests._support import cancelling
 from tests._support.cancelling import Operation, Scene, try_every_point
-from tests._support.helpers import Engine, comes_true, eventually
+from tests._support.helpers import Engine, eventually, eventually_async
 
 LIMIT = 3
 
@@ -62,7 +62,7 @@ class FamilyScene(Scene):
         """Whoever waits gets in, and with or after it somebody who came later."""
         if self.held is not None and self.engine.queue():
             self.waiter = asyncio.create_task(self.way(self.other).acquire())
-            await comes_true(lambda: len(self.engine.queue()) == 2)
+            await eventually_async(lambda: len(self.engine.queue()) == 2)
             await self.held.release()
 
     async def complaints(self):
@@ -99,7 +99,7 @@ class SemaphoreScene(FamilyScene):
         await self.way(self.other).resize(2)
         self.held = await self.way(self.other).acquire(permits=2)
         self.waiter = asyncio.create_task(self.way(self.other).acquire())
-        await comes_true(self.engine.queue)
+        await eventually_async(self.engine.queue)
 
     async def resized(self):
         await self.way(self.other).resize(1)
@@ -138,7 +138,7 @@ class WriteScene(ReadScene):
     async def written_by_me_and_wanted(self):
         await self.written_by_me()
         self.waiter = asyncio.create_task(self.other.rwlock("a").read().acquire())
-        await comes_true(self.engine.queue)
+        await eventually_async(self.engine.queue)
 
     async def clear(self, result):
         if self.lease is not None and not self.lease._holding.given_up:
@@ -297,7 +297,7 @@ async def test_cancellations_at_random_moments_leave_nothing_behind(server, raw,
     assert 0 < tally.finished < tally.points == ROUNDS
 
 
-# --- an interrupt in the sync colour
+# --- an interrupt in the sync API
 
 INTERRUPTED = """
 import random, sys

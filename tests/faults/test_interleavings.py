@@ -21,7 +21,7 @@ import pytest
 from handfast._engine.keys import KeySet
 from handfast._engine.script import load
 from handfast_lab.checker.models import MAX_PERMITS, Ask, State
-from tests._support.apis import SYNC, Call, in_line
+from tests._support.apis import SYNC, Call, until_queued
 from tests._support.helpers import TTL_MS, WAIT_MS, Engine, eventually
 
 PARTS = "holders", "queue", "tokens", "past"
@@ -418,7 +418,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize("wanted", WANTED)
-async def test_whoever_is_interrupted_by_its_own_grant_passes_it_on(colour, here, there, raw, wanted):
+async def test_whoever_is_interrupted_by_its_own_grant_passes_it_on(api, here, there, raw, wanted):
     """The interrupt is there first, and the grant wakes the one who sleeps: it must not keep what it never learns of."""
     kind = {"semaphore": "semaphore", "read": "rwlock", "write": "rwlock"}.get(wanted, "lock")
     holders = {"read": WANTED["write"], "lock_all": WANTED["lock"]}
@@ -426,15 +426,15 @@ async def test_whoever_is_interrupted_by_its_own_grant_passes_it_on(colour, here
     status, ident = WANTED["lock" if wanted == "lock_all" else wanted](here), []
 
     async def wait():
-        if colour is SYNC:
+        if api is SYNC:
             ident.append(await Call(threading.get_ident))
         await WANTED[wanted](there).acquire()
 
     waiter = asyncio.create_task(wait())
-    await in_line(status)
+    await until_queued(status)
     follower = asyncio.create_task(take(WANTED[wanted](here)))
-    await in_line(status, 2)
-    if colour is SYNC:
+    await until_queued(status, 2)
+    if api is SYNC:
         struck = ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident[0]), ctypes.py_object(Interrupted))
         assert struck == 1
     else:

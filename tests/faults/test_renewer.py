@@ -1,4 +1,4 @@
-"""Renewal and loss, in both colours: a thread sees to them in the one, a timer of the event loop in the other."""
+"""Renewal and loss, in both APIs: a thread sees to them in the one, a timer of the event loop in the other."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ import redis
 from handfast import Handfast, LeaseLost
 from handfast._drivers.sync import driver
 from handfast.embedded import PrivateServer
-from tests._support.apis import in_line
-from tests._support.helpers import Engine, comes_true, eventually, wall_clock
+from tests._support.apis import until_queued
+from tests._support.family import until_listening
+from tests._support.helpers import Engine, eventually, eventually_async, wall_clock
 
 
 @pytest.fixture
@@ -31,11 +32,6 @@ def stopping():
         yield server
 
 
-async def listens(raw, homes=1):
-    """Wait until that many clients hear of what an operator does to their leases."""
-    await comes_true(lambda: len(raw.pubsub_channels("hf:home:*")) >= homes)
-
-
 # --- by force
 
 
@@ -43,9 +39,9 @@ async def test_a_lease_taken_by_force_is_known_at_once_and_why(here, there, raw)
     called = []
     lease = await here.lock("a").acquire()
     lease.add_lost_callback(lambda: called.append(lease.lost))
-    await listens(raw)
+    await until_listening(raw)
     assert await there.lock("a").force_release(reason="deploy") == 1
-    assert await comes_true(lambda: called) == [True]
+    assert await eventually_async(lambda: called) == [True]
     with pytest.raises(LeaseLost, match="deploy") as caught:
         lease.check()
     assert (caught.value.name, caught.value.fence) == ("a", lease.fence)
@@ -61,10 +57,10 @@ async def test_force_release_lets_the_next_waiter_in(here, there):
 
     async with asyncio.TaskGroup() as tasks:
         waiter = tasks.create_task(wait())
-        await in_line(here.lock("a"))
+        await until_queued(here.lock("a"))
         assert await there.lock("a").force_release() == 1
     assert waiter.result() > lease.fence
-    await comes_true(lambda: lease.lost)
+    await eventually_async(lambda: lease.lost)
     assert await lease.release() is False
 
 
@@ -94,7 +90,7 @@ async def test_the_lost_event_is_set_by_a_loss(here, there, raw):
     lease = await here.lock("a").acquire()
     event = lease.lost_event
     assert not event.is_set()
-    await listens(raw)
+    await until_listening(raw)
     assert await there.lock("a").force_release() == 1
     async with asyncio.timeout(10):
         await event.wait()
@@ -119,7 +115,7 @@ async def test_the_lost_event_of_a_released_lease_is_never_set(here, there):
     assert await lease.release() is True
     second = await there.lock("a").acquire()
     assert await here.lock("a").force_release() == 1
-    await comes_true(lambda: second.lost)
+    await eventually_async(lambda: second.lost)
     assert not event.is_set()
     assert await second.release() is False
 
@@ -143,9 +139,9 @@ async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, ra
 async def test_a_block_whose_lease_is_taken_raises_the_operators_reason(here, there, raw):
     with pytest.raises(LeaseLost, match="deploy"):
         async with here.lock("a") as lease:
-            await listens(raw)
+            await until_listening(raw)
             await there.lock("a").force_release(reason="deploy")
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
     assert not await here.lock("a").locked()
 
 
@@ -153,9 +149,9 @@ async def test_a_block_that_is_only_to_be_warned_goes_on_to_its_end(here, there,
     ended = False
     with pytest.warns(RuntimeWarning, match="deploy"):
         async with here.lock("a", on_lost="warn") as lease:
-            await listens(raw)
+            await until_listening(raw)
             await there.lock("a").force_release(reason="deploy")
-            await comes_true(lambda: lease.lost)
+            await eventually_async(lambda: lease.lost)
             await asyncio.sleep(0.01)
             ended = True
     assert ended
@@ -175,9 +171,9 @@ async def test_a_block_that_lost_its_lease_gives_back_its_own_and_not_the_next_o
     async with asyncio.TaskGroup() as tasks:
         with pytest.warns(RuntimeWarning, match="deploy"):
             async with lock as lease:
-                await listens(raw)
+                await until_listening(raw)
                 assert await there.lock("a").force_release(reason="deploy") == 1
-                await comes_true(lambda: lease.lost)
+                await eventually_async(lambda: lease.lost)
                 task = tasks.create_task(second())
                 await entered.wait()
         (token,) = Engine(raw).holders()
@@ -197,7 +193,7 @@ async def test_a_callback_that_fails_is_logged_and_does_not_stop_the_keeper(here
     lease.add_lost_callback(lambda: called.append(1))
     async with here.lock("b", ttl=0.2) as second:
         raw.delete(Engine(raw, "a").key("holders"))
-        await comes_true(lambda: called)
+        await eventually_async(lambda: called)
         await asyncio.sleep(0.4)
         assert not second.lost
     assert called == [1]
@@ -221,9 +217,9 @@ async def test_a_callback_is_called_in_the_context_in_which_it_was_given(here, t
     request.set("first")
     lease.add_lost_callback(lambda: seen.append(request.get("none")))
     request.set("second")
-    await listens(raw)
+    await until_listening(raw)
     assert await there.lock("a").force_release() == 1
-    assert await comes_true(lambda: seen) == ["first"]
+    assert await eventually_async(lambda: seen) == ["first"]
     assert await lease.release() is False
 
 
@@ -232,12 +228,12 @@ async def test_no_callback_and_no_strangers_message_ends_the_keeper(here, raw):
     lease = await here.lock("a", ttl=0.3).acquire()
     lease.add_lost_callback(sys.exit)
     lease.add_lost_callback(lambda: called.append(1))
-    await listens(raw)
+    await until_listening(raw)
     for channel in raw.pubsub_channels("hf:home:*"):
         for words in ("", "revoked", "granted x", "what is this"):
             assert raw.publish(channel, words) == 1
     raw.flushall()
-    await comes_true(lambda: called)
+    await eventually_async(lambda: called)
     async with here.lock("b", ttl=0.3) as second:
         await asyncio.sleep(0.8)
         assert not second.lost
@@ -251,7 +247,7 @@ async def test_a_lease_without_renewal_ends_by_itself(here, there):
     called = []
     lease = await here.lock("a", ttl=0.1, renew=False).acquire()
     lease.add_lost_callback(lambda: called.append(1))
-    await comes_true(lambda: called)
+    await eventually_async(lambda: called)
     assert lease.lost
     assert lease.remaining() == 0
     with pytest.raises(LeaseLost):
@@ -287,9 +283,9 @@ async def test_many_leases_are_renewed_together(here):
 # --- servers that are gone for a while
 
 
-async def test_renewals_fail_until_the_server_is_back_and_the_lease_lives(colour, stopping):
-    async with colour.client(stopping.url) as client, client.lock("a", ttl=2.0) as lease:
-        await listens(stopping.behind)
+async def test_renewals_fail_until_the_server_is_back_and_the_lease_lives(api, stopping):
+    async with api.client(stopping.url) as client, client.lock("a", ttl=2.0) as lease:
+        await until_listening(stopping.behind)
         os.kill(stopping.pid, signal.SIGSTOP)
         await asyncio.sleep(1.0)
         os.kill(stopping.pid, signal.SIGCONT)
@@ -297,27 +293,27 @@ async def test_renewals_fail_until_the_server_is_back_and_the_lease_lives(colour
         assert not lease.lost
 
 
-async def test_a_server_that_is_gone_for_longer_than_the_ttl_is_a_loss_known_without_it(colour, stopping):
-    async with colour.client(stopping.url) as client:
+async def test_a_server_that_is_gone_for_longer_than_the_ttl_is_a_loss_known_without_it(api, stopping):
+    async with api.client(stopping.url) as client:
         lease = await client.lock("a", ttl=0.6).acquire()
         called = []
         lease.add_lost_callback(lambda: called.append(1))
         os.kill(stopping.pid, signal.SIGSTOP)
-        await comes_true(lambda: called)
+        await eventually_async(lambda: called)
         assert lease.lost
         os.kill(stopping.pid, signal.SIGCONT)
         assert await lease.release() is False
 
 
 @pytest.mark.slow
-async def test_a_keeper_without_a_server_does_not_spin(colour, stopping):
-    async with colour.client(stopping.url) as client:
+async def test_a_keeper_without_a_server_does_not_spin(api, stopping):
+    async with api.client(stopping.url) as client:
         leases = [await client.lock(f"n{number}", ttl=2).acquire() for number in range(3)]
-        await listens(stopping.behind)
+        await until_listening(stopping.behind)
         stopping.behind.close()
         stopping.close()
         before = time.process_time()
-        await comes_true(lambda: all(lease.lost for lease in leases))
+        await eventually_async(lambda: all(lease.lost for lease in leases))
         assert time.process_time() - before < 1.0, "two seconds of trying again are no work"
 
 
@@ -345,11 +341,11 @@ async def test_no_log_and_no_repr_shows_a_whole_token(here, raw, caplog):
     lease = await here.lock("a", ttl=0.2).acquire()
     texts = [repr(lease), repr(here.lock("a")), repr(await here.lock("a").status())]
     raw.flushall()
-    await comes_true(lambda: lease.lost and caplog.records)
+    await eventually_async(lambda: lease.lost and caplog.records)
     assert not any(lease.token in text for text in [*texts, caplog.text])
 
 
-# --- only of the sync colour: the keeper is a thread
+# --- only of the sync API: the keeper is a thread
 
 
 def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):

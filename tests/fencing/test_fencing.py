@@ -1,4 +1,4 @@
-"""Values in Redis that refuse old fences: through every kind of client, in both colours, and for a writer that was paused."""
+"""Values in Redis that refuse old fences: through every kind of client, in both APIs, and for a writer that was paused."""
 
 from __future__ import annotations
 
@@ -74,27 +74,27 @@ WRITES = {
 
 
 @pytest.fixture(params=[*OPTIONS, "handfast"], ids=lambda options: options if options == "handfast" else named(options))
-async def user(request, colour, server, raw):
+async def user(request, api, server, raw):
     """A client of redis-py in all its kinds, or one of ours."""
     if request.param == "handfast":
-        async with made(colour, server.url) as client:
+        async with made(api, server.url) as client:
             yield client
     else:
-        async with colour.users_client(unix_socket_path=server.socket, **request.param) as client:
+        async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
             yield client
 
 
 @pytest.fixture(params=OPTIONS, ids=named)
-async def theirs(request, colour, server, raw):
+async def theirs(request, api, server, raw):
     """A client of redis-py in all its kinds."""
-    async with colour.users_client(unix_socket_path=server.socket, **request.param) as client:
+    async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
         yield client
 
 
 @pytest.fixture
-async def some(colour, server, raw):
-    """Any client of either colour."""
-    async with colour.users_client(unix_socket_path=server.socket) as client:
+async def some(api, server, raw):
+    """Any client of either API."""
+    async with api.users_client(unix_socket_path=server.socket) as client:
         yield client
 
 
@@ -146,12 +146,12 @@ async def test_what_was_refused_says_so_and_what_to_do(some, raw):
     raw.flushall()  # this key is no text, and so nothing for those who read texts
 
 
-async def test_an_asyncio_client_gives_an_awaitable_and_a_plain_one_a_result(user, colour):
+async def test_an_asyncio_client_gives_an_awaitable_and_a_plain_one_a_result(user, api):
     calls = [
         latest_fence(user, "k"),
         *(write(user, "k", 5) for write in WRITES.values() if write is not WRITES["hset"]),
     ]
-    assert [inspect.iscoroutine(call) for call in calls] == [colour is not SYNC] * 4
+    assert [inspect.iscoroutine(call) for call in calls] == [api is not SYNC] * 4
     for call in calls:
         assert await settled(call) is None
 
@@ -289,11 +289,11 @@ async def test_there_is_no_latest_fence_before_the_first(user, raw):
 
 
 @pytest.fixture
-async def nobody(colour):
+async def nobody(api):
     """A client whose every command would fail."""
-    client = colour.library.Redis(host="127.0.0.1", port=1)
+    client = api.library.Redis(host="127.0.0.1", port=1)
     yield client
-    await settled(client.close() if colour is SYNC else client.aclose())
+    await settled(client.close() if api is SYNC else client.aclose())
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -425,13 +425,13 @@ def proxy(server):
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("ours", [True, False], ids=["handfast", "redis-py"])
-async def test_a_call_that_is_sent_again_after_a_lost_reply_passes(colour, proxy, raw, what, ours):
-    retry = (Retry if colour is SYNC else AsyncRetry)(NoBackoff(), 3)
+async def test_a_call_that_is_sent_again_after_a_lost_reply_passes(api, proxy, raw, what, ours):
+    retry = (Retry if api is SYNC else AsyncRetry)(NoBackoff(), 3)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            made(colour, proxy.url)
+            made(api, proxy.url)
             if ours
-            else colour.users_client(unix_socket_path=proxy.path, retry=retry, retry_on_error=[redis.ConnectionError])
+            else api.users_client(unix_socket_path=proxy.path, retry=retry, retry_on_error=[redis.ConnectionError])
         )
         for fence, (name, write) in enumerate(WRITES.items(), 1):
             await settled(write(client, f"warm:{name}", fence))
@@ -529,10 +529,10 @@ def running():
 
 
 @pytest.fixture(params=[False, True], ids=["bytes", "str"])
-async def clustered(request, colour, running):
+async def clustered(request, api, running):
     """A client of a cluster without keys and scripts."""
     running.flush()
-    client = colour.library.RedisCluster(**running.address, decode_responses=request.param)
+    client = api.library.RedisCluster(**running.address, decode_responses=request.param)
     try:
         await settled(client.ping(target_nodes=client.ALL_NODES))
         yield client

@@ -16,30 +16,30 @@ import redis.asyncio
 from redis.exceptions import ResponseError
 
 from handfast import AsyncHandfast, Handfast, HandfastError, Reply, Script, ScriptError, ServerRefused
-from tests._support.helpers import comes_true, settled
+from tests._support.helpers import eventually_async, settled
 from tests._support.scripting import BOOM, COUNT, ECHO, OPTIONS, TAKE, Sent, made, named, pipeline, texts
 
 
 @pytest.fixture(params=OPTIONS, ids=named)
-async def user(request, colour, server, raw):
+async def user(request, api, server, raw):
     """A client of redis-py, in all its kinds; afterwards nothing has to be known of the scripts that it ran."""
-    async with colour.users_client(unix_socket_path=server.socket, **request.param) as client:
+    async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
         yield client
     raw.script_flush()
 
 
 @pytest.fixture
-async def conn(colour, server, raw):
+async def conn(api, server, raw):
     """A client of redis-py as most have it."""
-    async with colour.users_client(unix_socket_path=server.socket) as client:
+    async with api.users_client(unix_socket_path=server.socket) as client:
         yield client
     raw.script_flush()
 
 
 @pytest.fixture
-async def ours(colour, server, raw):
+async def ours(api, server, raw):
     """A client of ours itself, which a script has to be given."""
-    async with made(colour, server.url) as client:
+    async with made(api, server.url) as client:
         yield client
     raw.script_flush()
 
@@ -180,9 +180,9 @@ async def test_values_arrive_as_they_are(conn, ours):
         assert tuple(args) == expected
 
 
-async def test_a_client_with_an_encoding_of_its_own_sends_the_same_script(colour, server, raw):
+async def test_a_client_with_an_encoding_of_its_own_sends_the_same_script(api, server, raw):
     script = Script("-- été\nreturn ARGV[1]")
-    async with colour.users_client(unix_socket_path=server.socket, encoding="latin-1") as client:
+    async with api.users_client(unix_socket_path=server.socket, encoding="latin-1") as client:
         assert await settled(script(client, args=["é"])) == b"\xe9"
         assert raw.script_exists(script.digest) == [True]
         async with pipeline(client) as pipe:
@@ -221,7 +221,7 @@ async def test_the_source_is_sent_only_where_the_server_does_not_know_the_script
     assert sent == (2, 5)
 
 
-async def test_a_subclass_sees_what_is_sent(colour, conn, raw):
+async def test_a_subclass_sees_what_is_sent(api, conn, raw):
     seen = []
 
     class Watched(type(conn)):
@@ -410,7 +410,7 @@ async def test_a_script_that_is_killed_names_the_line_where_it_was(server, conn,
             running = asyncio.ensure_future(forever(client))
         else:
             running = asyncio.get_running_loop().run_in_executor(None, forever, client)
-        await comes_true(killed)
+        await eventually_async(killed)
         with pytest.raises(ScriptError) as caught:
             await running
         assert caught.value.line == 2

@@ -41,8 +41,8 @@ def cluster(running):
 
 
 @contextlib.asynccontextmanager
-async def client_of(colour, cluster, **options):
-    client = colour.library.RedisCluster(**cluster.address, **options)
+async def client_of(api, cluster, **options):
+    client = api.library.RedisCluster(**cluster.address, **options)
     try:
         await settled(client.ping(target_nodes=client.ALL_NODES))
         yield client
@@ -51,9 +51,9 @@ async def client_of(colour, cluster, **options):
 
 
 @pytest.fixture(params=OPTIONS, ids=named)
-async def user(request, colour, cluster):
+async def user(request, api, cluster):
     """A cluster client of redis-py, in all its kinds."""
-    async with client_of(colour, cluster, **request.param) as client:
+    async with client_of(api, cluster, **request.param) as client:
         yield client
 
 
@@ -124,22 +124,22 @@ async def test_a_script_that_fails_names_its_line_and_what_it_answers_on_purpose
     assert await settled(COUNT(user, counter="a")) == 2
 
 
-async def test_a_stub_takes_clients_of_a_cluster(colour, cluster):
+async def test_a_stub_takes_clients_of_a_cluster(api, cluster):
     def plain(client, *, counter="a") -> str: ...
 
     async def coroutine(client, *, counter="a") -> str: ...
 
     for options in OPTIONS:
-        async with client_of(colour, cluster, **options) as client:
+        async with client_of(api, cluster, **options) as client:
             cluster.flush()
-            fitting, other = (plain, coroutine) if colour.name == "sync" else (coroutine, plain)
+            fitting, other = (plain, coroutine) if api.name == "sync" else (coroutine, plain)
             assert await settled(COUNT.typed(fitting)(client)) == "1"
             with pytest.raises(TypeError, match=r"takes an? "):
                 await settled(COUNT.typed(other)(client))
 
 
-async def test_a_slot_that_moved_is_followed_and_the_new_node_told_the_source(colour, cluster):
-    async with client_of(colour, cluster) as client:
+async def test_a_slot_that_moved_is_followed_and_the_new_node_told_the_source(api, cluster):
+    async with client_of(api, cluster) as client:
         assert await settled(COUNT(client, counter="a")) == 1
         cluster.node_of("a").delete("a")
         with cluster.moved("a", to="b"):

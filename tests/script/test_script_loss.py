@@ -13,7 +13,7 @@ from handfast import AsyncHandfast, HandfastError, Script, ScriptError, ServerRe
 from handfast.embedded import PrivateServer, find_binary, supervisor
 from handfast.testing import FaultProxy, command
 from tests._support.apis import SYNC
-from tests._support.helpers import comes_true, settled
+from tests._support.helpers import eventually_async, settled
 from tests._support.scripting import COUNT, made
 
 SAFE = Script("-- KEYS counter\n-- TWICE one more is counted.\nreturn redis.call('INCR', KEYS[1])", name="safe")
@@ -26,9 +26,9 @@ def proxy(server):
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_script_whose_reply_is_lost_is_not_sent_again(colour, proxy, raw, what):
+async def test_a_script_whose_reply_is_lost_is_not_sent_again(api, proxy, raw, what):
     ran = 0
-    async with made(colour, proxy.url) as ours:
+    async with made(api, proxy.url) as ours:
         await settled(COUNT(ours, counter="c"))
         for _ in range(5):
             fault = getattr(proxy, what)(testing.script(COUNT))
@@ -42,9 +42,9 @@ async def test_a_script_whose_reply_is_lost_is_not_sent_again(colour, proxy, raw
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_one_that_says_what_happens_twice_is_sent_again(colour, proxy, raw, what):
+async def test_one_that_says_what_happens_twice_is_sent_again(api, proxy, raw, what):
     ran = 1
-    async with made(colour, proxy.url) as ours:
+    async with made(api, proxy.url) as ours:
         await settled(SAFE(ours, counter="c"))
         for _ in range(5):
             fault = getattr(proxy, what)(testing.script(SAFE))
@@ -53,8 +53,8 @@ async def test_one_that_says_what_happens_twice_is_sent_again(colour, proxy, raw
             assert fault.spent
 
 
-async def test_the_reply_to_the_source_may_get_lost_too(colour, proxy, raw):
-    async with made(colour, proxy.url) as ours:
+async def test_the_reply_to_the_source_may_get_lost_too(api, proxy, raw):
+    async with made(api, proxy.url) as ours:
         for script, count in ((COUNT, 1), (SAFE, 3)):
             raw.script_flush()
             fault = proxy.lose_reply(command("EVAL"))
@@ -65,9 +65,9 @@ async def test_the_reply_to_the_source_may_get_lost_too(colour, proxy, raw):
 
 
 @pytest.mark.parametrize("word", ["TRYAGAIN", "READONLY", "LOADING"])
-async def test_a_script_that_ran_is_not_sent_again_for_an_error_that_may_pass(colour, server, raw, word):
+async def test_a_script_that_ran_is_not_sent_again_for_an_error_that_may_pass(api, server, raw, word):
     script = Script(f"redis.call('INCR', KEYS[1])\nreturn redis.error_reply('{word} later')", name="late")
-    async with made(colour, server.url) as ours:
+    async with made(api, server.url) as ours:
         with pytest.raises(ServerRefused) as caught:
             await settled(script(ours, keys=["c"]))
     assert (caught.value.name, caught.value.words) == ("late", f"{word} later")
@@ -120,12 +120,12 @@ def restarted(path):
     return server
 
 
-async def test_a_server_that_was_restarted_while_nobody_asked_is_found_again(colour):
+async def test_a_server_that_was_restarted_while_nobody_asked_is_found_again(api):
     with PrivateServer() as server:
-        ours = colour.handfast(server.url)
+        ours = api.handfast(server.url)
         assert await settled(COUNT(ours, counter="c")) == 1
-    if colour is not SYNC:
-        await comes_true(lambda: not ours._driver._here().session.is_open)
+    if api is not SYNC:
+        await eventually_async(lambda: not ours._driver._here().session.is_open)
     again = restarted(server.socket)
     try:
         assert await settled(COUNT(ours, counter="c")) == 1
@@ -135,38 +135,38 @@ async def test_a_server_that_was_restarted_while_nobody_asked_is_found_again(col
         again.end()
 
 
-async def test_a_connection_that_was_cut_while_nobody_asked_is_made_anew(colour, proxy, raw):
-    async with made(colour, proxy.url) as ours:
+async def test_a_connection_that_was_cut_while_nobody_asked_is_made_anew(api, proxy, raw):
+    async with made(api, proxy.url) as ours:
         for count in range(1, 6):
             assert await settled(COUNT(ours, counter="c")) == count
             proxy.cut()
-            if colour is not SYNC:
-                await comes_true(lambda: not ours._driver._here().session.is_open)
+            if api is not SYNC:
+                await eventually_async(lambda: not ours._driver._here().session.is_open)
 
 
-async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(colour, proxy, raw):
-    async with made(colour, proxy.url) as ours:
+async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(api, proxy, raw):
+    async with made(api, proxy.url) as ours:
         assert await settled(COUNT(ours, counter="c")) == 1
         proxy.cut()
-        if colour is not SYNC:
-            await comes_true(lambda: not ours._driver._here().session.is_open)
+        if api is not SYNC:
+            await eventually_async(lambda: not ours._driver._here().session.is_open)
         fault = proxy.lose_reply(command("SUBSCRIBE"), times=2)
         assert await settled(COUNT(ours, counter="c")) == 2
         assert fault.spent
 
 
-async def test_a_client_that_was_closed_runs_nothing(colour, server, raw):
-    async with made(colour, server.url) as ours:
+async def test_a_client_that_was_closed_runs_nothing(api, server, raw):
+    async with made(api, server.url) as ours:
         assert await settled(COUNT(ours, counter="c")) == 1
     with pytest.raises(HandfastError, match="closed"):
         await settled(COUNT(ours, counter="c"))
     assert raw.get("c") == "1"
 
 
-async def test_a_restarted_server_is_told_the_source_by_clients_of_redis_py_too(colour):
+async def test_a_restarted_server_is_told_the_source_by_clients_of_redis_py_too(api):
     with PrivateServer() as server:
         path = server.socket
-        async with colour.users_client(unix_socket_path=path) as client:
+        async with api.users_client(unix_socket_path=path) as client:
             assert await settled(COUNT(client, counter="c")) == 1
             server.close()
             await settled(client.connection_pool.disconnect())  # older ones do not see for themselves that it went
@@ -177,17 +177,17 @@ async def test_a_restarted_server_is_told_the_source_by_clients_of_redis_py_too(
                 again.end()
 
 
-async def test_a_script_that_answers_noscript_itself_has_run_and_does_not_run_again(colour, server, raw):
+async def test_a_script_that_answers_noscript_itself_has_run_and_does_not_run_again(api, server, raw):
     script = Script("redis.call('INCR', KEYS[1])\nreturn redis.error_reply('NOSCRIPT of its own')", name="own")
-    async with made(colour, server.url) as ours, colour.users_client(unix_socket_path=server.socket) as theirs:
+    async with made(api, server.url) as ours, api.users_client(unix_socket_path=server.socket) as theirs:
         for number, (client, error) in enumerate([(ours, ServerRefused), (theirs, redis.ResponseError)] * 2, 1):
             with pytest.raises(error, match="of its own"):
                 await settled(script(client, keys=["c"], args=[]))
             assert raw.get("c") == str(number)
 
 
-async def test_after_a_refusal_by_a_replica_the_server_is_looked_for_anew(colour, server, raw):
-    async with made(colour, server.url) as ours:
+async def test_after_a_refusal_by_a_replica_the_server_is_looked_for_anew(api, server, raw):
+    async with made(api, server.url) as ours:
         await settled(COUNT(ours, counter="c"))
         before = {client["id"] for client in raw.client_list()} - {str(raw.client_id())}
         raw.replicaof("127.0.0.1", "1")
@@ -201,9 +201,9 @@ async def test_after_a_refusal_by_a_replica_the_server_is_looked_for_anew(colour
 
 
 @pytest.mark.parametrize("words", ["ROOM 7 is BUSY", "BUSY with others", "OOM: the room is full", "READONLY for you"])
-async def test_a_scripts_own_words_are_not_taken_for_the_servers(colour, server, raw, words):
+async def test_a_scripts_own_words_are_not_taken_for_the_servers(api, server, raw, words):
     source = f"-- KEYS counter\n-- TWICE one more is counted.\nredis.call('INCR', KEYS[1])\nreturn redis.error_reply('{words}')"
-    async with made(colour, server.url) as ours:
+    async with made(api, server.url) as ours:
         before = {client["id"] for client in raw.client_list()}
         with pytest.raises(ServerRefused, match=words) as caught:
             await settled(Script(source, name="own")(ours, counter="c"))
@@ -215,9 +215,9 @@ async def test_a_scripts_own_words_are_not_taken_for_the_servers(colour, server,
         assert {client["id"] for client in raw.client_list()} - before == mine, "the connection stays"
 
 
-async def test_what_the_server_refuses_is_not_blamed_on_the_script(colour, server, raw):
+async def test_what_the_server_refuses_is_not_blamed_on_the_script(api, server, raw):
     script = Script("return redis.call('SET', KEYS[1], 'x')", name="set")
-    async with made(colour, server.url) as ours, colour.users_client(unix_socket_path=server.socket) as theirs:
+    async with made(api, server.url) as ours, api.users_client(unix_socket_path=server.socket) as theirs:
         raw.config_set("maxmemory", 1)
         with pytest.raises(ServerRefused, match="out of memory") as caught:
             await settled(script(ours, keys=["a"]))
@@ -235,8 +235,8 @@ async def test_what_the_server_refuses_is_not_blamed_on_the_script(colour, serve
             raw.replicaof("no", "one")
 
 
-async def test_a_reply_that_python_cannot_have_as_a_dict_comes_as_a_list_and_breaks_nothing(colour, server, raw):
+async def test_a_reply_that_python_cannot_have_as_a_dict_comes_as_a_list_and_breaks_nothing(api, server, raw):
     script = Script("redis.setresp(3)\nreturn {map={[{1}]='x'}}", name="odd")
-    async with made(colour, server.url) as ours:
+    async with made(api, server.url) as ours:
         for _ in range(2):
             assert await settled(script(ours)) == [[1], b"x"]

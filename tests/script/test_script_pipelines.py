@@ -14,9 +14,9 @@ from tests._support.scripting import BOOM, COUNT, OPTIONS, TAKE, Sent, named, pi
 
 
 @pytest.fixture(params=OPTIONS, ids=named)
-async def user(request, colour, server, raw):
+async def user(request, api, server, raw):
     """A client of redis-py, in all its kinds."""
-    async with colour.users_client(unix_socket_path=server.socket, **request.param) as client:
+    async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
         yield client
     raw.script_flush()
 

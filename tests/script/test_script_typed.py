@@ -91,7 +91,7 @@ def stub(annotation, *, awaited=False):
 
 @pytest.fixture
 async def everyone(server, raw):
-    """Clients of both colours, with both settings, of both protocols, and ours."""
+    """Clients of both APIs, with both settings, of both protocols, and ours."""
     async with contextlib.AsyncExitStack() as stack:
         clients = [redis.Redis(unix_socket_path=server.socket, **options) for options in OPTIONS]
         clients.append(Handfast(server.url))
@@ -188,7 +188,7 @@ async def test_a_stub_refuses_what_its_signature_and_its_script_do(server, raw):
         take_from(None, "a")
 
 
-async def test_a_stub_takes_clients_of_its_own_colour_only(server, raw):
+async def test_a_stub_takes_clients_of_its_own_api_only(server, raw):
     raw.set("a", 10)
     async with redis.asyncio.Redis.from_url(server.url) as awaited, AsyncHandfast(server.url) as ours_awaited:
         with Handfast(server.url) as ours:

@@ -24,7 +24,7 @@ from handfast.testing import (
     interrupt_at,
     interrupt_everywhere,
 )
-from tests._support.helpers import Engine, comes_true
+from tests._support.helpers import Engine, eventually_async
 
 HERE = Path(__file__)
 
@@ -180,7 +180,7 @@ async def test_a_lock_of_ours_wherever_it_is_cancelled(server, raw):
         async for run in cancel_everywhere(lock.acquire, twice=True):
             if run.result is not None:
                 assert await run.result.release()
-            await comes_true(lambda: not Engine(raw).holders())
+            await eventually_async(lambda: not Engine(raw).holders())
             assert Engine(raw).queue() == [], run
             struck += run.struck
     assert struck >= 2

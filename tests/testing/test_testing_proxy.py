@@ -22,7 +22,7 @@ from handfast import Handfast, Script
 from handfast._engine.resp import INCOMPLETE, Reader
 from handfast.testing import Command, FaultProxy, ServerController, anything, command, containing, script
 from handfast.testing.commands import Splitter, read_command
-from tests._support.helpers import alone, eventually
+from tests._support.helpers import eventually, until_alone
 
 
 @pytest.fixture(params=[False, True], ids=["unix", "tcp"])
@@ -596,7 +596,7 @@ def test_nothing_is_left_whatever_was_going_on(server, raw):
         pass
     eventually(lambda: threading.active_count() == left()[0])
     before = left()
-    alone(raw)
+    until_alone(raw)
     proxy = FaultProxy(server.url)
     folder = Path(proxy.path).parent
     lines = [Line(proxy) for _ in range(6)]
@@ -620,7 +620,7 @@ def test_nothing_is_left_whatever_was_going_on(server, raw):
         line.socket.close()
     assert left() == before
     assert not folder.exists()
-    alone(raw)
+    until_alone(raw)
     with pytest.raises(RuntimeError, match="closed"):
         proxy.lose_reply()
 

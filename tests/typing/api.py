@@ -51,7 +51,7 @@ from handfast import (
     WriteLock,
 )
 
-# --- the sync colour
+# --- the sync API
 
 hf = Handfast("redis://localhost:6379/0", namespace="billing", label="worker 1", max_sessions=8)
 Handfast(redis.Redis())
@@ -170,7 +170,7 @@ def careful(number: int) -> str:
 assert_type(careful(1), str)
 
 
-# --- the asyncio colour
+# --- the asyncio API
 
 
 async def main() -> None:

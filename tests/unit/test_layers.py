@@ -64,30 +64,30 @@ def test_only_the_drivers_and_the_rim_touch_redis_threads_and_clocks():
             assert not touched(path) & OUTSIDE, f"{module} touches {touched(path) & OUTSIDE}"
         elif floor_of(module) == FLOORS["_api"]:
             # An event to wait for, and how much time is left: nothing else of them.
-            own = {"aio": {"asyncio", "time"}, "sync": {"threading", "time"}}.get(colour_of(module), set())
+            own = {"aio": {"asyncio", "time"}, "sync": {"threading", "time"}}.get(api_of(module), set())
             assert not touched(path) & OUTSIDE - own, f"{module} touches {touched(path) & OUTSIDE}"
         else:
             seen |= touched(path) & OUTSIDE
     assert seen >= {"redis", "socket", "select", "threading", "asyncio", "time", "subprocess"}
 
 
-def colour_of(module):
+def api_of(module):
     parts = module.split(".")
     coloured = len(parts) > 2 and parts[1] in ("_drivers", "_api") and parts[2] in ("aio", "sync")
     return parts[2] if coloured else None
 
 
-def test_the_two_colours_know_nothing_of_each_other():
+def test_the_two_apis_know_nothing_of_each_other():
     foreign = {"aio": {"threading", "queue", "select", "socket"}, "sync": {"asyncio"}}
     seen = set()
     for module, path in modules():
-        colour = colour_of(module)
-        if colour in foreign:
+        api = api_of(module)
+        if api in foreign:
             seen.add(module.rpartition(".")[0])
-            assert not touched(path) & foreign[colour], f"{module} touches {touched(path) & foreign[colour]}"
+            assert not touched(path) & foreign[api], f"{module} touches {touched(path) & foreign[api]}"
             for imported in imports(path):
-                assert colour_of(imported) not in foreign.keys() - {colour}, f"{module} imports {imported}"
-    assert seen >= {f"handfast.{floor}.{colour}" for floor in ("_drivers", "_api") for colour in foreign}
+                assert api_of(imported) not in foreign.keys() - {api}, f"{module} imports {imported}"
+    assert seen >= {f"handfast.{floor}.{api}" for floor in ("_drivers", "_api") for api in foreign}
 
 
 def members(kind):
@@ -104,7 +104,7 @@ def members(kind):
 
 
 @pytest.mark.parametrize("name", ["Handfast", "Lock", "Lease"])
-def test_the_two_colours_have_the_same_members(name):
+def test_the_two_apis_have_the_same_members(name):
     sync, asynchronous = getattr(handfast, name), getattr(handfast, f"Async{name}")
     assert members(sync) == members(asynchronous)
     assert len(members(sync)) >= 3, members(sync)
@@ -116,7 +116,7 @@ def test_the_two_colours_have_the_same_members(name):
 
 
 def test_every_class_of_the_facade_has_its_twin():
-    classes = {name for name in handfast.__all__ if colour_of(getattr(getattr(handfast, name), "__module__", ""))}
+    classes = {name for name in handfast.__all__ if api_of(getattr(getattr(handfast, name), "__module__", ""))}
     twins = {name for name in classes if name.startswith("Async")}
     assert twins == {f"Async{name}" for name in classes - twins}
     assert len(twins) >= 3

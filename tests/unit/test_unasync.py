@@ -54,17 +54,17 @@ def code(text):
     return [line for line in text.splitlines(keepends=True) if not line.startswith("# Made by tools/unasync.py")]
 
 
-@pytest.mark.parametrize("colour", ["aio", "sync"])
-def test_an_edit_of_one_side_alone_is_found_and_made_good(copy, colour):
+@pytest.mark.parametrize("api", ["aio", "sync"])
+def test_an_edit_of_one_side_alone_is_found_and_made_good(copy, api):
     made = contents(copy)
-    edit(copy / FACADE / colour / "lock.py", "A named lock.", "A lock of a name.")
+    edit(copy / FACADE / api / "lock.py", "A named lock.", "A lock of a name.")
     checked = run(copy, "--check")
     assert checked.returncode == 1
     assert "_api/sync is not what tools/unasync.py makes of _api/aio: lock.py\n" in checked.stderr
     assert run(copy).returncode == 0
     assert run(copy, "--check").returncode == 0
     now = contents(copy)
-    assert {name for name in made if now[name] != made[name]} == ({"lock.py"} if colour == "aio" else set())
+    assert {name for name in made if now[name] != made[name]} == ({"lock.py"} if api == "aio" else set())
 
 
 def test_a_check_changes_nothing(copy):
