@@ -1,4 +1,4 @@
-"""``handfast acl`` and ``handfast script load``, as an operator sees them: a line for the server, and an exit code."""
+"""``handfast acl`` and ``handfast script load`` as commands: the line that they print, and the exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handfast.cli.acl import PASSWORD, command
 from handfast.cli.script import command as script
 
 PAGE = Path(__file__).parents[2] / "docs/least-privilege.md"
-NOBODY = "redis://127.0.0.1:1/0"
+UNREACHABLE = "redis://127.0.0.1:1/0"
 
 
 def acl(*words, given=None):
@@ -26,14 +26,14 @@ def acl(*words, given=None):
 
 
 def words_of(line):
-    """A line without quotes, as redis-cli takes it apart."""
+    """Split a line without quotes as redis-cli does."""
     assert not set(line) & set("\"'")
     return line.split(" ")
 
 
 @pytest.fixture
 def app(raw, server):
-    """Runs a line as an operator, and gives the URL of the user that it makes."""
+    """Return a function that runs a line as an operator and returns the URL of the user that it makes."""
 
     def run(line):
         assert raw.execute_command(*words_of(line)) in {"OK", True}
@@ -47,7 +47,7 @@ def app(raw, server):
 # --- the line
 
 
-def test_the_line_makes_a_user_who_may_do_what_it_is_for(app):
+def test_line_makes_a_user_that_may_use_the_primitives(app):
     done = acl("--plain", "--password-file", "-", "--namespace", "billing", given="secret\n")
     assert done.exit_code == 0
     with Handfast(app(done.stdout.rstrip("\n")), namespace="billing") as hf:
@@ -57,7 +57,7 @@ def test_the_line_makes_a_user_who_may_do_what_it_is_for(app):
         hf.autocomplete("a").add("x")
 
 
-def test_the_line_says_what_its_parts_are_for_in_comments():
+def test_comments_explain_the_parts_of_the_line():
     *comments, line = acl().stdout.splitlines()
     assert comments
     assert all(comment.startswith("#") for comment in comments)
@@ -67,13 +67,13 @@ def test_the_line_says_what_its_parts_are_for_in_comments():
     assert words_of(line) == ["ACL", "SETUSER", "app", "reset", "on", PASSWORD, *rights_for(NAMESPACED).rules()]
 
 
-def test_a_server_refuses_the_line_until_somebody_has_put_a_password_in(raw):
+def test_server_refuses_the_line_without_a_password(raw):
     with pytest.raises(redis.ResponseError, match="SHA-256"):
         raw.execute_command(*words_of(acl("--plain").stdout.rstrip("\n")))
     assert "app" not in raw.acl_users()
 
 
-def test_the_options_are_those_of_the_library():
+def test_options_are_passed_to_the_library():
     done = acl("--plain", "--for", "lock,compat", "--key", "report*", "--preloaded", "--redis", "7.2", "--user", "me")
     rights = rights_for(["lock", "compat"], keys=["report*"], preloaded=True, tells_its_name=True)
     assert words_of(done.stdout.rstrip("\n"))[2:] == ["me", "reset", "on", PASSWORD, *rights.rules()]
@@ -86,34 +86,34 @@ def test_the_options_are_those_of_the_library():
 @pytest.mark.parametrize(
     ("version", "tells"), [("6.2", True), ("6.2.14", True), ("7.0", False), ("7.2", True), ("8.0", True), ("9.1", True)]
 )
-def test_who_tells_its_name_may_only_where_a_server_knows_the_command(version, tells):
+def test_client_setinfo_is_allowed_for_versions_that_accept_the_rule(version, tells):
     assert ("+client|setinfo" in acl("--plain", "--redis", version).stdout) is tells
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--for", "nonsense"], "'nonsense' is none of lock"),
-        (["--for", ""], "'' is none of"),
+        (["--for", "nonsense"], "'nonsense' is not one of lock"),
+        (["--for", ""], "'' is not one of"),
         (["--for", "compat"], "Compat is used on keys of your own: say which."),
         (["--key", "a"], "Only compat and fencing"),
         (["--for", "compat", "--key", "a b"], "without blanks"),
         (["--namespace", ""], "Namespace must not be empty."),
-        (["--redis", "6.0"], "no version from 6.2 on"),
-        (["--redis", "new"], "no version from 6.2 on"),
+        (["--redis", "6.0"], "not a version of Redis from 6.2 on"),
+        (["--redis", "new"], "not a version of Redis from 6.2 on"),
         (["--user", "a b"], "without blanks"),
         (["--user", ""], "without blanks"),
         (["--password-file", "-"], "The password is empty."),
     ],
 )
-def test_wrong_usage_is_told(words, said):
+def test_wrong_usage_exits_2_with_a_message(words, said):
     done = acl(*words)
     assert done.exit_code == 2
     assert said in done.stderr
     assert done.stdout == ""
 
 
-def test_the_password_is_hashed_and_nowhere_to_be_seen(tmp_path):
+def test_password_is_printed_as_a_hash_only(tmp_path):
     (tmp_path / "password").write_text("s3cret\n")
     done = acl("--password-file", str(tmp_path / "password"))
     assert hashlib.sha256(b"s3cret").hexdigest() in done.stdout
@@ -122,7 +122,7 @@ def test_the_password_is_hashed_and_nowhere_to_be_seen(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ['a"b', "a'b*", 'a\\"', "{a}*", "a\\*b", "é?"])
-def test_redis_cli_reads_the_line_as_it_is_meant(pattern, raw, server):
+def test_redis_cli_parses_the_quoted_line(pattern, raw, server):
     if shutil.which("redis-cli") is None:
         pytest.skip("there is no redis-cli")
     done = acl("--plain", "--for", "fencing", "--key", pattern, "--password-file", "-", given="secret")
@@ -144,7 +144,7 @@ def test_redis_cli_reads_the_line_as_it_is_meant(pattern, raw, server):
 # --- --check
 
 
-def test_what_a_user_lacks_is_printed_as_the_line_that_grants_it(app, raw):
+def test_check_prints_the_line_that_grants_missing_rights(app, raw):
     if raw.info("server")["redis_version"] < "7":
         pytest.skip("this server cannot tell")
     rules = rights_for(["lock"]).rules()
@@ -159,21 +159,21 @@ def test_what_a_user_lacks_is_printed_as_the_line_that_grants_it(app, raw):
     assert "has all these rights" in done.stderr
 
 
-def test_whoever_may_do_everything_lacks_nothing(raw, server):
+def test_check_of_an_unrestricted_user_finds_nothing(raw, server):
     done = acl("--check", server.url)
     can_tell = raw.info("server")["redis_version"] >= "7"
     assert done.exit_code == (0 if can_tell else 69)
     assert ("'default' has all these rights" if can_tell else "takes Redis 7.0") in done.stderr
 
 
-@pytest.mark.parametrize(("url", "code"), [(NOBODY, 69), ("nonsense", 2)])
-def test_a_server_that_cannot_be_asked_is_told(url, code):
+@pytest.mark.parametrize(("url", "code"), [(UNREACHABLE, 69), ("nonsense", 2)])
+def test_check_of_an_unreachable_server_fails(url, code):
     done = acl("--check", url)
     assert done.exit_code == code
     assert done.stderr.startswith("handfast: ")
 
 
-def test_a_user_of_loaded_scripts_is_told_when_the_one_that_asks_is_not(app, raw):
+def test_check_of_a_preloaded_user_needs_the_check_script_loaded(app, raw):
     if raw.info("server")["redis_version"] < "7":
         pytest.skip("this server cannot tell")
     url = app("ACL SETUSER app reset on >secret " + " ".join(rights_for(["lock"], preloaded=True).rules()))
@@ -192,7 +192,7 @@ def load(*words):
     return CliRunner().invoke(script, ["load", *words])
 
 
-def test_all_scripts_are_loaded_and_their_digests_printed(raw, server):
+def test_load_loads_all_scripts_and_prints_their_digests(raw, server):
     raw.script_flush()
     done = load("--url", server.url)
     digests = [line.split("  ")[0] for line in done.stdout.splitlines()]
@@ -201,14 +201,14 @@ def test_all_scripts_are_loaded_and_their_digests_printed(raw, server):
     assert raw.script_exists(*digests) == [True] * len(digests)
 
 
-def test_only_what_is_wanted_is_loaded(raw, server):
+def test_load_for_loads_only_the_scripts_of_a_primitive(raw, server):
     raw.script_flush()
     done = load("--for", "scores", "--url", server.url)
     assert [line.split("  ")[1] for line in done.stdout.splitlines()] == ["scores_advance", "rights_check"]
     assert raw.script_exists(scripts_for(["lock"])[0].digest) == [False]
 
 
-def test_the_users_own_scripts_are_loaded_from_files(raw, server, tmp_path):
+def test_load_loads_scripts_from_files(raw, server, tmp_path):
     (tmp_path / "one.lua").write_text("return 1")
     done = load(str(tmp_path / "one.lua"), "--url", server.url)
     digest, name = done.stdout.rstrip("\n").split("  ")
@@ -216,16 +216,16 @@ def test_the_users_own_scripts_are_loaded_from_files(raw, server, tmp_path):
     assert raw.evalsha(digest, 0) == 1
 
 
-def test_what_cannot_be_loaded_is_told(raw, server, tmp_path, app):
+def test_load_failure_exits_with_a_message(raw, server, tmp_path, app):
     (tmp_path / "wrong.lua").write_text("return (")
     (tmp_path / "latin.lua").write_bytes(b"-- \xe9")
     url = app("ACL SETUSER app reset on >secret " + " ".join(rights_for(["lock"]).rules()))
     for words, code, said in (
         ([str(tmp_path / "wrong.lua"), "--url", server.url], 1, "compil"),
-        ([str(tmp_path / "latin.lua"), "--url", server.url], 2, "no UTF-8"),
+        ([str(tmp_path / "latin.lua"), "--url", server.url], 2, "not UTF-8"),
         ([str(tmp_path / "none.lua"), "--url", server.url], 2, "No such file"),
-        (["--for", "nonsense", "--url", server.url], 2, "'nonsense' is none of"),
-        (["--url", NOBODY], 69, "handfast: "),
+        (["--for", "nonsense", "--url", server.url], 2, "'nonsense' is not one of"),
+        (["--url", UNREACHABLE], 69, "handfast: "),
         (["--url", "nonsense"], 2, "scheme"),
         (["--url", url], 69, "script"),
     ):
@@ -237,6 +237,6 @@ def test_what_cannot_be_loaded_is_told(raw, server, tmp_path, app):
 # --- the page
 
 
-def test_the_page_shows_what_is_printed():
+def test_page_shows_the_printed_line():
     page = PAGE.read_text()
     assert f"\n{acl('--plain', '--for', 'lock').stdout}" in page

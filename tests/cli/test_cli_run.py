@@ -1,4 +1,4 @@
-"""``handfast run``, as a shell or cron sees it: a process with streams, signals and an exit code."""
+"""``handfast run`` as a process: its streams, signals and exit code."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests._support.helpers import eventually
 from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, ready, starting, until_queued
 
 DEAF = ["sh", "-c", "trap '' TERM; echo ready; exec tail -f /dev/null"]
-"""Does not hear SIGTERM."""
+"""A command that ignores SIGTERM."""
 
 SHELL = [
     *PYTHON,
     """
 import os, signal, sys
-os.close(os.open(os.ttyname(0), os.O_RDWR))  # who opens a terminal first is controlled by it
+os.close(os.open(os.ttyname(0), os.O_RDWR))  # a session leader gets the first terminal that it opens
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 job = os.fork()
 if job == 0:
@@ -40,50 +40,50 @@ while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
 print(f"exit={os.waitstatus_to_exitcode(status)}=", flush=True)
 """,
 ]
-"""A shell of one job, which Ctrl-Z stops and a line of input takes to the foreground again."""
+"""A shell with one job: Ctrl-Z stops the job, and a line of input continues it in the foreground."""
 
 
 @pytest.fixture
 def start():
-    """Starts processes, and ends them after the test."""
+    """Return a function that starts processes, which end with the test."""
     with starting() as start:
         yield start
 
 
 @pytest.fixture
 def run(start, server, raw):
-    """Starts ``handfast run job <words>``."""
+    """Return a function that starts ``handfast run job <words>``."""
     return lambda *words, **options: start(*HANDFAST, "job", "--url", server.url, *words, **options)
 
 
 @pytest.fixture
 def job(hf):
-    """The lock that they are about."""
+    """The lock that the runs compete for."""
     return hf.lock("job")
 
 
 def without_server(folder):
-    """An environment that names no server and has its shared one in this folder."""
+    """An environment without a server URL, whose shared server would live in this folder."""
     named = {"HANDFAST_URL", "REDIS_URL"}
     return {key: value for key, value in os.environ.items() if key not in named} | {"XDG_RUNTIME_DIR": str(folder)}
 
 
-# What passes through
+# Streams, files, exit codes
 
 
-def test_the_exit_code_is_the_commands_own(run):
+def test_run_returns_the_exit_code_of_the_command(run):
     assert done(run("--", "sh", "-c", "exit 7")) == (7, "", "")
 
 
-def test_a_command_that_a_signal_ends_exits_as_in_a_shell(run):
+def test_run_exits_128_plus_n_if_signal_n_ends_the_command(run):
     assert done(run("--", "sh", "-c", "kill -KILL $$"))[0] == 128 + signal.SIGKILL
 
 
-def test_the_streams_pass_through(run):
+def test_command_inherits_standard_streams(run):
     assert done(run("--", "sh", "-c", "cat; echo complaint >&2"), "hello") == (0, "hello", "complaint\n")
 
 
-def test_further_open_files_pass_through(run):
+def test_command_inherits_other_open_files(run):
     reader, writer = os.pipe()
     process = run("--", "sh", "-c", f"echo hello >/dev/fd/{writer}", pass_fds=[writer])
     os.close(writer)
@@ -92,11 +92,11 @@ def test_further_open_files_pass_through(run):
     assert done(process)[0] == 0
 
 
-def test_options_after_the_dashes_are_the_commands(run):
+def test_options_after_the_dashes_belong_to_the_command(run):
     assert done(run("--", "echo", "-n", "--", "--ttl")) == (0, "-- --ttl", "")
 
 
-def test_the_command_finds_name_fence_and_token_in_its_environment(run, job):
+def test_command_gets_name_fence_and_token_in_its_environment(run, job):
     process = run("--label", "me", "--", "sh", "-c", "echo $HANDFAST_NAME $HANDFAST_FENCE $HANDFAST_TOKEN; exec cat")
     name, fence, token = process.stdout.readline().split()
     (holder,) = job.status().holders
@@ -109,7 +109,7 @@ def test_the_command_finds_name_fence_and_token_in_its_environment(run, job):
 # Holding and waiting
 
 
-def test_the_lock_is_held_while_the_command_runs_and_free_afterwards(run, job):
+def test_lock_is_held_while_the_command_runs_and_free_afterwards(run, job):
     process = ready(run("--", *CAT))
     assert job.try_acquire() is None
     assert done(process, "hello") == (0, "hello", "")
@@ -117,12 +117,12 @@ def test_the_lock_is_held_while_the_command_runs_and_free_afterwards(run, job):
         pass
 
 
-def test_the_namespace_is_another_lock(run, job):
+def test_run_in_another_namespace_does_not_wait(run, job):
     with job.acquire():
         assert done(run("-n", "--namespace", "other", "--", "true"))[0] == 0
 
 
-def test_a_second_run_waits_and_gets_in_after_the_first(run, job):
+def test_second_run_waits_for_the_first(run, job):
     first = ready(run("--", *CAT))
     second = run("--", "echo", "second")
     until_queued(job)
@@ -131,7 +131,7 @@ def test_a_second_run_waits_and_gets_in_after_the_first(run, job):
     assert done(second) == (0, "second\n", "")
 
 
-def test_a_bounded_wait_may_end_with_the_lock(run, job):
+def test_run_with_wait_limit_acquires_a_lock_that_is_released_in_time(run, job):
     lease = job.acquire()
     process = run("-w", "30", "--", "true")
     until_queued(job)
@@ -140,14 +140,14 @@ def test_a_bounded_wait_may_end_with_the_lock(run, job):
 
 
 @pytest.mark.parametrize("options", [["-n"], ["-w", "0"]])
-def test_busy_says_who_has_the_lock_and_exits_75(run, hf, other, options):
+def test_busy_run_names_the_holder_and_exits_75(run, hf, other, options):
     with hf.lock("job"):
         code, out, err = done(run(*options, "--", "echo", "no"))
     assert (code, out) == (75, "")
-    assert err.startswith(f"handfast: 'job' has been held by {os.uname().nodename}:{os.getpid()} for ")
+    assert err.startswith(f"handfast: 'job' is held by {os.uname().nodename}:{os.getpid()} for ")
 
 
-def test_a_wait_that_is_over_exits_75_and_leaves_the_line(run, job):
+def test_run_exits_75_and_leaves_the_queue_after_its_wait_limit(run, job):
     with job.acquire():
         code, _, err = done(run("-w", "0.05", "--", "true"))
         assert not job.status().waiters
@@ -155,29 +155,29 @@ def test_a_wait_that_is_over_exits_75_and_leaves_the_line(run, job):
     assert err.endswith("; gave up after 0.05 s\n")
 
 
-def test_the_exit_code_for_busy_can_be_chosen(run, job):
+def test_conflict_exit_code_replaces_75(run, job):
     with job.acquire():
         assert done(run("-n", "-E", "9", "--", "true"))[0] == 9
 
 
 @pytest.mark.parametrize("options", [[], ["-w", "0.05"], ["-n", "-E", "9"]])
-def test_skip_ok_is_quiet_success_when_busy(run, job, options):
+def test_skip_ok_exits_0_silently_when_busy(run, job, options):
     with job.acquire():
         assert done(run("--skip-ok", *options, "--", "echo", "no")) == (0, "", "")
 
 
-def test_skip_ok_runs_the_command_when_it_can(run):
+def test_skip_ok_runs_the_command_when_free(run):
     assert done(run("--skip-ok", "--", "sh", "-c", "exit 7"))[0] == 7
 
 
-# What cannot be
+# Failures
 
 
 @pytest.mark.parametrize(
     ("command", "code"),
     [("no-such-command", 127), ("/etc/passwd/no", 127), ("/etc/passwd", 126), ("/etc", 126)],
 )
-def test_a_command_that_cannot_run_exits_as_in_a_shell_and_holds_nothing(run, job, command, code):
+def test_command_that_cannot_run_exits_126_or_127_and_releases_the_lock(run, job, command, code):
     found, _, err = done(run("--", command))
     assert found == code
     assert err.startswith(f"handfast: cannot run {command!r}: ")
@@ -221,27 +221,28 @@ def test_wrong_usage_exits_64_and_starts_no_server(start, tmp_path, words):
     assert not list(tmp_path.iterdir())
 
 
-def test_help_is_no_wrong_usage(start):
-    code, out, _ = done(start(*HANDFAST, "--help"))
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_exits_0(start, option):
+    code, out, _ = done(start(*HANDFAST, option))
     assert code == 0
     assert "NAME -- COMMAND..." in out
 
 
-def test_a_server_that_is_not_there_exits_69(start, tmp_path):
+def test_unreachable_server_exits_69(start, tmp_path):
     code, out, err = done(start(*HANDFAST, "job", "--url", f"unix://{tmp_path}/none", "--", "echo", "no"))
     assert (code, out) == (69, "")
     assert "handfast: " in err
     assert "Traceback" not in err
 
 
-def test_no_server_to_embed_exits_69(start, tmp_path):
-    (tmp_path / "handfast").mkdir(mode=0o755)  # others could look in: no place for a server
+def test_unusable_folder_for_the_embedded_server_exits_69(start, tmp_path):
+    (tmp_path / "handfast").mkdir(mode=0o755)  # readable by others, so no server is started in it
     code, _, err = done(start(*HANDFAST, "job", "--", "true", env=without_server(tmp_path)))
     assert code == 69
     assert "not private to you" in err
 
 
-def test_a_server_that_refuses_exits_69(run, raw):
+def test_server_that_refuses_exits_69(run, raw):
     raw.config_set("maxmemory", 1)
     code, _, err = done(run("--", "true"))
     assert code == 69
@@ -251,7 +252,7 @@ def test_a_server_that_refuses_exits_69(run, raw):
 # Signals
 
 
-def test_signals_are_passed_on_to_the_command(run):
+def test_signals_are_forwarded_to_the_command(run):
     process = ready(run("--", *LISTENER))
     for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGTERM"):
         process.send_signal(signal.Signals[name])
@@ -260,7 +261,7 @@ def test_signals_are_passed_on_to_the_command(run):
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
-def test_a_signal_while_waiting_leaves_nothing_behind(run, job, name):
+def test_signal_during_the_wait_leaves_no_waiter(run, job, name):
     with job.acquire() as lease:
         process = run("--", "echo", "no")
         until_queued(job)
@@ -272,7 +273,7 @@ def test_a_signal_while_waiting_leaves_nothing_behind(run, job, name):
     assert not job.locked()
 
 
-def test_an_ignored_signal_stays_ignored(start, server, job):
+def test_ignored_signal_stays_ignored(start, server, job):
     with job.acquire():
         nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
         process = start(*nohup, *HANDFAST, "job", "--url", server.url, "--", "true")
@@ -293,7 +294,7 @@ class Terminal:
         os.close(slave)
 
     def read(self, text):
-        """Read until this is shown."""
+        """Read until this text is shown."""
         while text not in self.shown:
             self.shown += os.read(self.master, 4096).decode()
 
@@ -306,7 +307,7 @@ class Terminal:
         return int(self.shown.split("job=")[1].split("=")[0])
 
     def end(self):
-        """End the job and see that its shell knows."""
+        """End the job and check that its shell notices."""
         os.kill(self.job(), signal.SIGTERM)
         self.read("exit=5=")
         self.shell.wait(BOUND)
@@ -316,12 +317,12 @@ class Terminal:
 def test_ctrl_c_in_a_terminal_reaches_the_command_once(start, server, raw):
     terminal = Terminal(start, server.url, *LISTENER)
     terminal.read("ready")
-    # Ours is held up, so that a SIGINT which it passed on would not melt into the one that the terminal sent.
+    # `handfast run` is stopped, so that a SIGINT which it forwarded would not merge with the one from the terminal.
     os.kill(terminal.job(), signal.SIGSTOP)
     terminal.type("\x03")
     terminal.read("SIGINT")
     os.kill(terminal.job(), signal.SIGCONT)
-    terminal.end()  # what is passed on comes in order: a second SIGINT would be shown before the SIGTERM
+    terminal.end()  # signals are forwarded in order: a second SIGINT would be shown before the SIGTERM
     assert terminal.shown.count("SIGINT") == 1
     assert "SIGTERM" in terminal.shown
 
@@ -339,7 +340,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(start, server, raw):
 # Loss
 
 
-def test_a_lost_lease_ends_the_command_with_sigterm(run, job):
+def test_lost_lease_ends_the_command_with_sigterm(run, job):
     process = ready(run("--", *LISTENER))
     job.force_release()
     code, out, err = done(process)
@@ -349,7 +350,7 @@ def test_a_lost_lease_ends_the_command_with_sigterm(run, job):
     assert "sent SIGTERM to" in err
 
 
-def test_a_command_that_does_not_mind_sigterm_is_killed_after_the_grace(run, job):
+def test_command_that_ignores_sigterm_is_killed_after_the_grace_period(run, job):
     process = ready(run("--kill-after", "0.1", "--", *DEAF))
     job.force_release()
     code, _, err = done(process)
@@ -357,7 +358,7 @@ def test_a_command_that_does_not_mind_sigterm_is_killed_after_the_grace(run, job
     assert err.index("sent SIGTERM") < err.index("sent SIGKILL")
 
 
-def test_a_command_that_is_stopped_hears_of_the_loss_too(run, job):
+def test_stopped_command_is_ended_by_a_lost_lease(run, job):
     process = run("--", "sh", "-c", 'echo $$; exec "$@"', "sh", *LISTENER)
     pid = int(process.stdout.readline())
     ready(process)
@@ -368,7 +369,7 @@ def test_a_command_that_is_stopped_hears_of_the_loss_too(run, job):
     assert "SIGTERM\n" in out
 
 
-def test_a_lost_lease_can_kill_at_once(run, job):
+def test_on_lost_kill_sends_sigkill_at_once(run, job):
     process = ready(run("--on-lost", "kill", "--", *LISTENER))
     job.force_release()
     code, out, err = done(process)
@@ -376,18 +377,18 @@ def test_a_lost_lease_can_kill_at_once(run, job):
     assert "sent SIGKILL to" in err
 
 
-def test_a_lost_lease_can_be_ignored_but_not_in_silence(run, job):
+def test_on_lost_ignore_prints_a_message_and_continues(run, job):
     process = ready(run("--on-lost", "ignore", "--", "sh", "-c", "echo ready; cat; exit 7"))
     job.force_release()
-    said = ""
-    while "goes on although the lease is lost" not in said:
-        said += process.stderr.readline()
+    stderr = ""
+    while "continues although the lease is lost" not in stderr:
+        stderr += process.stderr.readline()
     assert process.poll() is None
     assert done(process, "unharmed")[:2] == (7, "unharmed")
 
 
 @pytest.mark.parametrize(("on_lost", "expected"), [("term", 74), ("kill", 74), ("ignore", 7)])
-def test_a_loss_that_only_the_release_finds_is_told_too(run, raw, on_lost, expected):
+def test_loss_that_only_the_release_finds_is_reported(run, raw, on_lost, expected):
     process = ready(run("--on-lost", on_lost, "--", "sh", "-c", "echo ready; cat; exit 7"))
     raw.flushall()  # the next renewal is seconds away
     code, _, err = done(process)
@@ -395,7 +396,7 @@ def test_a_loss_that_only_the_release_finds_is_told_too(run, raw, on_lost, expec
     assert "was lost before 'sh' ended" in err
 
 
-def test_sigkill_frees_the_lock_after_the_ttl_though_the_orphan_lives_on(run, job):
+def test_sigkill_of_run_frees_the_lock_after_the_ttl_while_the_command_lives_on(run, job):
     process = ready(run("--ttl", "0.5", "--", *CAT))
     process.kill()
     process.wait(BOUND)
@@ -409,7 +410,7 @@ def test_sigkill_frees_the_lock_after_the_ttl_though_the_orphan_lives_on(run, jo
 
 
 @pytest.mark.slow
-def test_two_runs_meet_on_the_shared_server(start):
+def test_runs_without_url_share_the_embedded_server(start):
     with tempfile.TemporaryDirectory() as folder:
         alone = without_server(folder)
         first = ready(start(*HANDFAST, "job", "--", *CAT, env=alone))

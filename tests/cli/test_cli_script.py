@@ -1,4 +1,4 @@
-"""``handfast script``, as a shell or a hook sees it: files in, findings or an answer out, and an exit code."""
+"""``handfast script`` as a command: files in, findings or a reply out, and an exit code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ return {'taken', left - amount, {#KEYS - 1, 'a\\tb'}}
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Writes files into a folder, which is the current one."""
+    """Return a function that writes files into the current folder."""
     monkeypatch.chdir(tmp_path)
 
     def write(**sources):
@@ -60,7 +60,7 @@ def files(tmp_path, monkeypatch):
 
 @pytest.fixture
 def handfast(server, raw, monkeypatch):
-    """Runs ``handfast script``, with the tests' server as the one to talk to."""
+    """Return a function that runs ``handfast script`` against the server of the tests."""
     monkeypatch.setenv("HANDFAST_URL", server.url)
     return lambda *words, given=None: CliRunner().invoke(command, words, input=given)
 
@@ -68,14 +68,14 @@ def handfast(server, raw, monkeypatch):
 # check
 
 
-def test_a_good_script_is_no_news(files, handfast):
+def test_check_prints_nothing_but_a_summary_for_a_correct_script(files, handfast):
     files(good=GOOD)
     done = handfast("check", "good.lua")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "1 script checked: nothing to mend\n"
+    assert done.stderr == "1 script checked: no findings\n"
 
 
-def test_a_finding_is_shown_with_its_line_and_place(files, handfast):
+def test_check_prints_a_finding_with_its_source_line_and_column(files, handfast):
     files(get=WRONG)
     done = handfast("check", "get.lua")
     assert done.exit_code == 1
@@ -88,7 +88,7 @@ def test_a_finding_is_shown_with_its_line_and_place(files, handfast):
 
 
 @pytest.mark.parametrize("before", ["\t\t", "'ä' == 'ä' and ", "'漢字' ~= '' and "])
-def test_the_mark_stands_below_its_place_whatever_comes_before(files, handfast, before):
+def test_check_puts_the_mark_below_the_column_whatever_precedes_it(files, handfast, before):
     from rich.cells import cell_len
 
     files(get=f"local a = {before}redis.call('GET', 'x')\nreturn a\n")
@@ -96,14 +96,14 @@ def test_the_mark_stands_below_its_place_whatever_comes_before(files, handfast, 
     assert cell_len(mark.partition("^")[0]) == cell_len(line.partition("'x'")[0])
 
 
-def test_nothing_in_a_file_moves_the_cursor(files, handfast):
+def test_check_prints_no_control_characters(files, handfast):
     files(get=b"local a = '\x1b[2J\x07' return redis.call('GET', 'x') .. a\n")
     out = handfast("check", "get.lua").stdout
     assert not set(out) & {"\x1b", "\x07"}
     assert "GET" in out
 
 
-def test_warnings_fail_only_where_they_are_to(files, handfast):
+def test_check_exits_1_on_warnings_only_if_strict(files, handfast):
     files(pop=WARNED)
     done = handfast("check", "pop.lua")
     assert done.exit_code == 0
@@ -112,7 +112,7 @@ def test_warnings_fail_only_where_they_are_to(files, handfast):
     assert handfast("check", "--strict", "pop.lua").exit_code == 1
 
 
-def test_several_files_and_folders(files, handfast):
+def test_check_takes_several_files_and_folders(files, handfast):
     files(good=GOOD, get=WRONG)
     Path("inner").mkdir()
     Path("inner/pop.lua").write_text(WARNED)
@@ -126,13 +126,13 @@ def test_several_files_and_folders(files, handfast):
     assert done.stderr == "3 scripts checked: 1 error, 1 warning\n"
 
 
-def test_the_standard_input_is_a_file_too(handfast):
+def test_check_reads_standard_input(handfast):
     done = handfast("check", "-", given=WRONG)
     assert done.exit_code == 1
     assert done.stdout.startswith("<stdin>:2:26: error")
 
 
-def test_json_is_a_list_of_objects(files, handfast):
+def test_check_json_prints_an_array_of_objects(files, handfast):
     files(get=WRONG, good=GOOD)
     done = handfast("check", "--json", "get.lua", "good.lua")
     assert (done.exit_code, done.stderr) == (1, "")
@@ -142,7 +142,7 @@ def test_json_is_a_list_of_objects(files, handfast):
     assert handfast("check", "--json", "good.lua").stdout == "[]\n"
 
 
-def test_the_oldest_server_can_be_told(files, handfast):
+def test_check_oldest_sets_the_oldest_servers(files, handfast):
     files(pop="return redis.call('LMPOP', 1, KEYS[1], 'LEFT')\n")
     assert handfast("check", "pop.lua").exit_code == 1
     assert handfast("check", "--oldest", "redis=7.0,valkey=7.2", "pop.lua").exit_code == 0
@@ -151,7 +151,7 @@ def test_the_oldest_server_can_be_told(files, handfast):
     assert "write redis=6.2 or valkey=7.2" in done.stderr
 
 
-def test_wrong_usage(files, handfast):
+def test_check_exits_2_on_wrong_usage(files, handfast):
     files(good=GOOD)
     Path("empty").mkdir()
     for words, message in (
@@ -166,14 +166,14 @@ def test_wrong_usage(files, handfast):
         assert message in done.stderr
 
 
-def test_a_file_that_is_no_utf8_is_found(files, handfast):
+def test_check_reports_a_file_that_is_not_utf8(files, handfast):
     files(raw=b"return 1\n-- \xff\n")
     done = handfast("check", "raw.lua")
     assert done.exit_code == 1
-    assert "raw.lua:2:1: error [syntax] this is no UTF-8" in done.stdout
+    assert "raw.lua:2:1: error [syntax] this is not UTF-8" in done.stdout
 
 
-def test_a_missing_parser_is_named(files, handfast, monkeypatch):
+def test_check_names_the_extra_if_the_parser_is_missing(files, handfast, monkeypatch):
     files(good=GOOD)
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
     done = handfast("check", "good.lua")
@@ -181,13 +181,13 @@ def test_a_missing_parser_is_named(files, handfast, monkeypatch):
     assert "pip install 'handfast[lint]'" in done.stderr
 
 
-def test_the_rules_are_listed(handfast):
+def test_check_rules_lists_the_rules(handfast):
     done = handfast("check", "--rules")
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(RULES)
 
 
-def test_colours_are_for_terminals(files):
+def test_check_prints_escape_sequences_on_a_terminal_only(files):
     files(get=WRONG)
     words = [sys.executable, "-m", "handfast", "script", "check", "get.lua"]
     outer, inner = pty.openpty()
@@ -205,7 +205,7 @@ def test_colours_are_for_terminals(files):
     assert "\x1b" not in piped.stdout
 
 
-def test_the_hook_installs_what_the_extras_need():
+def test_pre_commit_hook_installs_the_dependencies_of_the_extras():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
     (listed,) = re.findall(r"^  additional_dependencies: \[(.*)\]$", hook, re.MULTILINE)
@@ -218,7 +218,7 @@ def test_the_hook_installs_what_the_extras_need():
     assert not re.search(pattern.strip("'\""), "scripts/take.luac")
 
 
-def test_other_commands_do_not_load_the_linter():
+def test_run_command_does_not_import_the_linter():
     source = "import sys; from handfast.cli import _group; _group().get_command(None, 'run'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=30)
     assert "handfast.cli.run" in loaded.stdout.split()
@@ -228,7 +228,7 @@ def test_other_commands_do_not_load_the_linter():
 # run
 
 
-def test_an_answer_of_the_header_is_shown_with_its_names(files, handfast, raw):
+def test_run_labels_the_fields_of_a_reply_that_the_header_lists(files, handfast, raw):
     files(take=TAKE)
     raw.set("a", 10, px=60_000)
     done = handfast("run", "take.lua", "--key", "from=a", "--key", "to=b", "--key", "to=c", "--arg", "amount=3")
@@ -239,7 +239,7 @@ def test_an_answer_of_the_header_is_shown_with_its_names(files, handfast, raw):
     raw.delete("b", "c")
 
 
-def test_another_answer_is_shown_as_redis_cli_does(files, handfast):
+def test_run_prints_other_replies_as_redis_cli_does(files, handfast):
     files(take=TAKE)
     done = handfast("run", "take.lua", "--key", "from=a", "--arg", "amount=0")
     assert done.stdout == (
@@ -248,7 +248,7 @@ def test_another_answer_is_shown_as_redis_cli_does(files, handfast):
     assert done.exit_code == 0
 
 
-def test_answers_as_json(files, handfast, raw):
+def test_run_json_prints_the_reply_as_json(files, handfast, raw):
     files(take=TAKE)
     raw.set("a", 10, px=60_000)
     words = ("run", "--json", "take.lua", "--key", "from=a", "--arg")
@@ -270,27 +270,27 @@ def test_answers_as_json(files, handfast, raw):
         ("redis.setresp(3) return redis.call('HGETALL', 'none')", ("(empty hash)", "(empty array)")),
     ],
 )
-def test_every_kind_of_answer_is_readable(handfast, source, shown):
-    """A client that speaks RESP2 gets some of them as other kinds."""
+def test_run_prints_every_type_of_reply(handfast, source, shown):
+    """A RESP2 client receives some of them as other types."""
     done = handfast("run", "-", given=source)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.rstrip("\n") in (shown if isinstance(shown, tuple) else (shown,))
 
 
-def test_without_names_values_go_in_their_order(handfast):
+def test_run_passes_values_in_order_without_a_header(handfast):
     done = handfast(
         "run", "-", "--key", "a=b", "--arg", "c", "--arg", "d=e", given="return {KEYS[1], ARGV[1], ARGV[2]}"
     )
     assert done.stdout == '1) "a=b"\n2) "c"\n3) "d=e"\n'
 
 
-def test_a_value_may_have_an_equals_sign(files, handfast, raw):
+def test_run_accepts_a_value_with_an_equals_sign(files, handfast, raw):
     files(get="-- KEYS key\nreturn redis.call('GET', KEYS[1])\n")
     raw.set("a=b", "c", px=60_000)
     assert handfast("run", "get.lua", "--key", "key=a=b").stdout == '"c"\n'
 
 
-def test_a_failure_shows_the_line(files, handfast):
+def test_run_prints_the_source_line_of_a_failure(files, handfast):
     files(take=TAKE)
     done = handfast("run", "take.lua", "--key", "from=a", "--arg", "amount=x")
     assert (done.exit_code, done.stdout) == (1, "")
@@ -299,19 +299,19 @@ def test_a_failure_shows_the_line(files, handfast):
     assert second == "   13 | if left < amount then"
 
 
-def test_an_error_that_is_an_answer(handfast):
+def test_run_exits_1_on_an_error_reply(handfast):
     done = handfast("run", "-", given="return redis.error_reply('NOACCOUNT there is none')")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "(error) NOACCOUNT there is none\n"
 
 
-def test_an_answer_that_the_header_does_not_list(handfast):
+def test_run_exits_1_on_a_reply_that_the_header_does_not_list(handfast):
     done = handfast("run", "-", given="-- REPLY taken left\nreturn 7")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "does not list the reply 7" in done.stderr
 
 
-def test_names_are_checked_before_anybody_is_asked(files, handfast, monkeypatch):
+def test_run_checks_names_before_it_connects(files, handfast, monkeypatch):
     files(take=TAKE, odd="-- KEYS a-b\nreturn 1\n", raw=b"-- \xff\n")
     monkeypatch.setenv("HANDFAST_URL", "unix:///nowhere/there")
     ok = ("--key", "from=a", "--arg", "amount=1")
@@ -321,11 +321,14 @@ def test_names_are_checked_before_anybody_is_asked(files, handfast, monkeypatch)
         (("take.lua", *ok, "--arg", "amount=2"), "--arg amount is given twice"),
         (
             ("take.lua", *ok, "--key", "form=a"),
-            "--key 'form=a' begins with no name of the header and '='; its names are: from, to",
+            "--key 'form=a' does not start with NAME= for a name of the header; its names are: from, to",
         ),
-        (("take.lua", *ok, "--arg", "3"), "--arg '3' begins with no name of the header and '='; its names are: amount"),
-        (("odd.lua",), "The header of 'odd.lua' cannot be understood, on line 1"),
-        (("raw.lua",), "'raw.lua' is no UTF-8"),
+        (
+            ("take.lua", *ok, "--arg", "3"),
+            "--arg '3' does not start with NAME= for a name of the header; its names are: amount",
+        ),
+        (("odd.lua",), "The header of 'odd.lua' is wrong, on line 1"),
+        (("raw.lua",), "'raw.lua' is not UTF-8"),
         (("gone.lua",), "Cannot read 'gone.lua'"),
         (("take.lua", *ok, "--url", "nonsense"), "Redis URL must specify"),
         ((), "Missing argument"),

@@ -1,6 +1,6 @@
 """The command ``handfast``.
 
-Each subcommand is a module of its own and imported only when it is asked for, so that ``handfast run`` starts fast.
+Each subcommand is a module of its own, imported only when it is used, so that ``handfast run`` starts fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import cast
 try:
     import click
 except ImportError:
-    click = None  # type: ignore[assignment]  # told below, in words
+    click = None  # type: ignore[assignment]  # main() then names the extra to install
 
 __all__ = ["main"]
 
@@ -28,9 +28,18 @@ COMMANDS = {
 GROUP = "handfast.commands"
 """The entry-point group through which other distributions add commands, such as ``handfast-lab``."""
 
+EPILOG = """
+\b
+Environment:
+  HANDFAST_URL  URL of the server, such as redis://localhost:6379/0
+  REDIS_URL     used if HANDFAST_URL is not set
+
+`handfast COMMAND --help` describes a command and its exit codes.
+"""
+
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line; the entry point of the script ``handfast``."""
     if click is None:
         sys.exit("handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'")
     _group()()
@@ -52,11 +61,16 @@ def _group() -> click.Group:
             plugin = _plugins().get(cmd_name)
             return None if plugin is None else cast("click.Command", plugin.load())
 
-    group = Lazy("handfast", help="Coordinate processes through Redis or Valkey.")
+    group = Lazy(
+        "handfast",
+        help="Distributed locks, semaphores and read-write locks through Redis or Valkey, from the shell.",
+        epilog=EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     return cast("click.Group", click.version_option(__version__, prog_name="handfast")(group))
 
 
 def _plugins() -> dict[str, EntryPoint]:
-    """The commands of other installed distributions, by name. Ours cannot be replaced."""
+    """Return the commands of other installed distributions by name. They cannot replace commands of the product."""
     found = {plugin.name: plugin for plugin in entry_points(group=GROUP)}
     return {name: plugin for name, plugin in found.items() if name not in COMMANDS}

@@ -1,4 +1,4 @@
-"""``handfast acl``: the rights that a user of the server needs, as a line for the server."""
+"""``handfast acl``: print the rights that a user of the server needs, as a command for the server."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from handfast.cli.primitives import uses
+from handfast.cli.connect import UNAVAILABLE
+from handfast.cli.primitives import parse_uses
 
 if TYPE_CHECKING:
     from handfast.acl import Rights
 
 __all__ = ["command"]
 
-MISSING, USAGE, UNAVAILABLE = 1, 2, 69
+MISSING = 1
+"""Exit code of --check if the user lacks rights."""
 
-PASSWORD = "#SHA-256-OF-THE-PASSWORD"  # noqa: S105 -- no password: a server refuses the line until somebody puts one in
-"""Where the password goes."""
+USAGE = 2
+"""Exit code for wrong usage, as click has it."""
+
+PASSWORD = "#SHA-256-OF-THE-PASSWORD"  # noqa: S105 -- a placeholder, which a server refuses
+"""Stands for the password in the printed line."""
 
 EPILOG = """
 \b
 Exit codes:
    0  the line is printed; with --check: the user has all these rights
-   1  with --check: some are missing, and what grants them is printed
+   1  with --check: the user lacks rights; the line that grants them is printed
    2  wrong usage
   69  with --check: the server cannot be reached, or cannot tell
 """
@@ -36,53 +41,57 @@ def _version(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         return None
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*", value)
     if found is None or (version := (int(found[1]), int(found[2]))) < (6, 2):
-        raise click.BadParameter(f"{value!r} is no version from 6.2 on")
+        raise click.BadParameter(f"{value!r} is not a version of Redis from 6.2 on, such as 7.2")
     return version
 
 
 def _user(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     if not value.isprintable() or not value or " " in value:
-        raise click.BadParameter("a name must be printable and without blanks")
+        raise click.BadParameter("a user name must be printable and without blanks")
     return value
 
 
 @click.command("acl", epilog=EPILOG)
-@click.option("--namespace", default="hf", show_default=True, help="What keys on the server begin with.")
-@click.option("--user", default="app", show_default=True, callback=_user, help="What the user is called.")
+@click.option("--namespace", metavar="TEXT", default="hf", show_default=True, help="Prefix of the keys on the server.")
+@click.option("--user", metavar="TEXT", default="app", show_default=True, callback=_user, help="Name of the user.")
 @click.option(
     "--for",
     "wanted",
     default="lock,semaphore,rwlock,lock_all,autocomplete,scores",
     show_default=True,
     metavar="USE,...",
-    callback=uses,
-    help="What it uses: these, compat and fencing, which want --key, or all. An rlock is a lock.",
+    callback=parse_uses,
+    help="What the user works with: any of these, compat and fencing (both need --key), or all. An rlock is a lock.",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="PATTERN",
-    help="A pattern of the keys that compat and fencing are used on; repeatable.",
+    help="Pattern of the keys on which compat and fencing are used; repeatable.",
 )
 @click.option(
-    "--preloaded", is_flag=True, help="It may not send scripts, only run those that `handfast script load` has loaded."
+    "--preloaded",
+    is_flag=True,
+    help="Let the user run only scripts that `handfast script load` has loaded, and send none.",
 )
 @click.option(
     "--redis",
     "oldest",
     metavar="VERSION",
     callback=_version,
-    help="The server is that of Redis at least; 7.2 for any Valkey. From 7.2 on the line keeps the ACL LOG quiet.",
+    help="Oldest Redis version that the line is for; 7.2 stands for any Valkey. From 7.2 on, the line also allows the "
+    "CLIENT SETINFO of redis-py, which would fill the ACL LOG otherwise.",
 )
 @click.option(
     "--password-file",
+    metavar="FILE",
     type=click.File("r"),
-    help="Put in the hash of the password that stands there; - is the standard input.",
+    help="Insert the hash of the password in this file; - reads standard input.",
 )
-@click.option("--plain", is_flag=True, help="Print the line alone.")
+@click.option("--plain", is_flag=True, help="Print the line without comments.")
 @click.option(
-    "--check", metavar="URL", help="Log in there instead, and say which of these rights the user does not have."
+    "--check", metavar="URL", help="Log in at this URL instead, and report which of the rights the user lacks."
 )
 @click.pass_context
 def command(
@@ -99,10 +108,10 @@ def command(
     plain: bool,
     check: str | None,
 ) -> None:
-    """Print the least rights that a user of the server needs, as ACL SETUSER takes them.
+    """Print the ACL SETUSER command for a user with least privilege.
 
-    A server holds each command within a script against the rights of whoever runs the script. So the line names them
-    all, read off the scripts; and no other command, key or channel. It makes the user anew, whatever it was before.
+    A server checks each command within a script against the rights of the user that runs the script. The line therefore
+    allows every command of the scripts, and no other command, key or channel. It replaces all earlier rights of the user.
     """
     from handfast.acl import rights_for
 
@@ -120,9 +129,9 @@ def command(
         ctx.exit(_check(check, rights))
     password = PASSWORD if password_file is None else _hashed(ctx, password_file.read())
     if not plain:
-        for line in _told(rights, wanted, namespace, preloaded=preloaded, is_hashed=password_file is not None):
+        for line in _comments(rights, wanted, namespace, preloaded=preloaded, is_hashed=password_file is not None):
             click.echo(f"# {line}".rstrip())
-    click.echo(" ".join(map(_word, ("ACL", "SETUSER", user, "reset", "on", password, *rights.rules()))))
+    click.echo(" ".join(map(_quoted, ("ACL", "SETUSER", user, "reset", "on", password, *rights.rules()))))
 
 
 def _hashed(ctx: click.Context, text: str) -> str:
@@ -132,29 +141,31 @@ def _hashed(ctx: click.Context, text: str) -> str:
     return f"#{hashlib.sha256(password.encode()).hexdigest()}"
 
 
-def _word(text: str) -> str:
-    """A word as redis-cli reads it from a line."""
+def _quoted(text: str) -> str:
+    """Quote a word as redis-cli reads it."""
     if not set(text) & set("\"'"):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _told(rights: Rights, wanted: Sequence[str], namespace: str, *, preloaded: bool, is_hashed: bool) -> Iterator[str]:
-    """What the parts of the line are for."""
+def _comments(
+    rights: Rights, wanted: Sequence[str], namespace: str, *, preloaded: bool, is_hashed: bool
+) -> Iterator[str]:
+    """Explain the parts of the line."""
     from handfast.acl import NAMESPACED
 
     where = f" in the namespace {namespace!r}" if set(wanted) & set(NAMESPACED) else ""
-    yield f"For {', '.join(wanted)}{where}: the least that is needed, for redis-cli."
+    yield f"For {', '.join(wanted)}{where}: least privilege, as a command for redis-cli."
     if not is_hashed:
-        yield f"Put the password's SHA-256 in place of {PASSWORD[1:]}, or >PASSWORD in place of the whole word."
+        yield f"Replace {PASSWORD[1:]} by the SHA-256 of the password, or {PASSWORD} by >PASSWORD."
     yield ""
-    runs = "run scripts, which somebody else has loaded" if preloaded else "run scripts: by digest, whole if need be"
+    runs = "run scripts that an operator has loaded" if preloaded else "run scripts: by digest, or by source if unknown"
     groups = [
-        ([f"~{pattern}" for pattern in rights.keys], "where the state is kept"),
-        ([f"&{pattern}" for pattern in rights.channels], "where it is told of grants, losses and releases"),
-        ([f"+{command}" for command in rights.connection], "what a connection begins with"),
+        ([f"~{pattern}" for pattern in rights.keys], "keys of the state"),
+        ([f"&{pattern}" for pattern in rights.channels], "channels for grants, losses and releases"),
+        ([f"+{command}" for command in rights.connection], "sent when a connection is made"),
         ([f"+{command}" for command in rights.running], runs),
-        ([f"+{command}" for command in rights.inside], "what scripts send, which counts as sent by the user"),
+        ([f"+{command}" for command in rights.inside], "sent by scripts, on behalf of the user"),
     ]
     for rules, meaning in groups:
         if rules:
@@ -162,13 +173,13 @@ def _told(rights: Rights, wanted: Sequence[str], namespace: str, *, preloaded: b
             yield f"{shown}: {meaning}"
     if preloaded:
         yield ""
-        yield f"Load the scripts first, and whenever a server has started anew: handfast script load --for {','.join(wanted)}"
-        yield "That takes a user who may +script|load, on each server that may become the primary."
+        yield f"Load the scripts first, and after each restart of a server: handfast script load --for {','.join(wanted)}"
+        yield "This needs a user with +script|load. Repeat it on each server that may become the primary."
     yield ""
 
 
 def _check(url: str, rights: Rights) -> int:
-    """Say what is missing; the exit code."""
+    """Report the missing rights; return the exit code."""
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -187,8 +198,8 @@ def _check(url: str, rights: Rights) -> int:
         click.echo(f"handfast: {error}", err=True)
         return UNAVAILABLE
     if missing:
-        click.echo(" ".join(map(_word, ("ACL", "SETUSER", user, *missing))))
-        click.echo(f"handfast: {user!r} lacks {len(missing)} of these rights; as an operator, run that line", err=True)
+        click.echo(" ".join(map(_quoted, ("ACL", "SETUSER", user, *missing))))
+        click.echo(f"handfast: {user!r} lacks {len(missing)} of these rights; run this line as an operator", err=True)
         return MISSING
     click.echo(f"handfast: {user!r} has all these rights", err=True)
     return 0

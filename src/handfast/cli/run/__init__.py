@@ -1,7 +1,7 @@
-"""``handfast run``: a command that runs only while something is held, as ``flock(1)`` does for one machine.
+"""``handfast run``: run a command while holding a lock, as ``flock(1)`` does within one machine.
 
-Here is what can be asked for. `order` reads it from the command line, `running` has the order of things, `taking` what
-there is to take, and `telling` the words for it.
+This module declares the options. `options` parses and checks them, `main` is the flow of a run, `acquire` makes and
+acquires the primitive, and `messages` writes to standard error.
 """
 
 from __future__ import annotations
@@ -11,62 +11,63 @@ from typing import Any
 
 import click
 
+from handfast.cli.connect import url_option
 from handfast.cli.run import options
-from handfast.cli.run.main import carry_out
+from handfast.cli.run.main import run
 from handfast.cli.supervision.signals import Interrupted, Signals
 
 __all__ = ["command"]
 
 EPILOG = """
 \b
-Exit codes: that of COMMAND, 128+n if it died of signal n, or
+Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
    64  wrong usage
-   69  the server cannot be reached, or refused
+   69  the server cannot be reached, or it refused the request
    74  the lease was lost while COMMAND ran (not with --on-lost ignore)
    75  NAME is taken (see -E and --skip-ok)
   126  COMMAND cannot be executed
   127  COMMAND was not found
 
 \b
-COMMAND finds in its environment:
+Environment of COMMAND:
   HANDFAST_NAME   NAME as given
-  HANDFAST_FENCE  a number that grows with every grant of NAME
-  HANDFAST_TOKEN  the right to renew and release this lease: a secret
+  HANDFAST_FENCE  fencing token: a number that grows with every grant of NAME
+  HANDFAST_TOKEN  the right to renew and release this lease; keep it secret
 
-If `handfast run` itself is killed with SIGKILL, or stopped for longer than the TTL, nobody renews the lease: it ends
-after the TTL, and others get in, while COMMAND, an orphan now, may still be running. Let what COMMAND writes to remember
-the largest HANDFAST_FENCE it has seen and refuse smaller ones: then an orphan does no harm. That works where one runs at
-a time, plainly or with -x; with --slots and -s a smaller number may be as good as a larger one.
+If `handfast run` is killed with SIGKILL, or is suspended for longer than the TTL, the lease expires and another run can
+start while COMMAND is still running. To make that harmless, let the resource that COMMAND writes to remember the largest
+HANDFAST_FENCE it has seen and refuse smaller ones. This works with plain runs and with -x, which run one at a time; with
+--slots and -s several holders are valid at once, and their fences say nothing about each other.
 
-Signals are passed on to COMMAND alone, not to programs that it starts: end a shell script with `exec` where that
-matters.
+Signals are forwarded to COMMAND only, not to processes that it starts. End a shell script with `exec` if its last
+program must receive them.
 """
 
 
 @click.command(cls=options.RunCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})
-@click.argument("name", callback=options.name)
+@click.argument("name", callback=options.parse_name)
 @click.option(
     "--slots",
     type=int,
     metavar="N",
-    callback=options.slots,
-    help="Let N run at a time. Where runs differ in N, each waits until fewer than its own N are in.",
+    callback=options.parse_slots,
+    help="Semaphore: let up to N runs hold NAME at a time. If N differs, each run waits until fewer than its own N hold it.",
 )
-@click.option("-s", "--shared", is_flag=True, help="Share NAME with other -s, but never with -x.")
+@click.option("-s", "--shared", is_flag=True, help="Read-write lock: hold NAME together with other -s runs.")
 @click.option(
     "-x",
     "--exclusive",
     is_flag=True,
-    help="Have NAME alone: no -s, no other -x. Goes with -s; plain runs don't see it.",
+    help="Read-write lock: hold NAME alone, without any -s or other -x run.",
 )
-@click.option("-n", "--nonblock", is_flag=True, help="Do not wait.")
+@click.option("-n", "--nonblock", is_flag=True, help="Do not wait if NAME is taken.")
 @click.option(
     "-w",
     "--wait",
     type=float,
     metavar="SECS",
-    callback=options.seconds_or_zero,
-    help="Wait no longer than that.  [default: without limit]",
+    callback=options.parse_seconds_or_zero,
+    help="Wait at most this many seconds; 0 does not wait.  [default: no limit]",
 )
 @click.option(
     "-E",
@@ -75,60 +76,66 @@ matters.
     metavar="N",
     default=options.BUSY,
     show_default=True,
-    help="Exit code when NAME is taken.",
+    help="Exit code if NAME is taken.",
 )
 @click.option(
-    "--skip-ok", is_flag=True, help="Exit 0, quietly, when NAME is taken. Does not wait, unless told to with -w."
+    "--skip-ok", is_flag=True, help="If NAME is taken, exit 0 without a message. Does not wait unless -w is given."
 )
 @click.option(
     "--ttl",
     type=float,
     metavar="SECS",
-    callback=options.seconds,
+    callback=options.parse_seconds,
     default=30.0,
     show_default=True,
-    help="How long the lease outlives us if we die; it is renewed while we live.",
+    help="Duration of the lease. It is renewed while COMMAND runs; if this process dies, NAME is free after this many "
+    "seconds.",
 )
 @click.option(
     "--on-lost",
     type=click.Choice(["term", "kill", "ignore"]),
     default="term",
     show_default=True,
-    help="If the lease is lost while COMMAND runs: end it with SIGTERM, kill it with SIGKILL, or let it finish.",
+    help="If the lease is lost while COMMAND runs: send it SIGTERM, send it SIGKILL, or let it finish.",
 )
 @click.option(
     "--kill-after",
     type=float,
     metavar="SECS",
-    callback=options.seconds_or_zero,
+    callback=options.parse_seconds_or_zero,
     default=10.0,
     show_default=True,
-    help="With --on-lost term: how long COMMAND has before SIGKILL.",
+    help="With --on-lost term: seconds from SIGTERM to SIGKILL.",
 )
-@click.option("--url", help="The server.  [default: $HANDFAST_URL, $REDIS_URL, or one that all your processes share]")
+@url_option
 @click.option(
-    "--namespace", default="hf", show_default=True, callback=options.name, help="What keys on the server begin with."
+    "--namespace",
+    metavar="TEXT",
+    default="hf",
+    show_default=True,
+    callback=options.parse_name,
+    help="Prefix of the keys on the server.",
 )
-@click.option("--label", help="Who we are in a status.  [default: host:pid]")
+@click.option("--label", metavar="TEXT", help="Name of this run in messages and in status().  [default: host:pid]")
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
-    """Run COMMAND while holding NAME: alone, as one of N, or shared.
+    """Run COMMAND while holding NAME.
 
-    Waits for its turn, first come first served, and renews the lease for as long as COMMAND runs. Standard streams and
-    the exit code pass through, signals are passed on.
+    Waits in the queue of NAME, first come, first served, and renews the lease while COMMAND runs. COMMAND inherits
+    standard input, output and error; its exit code is returned, and signals are forwarded to it.
 
-    Plain runs of a NAME go one at a time. Runs with --slots, runs with -s or -x, and plain runs do not see each other:
-    stay with one kind for each NAME.
+    Without --slots, -s or -x, runs of the same NAME go one at a time. Plain runs, runs with --slots and runs with -s or
+    -x are three separate locks: use only one kind for each NAME.
     """
-    asked = options.Order(**given)
-    if asked.nonblock and asked.wait:
-        raise options.Usage("Either --nonblock or --wait.", ctx)
-    if (asked.slots is not None) + asked.shared + asked.exclusive > 1:
-        raise options.Usage("Either --slots or --shared or --exclusive.", ctx)
-    logging.basicConfig(format="handfast: %(message)s")  # what the library warns of, in our voice
+    chosen = options.Options(**given)
+    if chosen.nonblock and chosen.wait:
+        raise options.Usage("Use either --nonblock or --wait.", ctx)
+    if (chosen.slots is not None) + chosen.shared + chosen.exclusive > 1:
+        raise options.Usage("Use only one of --slots, --shared and --exclusive.", ctx)
+    logging.basicConfig(format="handfast: %(message)s")  # the library's warnings look like our messages
     try:
         with Signals() as signals:
-            code = carry_out(asked, signals)
+            code = run(chosen, signals)
     except Interrupted as interruption:
         code = 128 + interruption.number
     ctx.exit(code)

@@ -1,6 +1,6 @@
-"""What a run holds while its command runs: a lock, a slot of a semaphore, or a side of a read-write lock.
+"""Making, acquiring and releasing what a run holds: a lock, a semaphore's permit, or one side of a read-write lock.
 
-All of them have the same verbs. Which one it is shows here, where it is made, and in the words of `telling`.
+All of these have the same methods. Which one it is matters only here, where it is made, and in `messages`.
 """
 
 from __future__ import annotations
@@ -10,28 +10,25 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from handfast.cli.connect import server_url
-from handfast.cli.run.messages import say, was_taken, who_has
-from handfast.cli.run.options import Order, Usage
+from handfast.cli.connect import UNAVAILABLE, server_url
+from handfast.cli.run.messages import describe_conflict, describe_taken, say
+from handfast.cli.run.options import Options, Usage
 
 if TYPE_CHECKING:
     from handfast import Handfast, Lease, Lock, ReadLock, Semaphore, WriteLock
 
-__all__ = ["Wanted", "give_up", "take", "what_to_take"]
+__all__ = ["acquire", "connect", "release"]
 
-Wanted: TypeAlias = "Lock | Semaphore | ReadLock | WriteLock"
-
-UNAVAILABLE = 69
-"""As in sysexits.h."""
+Primitive: TypeAlias = "Lock | Semaphore | ReadLock | WriteLock"
 
 
-def what_to_take(order: Order) -> tuple[Handfast, Wanted]:
-    """The client and what is to be taken, untouched."""
+def connect(options: Options) -> tuple[Handfast, Primitive]:
+    """Return the client and the primitive that the options name. The embedded server is started if it is needed."""
     from handfast import Handfast, HandfastError
 
     try:
-        client = Handfast(server_url(order.url), namespace=order.namespace, label=order.label)
-        return client, _wanted(client, order)
+        client = Handfast(server_url(options.url), namespace=options.namespace, label=options.label)
+        return client, _primitive(client, options)
     except ValueError as error:
         raise Usage(str(error), click.get_current_context()) from None
     except (HandfastError, OSError) as error:
@@ -39,54 +36,54 @@ def what_to_take(order: Order) -> tuple[Handfast, Wanted]:
         raise click.exceptions.Exit(UNAVAILABLE) from None
 
 
-def _wanted(client: Handfast, order: Order) -> Wanted:
-    if order.slots is not None:
-        return client.semaphore(order.name, order.slots, ttl=order.ttl)
-    if order.shared:
-        return client.rwlock(order.name, ttl=order.ttl).read()
-    if order.exclusive:
-        return client.rwlock(order.name, ttl=order.ttl).write()
-    return client.lock(order.name, ttl=order.ttl)
+def _primitive(client: Handfast, options: Options) -> Primitive:
+    if options.slots is not None:
+        return client.semaphore(options.name, options.slots, ttl=options.ttl)
+    if options.shared:
+        return client.rwlock(options.name, ttl=options.ttl).read()
+    if options.exclusive:
+        return client.rwlock(options.name, ttl=options.ttl).write()
+    return client.lock(options.name, ttl=options.ttl)
 
 
-def take(order: Order, wanted: Wanted) -> Lease:
-    """The lease, or the end with the exit code that says why there is none."""
+def acquire(options: Options, primitive: Primitive) -> Lease:
+    """Acquire the lease. Raises click's Exit with the exit code that says why it was not granted."""
     from redis.exceptions import RedisError
 
     from handfast import AcquireTimeout, HandfastError, QueueFull
 
     try:
-        if order.patience != 0:
-            return wanted.acquire(timeout=order.patience)
-        lease = wanted.try_acquire()
+        if options.wait_timeout != 0:
+            return primitive.acquire(timeout=options.wait_timeout)
+        lease = primitive.try_acquire()
         if lease is not None:
             return lease
-        message = _why_not(order, wanted)
+        message = _conflict(options, primitive)
     except AcquireTimeout as error:
-        message = f"{_why_not(order, wanted)}; gave up after {error.timeout:g} s"
+        message = f"{_conflict(options, primitive)}; gave up after {error.timeout:g} s"
     except QueueFull as error:
-        message = f"{error.waiting} are already waiting for {order.name!r}"
+        message = f"the queue of {options.name!r} is full: {error.waiting} are waiting"
     except (HandfastError, RedisError, OSError) as error:
         say(str(error))
         raise click.exceptions.Exit(UNAVAILABLE) from None
-    if not order.skip_ok:
+    if not options.skip_ok:
         say(message)
-    raise click.exceptions.Exit(order.busy_code)
+    raise click.exceptions.Exit(options.busy_code)
 
 
-def _why_not(order: Order, wanted: Wanted) -> str:
-    """Why there was nothing to be had, as far as it can still be seen."""
+def _conflict(options: Options, primitive: Primitive) -> str:
+    """Ask the server who holds the name. Without an answer, say only that it was taken."""
     from redis.exceptions import RedisError
 
     from handfast import HandfastError
 
     with contextlib.suppress(HandfastError, RedisError, OSError):
-        return who_has(order, wanted.status())
-    return was_taken(order)
+        return describe_conflict(options, primitive.status())
+    return describe_taken(options)
 
 
-def give_up(lease: Lease) -> None:
-    """Release the lease, unless it is lost: there is nothing left then, and a server that is gone need not be asked."""
+def release(lease: Lease) -> None:
+    """Release the lease. A lost lease is not released: that would only wait for a server that may be unreachable."""
     from redis.exceptions import RedisError
 
     from handfast import HandfastError
@@ -96,4 +93,4 @@ def give_up(lease: Lease) -> None:
     try:
         lease.release()
     except (HandfastError, RedisError, OSError) as error:
-        say(f"could not release the lease of {lease.name!r}, it ends by itself after its ttl: {error}")
+        say(f"could not release the lease of {lease.name!r}, which expires after its ttl: {error}")

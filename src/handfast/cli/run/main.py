@@ -1,8 +1,8 @@
-"""The order of things in a run, which keeps its promises.
+"""The flow of a run.
 
-Signals are taken first, so that one ends even the slowest wait cleanly; the lease comes next; the command starts after
-the grant and has ended before the release. Whoever needs more than that, a resource that refuses the writes of a holder
-who lost its lease and does not know it yet, compares ``HANDFAST_FENCE``.
+Signals are handled first, so that one ends even a long wait cleanly. The lease comes next; the command starts after the
+grant and has ended before the release. A resource that must refuse writes of a holder whose lease was lost, but which
+does not know it yet, compares ``HANDFAST_FENCE``.
 """
 
 from __future__ import annotations
@@ -10,48 +10,54 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from handfast.cli.run.acquire import give_up, take, what_to_take
+from handfast.cli.run.acquire import acquire, connect, release
 from handfast.cli.run.messages import say
-from handfast.cli.run.options import Order
+from handfast.cli.run.options import Options
 from handfast.cli.supervision.child import Child, LossPlan
 from handfast.cli.supervision.signals import Signals
 
 if TYPE_CHECKING:
     from handfast import Lease
 
-__all__ = ["carry_out"]
+__all__ = ["run"]
 
 LOST = 74
-"""As in sysexits.h."""
+"""Exit code if the lease was lost while the command ran (EX_IOERR of sysexits.h)."""
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""As sh has it for commands that cannot be run."""
+NOT_EXECUTABLE = 126
+"""Exit code if the command cannot be executed, as in sh(1)."""
+
+NOT_FOUND = 127
+"""Exit code if there is no such command, as in sh(1)."""
 
 
-def carry_out(order: Order, signals: Signals) -> int:
-    """Take, run, give back; the exit code. Ends by Interrupted or click's Exit where it does not come to the command."""
-    client, wanted = what_to_take(order)
+def run(options: Options, signals: Signals) -> int:
+    """Acquire, run the command, release, and return the exit code.
+
+    Raises Interrupted if a signal ended the wait, and click's Exit if the lease was not granted.
+    """
+    client, primitive = connect(options)
     with client:
         lease = None
         try:
-            lease = take(order, wanted)
+            lease = acquire(options, primitive)
             signals.collect()
             try:
-                child = Child(order.command, _environment(lease), say)
+                child = Child(options.command, _environment(lease), say)
             except OSError as error:
-                return _cannot_run(order, error)
-            lease.add_lost_callback(signals.ring)
-            code = child.supervise(signals, LossPlan(order.on_lost, order.kill_after))
+                return _cannot_run(options, error)
+            lease.add_lost_callback(signals.notify_lost)
+            code = child.supervise(signals, LossPlan(options.on_lost, options.kill_after))
         finally:
-            # CPython looks for signals at calls and loops, never between a return and its assignment: a grant that the
-            # wait did not undo is in `lease`, and whatever is raised from then on passes here.
+            # CPython runs signal handlers at calls and loops, never between a return and its assignment. So a grant that
+            # acquire() did not undo is in `lease`, and every later exception passes through here.
             if lease is not None:
-                give_up(lease)
+                release(lease)
         if not lease.lost:
             return code
         if not child.knew_of_loss:
-            say(f"the lease of {order.name!r} was lost before {order.command[0]!r} ended")
-        return code if order.on_lost == "ignore" else LOST
+            say(f"the lease of {options.name!r} was lost before {options.command[0]!r} ended")
+        return code if options.on_lost == "ignore" else LOST
 
 
 def _environment(lease: Lease) -> dict[str, str]:
@@ -62,6 +68,6 @@ def _environment(lease: Lease) -> dict[str, str]:
     }
 
 
-def _cannot_run(order: Order, error: OSError) -> int:
-    say(f"cannot run {order.command[0]!r}: {error.strerror}")
+def _cannot_run(options: Options, error: OSError) -> int:
+    say(f"cannot run {options.command[0]!r}: {error.strerror}")
     return NOT_FOUND if isinstance(error, FileNotFoundError | NotADirectoryError) else NOT_EXECUTABLE

@@ -1,4 +1,4 @@
-"""What a run tells a human, and who has what it wanted, in words."""
+"""What a run writes to standard error, and how it describes who holds the name."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handfast.cli.run.options import Order
+from handfast.cli.run.options import Options
 
 if TYPE_CHECKING:
     from handfast import Holder, LockStatus
 
-__all__ = ["say", "was_taken", "who_has"]
+__all__ = ["describe_conflict", "describe_taken", "say"]
 
-SHOWN = 5
-"""How many holders are named."""
+MAX_NAMED = 5
+"""How many holders a message names."""
 
-LISTED = 100
-"""How many holders a status has at most."""
+MAX_LISTED = 100
+"""How many holders the library's status() lists at most."""
 
 
 def say(message: str) -> None:
-    """Tell a human. One who does not listen any more is no reason to fail."""
+    """Write a message to standard error; a closed standard error is ignored."""
     with contextlib.suppress(OSError):
         click.echo(f"handfast: {message}", err=True)
 
 
-def who_has(order: Order, status: LockStatus) -> str:
-    """Why there was nothing to be had, going by a look at the server right afterwards."""
-    if order.slots is not None:
-        reason = _slots(order.name, status)
-    elif order.shared or order.exclusive:
-        reason = _sides(order, status)
+def describe_conflict(options: Options, status: LockStatus) -> str:
+    """Say why the name could not be acquired, from a status read right afterwards."""
+    if options.slots is not None:
+        reason = _slots(options.name, status)
+    elif options.shared or options.exclusive:
+        reason = _sides(options, status)
     else:
-        reason = f"{order.name!r} has been held by {_names(status.holders)}" if status.holders else ""
+        reason = f"{options.name!r} is held by {_names(status.holders)}" if status.holders else ""
     if not reason and status.waiters:
         first = status.waiters[0]
-        reason = f"{_label(first.label)} has waited for {order.name!r} for {first.waited_for:.0f} s and comes first"
-    return reason or was_taken(order)
+        reason = f"{_label(first.label)} is first in the queue of {options.name!r}, for {first.waited_for:.0f} s"
+    return reason or describe_taken(options)
 
 
-def was_taken(order: Order) -> str:
-    """The same, where nothing is to be seen any more."""
-    return f"{order.name!r} was taken"
+def describe_taken(options: Options) -> str:
+    """Say that the name was taken, if the status does not show by which holder."""
+    return f"{options.name!r} was taken"
 
 
 def _slots(name: str, status: LockStatus) -> str:
-    """Who has the slots, unless some are free: then those who stand in line are the reason."""
+    """Name the holders of the slots. With a free slot, return "": the reason is the queue then."""
     if status.free or not status.holders:
         return ""
     taken, limit = sum(holder.weight for holder in status.holders), status.limit
-    if taken > limit:  # by runs with a larger N, or before somebody made it smaller
+    if taken > limit:  # taken under a larger N, or before the limit was lowered
         which = f"{taken} slots of {name!r} are taken and the limit is {limit}"
     elif limit > 1:
         which = f"all {limit} slots of {name!r} are taken"
@@ -61,31 +61,31 @@ def _slots(name: str, status: LockStatus) -> str:
     return f"{which}: {_names(status.holders)}"
 
 
-def _sides(order: Order, status: LockStatus) -> str:
-    """Who writes or reads; readers keep other readers out only together with a writer that came first."""
+def _sides(options: Options, status: LockStatus) -> str:
+    """Name the writer or the readers. Readers keep another reader out only if a writer is ahead of it in the queue."""
     if any(holder.exclusive for holder in status.holders):
-        return f"{order.name!r} has been held exclusively by {_names(status.holders)}"
-    if not status.holders or not (order.exclusive or status.waiters):
+        return f"{options.name!r} is held exclusively by {_names(status.holders)}"
+    if not status.holders or not (options.exclusive or status.waiters):
         return ""
-    reason = f"{order.name!r} has been shared by {_names(status.holders)}"
-    if order.exclusive:
+    reason = f"{options.name!r} is shared by {_names(status.holders)}"
+    if options.exclusive:
         return reason
     first = status.waiters[0]
-    return f"{reason}; {_label(first.label)} has waited for {first.waited_for:.0f} s to have it exclusively"
+    return f"{reason}; {_label(first.label)} has waited {first.waited_for:.0f} s to hold it exclusively"
 
 
 def _names(holders: Sequence[Holder]) -> str:
-    """Those who hold it, the one that has for longest first."""
-    shown = sorted(holders, key=lambda holder: -holder.held_for)[:SHOWN]
-    said = ", ".join(f"{_label(holder.label)}{_several(holder)} for {holder.held_for:.0f} s" for holder in shown)
+    """List the holders, the longest-held lease first."""
+    shown = sorted(holders, key=lambda holder: -holder.held_for)[:MAX_NAMED]
+    names = ", ".join(f"{_label(holder.label)}{_several(holder)} for {holder.held_for:.0f} s" for holder in shown)
     more = len(holders) - len(shown)
     if not more:
-        return said
-    return f"{said}, and {'at least ' if len(holders) == LISTED else ''}{more} more"
+        return names
+    return f"{names}, and {'at least ' if len(holders) == MAX_LISTED else ''}{more} more"
 
 
 def _several(holder: Holder) -> str:
-    """How many slots it has, if the library took more than one at once. A writer is not meant."""
+    """Say how many slots it holds, if the library acquired several at once. A writer's weight is not shown."""
     from handfast._engine.calls import MAX_PERMITS
 
     return f" ({holder.weight} slots)" if 1 < holder.weight < MAX_PERMITS else ""

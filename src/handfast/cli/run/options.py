@@ -1,4 +1,4 @@
-"""What was asked for on a command line, and how it is read: checked before any server is reached or started."""
+"""The options of a run, parsed and checked before any server is contacted or started."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ from handfast._engine.durations import milliseconds
 from handfast._engine.names import encode_name
 from handfast._engine.validate import check_int
 
-__all__ = ["BUSY", "Order", "RunCommand", "Usage", "name", "seconds", "seconds_or_zero", "slots"]
+__all__ = [
+    "BUSY",
+    "Options",
+    "RunCommand",
+    "Usage",
+    "parse_name",
+    "parse_seconds",
+    "parse_seconds_or_zero",
+    "parse_slots",
+]
 
-USAGE, BUSY = 64, 75
-"""Exit codes, as in sysexits.h."""
+USAGE = 64
+"""Exit code for wrong usage (EX_USAGE of sysexits.h)."""
+
+BUSY = 75
+"""Exit code if the name is taken, unless ``-E`` sets another (EX_TEMPFAIL of sysexits.h)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What was asked for. Durations in seconds."""
+class Options:
+    """The command line, parsed. Durations are in seconds."""
 
     name: str
     command: tuple[str, ...]
@@ -38,46 +50,42 @@ class Order:
     label: str | None
 
     @property
-    def patience(self) -> float | None:
-        """How long to wait: 0 not at all, None without limit."""
+    def wait_timeout(self) -> float | None:
+        """Seconds to wait in the queue: 0 does not wait, None waits indefinitely."""
         return self.wait if self.wait is not None or not (self.nonblock or self.skip_ok) else 0.0
 
     @property
     def busy_code(self) -> int:
-        """The exit code when the name is taken."""
+        """The exit code if the name is taken."""
         return 0 if self.skip_ok else self.conflict_exit_code
 
 
 class Usage(click.UsageError):
-    """A usage error that exits as sysexits.h has it."""
-
     exit_code = USAGE
 
 
 class RunCommand(click.Command):
-    """Our own options end at ``--`` and what comes later is COMMAND's: no option is ever taken for the other's."""
+    """A click command whose own options end at ``--``; everything after it is COMMAND and is not parsed."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """How the command line looks."""
         return [*super().collect_usage_pieces(ctx), "--", "COMMAND..."]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line, ours by click, and COMMAND's not at all."""
         end = args.index("--") if "--" in args else len(args)
         try:
             super().parse_args(ctx, args[:end])
             if (ctx.args or not args[end + 1 :]) and not ctx.resilient_parsing:
-                ctx.fail("Give one NAME and one COMMAND, with -- between them.")
+                ctx.fail("Give one NAME and one COMMAND, separated by --.")
         except click.UsageError as error:
-            hint = "" if "--" in args else " The command comes after --."
+            hint = "" if "--" in args else " The command comes after --, as in: handfast run NAME -- COMMAND"
             raise Usage(error.format_message() + hint, ctx) from None
         ctx.params["command"] = tuple(args[end + 1 :])
         ctx.args = []
         return []
 
 
-def seconds(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
-    """A duration as the library takes it."""
+def parse_seconds(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    """Check a duration as the library does."""
     try:
         milliseconds(0.001 if value is None else value, "it")
     except ValueError as error:
@@ -85,13 +93,12 @@ def seconds(_ctx: click.Context, _param: click.Parameter, value: float | None) -
     return value
 
 
-def seconds_or_zero(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """The same, or zero, which means: not at all."""
-    return value if value == 0 else seconds(ctx, param, value)
+def parse_seconds_or_zero(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    return value if value == 0 else parse_seconds(ctx, param, value)
 
 
-def name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    """A name as the library takes it."""
+def parse_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """Check a name as the library does."""
     try:
         encode_name(value, "it")
     except ValueError as error:
@@ -99,8 +106,8 @@ def name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     return value
 
 
-def slots(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
-    """A number of slots as the library takes it."""
+def parse_slots(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
+    """Check the limit of a semaphore as the library does."""
     from handfast._engine.calls import MAX_PERMITS
 
     try:

@@ -1,4 +1,4 @@
-"""``handfast script``: check Lua scripts before a server does, try one on a server, and have a server know some."""
+"""``handfast script``: check Lua scripts without a server, run one on a server, and load scripts into a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["command"]
 
 @click.group()
 def command() -> None:
-    """Check Lua scripts, try them on a server, and load them."""
+    """Check Lua scripts, run them on a server, or load them."""
 
 
 command.add_command(check)

@@ -1,4 +1,4 @@
-"""``handfast script check``: what `handfast.lint` finds, with the line that each finding is about."""
+"""``handfast script check``: print the findings of `handfast.lint`, each with its source line."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handfast.cli.script.shown import printable
+from handfast.cli.script.format import printable
 
 if TYPE_CHECKING:
     from handfast.lint import Finding, Servers
 
 __all__ = ["check"]
 
-WRONG, USAGE = 1, 2
+WRONG = 1
+"""Exit code if a script has errors."""
+
+USAGE = 2
+"""Exit code for wrong usage, as click has it."""
+
 STDIN = "-"
-COLOURS = {"error": "red", "warning": "yellow"}
+STYLES = {"error": "red", "warning": "yellow"}
 
 EPILOG = """
 \b
 Exit codes:
-  0  nothing to mend, or warnings only
+  0  no findings, or warnings only
   1  errors, or with --strict also warnings
-  2  wrong usage, such as a file that is not there
+  2  wrong usage, such as a missing file
 
-What is meant the way it stands is allowed by a comment at the end of its line, on the line above, or for a whole script in
-the comment that it begins with:
+A finding is suppressed by a comment at the end of its line, on the line above, or, for a whole script, in the comment at
+its top:
 
 \b
   -- @allow <rule>: <reason>
@@ -57,14 +62,14 @@ def _list_rules(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
 
 @click.command(epilog=EPILOG)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of objects instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON array of objects.")
 @click.option(
     "--oldest",
     callback=_oldest,
     metavar="SERVERS",
-    help="The oldest servers that the scripts run on, where their headers do not say.  [default: redis=6.2,valkey=7.2]",
+    help="Oldest servers that the scripts must run on, unless a header says so.  [default: redis=6.2,valkey=7.2]",
 )
-@click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
 @click.option(
     "--rules", is_flag=True, is_eager=True, expose_value=False, callback=_list_rules, help="List the rules and exit."
 )
@@ -72,9 +77,9 @@ def _list_rules(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
 def check(
     ctx: click.Context, /, *, files: tuple[str, ...], as_json: bool, oldest: Servers | None, strict: bool
 ) -> None:
-    """Look for what is wrong with Lua scripts, without a server.
+    """Find mistakes in Lua scripts, without a server.
 
-    FILE is a script, a folder whose .lua files are all meant, or - for the standard input.
+    FILE is a script, a folder, which stands for all .lua files in it, or - for standard input.
     """
     sources = dict(_sources(ctx, files))
     findings = [finding for name, data in sources.items() for finding in _findings(name, data, oldest)]
@@ -89,7 +94,7 @@ def check(
 
 
 def _sources(ctx: click.Context, files: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """The scripts meant, by the names that findings give them."""
+    """Yield name and content of each script."""
     for file in files:
         if file == STDIN:
             yield "<stdin>", sys.stdin.buffer.read()
@@ -112,7 +117,7 @@ def _findings(name: str, data: bytes, oldest: Servers | None) -> list[Finding]:
         source = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        message = "this is no UTF-8: save the file as UTF-8, and write other bytes as decimals, such as \\255"
+        message = "this is not UTF-8: save the file as UTF-8, and write other bytes as decimals, such as \\255"
         return [Finding(name, line, 1, "syntax", "error", message)]
     try:
         return check(source, name=name) if oldest is None else check(source, name=name, oldest=oldest)
@@ -122,11 +127,11 @@ def _findings(name: str, data: bytes, oldest: Servers | None) -> list[Finding]:
 
 
 def _show(finding: Finding, data: bytes) -> None:
-    """A finding, the line that it is about, and a mark below its place."""
+    """Print a finding, its source line, and a mark below its column."""
     from rich.cells import cell_len
 
     where = click.style(f"{finding.name}:{finding.line}:{finding.column}:", bold=True)
-    severity = click.style(finding.severity, fg=COLOURS[finding.severity], bold=True)
+    severity = click.style(finding.severity, fg=STYLES[finding.severity], bold=True)
     click.echo(f"{where} {severity} [{click.style(finding.rule, fg='cyan')}] {finding.message}")
     lines = data.decode(errors="replace").split("\n")
     if finding.line <= len(lines):
@@ -141,8 +146,8 @@ def _summary(scripts: int, findings: Sequence[Finding]) -> str:
     errors = sum(finding.severity == "error" for finding in findings)
     found = [_count(errors, "error")] if errors else []
     found += [_count(len(findings) - errors, "warning")] if len(findings) > errors else []
-    return f"{_count(scripts, 'script')} checked: {', '.join(found) or 'nothing to mend'}"
+    return f"{_count(scripts, 'script')} checked: {', '.join(found) or 'no findings'}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,4 +1,4 @@
-"""``handfast script load``: have a server know scripts, so that those who run them need not be allowed to send any."""
+"""``handfast script load``: load scripts into a server, for users that may run scripts but not send them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from pathlib import Path
 
 import click
 
-from handfast.cli.connect import server_url
-from handfast.cli.primitives import ALL, uses
+from handfast.cli.connect import UNAVAILABLE, server_url, url_option
+from handfast.cli.primitives import ALL, parse_uses
 
 __all__ = ["load"]
 
-REFUSED, UNAVAILABLE = 1, 69
+REFUSED = 1
+"""Exit code if the server refused a script."""
 
 EPILOG = """
 \b
 Exit codes:
-   0  the server knows the scripts
-   1  the server refused one, such as a file that is no Lua
+   0  the scripts are loaded
+   1  the server refused a script, such as a file that is not Lua
    2  wrong usage
-  69  the server cannot be reached, or the user may load no scripts
+  69  the server cannot be reached, or the user may not load scripts
 """
 
 
@@ -31,16 +32,17 @@ Exit codes:
     default=ALL,
     show_default=True,
     metavar="USE,...",
-    callback=uses,
-    help="What the scripts are for, as in `handfast acl`.",
+    callback=parse_uses,
+    help="Load the scripts of these primitives; the names are those of `handfast acl`.",
 )
-@click.option("--url", help="The server.  [default: $HANDFAST_URL, $REDIS_URL, or one that all your processes share]")
+@url_option
 @click.pass_context
 def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ...], url: str | None) -> None:
-    """Load Handfast's own scripts, or those in the files, and print their digests.
+    """Load scripts into the server and print their digests.
 
-    For users who may run scripts but send none: `handfast acl --preloaded`. A server forgets scripts when it ends, and
-    tells its replicas of none: load them again then, and on each server that may become the primary.
+    Without FILE, loads the scripts of Handfast, for users made with `handfast acl --preloaded`. A server forgets scripts
+    when it restarts and does not replicate them: load them after each restart, and on each server that may become the
+    primary.
     """
     import redis
     from redis.backoff import NoBackoff
@@ -48,7 +50,7 @@ def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ..
 
     from handfast.errors import NoServer
 
-    scripts = _from(ctx, files) if files else _ours(wanted)
+    scripts = _read(ctx, files) if files else _own_scripts(wanted)
     try:
         with redis.Redis.from_url(server_url(url), decode_responses=True, retry=Retry(NoBackoff(), 0)) as client:
             for name, source in scripts.items():
@@ -63,18 +65,18 @@ def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ..
         ctx.exit(REFUSED if is_refusal else UNAVAILABLE)
 
 
-def _ours(wanted: tuple[str, ...]) -> dict[str, str]:
-    """Our own, and the one that `handfast acl --check` runs."""
+def _own_scripts(wanted: tuple[str, ...]) -> dict[str, str]:
+    """Return the scripts of the product, with the one that `handfast acl --check` runs."""
     from handfast.acl import scripts_for
     from handfast.acl.check import CHECK
 
     return {script.name: script.source for script in scripts_for(wanted)} | {CHECK.name: CHECK.source}
 
 
-def _from(ctx: click.Context, files: tuple[str, ...]) -> dict[str, str]:
+def _read(ctx: click.Context, files: tuple[str, ...]) -> dict[str, str]:
     try:
         return {file: Path(file).read_text(encoding="utf-8-sig") for file in files}
     except OSError as error:
         raise click.UsageError(f"Cannot read {error.filename!r}: {error.strerror}.", ctx) from None
     except UnicodeDecodeError:
-        raise click.UsageError("One of the files is no UTF-8.", ctx) from None
+        raise click.UsageError("One of the files is not UTF-8.", ctx) from None

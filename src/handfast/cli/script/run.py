@@ -1,4 +1,4 @@
-"""``handfast script run``: one call of a script, to see what it answers."""
+"""``handfast script run``: call a script once and print its reply."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast._engine.header import Header, HeaderError, read_header
-from handfast.cli.connect import server_url
-from handfast.cli.script.shown import plain, printable, readable
+from handfast.cli.connect import UNAVAILABLE, server_url, url_option
+from handfast.cli.script.format import printable, to_json, to_text
 
 if TYPE_CHECKING:
     import redis
 
 __all__ = ["run"]
 
-WRONG, UNAVAILABLE = 1, 69
+WRONG = 1
+"""Exit code if the script failed or replied with an error."""
+
 STDIN = "-"
 
 EPILOG = """
 \b
 Exit codes:
-   0  the script has answered, and the answer is printed
-   1  the script failed, or answered an error
+   0  the reply is printed
+   1  the script failed, or replied with an error
    2  wrong usage, such as a key that the header does not name
   69  the server cannot be reached
 """
@@ -35,44 +37,44 @@ Exit codes:
 @click.command(epilog=EPILOG)
 @click.argument("file")
 @click.option(
-    "--key", "keys", multiple=True, metavar="NAME=VALUE", help="A key, by its name in the header; repeatable."
+    "--key", "keys", multiple=True, metavar="NAME=VALUE", help="Key with this name in the header; repeatable."
 )
 @click.option(
-    "--arg", "args", multiple=True, metavar="NAME=VALUE", help="An argument, by its name in the header; repeatable."
+    "--arg", "args", multiple=True, metavar="NAME=VALUE", help="Argument with this name in the header; repeatable."
 )
-@click.option("--url", help="The server.  [default: $HANDFAST_URL, $REDIS_URL, or one that all your processes share]")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@url_option
+@click.option("--json", "as_json", is_flag=True, help="Print the reply as JSON.")
 @click.pass_context
 def run(
     ctx: click.Context, /, *, file: str, keys: tuple[str, ...], args: tuple[str, ...], url: str | None, as_json: bool
 ) -> None:
-    """Try the script FILE on a server, and print what it answers.
+    """Run the script FILE once on a server and print its reply.
 
-    A name that ends with three dots in the header takes any number of values: give the option as often. For a script
-    without KEYS and ARGV in its header, leave the names away: the values are passed in their order.
+    A name that ends with three dots in the header takes any number of values: repeat the option for each. If the header
+    declares no KEYS and ARGV, omit the names: the values are passed in the given order.
+
+    FILE may be - for standard input.
     """
     path = Path(file)
     try:
         source = sys.stdin.read() if file == STDIN else path.read_text(encoding="utf-8")
         header = read_header(source)
     except HeaderError as fault:
-        raise click.UsageError(
-            f"The header of {file!r} cannot be understood, on line {fault.line}: {fault}.", ctx
-        ) from None
+        raise click.UsageError(f"The header of {file!r} is wrong, on line {fault.line}: {fault}.", ctx) from None
     except OSError as error:
         raise click.UsageError(f"Cannot read {file!r}: {error.strerror}.", ctx) from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"{file!r} is no UTF-8.", ctx) from None
+        raise click.UsageError(f"{file!r} is not UTF-8.", ctx) from None
     values = _values(ctx, header, keys, args)
-    reply = _ask(ctx, "<stdin>" if file == STDIN else file, source, values, url)
+    reply = _call(ctx, "<stdin>" if file == STDIN else file, source, values, url)
     if as_json:
-        click.echo(json.dumps(plain(reply, header), ensure_ascii=False))
+        click.echo(json.dumps(to_json(reply, header), ensure_ascii=False))
     else:
-        click.echo("\n".join(readable(reply, header)))
+        click.echo("\n".join(to_text(reply, header)))
 
 
 def _values(ctx: click.Context, header: Header, keys: Sequence[str], args: Sequence[str]) -> dict[str, Any]:
-    """What the script is called with, by name; checked before anybody is asked for anything."""
+    """Return the keys and arguments of the call by name, checked before the server is contacted."""
     if not header.declares:
         return {"keys": keys, "args": args}
     return _named(ctx, "--key", header.keys, keys, more=header.more_keys) | _named(
@@ -89,13 +91,14 @@ def _named(
         name, is_named, value = one.partition("=")
         if not is_named or name not in names:
             raise click.UsageError(
-                f"{option} {one!r} begins with no name of the header and '='; its names are: {known}.", ctx
+                f"{option} {one!r} does not start with NAME= for a name of the header; its names are: {known}.", ctx
             )
         if more and name == names[-1]:
             values[name].append(value)
         elif name in values:
             raise click.UsageError(
-                f"{option} {name} is given twice; only a name with three dots in the header takes several values.", ctx
+                f"{option} {name} is given twice; only a name that ends with three dots in the header takes several values.",
+                ctx,
             )
         else:
             values[name] = value
@@ -104,8 +107,8 @@ def _named(
     return values
 
 
-def _ask(ctx: click.Context, name: str, source: str, values: Mapping[str, Any], url: str | None) -> Any:
-    """What the script answers, or the end with the exit code that says why it does not."""
+def _call(ctx: click.Context, name: str, source: str, values: Mapping[str, Any], url: str | None) -> Any:
+    """Return the reply. Raises click's Exit with the exit code that says why there is none."""
     import redis
 
     from handfast import HandfastError, Script, ScriptError
@@ -121,7 +124,7 @@ def _ask(ctx: click.Context, name: str, source: str, values: Mapping[str, Any], 
     except (HandfastError, redis.RedisError, OSError) as error:
         click.echo(f"handfast: {error}", err=True)
         raise click.exceptions.Exit(UNAVAILABLE) from None
-    except ValueError as error:  # the answer is none that the header lists
+    except ValueError as error:  # the header does not list this reply
         click.echo(f"handfast: {error}", err=True)
     raise click.exceptions.Exit(WRONG)
 
@@ -132,7 +135,7 @@ def _client(ctx: click.Context, url: str | None) -> redis.Redis:
     from redis.retry import Retry
 
     try:
-        # Sent once and no more: what a script does the second time, nobody knows who only tries it.
+        # Never sent again: a script under trial may not be idempotent.
         return redis.Redis.from_url(server_url(url), retry=Retry(NoBackoff(), 0))
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None

@@ -1,4 +1,4 @@
-"""Running somebody else's program on somebody else's condition: signals on their way to it, and its end.
+"""Running another program on a condition that may be lost: the signals forwarded to it, and its end.
 
-Knows processes and signals, and that there is a condition that may be lost; nothing of locks, servers or options.
+Knows processes and signals; nothing of locks, servers or options.
 """

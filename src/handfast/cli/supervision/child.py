@@ -1,10 +1,10 @@
-"""A program that is run on a condition, from its start to its end.
+"""A program that runs on a condition, from its start to its end.
 
-It stays in our process group, so that a terminal treats the two of us as one job: its keys reach the program by
-themselves, and Ctrl-Z, ``fg`` and ``bg`` work as if we were not there. The other side of it: signals that we send go to
-the program alone, not to programs that it has started in turn.
+The program stays in our process group, so a terminal treats both processes as one job: the terminal sends its keys to the
+program directly, and Ctrl-Z, ``fg`` and ``bg`` work as usual. In return, signals that we send reach the program only, not
+the processes that it starts.
 
-Nothing ends the program when we are killed with SIGKILL. Linux could (PR_SET_PDEATHSIG), but only by running Python code
+The program survives if we are killed with SIGKILL. Linux could end it (PR_SET_PDEATHSIG), but only by running Python code
 between fork and exec, which is not safe in a process with threads.
 """
 
@@ -24,39 +24,39 @@ from handfast.cli.supervision.signals import FORWARDED, LOST, Signals
 __all__ = ["Child", "LossPlan"]
 
 FROM_THE_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH})
-"""A terminal sends these to every process of the job in its foreground."""
+"""A terminal sends these to every process of its foreground job."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossPlan:
-    """What becomes of the program when its condition is lost; ``kill_after`` is the grace of ``term`` in seconds."""
+    """What to do with the program if the lease is lost; ``kill_after`` is the grace period of ``term`` in seconds."""
 
     on_lost: Literal["term", "kill", "ignore"]
     kill_after: float
 
 
 class Child:
-    """A running program. Raises OSError, as exec does, when it cannot be run.
+    """A running program, with our standard streams and every other inherited file. ``say`` writes a message.
 
-    It has our standard streams and every other file that was handed down to us. ``say`` tells a human.
+    Raises OSError, as exec does, if the program cannot be run.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], say: Callable[[str], None]) -> None:
         self._say = say
-        # Our own files are closed by exec anyway; those that our caller opened for the program stay open.
+        # Our own files are close-on-exec; the files that our caller opened for the program must stay open.
         self._process = subprocess.Popen(command, env=environment, close_fds=False)
         self._title = f"{command[0]!r} (process {self._process.pid})"
         self.knew_of_loss = False
         """Whether the loss was known, and acted on, before the program ended."""
 
     def supervise(self, signals: Signals, plan: LossPlan) -> int:
-        """Pass on what arrives until the program has ended; its exit code as a shell counts: 128+n for signal n."""
+        """Forward signals until the program ends. Return its exit code as a shell does: 128+n for signal n."""
         kill_at = inf
         while (status := self._process.poll()) is None:
             for number in signals.wait(kill_at - monotonic()):
                 if number == LOST:
                     kill_at = self._on_loss(plan)
-                elif number in FORWARDED and not self._has_it_already(number):
+                elif number in FORWARDED and not self._terminal_sent(number):
                     self._send(signal.Signals(number))
             if monotonic() >= kill_at:
                 kill_at = inf
@@ -65,18 +65,16 @@ class Child:
         return 128 - status if status < 0 else status
 
     def _on_loss(self, plan: LossPlan) -> float:
-        """Begin to end the program; the moment from which on it is to be killed."""
+        """Begin to end the program; return the time at which to kill it."""
         self.knew_of_loss = True
         if plan.on_lost == "ignore":
-            self._say(f"{self._title} goes on although the lease is lost: others may have got in by now")
+            self._say(f"{self._title} continues although the lease is lost; another holder may be active")
             return inf
         if plan.on_lost == "kill":
             return monotonic()
         if self._send(signal.SIGTERM):
-            self._say(
-                f"sent SIGTERM to {self._title}, since the lease is lost; SIGKILL follows in {plan.kill_after:g} s"
-            )
-        self._send(signal.SIGCONT)  # a stopped program would not notice
+            self._say(f"sent SIGTERM to {self._title}: the lease is lost; SIGKILL follows in {plan.kill_after:g} s")
+        self._send(signal.SIGCONT)  # a stopped program would not handle SIGTERM
         return monotonic() + plan.kill_after
 
     def _send(self, number: signal.Signals) -> bool:
@@ -87,11 +85,11 @@ class Child:
             return False
         return True
 
-    def _has_it_already(self, number: int) -> bool:
-        """Whether the terminal that sent us this signal has sent it to the program too.
+    def _terminal_sent(self, number: int) -> bool:
+        """Return whether the terminal that sent us this signal sent it to the program too.
 
-        There is no telling a key from a ``kill -INT`` of ours alone; in the foreground it is taken for a key, because
-        to hear Ctrl-C twice means "now, at once" to many programs.
+        A key cannot be told from a ``kill -INT`` of our process alone. In the foreground it is taken for a key, because
+        many programs read a second Ctrl-C as "quit immediately".
         """
         if number not in FROM_THE_TERMINAL:
             return False

@@ -1,11 +1,11 @@
-"""What arrives while one waits and works: signals, and the news that the lease is lost.
+"""The events of a run: signals, and the loss of the lease.
 
-There are two halves. First we only wait for the lease: a signal raises `Interrupted` in the main thread, and whoever
-waits there unwinds and leaves nothing behind. From `collect` on there is work in hand: nothing is raised any more.
-Each signal is a byte in a pipe, written at once by the interpreter's own handler, and so is each `ring` of another
-thread. Whoever reads the pipe misses nothing, however it falls between two looks, and learns all in the order it came.
+There are two phases. While the lease is awaited, a signal raises `Interrupted` in the main thread, which unwinds and
+leaves nothing behind. From `collect` on the program runs, and nothing is raised any more: each signal is a byte in a pipe,
+written by the interpreter's own handler, and so is each `notify_lost` of another thread. The reader of the pipe misses no
+event and sees them in order.
 
-The pipe is there from the start. So a signal on the border of the two halves is either raised or found in the pipe.
+The pipe exists from the start, so a signal between the two phases is either raised or found in the pipe.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any, Self
 __all__ = ["FORWARDED", "LOST", "Interrupted", "Signals"]
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-"""They end a wait, as they would end a program that takes no care."""
+"""Signals that end a wait; their default action ends a program."""
 
 FORWARDED = frozenset({*ENDING, signal.SIGWINCH})
-"""They are meant for the program that is run. SIGTSTP is not among them: the default, to stop, is right for both."""
+"""Signals for the program. SIGTSTP is not one of them: its default, to stop, is right for both processes."""
 
 LOST = 0
-"""The byte of a `ring`: no signal has this number."""
+"""The byte of `Signals.notify_lost`: no signal has this number."""
 
 
 class Interrupted(BaseException):
-    """A signal came while there was nothing to do but wait. Like KeyboardInterrupt, no ``except Exception`` stops it."""
+    """A signal arrived during the wait. Like KeyboardInterrupt, it passes through ``except Exception``."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.strsignal(number))
@@ -38,10 +38,10 @@ class Interrupted(BaseException):
 
 
 class Signals:
-    """Takes the signals of the process for the length of a ``with`` block, in the main thread.
+    """Handles the signals of the process within a ``with`` block, in the main thread.
 
-    A signal that was ignored before stays ignored, here and in the programs that are started: that is how ``nohup``
-    and the ``&`` of a shell script ask for it.
+    A signal that was ignored before stays ignored, here and in the programs that are started: ``nohup`` and the ``&`` of
+    a shell script rely on that.
     """
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class Signals:
         self._former_pipe = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._former: dict[signal.Signals, Any] = {}
         self._raises = True
-        self._take(*ENDING)
+        self._install(*ENDING)
         return self
 
     def __exit__(
@@ -67,27 +67,27 @@ class Signals:
         os.close(self._writer)
 
     def collect(self) -> None:
-        """Raise no more. From now on `wait` gives the signals, and the end or stop of a child wakes it."""
+        """Stop raising: from now on `wait` returns the signals, and a child that ends or stops wakes it."""
         self._raises = False
-        self._take(signal.SIGWINCH, signal.SIGCHLD)
+        self._install(signal.SIGWINCH, signal.SIGCHLD)
 
-    def ring(self) -> None:
-        """Let `wait` give `LOST`. For any thread."""
-        with contextlib.suppress(BlockingIOError):  # full: whoever reads it is awake anyway
+    def notify_lost(self) -> None:
+        """Let `wait` return `LOST`. Callable from any thread."""
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes its reader anyway
             os.write(self._writer, bytes((LOST,)))
 
     def wait(self, seconds: float) -> bytes:
-        """What has arrived, a byte each; nothing after that many seconds (``inf``: without limit)."""
+        """Return the events that have arrived, one byte each, or b"" after that many seconds (``inf``: no limit)."""
         limit = None if seconds == float("inf") else max(0.0, seconds * 1000)
         return os.read(self._reader, 4096) if self._poll.poll(limit) else b""
 
-    def _take(self, *numbers: signal.Signals) -> None:
+    def _install(self, *numbers: signal.Signals) -> None:
         for number in numbers:
             if number is signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
                 self._former[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        # Only once: the first signal makes the main thread clean up, and a second must not disturb it at that.
+        # Raises once only: the first signal makes the main thread clean up, which a second one must not interrupt.
         if self._raises:
             self._raises = False
             raise Interrupted(number)

@@ -1,4 +1,4 @@
-"""Replies and lines of source, for people and for programs."""
+"""Format replies and source lines, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from handfast._engine.header import Header
 if TYPE_CHECKING:
     from handfast._engine.replies import Reply
 
-__all__ = ["plain", "printable", "readable"]
+__all__ = ["printable", "to_json", "to_text"]
 
 
 def printable(text: str) -> str:
-    """A text that moves no cursor, whatever stands in the file."""
+    """Replace the characters of a source line that would move the cursor of a terminal."""
     text = text.rstrip("\r").replace("\t", "    ")
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _items(reply: Reply, header: Header) -> dict[str, Any]:
-    """The fields of a reply that the header lists."""
+    """Return the fields of a reply, by their names in the header."""
     return {name: getattr(reply, name) for name in header.replies[reply.tag]}
 
 
-def plain(value: Any, header: Header) -> Any:
-    """A reply as JSON has it: arrays, and texts, numbers and null in them."""
+def to_json(value: Any, header: Header) -> Any:
+    """Convert a reply to JSON types: lists, dicts, str, numbers, bool and None."""
     from handfast._engine.replies import Reply
 
     match value:
         case Reply():
-            return [value.tag, *(plain(field, header) for field in _items(value, header).values())]
+            return [value.tag, *(to_json(field, header) for field in _items(value, header).values())]
         case bytes():
             return value.decode(errors="backslashreplace")
         case dict():
-            return {str(plain(key, header)): plain(item, header) for key, item in value.items()}
+            return {str(to_json(key, header)): to_json(item, header) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [plain(item, header) for item in value]
+            return [to_json(item, header) for item in value]
         case _:
             return value
 
 
-def readable(value: Any, header: Header) -> Iterator[str]:
-    """A reply as redis-cli shows it; the fields of one that the header lists have their names."""
+def to_text(value: Any, header: Header) -> Iterator[str]:
+    """Format a reply as redis-cli does; the fields of a reply that the header lists are labelled with their names."""
     from handfast._engine.replies import Reply
 
     match value:
@@ -61,7 +61,7 @@ def readable(value: Any, header: Header) -> Iterator[str]:
                 yield "(empty array)"
         case dict():
             for key, item in value.items():
-                yield from _labelled(f"{' '.join(readable(key, header))} => ", item, header)
+                yield from _labelled(f"{' '.join(to_text(key, header))} => ", item, header)
             if not value:
                 yield "(empty hash)"
         case _:
@@ -69,7 +69,7 @@ def readable(value: Any, header: Header) -> Iterator[str]:
 
 
 def _labelled(label: str, value: Any, header: Header) -> Iterator[str]:
-    first, *rest = readable(value, header)
+    first, *rest = to_text(value, header)
     yield label + first
     for line in rest:
         yield " " * len(label) + line
