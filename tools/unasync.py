@@ -47,7 +47,8 @@ RULES: list[tuple[str, str]] = [
     (r"^ *@acquire_context\n", ""),
     (r"^ *Before Python 3\.12 ``asyncio\.wait_for`` .*\n", ""),
     # what only threads have
-    (r"def __init__\((self, server: .*)\) -> None:\n", r"def __init__(\n        \1, max_sessions: int = 64\n    ) -> None:\n"),
+    (r"def __init__\((self, server: .*)\) -> None:\n", r"def __init__(\n        \1, max_sessions: int = DEFAULT_MAX_SESSIONS\n    ) -> None:\n"),
+    (r"import (DEFAULT_MAX_WAITERS)", r"import DEFAULT_MAX_SESSIONS, \1"),
     (r"(AsyncConnector\.of\(server\), namespace, label)", r"\1, max_sessions"),
     # the names
     (r"\bAsync(Driver|Connector)\b", r"Sync\1"),
@@ -84,6 +85,8 @@ def sort_imports(text: str) -> str:
     """Return the text with its imports in order: ``sync`` sorts elsewhere than ``aio``."""
     ruff = [sys.executable, "-m", "ruff", "check", "--quiet", "--isolated", "--select", "I", "--fix", "-"]
     ruff += ["--config", 'lint.isort.known-first-party = ["handfast"]']
+    text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+    ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--isolated", "--line-length=120", "-"]
     return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
 
 

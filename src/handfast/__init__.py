@@ -1,16 +1,19 @@
-"""Coordinate processes through Redis or Valkey: locks and their relatives, handed over, with leases and fences.
+"""Distributed locks, semaphores and read-write locks through Redis or Valkey.
 
-from handfast import Handfast
+    from handfast import Handfast
 
-hf = Handfast("redis://localhost:6379/0")
-with hf.lock("nightly") as lease:
-    ...
+    hf = Handfast("redis://localhost:6379/0")
+    with hf.lock("nightly") as lease:
+        ...
 
-AsyncHandfast is the same with ``await`` and ``async with``.
+Handfast is the sync API; AsyncHandfast is the asyncio API, the same with ``await`` and ``async with``. Each has all the
+others as methods: `Handfast.lock`, `Handfast.semaphore`, `Handfast.rwlock` and so on give an object with the verbs
+``acquire``, ``try_acquire``, ``status`` and ``force_release``, and an acquire gives a `Lease`.
 """
 
 from __future__ import annotations
 
+from handfast._api.aio.acquire_context import AcquireContext
 from handfast._api.aio.autocomplete import AsyncAutocomplete
 from handfast._api.aio.client import AsyncHandfast
 from handfast._api.aio.lease import AsyncLease
@@ -29,7 +32,7 @@ from handfast._api.sync.rlock import RLease, RLock
 from handfast._api.sync.rwlock import ReadLock, RWLease, RWLock, WriteLock
 from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
-from handfast._engine.durations import Duration
+from handfast._engine.header import HeaderError
 from handfast._engine.replies import Reply
 from handfast.errors import (
     AcquireTimeout,
@@ -45,10 +48,11 @@ from handfast.errors import (
     ServerUnsupported,
     WouldDeadlock,
 )
-from handfast.records import Advance, Holder, LockStatus, Scored, Waiter
+from handfast.records import Advance, Duration, Holder, LockStatus, OnLost, Scored, Waiter
 from handfast.script import Script
 
 __all__ = [
+    "AcquireContext",
     "AcquireTimeout",
     "Advance",
     "AsyncAutocomplete",
@@ -69,6 +73,7 @@ __all__ = [
     "Duration",
     "Handfast",
     "HandfastError",
+    "HeaderError",
     "Holder",
     "Lease",
     "LeaseLost",
@@ -80,6 +85,7 @@ __all__ = [
     "NoServer",
     "NotHeld",
     "NotOwner",
+    "OnLost",
     "QueueFull",
     "RLease",
     "RLock",
@@ -100,3 +106,13 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def _claim_public_names() -> None:
+    """Give public classes the module that users import them from: in tracebacks, reprs, pickles and help()."""
+    for name in __all__:
+        if isinstance(value := globals()[name], type):
+            value.__module__ = __name__
+
+
+_claim_public_names()

@@ -1,20 +1,20 @@
-"""What can go wrong, split by whose fault it is.
+"""The errors that Handfast raises, by where the cause lies.
 
     HandfastError
-    ├── AcquireTimeout      nobody's: others held it for longer than the caller would wait (also a TimeoutError)
-    ├── QueueFull           the crowd's: more waiters than the lock allows
-    ├── LimitExceeded       an operator's: the semaphore was made smaller than what is asked of it
-    ├── LeaseLost           time's or an operator's: the lease ended before its holder gave it up
-    ├── NotHeld             the caller's: the lease was already given up
-    ├── NotOwner            the caller's: only the thread or task that acquired it may release it (also a RuntimeError)
-    ├── WouldDeadlock       the caller's: it would wait for the end of a block that it is in (also a RuntimeError)
-    ├── NoServer            the set-up's: nobody said which server to use, and none could be started
-    ├── ScriptError         the script's author's: a script of the user's own failed, and on which line
-    ├── ServerUnsupported   the set-up's: the server or client lacks something that we cannot do without
-    └── ServerRefused       the server's: out of memory, read only, missing replicas, missing rights
+    ├── AcquireTimeout      contention: the name stayed taken for the caller's whole timeout (also a TimeoutError)
+    ├── QueueFull           contention: the queue has max_waiters requests already
+    ├── LimitExceeded       operator: the semaphore was resized below the permits requested
+    ├── LeaseLost           time or operator: the lease expired, was revoked, or vanished from the server
+    ├── NotHeld             caller: the lease was released already
+    ├── NotOwner            caller: only the thread or task that acquired a reentrant lock may release it (also a RuntimeError)
+    ├── WouldDeadlock       caller: the acquire would wait for the caller's own with block (also a RuntimeError)
+    ├── NoServer            set-up: no server was named and none could be started
+    ├── ScriptError         script: a Lua script of the user's failed, and on which line
+    ├── ServerUnsupported   set-up: the server or the given client lacks a feature that Handfast needs
+    └── ServerRefused       server: out of memory, read-only, too few replicas, missing permissions
 
-Every error carries the name that it is about and says what to do. The client library's own connection
-errors pass through unchanged: a network that is down is not ours to rename.
+Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors of
+redis-py (``redis.exceptions.ConnectionError`` and ``TimeoutError``) are not wrapped: they pass through unchanged.
 """
 
 from __future__ import annotations
@@ -38,30 +38,48 @@ __all__ = [
 
 
 class HandfastError(Exception):
-    """The root of all errors that Handfast raises on its own account."""
+    """Base class of all errors that Handfast raises.
+
+    Attributes:
+        name: The name that the error is about, of a lock or of a script; None where there is none.
+
+    """
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message)
         self.name = name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes as what it is, whatever it was made from."""
-        return _made_again, (type(self), self.args, vars(self))
+        # Not by calling the class: the arguments of the subclasses' __init__ are not in args.
+        return _rebuild, (type(self), self.args, vars(self))
 
 
 class AcquireTimeout(HandfastError, TimeoutError):
-    """The permits did not come free within the caller's ``timeout``. Nothing is left behind."""
+    """The name stayed taken for the caller's whole timeout.
+
+    Neither a lease nor a queue entry remains on the server.
+
+    Attributes:
+        timeout: The timeout of the call, in seconds.
+
+    """
 
     def __init__(self, name: str, timeout: float, why: str = "others hold it") -> None:
         super().__init__(
-            f"{name!r} could not be acquired within {timeout:g} s: {why}; wait longer with timeout=, or see status()",
+            f"{name!r} could not be acquired within {timeout:g} s: {why}; "
+            "use a longer timeout=, or call status() to see who holds it",
             name=name,
         )
         self.timeout = timeout
 
 
 class QueueFull(HandfastError):
-    """The line already has as many waiters as the lock allows. Nothing was changed."""
+    """The queue has as many requests as ``max_waiters`` allows. Nothing was changed.
+
+    Attributes:
+        waiting: Length of the queue.
+
+    """
 
     def __init__(self, name: str, waiting: int) -> None:
         super().__init__(
@@ -71,22 +89,38 @@ class QueueFull(HandfastError):
 
 
 class LimitExceeded(HandfastError):
-    """More permits were asked for than there are, since somebody has resized the semaphore. Nothing was changed."""
+    """More permits were requested than the semaphore has since a `Semaphore.resize`. Nothing was changed.
 
-    def __init__(self, name: str, limit: int) -> None:
+    Attributes:
+        limit: The limit in force, in permits.
+        requested: The permits requested; None if not known.
+
+    """
+
+    def __init__(self, name: str, limit: int, requested: int | None = None) -> None:
         super().__init__(
-            f"{name!r} was resized to {limit} permit{'s'[: limit > 1]}, fewer than are asked for; ask for fewer, or resize() it",
+            f"{name!r} has a limit of {limit} permit{'s'[: limit != 1]} (set by resize()), fewer than "
+            f"{'requested' if requested is None else f'the {requested} requested'}; "
+            "request fewer or raise the limit with resize()",
             name=name,
         )
         self.limit = limit
+        self.requested = requested
 
 
 class LeaseLost(HandfastError):
-    """The lease ended before its holder gave it up: somebody else may hold the name by now."""
+    """The lease ended before it was released; another client may hold the name now.
+
+    Attributes:
+        fence: The fencing token of the lost lease.
+        reason: Why it was lost: it expired, it was revoked (with the operator's reason), or the server no longer had it.
+
+    """
 
     def __init__(self, name: str, fence: int, reason: str) -> None:
         super().__init__(
-            f"the lease of {name!r} with fence {fence} was lost: {reason}; stop the protected work, its writes must not count",
+            f"the lease of {name!r} with fence {fence} was lost: {reason}; "
+            "stop the protected work, and discard what it has not written yet",
             name=name,
         )
         self.fence = fence
@@ -94,65 +128,75 @@ class LeaseLost(HandfastError):
 
 
 class NotHeld(HandfastError):
-    """The lease was already released, so there is nothing to check, extend or renew."""
+    """The lease was released already, so it can't be checked, extended or downgraded."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the lease of {name!r} was already released; acquire a new one", name=name)
 
 
 class NotOwner(HandfastError, RuntimeError):
-    """A reentrant lock is released by whom it does not belong to. Nothing was changed."""
+    """A reentrant lock was to be released by another thread or task than the one that acquired it. Nothing was changed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the reentrant lock {name!r} belongs to the thread or task that acquired it, and only that one may release it",
+            f"the reentrant lock {name!r} can only be released by the thread or task that acquired it; release it there, "
+            "or use lock() for a lease that any thread or task may release",
             name=name,
         )
 
 
 class WouldDeadlock(HandfastError, RuntimeError):
-    """A read-write lock is asked for within a block that holds it, and would wait for itself. Nothing was sent."""
+    """The acquire would wait for a ``with`` block of the calling thread or task itself. Nothing was sent."""
 
     def __init__(self, name: str, advice: str) -> None:
         super().__init__(
-            f"{name!r} is held by a block of this very caller, which can't be left while it waits here: {advice}",
+            f"acquiring {name!r} here would deadlock: this caller already holds it in an enclosing with block; {advice}",
             name=name,
         )
 
 
 class NoServer(HandfastError):
-    """No server was named, or the embedded one cannot be had here."""
+    """No server was named, or the embedded server can't be started here."""
 
 
 class ScriptError(HandfastError):
-    """A script failed. What it had written by then stays: scripts are never rolled back."""
+    """A Lua script failed. What it had written before stays: scripts are atomic but are not rolled back.
+
+    Attributes:
+        line: The line of the script that failed, counted from 1.
+        source_line: The text of that line.
+        reason: The server's message, without the position.
+
+    """
 
     def __init__(self, name: str, line: int, source_line: str, reason: str) -> None:
         shown = f"\n    {line} | {source_line}" if source_line else ""
         super().__init__(f"the script {name!r} failed on line {line}: {reason}{shown}", name=name)
         self.line = line
-        """Counted from 1."""
         self.source_line = source_line
         self.reason = reason
-        """The server's own words, without the position."""
 
 
 class ServerUnsupported(HandfastError):
-    """The server, or the kind of client given, cannot do what Handfast needs."""
+    """The server, or the client object passed in, lacks a feature that Handfast needs."""
 
 
 class ServerRefused(HandfastError):
-    """The server understood and said no: out of memory, read only, too few replicas, no rights."""
+    """The server refused the command: out of memory, read-only, too few replicas or missing permissions.
+
+    Attributes:
+        changed_nothing: True if the server is known to have refused before it wrote anything.
+        words: The server's message.
+
+    """
 
     def __init__(self, message: str, *, name: str, changed_nothing: bool, words: str = "") -> None:
         super().__init__(message, name=name)
         self.changed_nothing = changed_nothing
-        """Whether the server is known to have refused before anything was written."""
         self.words = words
-        """What the server said."""
 
 
-def _made_again(kind: type[HandfastError], args: tuple[object, ...], state: dict[str, object]) -> HandfastError:
+def _rebuild(kind: type[HandfastError], args: tuple[object, ...], state: dict[str, object]) -> HandfastError:
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(state)

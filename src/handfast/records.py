@@ -1,76 +1,116 @@
-"""What is told about a name: frozen records, to be read and passed on."""
+"""Records that Handfast returns, and the types of its arguments.
+
+Records are frozen dataclasses: what the server said at one instant. They can be compared, pickled and passed on.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
 
-__all__ = ["Advance", "Holder", "LockStatus", "Scored", "Waiter"]
+__all__ = ["Advance", "Duration", "Holder", "LockStatus", "OnLost", "Scored", "Waiter"]
+
+Duration = float | timedelta
+"""A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""
+
+OnLost = Literal["raise", "warn"]
+"""What a lost lease does to its ``with`` block: ``"raise"`` LeaseLost, or ``"warn"`` with a RuntimeWarning at its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One lease, as the server sees it. ``token`` is cut short: a whole one is the right to release."""
+    """One lease of a name, as the server has it.
+
+    Attributes:
+        token: The first characters of the lease's token. The whole token is a secret: it is the right to release.
+        fence: The fencing token of the lease; see `Lease.fence`.
+        weight: How many permits the lease has.
+        remaining: Seconds until the lease ends unless it is renewed.
+        held_for: Seconds since the lease was granted.
+        label: The label of the client that holds it, by default its host name and process id.
+        exclusive: True if the lease has all permits: the holder of a lock, the writer of a read-write lock.
+
+    """
 
     token: str
     fence: int
     weight: int
     remaining: float
-    """Seconds until the lease ends unless it is renewed."""
     held_for: float
-    """Seconds since the grant."""
     label: str
     exclusive: bool
-    """Whether it has all permits that there are: the holder of a lock, the writer of a read-write lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """One request that stands in line."""
+    """One request in the queue of a name.
+
+    Attributes:
+        token: The first characters of the request's token.
+        weight: How many permits it requests.
+        position: Its place in the queue; 0 is next.
+        waited_for: Seconds since it joined the queue.
+        label: The label of the client that waits, by default its host name and process id.
+        exclusive: True if it requests all permits: a waiter for a lock, a writer.
+
+    """
 
     token: str
     weight: int
     position: int
-    """0 is next."""
     waited_for: float
-    """Seconds since it took its place."""
     label: str
     exclusive: bool
-    """Whether it wants all permits that there are: a lock, or to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockStatus:
-    """Who holds a name and who waits for it, at one instant of the server."""
+    """Holders and waiters of a name at one instant of the server.
+
+    Attributes:
+        holders: The leases, at most 100 of them: those that end first.
+        waiters: The first 100 requests of the queue.
+        fence: The fencing token of the latest grant; 0 if the server remembers none.
+        waiting: Length of the whole queue.
+        limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes one.
+        free: Permits that are not held; 0 also if the server has evicted the keys that would tell.
+
+    """
 
     holders: tuple[Holder, ...]
-    """The 100 whose leases end first."""
     waiters: tuple[Waiter, ...]
-    """The first 100 of the line."""
     fence: int
-    """The fence of the latest grant; 0 if none is remembered."""
     waiting: int
-    """How many wait in all."""
     limit: int
-    """How many permits there are: 1 for a lock, a billion for a read-write lock, of which a reader takes one."""
     free: int
-    """How many of them nobody holds; 0 also where that is not known any more (after an eviction)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What came of moving members forward: each of them is counted once."""
+    """Result of `Scores.advance`. Each member of the call is counted once.
+
+    Attributes:
+        added: Members that were not there before.
+        moved: Members that had a smaller score.
+        stale: Members that had this score or a larger one, and kept it.
+
+    """
 
     added: int
-    """Were not there before."""
     moved: int
-    """Had a smaller score."""
     stale: int
-    """Had that score already, or a larger one, and stayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A member and its score."""
+    """A member of `Scores` and its score.
+
+    Attributes:
+        member: The member.
+        score: Its score.
+
+    """
 
     member: str
     score: float

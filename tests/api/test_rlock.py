@@ -27,7 +27,7 @@ from tests._support.apis import SYNC
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.helpers import Engine, eventually_async
 
-REFUSED = "the reentrant lock 'a' belongs to the thread or task that acquired it, and only that one may release it"
+REFUSED = "the reentrant lock 'a' can only be released by the thread or task that acquired it; release it there"
 
 
 def nothing_left(raw, name="a"):

@@ -150,7 +150,7 @@ def test_a_full_line_leaves_nothing_to_undo():
 @pytest.mark.parametrize("ask", [lambda attempt: acquire(attempt, 1e9), try_acquire])
 def test_more_than_there_is_leaves_nothing_to_undo(ask):
     attempt = Attempt(permits(limit=4, weight=4), TOKEN)
-    with pytest.raises(LimitExceeded, match="resized to 3 permits") as caught:
+    with pytest.raises(LimitExceeded, match="limit of 3 permits") as caught:
         perform(ask(attempt), Answer(100.0, [b"never", 3]))
     assert caught.value.limit == 3
     assert not attempt.pending

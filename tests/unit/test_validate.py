@@ -1,4 +1,4 @@
-"""Floor 0: durations and names."""
+"""Validation of arguments, and the errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from handfast import (
     ServerRefused,
     WouldDeadlock,
 )
-from handfast._engine.durations import milliseconds
 from handfast._engine.keys import KeySet
+from handfast._engine.validate import check_on_lost, milliseconds
 
 PARTS = ("holders", "queue", "tokens", "past")
 
@@ -107,13 +107,33 @@ def test_names_that_cannot_be_are_refused(name, error, words):
 
 
 def test_every_error_carries_its_name_and_says_what_to_do():
-    errors = [AcquireTimeout("a", 5.0), QueueFull("a", 3), LeaseLost("a", 7, "too late"), NotHeld("a")]
+    errors = [
+        AcquireTimeout("a", 5.0),
+        QueueFull("a", 3),
+        LeaseLost("a", 7, "too late"),
+        LimitExceeded("a", 2, 3),
+        NotHeld("a"),
+        NotOwner("a"),
+        WouldDeadlock("a", "leave the block first"),
+    ]
     for error in errors:
         assert isinstance(error, HandfastError)
         assert error.name == "a"
         assert "'a'" in str(error)
-        assert ";" in str(error), "after the semicolon stands what to do"
+        assert ";" in str(error), "the part after the semicolon says what to do"
     assert isinstance(errors[0], TimeoutError)
+
+
+def test_a_limit_error_gives_both_numbers():
+    text = str(LimitExceeded("gpu", 2, 3))
+    assert text.startswith("'gpu' has a limit of 2 permits (set by resize()), fewer than the 3 requested;")
+    assert "limit of 1 permit (" in str(LimitExceeded("gpu", 1))
+
+
+@pytest.mark.parametrize("on_lost", ["ignore", "", None, True])
+def test_an_unknown_reaction_to_a_loss_is_refused(on_lost):
+    with pytest.raises(ValueError, match="on_lost must be 'raise' or 'warn'"):
+        check_on_lost(on_lost)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from typing import Any
 
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
-from handfast._engine.names import utf8
 from handfast._engine.script import command, load, pack
+from handfast._engine.validate import utf8
 
 __all__ = ["AutocompleteCalls"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.resp import bulk
@@ -71,7 +72,14 @@ class PermitRequest(Request):
     __slots__ = ("_acquire", "_max_waiters", "_queue", "_release", "_try", "limit", "place", "weight")
 
     def __init__(
-        self, place: KeySet, *, ttl_ms: int, renew: bool, limit: int = 1, weight: int = 1, max_waiters: int = 100_000
+        self,
+        place: KeySet,
+        *,
+        ttl_ms: int,
+        renew: bool,
+        limit: int = 1,
+        weight: int = 1,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> None:
         super().__init__(place.name, ttl_ms, renew=renew)
         self.place = place

@@ -7,7 +7,7 @@ and nothing can end the tag early. The parts are called what the scripts' header
 
 from __future__ import annotations
 
-from handfast._engine.names import encode_name
+from handfast._engine.validate import encode_name
 
 __all__ = ["KeySet", "control_channel", "inbox_channel"]
 

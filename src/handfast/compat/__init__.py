@@ -40,3 +40,5 @@ from handfast.compat.aio import AsyncRedisLock
 from handfast.compat.sync import RedisLock
 
 __all__ = ["AsyncRedisLock", "RedisLock"]
+
+AsyncRedisLock.__module__ = RedisLock.__module__ = __name__  # as users import them: in reprs, tracebacks and help()

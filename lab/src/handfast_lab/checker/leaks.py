@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import redis
 
-from handfast._engine.names import encode_name
+from handfast._engine.validate import encode_name
 from handfast_lab.checker.finding import Finding
 
 __all__ = ["LASTING", "LeakWatch", "MemoryWatch", "compare", "resident_memory", "snapshot", "traced_memory"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from handfast._engine.names import encode_name
+from handfast._engine.validate import encode_name
 from handfast_lab.checker.finding import Finding
 
 __all__ = ["check_permits", "check_rest", "immortal_keys"]

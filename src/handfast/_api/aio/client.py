@@ -8,7 +8,6 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from handfast._api.aio.autocomplete import AsyncAutocomplete
-from handfast._api.aio.lease import OnLost
 from handfast._api.aio.lock import AsyncLock
 from handfast._api.aio.lock_all import AsyncLockAll
 from handfast._api.aio.rlock import AsyncRLock
@@ -20,11 +19,11 @@ from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
-from handfast._engine.durations import Duration, milliseconds
+from handfast._engine.defaults import DEFAULT_MAX_WAITERS, DEFAULT_TTL_S
 from handfast._engine.keys import KeySet
-from handfast._engine.names import encode_name
 from handfast._engine.score_calls import ScoreCalls
-from handfast._engine.validate import check_int
+from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds
+from handfast.records import Duration, OnLost
 
 __all__ = ["AsyncHandfast"]
 
@@ -63,10 +62,10 @@ class AsyncHandfast:
         self,
         name: str,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncLock:
         """The lock of that name.
 
@@ -78,29 +77,29 @@ class AsyncHandfast:
         ``max_waiters`` is how many may stand in line before QueueFull.
         """
         permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
-        return AsyncLock(self._driver, permits, _known(on_lost))
+        return AsyncLock(self._driver, permits, check_on_lost(on_lost))
 
     def rlock(
         self,
         name: str,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncRLock:
         """The lock of that name, for a task that may come by more than once. The options are those of `lock`."""
         permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
-        return AsyncRLock(self._driver, permits, _known(on_lost), self._reentrant)
+        return AsyncRLock(self._driver, permits, check_on_lost(on_lost), self._reentrant)
 
     def lock_all(
         self,
         names: Iterable[str],
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncLockAll:
         """The locks of all these names at once: all or none. The options are those of `lock`.
 
@@ -112,35 +111,35 @@ class AsyncHandfast:
         check_int(len(places), "the number of names", 100)
         lease_ms, waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
         bundle = MultiRequest(places, ttl_ms=lease_ms, renew=renew, max_waiters=waiters)
-        return AsyncLockAll(self._driver, bundle, _known(on_lost))
+        return AsyncLockAll(self._driver, bundle, check_on_lost(on_lost))
 
     def semaphore(
         self,
         name: str,
         limit: int,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncSemaphore:
         """The semaphore of that name, with so many permits: up to a billion. The other options are those of `lock`."""
         limit = check_int(limit, "limit", MAX_PERMITS)
         permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
-        return AsyncSemaphore(self._driver, permits, _known(on_lost))
+        return AsyncSemaphore(self._driver, permits, check_on_lost(on_lost))
 
     def rwlock(
         self,
         name: str,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncRWLock:
         """The read-write lock of that name. The options are those of `lock`; what it is not is the lock of that name."""
         read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=MAX_PERMITS)
-        return AsyncRWLock(self._driver, read, read.with_weight(MAX_PERMITS), _known(on_lost), self._in_blocks)
+        return AsyncRWLock(self._driver, read, read.with_weight(MAX_PERMITS), check_on_lost(on_lost), self._in_blocks)
 
     def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> AsyncAutocomplete:
         """The index of that name, to complete what somebody types.
@@ -177,9 +176,3 @@ class AsyncHandfast:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _known(on_lost: OnLost) -> OnLost:
-    if on_lost not in ("raise", "warn"):
-        raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")
-    return on_lost

@@ -8,18 +8,16 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from typing import Literal
 
 from handfast._api.aio.scope import AsyncLeaseScope
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.losses import tell
-from handfast._engine.durations import Duration, milliseconds
+from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
 from handfast.errors import LeaseLost, NotHeld
+from handfast.records import Duration, OnLost
 
-__all__ = ["AsyncLease", "OnLost"]
-
-OnLost = Literal["raise", "warn"]
+__all__ = ["AsyncLease"]
 
 
 class AsyncLease(AsyncLeaseScope):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from handfast._api.aio.inspectable import AsyncInspectable
-from handfast._api.aio.lease import AsyncLease, OnLost
+from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
+from handfast.records import OnLost
 
 __all__ = ["AsyncLock"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from handfast._api.aio.lease import AsyncLease, OnLost
+from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MultiRequest
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
-from handfast.records import LockStatus
+from handfast.records import LockStatus, OnLost
 
 __all__ = ["AsyncLeaseOfAll", "AsyncLockAll"]
 

@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from handfast._api.aio.acquire_context import acquire_context
-from handfast._api.aio.lease import AsyncLease, OnLost
+from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.scope import AsyncPrimitiveScope
 from handfast._api.decorators import require_coroutine_function
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import Request
-from handfast._engine.durations import Duration, milliseconds
+from handfast._engine.validate import milliseconds
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast.records import Duration, OnLost
 
 __all__ = ["AsyncPrimitive"]
 

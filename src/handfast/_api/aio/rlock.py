@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 from handfast._api.aio.inspectable import AsyncInspectable
-from handfast._api.aio.lease import AsyncLease, OnLost
+from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._drivers.aio.driver import AsyncDriver
@@ -13,6 +13,7 @@ from handfast._engine.calls import PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.errors import LeaseLost, NotOwner
+from handfast.records import OnLost
 
 __all__ = ["AsyncRLease", "AsyncRLock"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weakref import WeakSet
 
 from handfast._api.aio.inspectable import AsyncInspectable
-from handfast._api.aio.lease import AsyncLease, OnLost
+from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller
 from handfast._drivers.aio.driver import AsyncDriver
@@ -13,6 +13,7 @@ from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.errors import WouldDeadlock
+from handfast.records import OnLost
 
 __all__ = ["AsyncRWLease", "AsyncRWLock", "AsyncReadLock", "AsyncWriteLock"]
 

@@ -7,13 +7,11 @@ driver's, which sees to it.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from handfast._drivers.aio.guard import Guard, ended_by_loss
 from handfast._protocol.lease import LeaseState
-
-if TYPE_CHECKING:
-    from handfast._api.aio.lease import OnLost
+from handfast.records import OnLost
 
 __all__ = ["AsyncLeaseScope", "AsyncPrimitiveScope"]
 

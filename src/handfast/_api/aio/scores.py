@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._engine.names import utf8
 from handfast._engine.score_calls import ScoreCalls
-from handfast._engine.validate import check_limit, check_score
+from handfast._engine.validate import check_limit, check_score, utf8
 from handfast._protocol.advancing import advance, read
 from handfast._protocol.pieces import ask, each_piece
 from handfast.records import Advance, Scored

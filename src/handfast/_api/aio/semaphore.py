@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from handfast._api.aio.acquire_context import acquire_context
 from handfast._api.aio.inspectable import AsyncInspectable
-from handfast._api.aio.lease import AsyncLease, OnLost
+from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
-from handfast._engine.durations import Duration, milliseconds
-from handfast._engine.validate import check_int
+from handfast._engine.validate import check_int, milliseconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
+from handfast.records import Duration, OnLost
 
 __all__ = ["AsyncSemaphore"]
 

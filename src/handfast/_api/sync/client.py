@@ -10,7 +10,6 @@ from weakref import WeakSet
 
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.autocomplete import Autocomplete
-from handfast._api.sync.lease import OnLost
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LockAll
 from handfast._api.sync.rlock import RLock
@@ -21,11 +20,20 @@ from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
-from handfast._engine.durations import Duration, milliseconds
+from handfast._engine.defaults import (
+    DEFAULT_MAX_SESSIONS,
+    DEFAULT_MAX_WAITERS,
+    DEFAULT_TTL_S,
+)
 from handfast._engine.keys import KeySet
-from handfast._engine.names import encode_name
 from handfast._engine.score_calls import ScoreCalls
-from handfast._engine.validate import check_int
+from handfast._engine.validate import (
+    check_int,
+    check_on_lost,
+    encode_name,
+    milliseconds,
+)
+from handfast.records import Duration, OnLost
 
 __all__ = ["Handfast"]
 
@@ -41,7 +49,12 @@ class Handfast:
     """
 
     def __init__(
-        self, server: Any = None, *, namespace: str = "hf", label: str | None = None, max_sessions: int = 64
+        self,
+        server: Any = None,
+        *,
+        namespace: str = "hf",
+        label: str | None = None,
+        max_sessions: int = DEFAULT_MAX_SESSIONS,
     ) -> None:
         encode_name(namespace, "namespace")
         if label is not None:
@@ -66,10 +79,10 @@ class Handfast:
         self,
         name: str,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> Lock:
         """The lock of that name.
 
@@ -81,29 +94,29 @@ class Handfast:
         ``max_waiters`` is how many may stand in line before QueueFull.
         """
         permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
-        return Lock(self._driver, permits, _known(on_lost))
+        return Lock(self._driver, permits, check_on_lost(on_lost))
 
     def rlock(
         self,
         name: str,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> RLock:
         """The lock of that name, for a thread that may come by more than once. The options are those of `lock`."""
         permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
-        return RLock(self._driver, permits, _known(on_lost), self._reentrant)
+        return RLock(self._driver, permits, check_on_lost(on_lost), self._reentrant)
 
     def lock_all(
         self,
         names: Iterable[str],
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> LockAll:
         """The locks of all these names at once: all or none. The options are those of `lock`.
 
@@ -115,35 +128,35 @@ class Handfast:
         check_int(len(places), "the number of names", 100)
         lease_ms, waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
         bundle = MultiRequest(places, ttl_ms=lease_ms, renew=renew, max_waiters=waiters)
-        return LockAll(self._driver, bundle, _known(on_lost))
+        return LockAll(self._driver, bundle, check_on_lost(on_lost))
 
     def semaphore(
         self,
         name: str,
         limit: int,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> Semaphore:
         """The semaphore of that name, with so many permits: up to a billion. The other options are those of `lock`."""
         limit = check_int(limit, "limit", MAX_PERMITS)
         permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
-        return Semaphore(self._driver, permits, _known(on_lost))
+        return Semaphore(self._driver, permits, check_on_lost(on_lost))
 
     def rwlock(
         self,
         name: str,
         *,
-        ttl: Duration = 30.0,
+        ttl: Duration = DEFAULT_TTL_S,
         renew: bool = True,
         on_lost: OnLost = "raise",
-        max_waiters: int = 100_000,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> RWLock:
         """The read-write lock of that name. The options are those of `lock`; what it is not is the lock of that name."""
         read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=MAX_PERMITS)
-        return RWLock(self._driver, read, read.with_weight(MAX_PERMITS), _known(on_lost), self._in_blocks)
+        return RWLock(self._driver, read, read.with_weight(MAX_PERMITS), check_on_lost(on_lost), self._in_blocks)
 
     def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> Autocomplete:
         """The index of that name, to complete what somebody types.
@@ -180,9 +193,3 @@ class Handfast:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _known(on_lost: OnLost) -> OnLost:
-    if on_lost not in ("raise", "warn"):
-        raise ValueError(f"on_lost must be 'raise' or 'warn', not {on_lost!r}")
-    return on_lost

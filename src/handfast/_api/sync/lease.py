@@ -9,18 +9,16 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from typing import Literal
 
 from handfast._api.sync.scope import LeaseScope
 from handfast._drivers.losses import tell
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._engine.durations import Duration, milliseconds
+from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
 from handfast.errors import LeaseLost, NotHeld
+from handfast.records import Duration, OnLost
 
-__all__ = ["Lease", "OnLost"]
-
-OnLost = Literal["raise", "warn"]
+__all__ = ["Lease"]
 
 
 class Lease(LeaseScope):

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from handfast._api.sync.inspectable import Inspectable
-from handfast._api.sync.lease import Lease, OnLost
+from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
+from handfast.records import OnLost
 
 __all__ = ["Lock"]
 

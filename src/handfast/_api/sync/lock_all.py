@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from handfast._api.sync.lease import Lease, OnLost
+from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MultiRequest
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
-from handfast.records import LockStatus
+from handfast.records import LockStatus, OnLost
 
 __all__ = ["LeaseOfAll", "LockAll"]
 

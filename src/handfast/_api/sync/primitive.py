@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from handfast._api.decorators import require_plain_function
-from handfast._api.sync.lease import Lease, OnLost
+from handfast._api.sync.lease import Lease
 from handfast._api.sync.scope import PrimitiveScope
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import Request
-from handfast._engine.durations import Duration, milliseconds
+from handfast._engine.validate import milliseconds
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast.records import Duration, OnLost
 
 __all__ = ["Primitive"]
 

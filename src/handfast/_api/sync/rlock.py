@@ -7,13 +7,14 @@ from time import monotonic
 
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.inspectable import Inspectable
-from handfast._api.sync.lease import Lease, OnLost
+from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 from handfast.errors import LeaseLost, NotOwner
+from handfast.records import OnLost
 
 __all__ = ["RLease", "RLock"]
 

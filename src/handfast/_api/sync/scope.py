@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import contextlib
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from handfast._drivers.sync.driver import OWN_ERRORS
 from handfast._protocol.lease import LeaseState
-
-if TYPE_CHECKING:
-    from handfast._api.sync.lease import OnLost
+from handfast.records import OnLost
 
 __all__ = ["LeaseScope", "PrimitiveScope"]
 

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from handfast._api.sync.inspectable import Inspectable
-from handfast._api.sync.lease import Lease, OnLost
+from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
-from handfast._engine.durations import Duration, milliseconds
-from handfast._engine.validate import check_int
+from handfast._engine.validate import check_int, milliseconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
+from handfast.records import Duration, OnLost
 
 __all__ = ["Semaphore"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from handfast._engine.defaults import DEFAULT_TTL_S
 from handfast.cli.connect import url_option
 from handfast.cli.run import options
 from handfast.cli.run.main import run
@@ -86,7 +87,7 @@ program must receive them.
     type=float,
     metavar="SECS",
     callback=options.parse_seconds,
-    default=30.0,
+    default=DEFAULT_TTL_S,
     show_default=True,
     help="Duration of the lease. It is renewed while COMMAND runs; if this process dies, NAME is free after this many "
     "seconds.",

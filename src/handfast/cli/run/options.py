@@ -7,9 +7,7 @@ from typing import Literal
 
 import click
 
-from handfast._engine.durations import milliseconds
-from handfast._engine.names import encode_name
-from handfast._engine.validate import check_int
+from handfast._engine.validate import check_int, encode_name, milliseconds
 
 __all__ = [
     "BUSY",

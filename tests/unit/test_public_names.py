@@ -1,0 +1,99 @@
+"""Users find every public thing under a public name, and tracebacks, pickles and help() use that name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+import traceback
+from typing import ParamSpec, TypeVar
+
+import pytest
+
+import handfast
+import handfast.compat
+from handfast._engine import defaults
+from handfast._engine.calls import PermitRequest
+from handfast._engine.keys import KeySet
+
+CLASSES = {name: getattr(handfast, name) for name in handfast.__all__ if isinstance(getattr(handfast, name), type)}
+
+
+def public_functions(kind):
+    """The public functions of a class, its constructor only if users call it."""
+    for name, member in inspect.getmembers(kind):
+        function = inspect.unwrap(member.fget if isinstance(member, property) else member)
+        if inspect.isroutine(function) and str(getattr(function, "__module__", "")).startswith("handfast"):
+            called = kind in (handfast.Handfast, handfast.AsyncHandfast, handfast.Script)
+            if not name.startswith("_") or (name == "__init__" and called):
+                yield f"{kind.__name__}.{name}", function
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_public_class_says_that_it_is_from_handfast(name):
+    kind = CLASSES[name]
+    if kind is not handfast.Duration:
+        assert f"{kind.__module__}.{kind.__qualname__}" == f"handfast.{name}"
+        assert repr(kind) == f"<class 'handfast.{name}'>"
+        assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+def test_the_redis_py_locks_say_that_they_are_from_the_compat_module():
+    for name in handfast.compat.__all__:
+        assert getattr(handfast.compat, name).__module__ == "handfast.compat"
+
+
+def test_a_traceback_shows_the_public_name_of_an_error():
+    shown = traceback.format_exception_only(handfast.AcquireTimeout("a", 1))
+    assert shown[0].startswith("handfast.AcquireTimeout: 'a' could not")
+
+
+def test_an_error_can_be_unpickled_where_only_the_error_module_was_imported():
+    data = pickle.dumps(handfast.LeaseLost("a", 7, "why"))
+    code = (
+        f"import pickle, handfast.errors; error = pickle.loads({data!r}); print(type(error), error.name, error.fence)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "<class 'handfast.LeaseLost'> a 7\n"
+
+
+def test_every_type_of_a_public_signature_is_public():
+    seen = set()
+    for kind in CLASSES.values():
+        for where, function in public_functions(kind):
+            home = importlib.import_module(function.__module__)
+            for annotation in function.__annotations__.values():
+                for word in re.findall(r"[A-Za-z_]\w*", str(annotation)):
+                    value = getattr(home, word, None)
+                    ours = str(getattr(value, "__module__", "")).startswith("handfast") or word in {
+                        "Duration",
+                        "OnLost",
+                    }
+                    if ours and not isinstance(value, TypeVar | ParamSpec):
+                        seen.add(word)
+                        assert word in handfast.__all__, f"{where} has {word} in its signature, which is not public"
+    assert seen >= {"Duration", "OnLost", "LockStatus", "Lease", "AsyncLease", "AsyncLock"}
+
+
+def test_the_error_of_a_bad_script_header_is_public():
+    with pytest.raises(handfast.HeaderError, match="1") as caught:
+        handfast.Script("-- KEYS 1\n")
+    assert caught.value.line == 1
+
+
+@pytest.mark.parametrize("client", [handfast.Handfast, handfast.AsyncHandfast])
+@pytest.mark.parametrize("maker", ["lock", "rlock", "lock_all", "semaphore", "rwlock"])
+def test_help_shows_the_defaults_as_numbers(client, maker):
+    shown = str(inspect.signature(getattr(client, maker)))
+    assert "= 30.0" in shown
+    assert "max_waiters: 'int' = 100000" in shown
+
+
+def test_each_default_has_one_source():
+    parameters = inspect.signature(handfast.Handfast).parameters
+    assert parameters["max_sessions"].default == defaults.DEFAULT_MAX_SESSIONS == 64
+    request = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
+    assert f"{defaults.DEFAULT_MAX_WAITERS}".encode() in request.acquire(b"t").tail
