@@ -23,11 +23,12 @@ from rich.console import Console
 
 from handfast.cli.demo import play as play_module
 from handfast.cli.demo.command import command
-from handfast.cli.demo.crew import Crew, CrewLost
-from handfast.cli.demo.records import Finding, exit_code
+from handfast.cli.demo.records import DemoSettings, Finding, exit_code
 from handfast.cli.demo.shared import Shared, new_namespace
-from handfast.cli.demo.stage import Broken
+from handfast.cli.demo.stage import ActFailed, Stage
 from handfast.cli.demo.timeline import Timeline
+from handfast.cli.demo.worker import work
+from handfast.testing import ProcessFailed, ProcessGroup
 
 pytestmark = pytest.mark.slow
 
@@ -126,15 +127,15 @@ def test_everything_holds_and_the_summary_says_so(start):
     (lost,) = re.findall(r"lost updates without a lock +(\d+) of 280 +no promise", demo.output)
     assert int(lost) > 0
     (queued,) = [line.split()[1:] for line in lines if line.startswith("  queued")]
-    (got_in,) = [line.split()[2:] for line in lines if line.startswith("  got in")]
+    (acquired,) = [line.split()[1:] for line in lines if line.startswith("  acquired  ")]
     assert sorted(queued) == list("ABCDEF")
-    assert got_in == queued
+    assert acquired == queued
     for promise in (
         r"lost updates with the lock +0 of 280 +✓ yes",
-        rf"who got in, in which order +{' '.join(queued)}, as they queued +✓ yes",
-        r"the line behind a dead holder +moved on after .* s \(ttl .* s\) +✓ yes",
-        r"a late write of a frozen holder +refused by its fence +✓ yes",
-        r"the lease of that holder +passed on, and it was told so +✓ yes",
+        rf"order of the grants +{' '.join(queued)}, as they queued +✓ yes",
+        r"the queue behind a dead holder +moved on after .* s \(ttl .* s\) +✓ yes",
+        r"late write of a frozen holder +refused by its fence +✓ yes",
+        r"lease of that holder +passed on, holder informed +✓ yes",
     ):
         assert re.search(promise, demo.output), promise
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", demo.output), "control characters without a terminal"
@@ -235,8 +236,12 @@ def an_act(*findings, failure=None):
             1,
             ["✗ NO", "✓ yes"],
         ),
-        ([an_act(failure=Broken("gave up")), an_act(Finding("that", "fine", held=True))], 1, ["An act +gave up +✗ NO"]),
-        ([an_act(failure=CrewLost("process A ended"))], 1, ["process A ended +✗ NO"]),
+        (
+            [an_act(failure=ActFailed("gave up")), an_act(Finding("that", "fine", held=True))],
+            1,
+            ["An act +gave up +✗ NO"],
+        ),
+        ([an_act(failure=ProcessFailed("process A ended"))], 1, ["process A ended +✗ NO"]),
     ],
 )
 def test_a_broken_promise_is_shown_and_gives_1(monkeypatch, server, acts, code, expected):
@@ -283,12 +288,32 @@ def test_a_write_that_comes_in_between_is_compared_again(raw, server):
     rival._client.close()
 
 
-def test_a_worker_that_ends_by_itself_is_missed_with_its_last_words(server):
-    with Crew(server.url, new_namespace()) as crew:
-        crew.start("A")
-        crew.tell("A", "nonsense")
-        with pytest.raises(CrewLost, match=r"process A ended.*nonsense"):
-            crew.hear(BOUND)
+class Calm:
+    """Neither draws nor is interrupted."""
+
+    def refresh(self):
+        pass
+
+    check = refresh
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "order", "failure"),
+    [
+        (work, True, "nonsense", r"process A failed: KeyError: 'nonsense'"),
+        (os._exit, False, "", r"process A ended with 1.*os\._exit|TypeError"),
+    ],
+    ids=["failed", "ended"],
+)
+def test_a_worker_that_fails_ends_the_act_with_its_name(server, target, args, order, failure):
+    namespace = new_namespace()
+    with ProcessGroup() as group:
+        group.start(target, *((server.url, namespace, "A") if args else ()), name="A")
+        stage = Stage(DemoSettings(2, 0.1), Calm(), group, None, None, Calm())
+        if order:
+            stage.order("A", order)
+        with pytest.raises((ActFailed, ProcessFailed), match=failure):
+            list(stage.reports("a word", 1, "never said"))
 
 
 def test_lines_can_be_read_without_colours():

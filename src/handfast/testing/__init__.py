@@ -14,16 +14,22 @@ from handfast.testing.injection import (
     interrupt_at,
     interrupt_everywhere,
 )
+from handfast.testing.processes import ChildProcess, Parent, ProcessFailed, ProcessGroup, Report, run_in_subprocess
 from handfast.testing.proxy import FaultProxy
 from handfast.testing.scripted import FakeClock, ScriptedDriver
 from handfast.testing.servers import ServerController
 
 __all__ = [
+    "ChildProcess",
     "Command",
     "FakeClock",
     "Fault",
     "FaultProxy",
     "Match",
+    "Parent",
+    "ProcessFailed",
+    "ProcessGroup",
+    "Report",
     "Run",
     "ScriptedDriver",
     "ServerController",
@@ -37,5 +43,6 @@ __all__ = [
     "interrupt_after",
     "interrupt_at",
     "interrupt_everywhere",
+    "run_in_subprocess",
     "script",
 ]

@@ -1,4 +1,4 @@
-"""A picture of numbers that grow: bars with a caption, a number and a remark, in groups under a heading."""
+"""Progress bars with a caption, a number and a remark, in groups under a heading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Bar", "Bars"]
 
 @dataclass(slots=True)
 class Bar:
-    """One bar. Change it as the number grows."""
+    """One bar. The caller changes its value."""
 
     caption: str
     total: int
@@ -22,7 +22,7 @@ class Bar:
 
 
 class Bars:
-    """Bars below each other; a str among them is a heading."""
+    """Bars below each other; a str is a heading."""
 
     def __init__(self, *rows: Bar | str) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Act 1: processes count together, first without a lock, then with it."""
+"""Act 1: processes increment a counter, first without a lock, then with it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ TITLE = "Lost updates"
 
 
 def act(stage: Stage) -> Iterator[Finding]:
-    """Find out how many increments get lost."""
-    plan = stage.plan
-    total = plan.processes * plan.updates
+    """Count how many increments are lost."""
+    settings = stage.settings
+    total = settings.processes * settings.updates
     stage.screen.tell(
-        f"{plan.processes} processes add 1 to the same counter, {plan.updates} times each: read it, think for "
-        f"{plan.moment * 1000:.0f} ms, write it back. Whoever writes wipes out what others wrote since the read."
+        f"{settings.processes} processes add 1 to the same counter, {settings.updates} times each: they read it, wait "
+        f"{settings.think * 1000:.0f} ms and write it back. A write overwrites what other processes wrote since the read."
     )
     bars = {counter: (Bar("added", total), Bar("the counter says", total)) for counter in ("free", "locked")}
     with stage.screen.showing(Bars("without a lock", *bars["free"], "with the lock", *bars["locked"])):
         for counter, (added, says) in bars.items():
             _count(stage, counter, added, says)
-            stage.pause(plan.pause)
+            stage.pause(settings.pause)
     lost = {counter: added.value - says.value for counter, (added, says) in bars.items()}
     stage.screen.tell(
-        f"[b]{lost['free']}[/b] of {total} updates were lost without the lock, [b]{lost['locked']}[/b] with it, taking turns."
-        + ("" if lost["free"] else " (None without it either: a rare piece of luck, not a promise.)")
+        f"[b]{lost['free']}[/b] of {total} updates were lost without the lock, [b]{lost['locked']}[/b] with it."
+        + ("" if lost["free"] else " (None without it either: by luck, which is not a promise.)")
     )
     yield Finding("lost updates without a lock", f"{lost['free']} of {total}", None)
     yield Finding("lost updates with the lock", f"{lost['locked']} of {total}", lost["locked"] == 0)
 
 
 def _count(stage: Stage, counter: str, added: Bar, says: Bar) -> None:
-    plan = stage.plan
-    for name in stage.crew.names[: plan.processes]:
-        stage.crew.tell(name, f"count {counter} {plan.updates} {plan.moment}")
-    for heard in stage.frames("the processes to count"):
-        added.value += sum(word.verb == "step" for word in heard)
+    settings = stage.settings
+    for name in stage.workers[: settings.processes]:
+        stage.order(name, "count", counter, settings.updates, settings.think)
+    for reports in stage.frames("the processes to count"):
+        added.value += sum(report.word == "counted" for report in reports)
         says.value = stage.shared.count(counter)
         if added.value == added.total:
             break

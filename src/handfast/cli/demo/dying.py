@@ -1,4 +1,4 @@
-"""Act 3: a holder is killed, and the line moves on when its lease ends."""
+"""Act 3: a holder is killed, and the lock passes to the first waiter when the lease ends."""
 
 from __future__ import annotations
 
@@ -15,48 +15,50 @@ TITLE = "A holder dies"
 
 
 def act(stage: Stage) -> Iterator[Finding]:
-    """Find out whether those who wait behind a dead holder get in."""
-    plan, crew = stage.plan, stage.crew
-    holder, *waiters = crew.names[:3]
+    """Measure how long after the kill the first waiter acquires the lock."""
+    settings = stage.settings
+    holder, *waiters = stage.workers[:3]
     stage.screen.tell(
-        f"A process holds a lock with a ttl of {plan.ttl:g} s, renewed for as long as it lives. It is killed with "
-        "SIGKILL, which no program can catch. Nobody releases its lock, but its lease ends."
+        f"A process holds a lock with a ttl of {settings.ttl:g} s, which is renewed for as long as the process lives. It is "
+        "killed with SIGKILL, which no program can catch. It cannot release the lock, but its lease ends."
     )
-    timeline = Timeline(2 * plan.step + 0.7 * plan.pause + plan.ttl + 2 * plan.turn)
+    timeline = Timeline(2 * settings.arrival_gap + 0.7 * settings.pause + settings.ttl + 2 * settings.hold)
     with stage.screen.showing(timeline):
-        crew.tell(holder, f"enter killed {plan.ttl}")
-        for word in stage.listen("the first process to get in", 1, "in"):
-            timeline.change(word.who, "holds", word.at)
+        stage.order(holder, "acquire", "killed", settings.ttl)
+        for report in stage.reports("the first process to acquire the lock", 1, "acquired"):
+            timeline.change(report.worker, "holds", report.at)
         lock = stage.handfast.lock("killed")
         for name in waiters:
-            stage.line_up(lock, name, f"enter killed {plan.ttl}", f"work {plan.turn}", "leave")
+            stage.enqueue(lock, name, settings.ttl)
+            stage.order(name, "work", settings.hold)
+            stage.order(name, "release")
             timeline.change(name, "waits")
-            stage.pause(plan.step)
-        stage.pause(plan.pause * 0.7)
-        crew.kill(holder)
+            stage.pause(settings.arrival_gap)
+        stage.pause(settings.pause * 0.7)
+        stage.group.discard(stage.worker(holder))
         killed_at = monotonic()
         timeline.change(holder, "dead", killed_at)
         timeline.mark(holder, "killed")
-        after = _move_on(stage, holder, len(waiters), timeline, killed_at)
+        after = _take_over(stage, holder, len(waiters), timeline, killed_at)
         timeline.stop()
-    stage.screen.tell(f"The line moved on {after:.1f} s after the kill.")
-    stage.pause(plan.pause)
-    seen = f"moved on after {after:.1f} s (ttl {plan.ttl:g} s)"
-    yield Finding("the line behind a dead holder", seen, held=after > 0)
+    stage.screen.tell(f"The first waiter acquired the lock {after:.1f} s after the kill.")
+    stage.pause(settings.pause)
+    seen = f"moved on after {after:.1f} s (ttl {settings.ttl:g} s)"
+    yield Finding("the queue behind a dead holder", seen, held=after > 0)
 
 
-def _move_on(stage: Stage, holder: str, waiting: int, timeline: Timeline, killed_at: float) -> float:
-    """Watch everybody get in and out; how long after the kill the first got in."""
+def _take_over(stage: Stage, holder: str, waiting: int, timeline: Timeline, killed_at: float) -> float:
+    """Follow the waiters until all have released; return the seconds from the kill to the first grant."""
     after = 0.0
-    for word in stage.listen("the line to move on", waiting, "left"):
-        if word.verb == "in":
-            timeline.change(word.who, "holds", word.at)
+    for report in stage.reports("the waiters to acquire the lock", waiting, "released"):
+        if report.word == "acquired":
+            timeline.change(report.worker, "holds", report.at)
             if not after:
-                after = word.at - killed_at
-                timeline.change(holder, "", word.at)
-                timeline.remark(word.who, f"got in {after:.1f} s after the kill")
+                after = report.at - killed_at
+                timeline.change(holder, "", report.at)
+                timeline.remark(report.worker, f"acquired {after:.1f} s after the kill")
             else:
-                timeline.remark(word.who, "got in next")
-        elif word.verb == "left":
-            timeline.change(word.who, "", word.at)
+                timeline.remark(report.worker, "acquired next")
+        elif report.word == "released":
+            timeline.change(report.worker, "", report.at)
     return after

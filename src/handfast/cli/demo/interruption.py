@@ -1,7 +1,7 @@
-"""Ctrl-C, noted instead of thrown.
+"""Signals that end the demo are noted instead of raised.
 
-An exception that strikes between the start of a process and the line that remembers it would leave the process behind.
-So a signal to end is only written down here, and the demo looks for it between two frames, where nothing is half begun.
+An exception between the start of a process and the line that stores it would leave the process behind. So the handler only
+notes the signal, and the demo checks for it between two frames.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Interrupted", "Interruption"]
 
 
 class Interrupted(Exception):
-    """A signal asked the demo to end."""
+    """A signal ended the demo."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -22,7 +22,7 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """Notes SIGINT, SIGTERM and SIGHUP inside a ``with`` block. Further ones do not disturb the cleaning up."""
+    """Notes SIGINT, SIGTERM and SIGHUP inside a ``with`` block. Later ones do not disturb the cleanup."""
 
     def __init__(self) -> None:
         self._noted: int | None = None
@@ -40,7 +40,7 @@ class Interruption:
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # nohup: whoever said so wants the demo to outlive its terminal
+                continue  # nohup: the demo is to outlive its terminal
             self._before[number] = signal.signal(number, self._note)
         return self
 

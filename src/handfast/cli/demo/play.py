@@ -1,7 +1,7 @@
-"""The whole evening: set the stage, play the acts, say what they showed, and clear everything away.
+"""The course of the demo: set up, run the acts, show what they found, and clean up.
 
-What is set up is cleared away in the opposite order on every path, an interrupted one too: first the processes, then
-what they left on the server, then the server.
+Cleaning up happens in the opposite order on every path, an interrupted one too: first the processes, then their keys on the
+server, then the server.
 """
 
 from __future__ import annotations
@@ -17,44 +17,47 @@ from redis.retry import Retry
 
 from handfast._api.sync.client import Handfast
 from handfast.cli.demo import counting, dying, freezing, queueing
-from handfast.cli.demo.crew import Crew, CrewLost
 from handfast.cli.demo.interruption import Interruption
-from handfast.cli.demo.records import Finding, Plan, exit_code
+from handfast.cli.demo.records import DemoSettings, Finding, exit_code
 from handfast.cli.demo.screen import Screen
 from handfast.cli.demo.shared import Shared, new_namespace
-from handfast.cli.demo.stage import Broken, Stage
+from handfast.cli.demo.stage import ActFailed, Stage
+from handfast.cli.demo.worker import work
 from handfast.embedded import PrivateServer
 from handfast.errors import NoServer
+from handfast.testing.processes import ProcessFailed, ProcessGroup
 
 __all__ = ["play"]
 
 ACTS: tuple[ModuleType, ...] = (counting, queueing, dying, freezing)
 
-FEWEST = 6
-"""Processes on stage at least: a line of fewer would be in order by luck."""
+MIN_WORKERS = 6
+"""A shorter queue could be in order by luck."""
 
 SERVER_TIMEOUT = 5.0
-"""Seconds that the server may take for an answer to the demo itself."""
+"""Seconds that the server may take for a reply to the demo itself."""
 
 
-def play(plan: Plan, url: str | None, interruption: Interruption) -> int:
-    """Show everything; the exit code. Raises Interrupted, NoServer and the client library's errors."""
+def play(settings: DemoSettings, url: str | None, interruption: Interruption) -> int:
+    """Run the demo and return its exit code. Raises Interrupted, NoServer and errors of redis-py."""
     screen = Screen()
     screen.title("Handfast: what a lock is for, and what a good one does")
     where = "a private server" if url is None else "your server, in a namespace of its own"
     screen.tell(
-        f"Real processes on {where}, {30 * plan.pace:.0f} seconds, {len(ACTS)} acts. "
-        "Ctrl-C ends it at any moment. Nothing is left behind."
+        f"Real processes on {where}, about {30 * settings.pace:.0f} seconds, {len(ACTS)} acts. "
+        "Ctrl-C ends the demo at any moment. Nothing is left behind."
     )
     with ExitStack() as stack:
-        stage = _set(stack, plan, url, screen, interruption)
+        stage = _set_up(stack, settings, url, screen, interruption)
         findings = list(_perform(stage))
     screen.title("What you have seen")
     screen.summary(findings)
     return exit_code(findings)
 
 
-def _set(stack: ExitStack, plan: Plan, url: str | None, screen: Screen, interruption: Interruption) -> Stage:
+def _set_up(
+    stack: ExitStack, settings: DemoSettings, url: str | None, screen: Screen, interruption: Interruption
+) -> Stage:
     if url is None:
         url = stack.enter_context(PrivateServer()).url
     client = _client(url)
@@ -62,11 +65,12 @@ def _set(stack: ExitStack, plan: Plan, url: str | None, screen: Screen, interrup
     client.ping()
     namespace = new_namespace()
     shared = Shared(client, namespace)
-    stack.callback(_sweep, shared, screen)
+    stack.callback(_delete_keys, shared, screen)
     handfast = stack.enter_context(Handfast(url, namespace=namespace, label="demo"))
-    crew = stack.enter_context(Crew(url, namespace))
-    crew.start(ascii_uppercase[: max(plan.processes, FEWEST)])
-    return Stage(plan, screen, crew, shared, handfast, interruption)
+    group = stack.enter_context(ProcessGroup())
+    for name in ascii_uppercase[: max(settings.processes, MIN_WORKERS)]:
+        group.start(work, url, namespace, name, name=name)
+    return Stage(settings, screen, group, shared, handfast, interruption)
 
 
 def _client(url: str) -> redis.Redis:
@@ -82,23 +86,23 @@ def _client(url: str) -> redis.Redis:
         raise NoServer(str(error)) from error
 
 
-def _sweep(shared: Shared, screen: Screen) -> None:
+def _delete_keys(shared: Shared, screen: Screen) -> None:
     try:
-        shared.sweep()
+        shared.delete_keys()
     except redis.RedisError as error:
-        screen.tell(f"The server could not be asked to delete our keys, which expire by themselves: {error}")
+        screen.tell(f"The keys of the demo could not be deleted; they expire within two minutes: {error}")
 
 
 def _perform(stage: Stage) -> Iterator[Finding]:
-    """The findings of all acts, up to and with the first that does not come to its end."""
-    title = "The processes start"
+    """Yield the findings of all acts, up to and with the first that does not come to its end."""
+    title = "Start of the processes"
     try:
-        for _ in stage.listen("the processes to start", len(stage.crew.names), "ready"):
+        for _ in stage.reports("the processes to start", len(stage.group), "ready"):
             pass
         for number, act in enumerate(ACTS, 1):
             title = act.TITLE
             stage.screen.title(f"{number} of {len(ACTS)}  {title}")
             perform: Callable[[Stage], Iterator[Finding]] = act.act
             yield from perform(stage)
-    except (Broken, CrewLost) as failure:
+    except (ActFailed, ProcessFailed) as failure:
         yield Finding(title, str(failure), held=False)

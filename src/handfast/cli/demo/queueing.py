@@ -1,4 +1,4 @@
-"""Act 2: processes stand in line, and the lock goes down the line."""
+"""Act 2: processes queue for a lock, and each release hands it to the next one."""
 
 from __future__ import annotations
 
@@ -10,69 +10,75 @@ from rich.text import Text
 
 from handfast._api.sync.lock import Lock
 from handfast.cli.demo.records import Finding
-from handfast.cli.demo.stage import Broken, Stage
+from handfast.cli.demo.stage import ActFailed, Stage
 from handfast.cli.demo.timeline import Timeline
 
 __all__ = ["act"]
 
 TITLE = "First come, first served"
 
-LONGEST_LINE = 10
+LONGEST_QUEUE = 10
 """Processes that fit on a screen."""
 
+TTL = 30.0
+"""Seconds."""
 
-class _Rows:
-    """Two orders, one above the other."""
+
+class _Orders:
+    """The two orders, one above the other."""
 
     def __init__(self) -> None:
         self.queued: list[str] = []
-        self.got_in: list[str] = []
+        self.acquired: list[str] = []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text()
         yield Text.assemble("  queued      ", ("  ".join(self.queued), "bold"))
-        yield Text.assemble("  got in      ", ("  ".join(self.got_in), "bold green"))
+        yield Text.assemble("  acquired    ", ("  ".join(self.acquired), "bold green"))
 
 
 def act(stage: Stage) -> Iterator[Finding]:
-    """Find out whether the order of the line is the order of getting in."""
-    plan = stage.plan
-    line = stage.crew.names[:LONGEST_LINE]
-    random.shuffle(line)
+    """Compare the order of the queue with the order of the grants."""
+    settings = stage.settings
+    names = stage.workers[:LONGEST_QUEUE]
+    random.shuffle(names)
     stage.screen.tell(
-        f"The demo holds a lock; {len(line)} processes come for it in a random order and stand in line. Then the demo "
-        "lets go. Each release hands the lock to the next in line: nobody polls, and nobody pushes in."
+        f"The demo holds a lock; {len(names)} processes request it in a random order and wait in the queue. Then the demo "
+        "releases it. Each release hands the lock to the first waiter: no process polls, and none overtakes."
     )
-    rows = _Rows()
-    timeline = Timeline(len(line) * (plan.step + plan.turn + 0.1) + plan.pause / 2)
-    with stage.screen.showing(Group(timeline, rows)):
+    orders = _Orders()
+    timeline = Timeline(len(names) * (settings.arrival_gap + settings.hold + 0.1) + settings.pause / 2)
+    with stage.screen.showing(Group(timeline, orders)):
         lock = stage.handfast.lock("door")
         lease = lock.try_acquire()
         if lease is None:
-            raise Broken("a lock that nobody knew before was not free")
+            raise ActFailed("a lock with a new name was not free")
         with lease:
-            _line_up(stage, lock, line, timeline, rows)
-            stage.pause(plan.pause / 2)
-        for word in stage.listen("everybody to get in and out", len(line), "left"):
-            if word.verb == "in":
-                rows.got_in.append(word.who)
-                timeline.change(word.who, "holds", word.at)
-                timeline.remark(word.who, f"got in as number {len(rows.got_in)}")
-            elif word.verb == "left":
-                timeline.change(word.who, "", word.at)
-        rows.got_in = stage.shared.signatures()
+            _enqueue(stage, lock, names, timeline, orders)
+            stage.pause(settings.pause / 2)
+        for report in stage.reports("every process to acquire and release", len(names), "released"):
+            if report.word == "acquired":
+                orders.acquired.append(report.worker)
+                timeline.change(report.worker, "holds", report.at)
+                timeline.remark(report.worker, f"acquired as number {len(orders.acquired)}")
+            elif report.word == "released":
+                timeline.change(report.worker, "", report.at)
+        orders.acquired = stage.shared.signatures()
         timeline.stop()
-    same = rows.queued == rows.got_in
-    stage.screen.tell("They got in exactly as they queued." if same else "[bold red]The two orders differ.[/]")
-    stage.pause(plan.pause)
-    queued = "as they queued" if same else f"queued {' '.join(rows.queued)}"
-    yield Finding("who got in, in which order", f"{' '.join(rows.got_in)}, {queued}", same)
+    same = orders.queued == orders.acquired
+    stage.screen.tell("They acquired it in the order of the queue." if same else "[bold red]The two orders differ.[/]")
+    stage.pause(settings.pause)
+    queued = "as they queued" if same else f"queued {' '.join(orders.queued)}"
+    yield Finding("order of the grants", f"{' '.join(orders.acquired)}, {queued}", same)
 
 
-def _line_up(stage: Stage, lock: Lock, line: list[str], timeline: Timeline, rows: _Rows) -> None:
-    """Let one come after the other: the next only when the server says that the one before stands in line."""
-    for name in line:
-        stage.line_up(lock, name, "enter door 30", f"sign {name}", f"work {stage.plan.turn}", "leave")
-        rows.queued = [waiter.label for waiter in lock.status().waiters]
+def _enqueue(stage: Stage, lock: Lock, names: list[str], timeline: Timeline, orders: _Orders) -> None:
+    """Let one come after the other: the next one when the server has the one before in the queue."""
+    for name in names:
+        stage.enqueue(lock, name, TTL)
+        stage.order(name, "sign", name)
+        stage.order(name, "work", stage.settings.hold)
+        stage.order(name, "release")
+        orders.queued = [waiter.label for waiter in lock.status().waiters]
         timeline.change(name, "waits")
-        stage.pause(stage.plan.step)
+        stage.pause(stage.settings.arrival_gap)

@@ -1,28 +1,27 @@
-"""What the demo tells and hears: frozen records."""
+"""The records of the demo: its settings, what its workers report, what its acts find."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-__all__ = ["Finding", "Heard", "Plan", "exit_code"]
+__all__ = ["DemoSettings", "Finding", "WorkerReport", "exit_code"]
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """One line that a worker said: ``in 17``, ``step``, ``wrote 0``."""
+class WorkerReport(NamedTuple):
+    """One report of a worker: ``acquired`` with its fence, ``counted``, ``wrote`` and whether it was accepted."""
 
-    who: str
-    verb: str
-    number: int
-    """0 where the verb needs none."""
+    worker: str
+    word: str
+    value: Any
     at: float
-    """When it was heard, on the monotonic clock."""
+    """When the worker sent it, on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the summary. ``held`` is None where nothing is promised and the line is there to compare with."""
+    """One row of the summary. ``held`` is None where nothing is promised: the row is there for comparison."""
 
     what: str
     seen: str
@@ -30,8 +29,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How large and how slow the demo is. Times are in seconds."""
+class DemoSettings:
+    """The size and the speed of the demo. Times are in seconds."""
 
     processes: int
     pace: float
@@ -39,22 +38,22 @@ class Plan:
 
     @property
     def updates(self) -> int:
-        """Increments that one process makes; about the same for all together, however many they are."""
+        """Increments per process; their total hardly depends on the number of processes."""
         return max(10, 280 // self.processes)
 
     @property
-    def moment(self) -> float:
-        """What an increment takes between its read and its write."""
+    def think(self) -> float:
+        """Between the read and the write of an increment."""
         return max(0.002, 0.024 * self.pace)
 
     @property
-    def turn(self) -> float:
-        """How long a process of the queue stays in."""
+    def hold(self) -> float:
+        """How long a process of the queue holds the lock."""
         return 0.4 * self.pace
 
     @property
-    def step(self) -> float:
-        """Between two arrivals in a line, so that the eye can follow."""
+    def arrival_gap(self) -> float:
+        """Between two arrivals in the queue, so that the eye can follow."""
         return 0.2 * self.pace
 
     @property
@@ -68,11 +67,11 @@ class Plan:
         return max(2.0, round(2.0 * self.pace, 1))
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """After which an act that does not come to its end is given up."""
         return 20.0 + 30.0 * self.pace
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """0 if nothing that is promised was broken, else 1."""
+    """Return 0 if every promise was kept, else 1."""
     return int(any(finding.held is False for finding in findings))

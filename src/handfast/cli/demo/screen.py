@@ -1,4 +1,4 @@
-"""Where the demo is seen: moving pictures on a terminal; the same words and each picture's last state anywhere else."""
+"""The output of the demo: animated on a terminal, otherwise the same text and the last state of each picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handfast.cli.demo.records import Finding
 __all__ = ["Screen"]
 
 WIDEST = 100
-"""Columns used at most: longer lines are no pleasure to read."""
+"""Columns used at most: longer lines are hard to read."""
 
 
 class Screen:
@@ -27,24 +27,26 @@ class Screen:
     def __init__(self) -> None:
         terminal = sys.stdout.isatty()
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a terminal without our signs gets question marks, not an error
+            sys.stdout.reconfigure(
+                errors="replace"
+            )  # question marks instead of an error where the encoding lacks our characters
         self._console = Console(force_terminal=terminal, highlight=False)
         self._console.width = min(self._console.width, WIDEST)
         self._moves = terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None
 
     def title(self, text: str) -> None:
-        """Begin something new."""
+        """Print a heading."""
         self._console.print()
         self._console.rule(Text(text, style="bold"), align="left", style="dim")
 
     def tell(self, text: str) -> None:
-        """A paragraph. Understands rich's markup."""
+        """Print a paragraph of rich's markup."""
         self._console.print(Padding(Text.from_markup(text), (0, 2), expand=False))
 
     @contextlib.contextmanager
     def showing(self, picture: RenderableType) -> Iterator[None]:
-        """Show a picture, which moves with each `refresh` and stays as it was when the block is left."""
+        """Show a picture, which is redrawn by `refresh` and keeps its last state after the block."""
         self._console.print()
         if self._moves:
             with Live(picture, console=self._console, auto_refresh=False) as live:
@@ -58,15 +60,15 @@ class Screen:
         self._console.print()
 
     def refresh(self) -> None:
-        """Draw the picture again."""
+        """Redraw the picture."""
         if self._live is not None:
             self._live.refresh()
 
     def summary(self, findings: Iterable[Finding]) -> None:
-        """The table at the end."""
+        """Print the table at the end."""
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        table.add_column("what was tried")
-        table.add_column("what was seen")
+        table.add_column("tried")
+        table.add_column("seen")
         table.add_column("as promised")
         for finding in findings:
             table.add_row(finding.what, finding.seen, _MARKS[finding.held])

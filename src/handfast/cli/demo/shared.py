@@ -1,4 +1,4 @@
-"""What the processes of the demo share: the one place where its keys are made, written and removed.
+"""The data that the processes of the demo share: the one place where its keys are created, written and deleted.
 
 Every key is in the namespace of one run, has a TTL from its first write on, and is deleted at the end.
 """
@@ -18,39 +18,38 @@ from handfast._engine.script import load
 __all__ = ["LOCKS", "Shared", "new_namespace"]
 
 LIFETIME_MS = 120_000
-"""Of a key that nobody could delete, because the demo itself was killed."""
+"""TTL of every key, for the case that the demo itself is killed before it deletes them."""
 
 LOCKS = ("counter", "door", "killed", "frozen")
-"""The names that are locked, one or none for each act."""
+"""The names of the locks, at most one for each act."""
 
 VALUES = ("counter:free", "counter:locked", "signatures", "resource")
-"""The keys of our own."""
+"""The keys beside those of the locks."""
 
 
 def new_namespace() -> str:
-    """A namespace that no other run has."""
+    """Return a namespace that no other run has."""
     return f"handfast-demo-{secrets.token_hex(6)}"
 
 
 class Shared:
-    """Counters, a list to sign, and a resource that is guarded by fences, all through one plain client."""
+    """Counters, a list to sign, and a resource that is guarded by fences, all through one client of redis-py."""
 
     def __init__(self, client: redis.Redis, namespace: str) -> None:
-        self._client: Any = client  # its return types are those of two colours at once
+        self._client: Any = client  # its return types are those of both APIs at once
         self._namespace = namespace
 
-    def increment(self, counter: str, moment: float) -> None:
-        """Read, think for a moment, write: three steps that nothing but a lock can make one."""
+    def increment(self, counter: str, think_s: float) -> None:
+        """Read, wait, write: three steps that only a lock can make one."""
         seen = self.count(counter)
-        time.sleep(moment)
+        time.sleep(think_s)
         self._client.set(self._key(f"counter:{counter}"), seen + 1, px=LIFETIME_MS)
 
     def count(self, counter: str) -> int:
-        """What a counter says."""
         return int(self._client.get(self._key(f"counter:{counter}")) or 0)
 
     def sign(self, who: str) -> None:
-        """Put a name at the end of the list."""
+        """Append a name to the list."""
         key = self._key("signatures")
         with self._client.pipeline() as pipe:
             pipe.rpush(key, who)
@@ -58,15 +57,14 @@ class Shared:
             pipe.execute()
 
     def signatures(self) -> list[str]:
-        """Who signed, in order."""
         names: list[str] = self._client.lrange(self._key("signatures"), 0, -1)
         return names
 
     def write(self, fence: int, text: str) -> bool:
-        """Write to the resource, unless somebody with a higher fence already has.
+        """Write to the resource unless a higher fence has written; return whether it was written.
 
-        The comparison and the write are one step: WATCH makes the transaction fail when anybody wrote in between, and
-        then the comparison is made again. A database would say ``UPDATE ... WHERE fence <= :fence``.
+        The comparison and the write are one step: WATCH makes the transaction fail after a write in between, and then the
+        comparison is repeated. In SQL this is ``UPDATE ... WHERE fence <= :fence``.
         """
         key = self._key("resource")
         with self._client.pipeline() as pipe:
@@ -82,14 +80,12 @@ class Shared:
                     return True
 
     def text(self) -> str:
-        """What the resource holds."""
         return str(self._client.hget(self._key("resource"), "text"))
 
-    def sweep(self) -> None:
+    def delete_keys(self) -> None:
         """Delete every key of this run. Call it when all processes have ended.
 
-        Repeated until there was nothing to delete: the last command of a process that was killed may still have been
-        on its way the first time.
+        Repeated until there is nothing to delete: the last command of a killed process may arrive late.
         """
         parts = load("permit_acquire").header.keys
         keys = [KeySet(self._namespace, "lock", lock).key(part) for lock in LOCKS for part in parts]

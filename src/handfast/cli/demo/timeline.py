@@ -1,9 +1,9 @@
-"""A picture of who did what when: one line for each process, time runs to the right.
+"""A timeline: one row for each process, time runs to the right.
 
-    process C   ·······━━━━━              got in 1st
-    process A   ···········━━━━━          got in 2nd
+    process C   ·······━━━━━              acquired as number 1
+    process A   ···········━━━━━          acquired as number 2
 
-States differ in their signs and not only in their colours, so that the picture can be read in a log file too.
+Each state has its own character, so that the picture can be read in a log file too.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ STATES = {
     "waits": ("·", "dim", "waits"),
     "holds": ("━", "bold green", "holds the lock"),
     "frozen": ("≈", "cyan", "is frozen"),
-    "dead": ("╌", "red", "is dead, its lease goes on"),
+    "dead": ("╌", "red", "is dead, its lease has not ended"),
 }
-"""What a process may be doing: the sign, its style, and what it means."""
+"""The states of a process: the character, its style, and its meaning."""
 
 MARK = "✗"
-"""Something happened to the process at that moment."""
+"""Marks an event of the process."""
 
 NAME, REMARK = 13, 29
-"""Columns for what stands left and right of the lines."""
+"""Columns left and right of the rows."""
 
 WIDEST = 60
-"""Columns of the longest lines."""
+"""Columns of a row at most."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Lane:
     remark: str = ""
 
     def draw(self, since: float, until: float) -> tuple[str, str]:
-        """The sign and style of one cell: the mark in it, else the state at its middle."""
+        """Return the character and style of one cell: the mark in it, else the state at its middle."""
         if any(since <= mark < until for mark in self.marks):
             return MARK, "bold red"
         state = ""
@@ -54,7 +54,7 @@ class _Lane:
 
 
 class Timeline:
-    """Lanes by name, in the order in which they were first mentioned. ``seconds`` is how long a line is at least."""
+    """Rows by name, in the order of their first change. ``seconds`` is the shortest time that a full row stands for."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -63,20 +63,20 @@ class Timeline:
         self._lanes: dict[str, _Lane] = {}
 
     def change(self, name: str, state: str, at: float | None = None) -> None:
-        """From that moment on, or from now, the process does something else: one of `STATES`, or nothing (``""``)."""
+        """Change the state of a process, at that moment or now, to one of `STATES` or to none (``""``)."""
         self._lane(name).changes.append((monotonic() if at is None else at, state))
 
     def mark(self, name: str, remark: str) -> None:
-        """Something happens to the process right now."""
+        """Mark an event of the process, now."""
         self._lane(name).marks.append(monotonic())
         self.remark(name, f"[bold red]{remark}")
 
     def remark(self, name: str, text: str) -> None:
-        """Write something behind a line. Understands rich's markup."""
+        """Set the text behind a row, in rich's markup."""
         self._lane(name).remark = text
 
     def stop(self) -> None:
-        """Let time stand still: the lines grow no more."""
+        """End the timeline: the rows stop growing."""
         self._ended = monotonic()
 
     def _lane(self, name: str) -> _Lane:
