@@ -9,7 +9,7 @@ import redis
 
 from handfast import Handfast
 from handfast.embedded import PrivateServer
-from tests._support.actor import Actor
+from tests._support.actor import Actors, lock_user
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.least_privilege import LEAST, LEFT_OUT, confine, employ, operators, refused
 
@@ -94,13 +94,5 @@ def other(server, raw):
 @pytest.fixture
 def actors(server, raw):
     """Makes processes that use locks, and ends them."""
-    made = []
-
-    def make(count=1):
-        new = [Actor(server.url) for _ in range(count)]
-        made.extend(new)
-        return new
-
-    yield make
-    for actor in made:
-        actor.close()
+    with Actors(lock_user, server.url) as actors:
+        yield actors

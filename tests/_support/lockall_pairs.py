@@ -1,8 +1,6 @@
-"""A process of its own that takes several locks at once, and a campaign of such processes.
+"""Processes that take several locks at once, and a campaign of them.
 
-    python -m tests._support.lockall_pairs                        a server, 4 processes, 10,000 random pairs of 10 names each
-    python -m tests._support.lockall_pairs hold URL NAME...       waits for the locks, says its fence, and releases when told to
-    python -m tests._support.lockall_pairs pairs URL SEED ROUNDS NAMES
+    python -m tests._support.lockall_pairs [PROCESSES [ROUNDS [NAMES]]]
 
 Each holder looks for another one in the same lock by other means than the lock: it counts itself in and out in a script
 of the test's own, which also wants fences to grow.
@@ -10,18 +8,15 @@ of the test's own, which also wants fences to grow.
 
 from __future__ import annotations
 
-import itertools
-import json
 import random
-import subprocess
 import sys
 import time
-from contextlib import ExitStack
 
 import redis
 
 from handfast import AcquireTimeout, Handfast
 from handfast.embedded import PrivateServer
+from handfast.testing import ProcessGroup
 
 GENEROUS = 60.0
 """Seconds that no acquire may ever need: whoever does stands in a deadlock."""
@@ -60,26 +55,24 @@ def pairs(url, seed, rounds, names):
     return found
 
 
-def hold(url, *names):
-    """Wait for the locks, hold them until a line comes in."""
+def take_pairs(parent, *args):
+    parent.report("taken", pairs(*args))
+
+
+def hold(parent, url, *names):
+    """Wait for the locks, hold them until told to go on, and release them."""
     with Handfast(url) as hf:
-        print(json.dumps("waits"), flush=True)
+        parent.report("waits")
         with hf.lock_all(names).acquire(timeout=GENEROUS) as lease:
-            print(json.dumps(lease.fence), flush=True)
-            sys.stdin.readline()
-
-
-def program(*words):
-    """This file as a process."""
-    command = [sys.executable, "-m", "tests._support.lockall_pairs", *map(str, words)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            parent.report("holds", lease.fence)
+            parent.receive()
 
 
 def campaign(url, processes, rounds, names):
     """Let processes take pairs all at the same time; how it went in each."""
-    with ExitStack() as stack:
-        running = [stack.enter_context(program("pairs", url, seed, rounds, names)) for seed in range(processes)]
-        return [json.loads(process.communicate()[0]) for process in running]
+    with ProcessGroup() as group:
+        children = [group.start(take_pairs, url, seed, rounds, names) for seed in range(processes)]
+        return [child.expect("taken", 10 * GENEROUS).value for child in children]
 
 
 def main(processes=4, rounds=10_000, names=10):
@@ -93,10 +86,4 @@ def main(processes=4, rounds=10_000, names=10):
 
 
 if __name__ == "__main__":
-    mode, *words = sys.argv[1:] or ["campaign"]
-    if mode == "hold":
-        hold(*words)
-    elif mode == "pairs":
-        print(json.dumps(pairs(words[0], *map(int, words[1:]))))
-    else:
-        main(*itertools.islice(map(int, words), 3))
+    main(*map(int, sys.argv[1:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from handfast import AcquireTimeout, Handfast, LeaseLost, NotHeld, QueueFull
-from handfast.testing import FaultProxy, script
+from handfast.testing import FaultProxy, ProcessGroup, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import OPERATIONS, Scene, try_at_random, try_every_point
 from tests._support.family import until_listening
 from tests._support.helpers import Engine, eventually, eventually_async
-from tests._support.lockall_pairs import campaign, program
+from tests._support.lockall_pairs import campaign, hold
 
 NOWHERE = "redis://127.0.0.1:1/0"
 ODD = ["}", "{", "{a}", "a:q", "a}:holders", " ", "a b", "\0", "a\nb", "é", "🔒", "%7B", ":", "*", "a, b", "x" * 10_000]
@@ -536,7 +535,8 @@ async def test_one_who_lost_a_name_before_it_heard_of_its_grant_starts_anew(far,
 
 def test_a_killed_waiter_is_skipped_in_all_its_lines(hf, other, server, raw):
     lease = hf.lock("b").acquire()
-    with program("hold", server.url, "a", "b") as dead, ThreadPoolExecutor(2) as threads:
+    with ProcessGroup() as group, ThreadPoolExecutor(2) as threads:
+        dead = group.start(hold, server.url, "a", "b")
         eventually(lambda: all(queues(raw)))
         bundle = threads.submit(lambda: other.lock_all(["b", "a"]).acquire(timeout=20))
         eventually(lambda: all(len(line) == 2 for line in queues(raw)))
@@ -550,19 +550,20 @@ def test_a_killed_waiter_is_skipped_in_all_its_lines(hf, other, server, raw):
 
 def test_a_frozen_head_costs_its_window_and_begins_anew_when_it_wakes(hf, other, server, raw):
     lease = hf.lock("b").acquire()
-    with program("hold", server.url, "a", "b") as frozen, ThreadPoolExecutor(1) as threads:
+    with ProcessGroup() as group, ThreadPoolExecutor(1) as threads:
+        frozen = group.start(hold, server.url, "a", "b")
         eventually(lambda: all(queues(raw)))
         _, (slow,) = queues(raw)
         waiter = threads.submit(lambda: other.lock("b").acquire(timeout=20))
         eventually(lambda: len(queues(raw)[1]) == 2)
-        frozen.send_signal(signal.SIGSTOP)
+        frozen.freeze()
         lease.release()
         assert queues(raw)[1][0] == slow, "it has some time to come"
         second = waiter.result(20)
         assert queues(raw) == [[slow], []]
         bundle = threads.submit(lambda: other.lock_all(["b", "a"]).acquire(timeout=20))
         eventually(lambda: len(queues(raw)[0]) == 2)
-        frozen.send_signal(signal.SIGCONT)
+        frozen.thaw()
         eventually(lambda: queues(raw)[1][1:] == [slow])  # behind the other one, in both lines
         assert queues(raw)[0][1:] == [slow]
         second.release()
@@ -570,8 +571,8 @@ def test_a_frozen_head_costs_its_window_and_begins_anew_when_it_wakes(hf, other,
         assert queues(raw) == [[slow], [slow]]
         third.release()
         eventually(lambda: holders(raw) == [[slow], [slow]])
-        frozen.communicate("done\n")
-    assert frozen.returncode == 0
+        frozen.send("done")
+        frozen.join(20)
     assert nothing_left(raw)
 
 

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from handfast import AcquireTimeout, AsyncHandfast, HandfastError, LeaseLost, NotHeld, QueueFull, WouldDeadlock
+from tests._support.actor import Actors, family_user
 from tests._support.apis import SYNC, until_queued
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
-from tests._support.family_actor import Crew
 from tests._support.helpers import Engine, eventually, eventually_async
 
 MAX_PERMITS = 1_000_000_000
@@ -42,8 +42,8 @@ async def shape(rwlock):
 
 @pytest.fixture
 def crew(server, raw):
-    with Crew(server.url) as crew:
-        yield crew
+    with Actors(family_user, server.url) as actors:
+        yield lambda *ahead: actors.start(*((seconds,) for seconds in ahead))
 
 
 # --- holding

@@ -17,9 +17,9 @@ from handfast import (
     QueueFull,
     ServerRefused,
 )
+from tests._support.actor import Actors, family_user
 from tests._support.apis import SYNC, until_queued
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
-from tests._support.family_actor import Crew
 from tests._support.helpers import Engine, eventually, eventually_async
 
 HOUR = 3600
@@ -37,8 +37,8 @@ def nothing_left(raw, name="a"):
 
 @pytest.fixture
 def crew(server, raw):
-    with Crew(server.url) as crew:
-        yield crew
+    with Actors(family_user, server.url) as actors:
+        yield lambda *ahead: actors.start(*((seconds,) for seconds in ahead))
 
 
 # --- holding

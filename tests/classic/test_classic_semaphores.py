@@ -14,7 +14,7 @@ from handfast import AcquireTimeout, Handfast, LeaseLost, classic
 from handfast.classic import watch
 from handfast.testing import command, script
 from tests._support import listings
-from tests._support.family_actor import Crew
+from tests._support.actor import Actors, family_user
 from tests._support.helpers import eventually
 from tests._support.listings import Crash, Meddled, commands, crash
 
@@ -232,8 +232,8 @@ def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock, hf,
     assert loser.sent == ["EVALSHA"], "a loser has nothing to take back"
     assert conn.zcard("s") == 1
 
-    with Crew(server.url) as crew, hf.semaphore("a", 1) as lease:
-        (loser,) = crew(0)
+    with Actors(family_user, server.url) as actors, hf.semaphore("a", 1) as lease:
+        (loser,) = actors()
         loser.tell("acquire", kind="semaphore", limit=1)
         eventually(lambda: hf.semaphore("a", 1).status().waiters)
         loser.kill()

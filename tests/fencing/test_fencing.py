@@ -33,9 +33,9 @@ from handfast.fencing import (
     set_if_newer,
 )
 from handfast.testing import FaultProxy, containing
+from tests._support.actor import Actors, fenced_writer, write_late
 from tests._support.apis import SYNC
 from tests._support.cluster import Cluster
-from tests._support.fencing_writer import Writer, paused
 from tests._support.helpers import eventually, runs_through, settled
 from tests._support.scripting import OPTIONS, made, named, pipeline
 
@@ -624,20 +624,20 @@ async def test_values_do_what_their_model_does(some, raw, calls):
 @pytest.fixture
 def writers(server, raw):
     """Two processes."""
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(contextlib.closing(Writer(server.url))) for _ in range(2)]
+    with Actors(fenced_writer, server.url) as actors:
+        yield actors(2)
 
 
 @pytest.mark.parametrize("renew", [False, True], ids=["plain", "renewed"])
 def test_a_writer_that_was_paused_is_refused_when_it_goes_on(writers, raw, renew):
-    firsts, seconds, old, new = paused(writers, "set", renew)
+    firsts, seconds, old, new = write_late(writers, "set", renew)
     assert seconds == "written"
     assert firsts == ["stale", old, new]
     assert raw.get("report") == "second"
 
 
 def test_without_a_fence_it_writes_over_what_the_other_wrote(writers, raw):
-    firsts, seconds, _, _ = paused(writers, "set unguarded", renew=True)
+    firsts, seconds, _, _ = write_late(writers, "set unguarded", renew=True)
     assert (firsts, seconds) == ("written", "written")
     assert raw.get("report") == "first"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from handfast import HandfastError, ServerUnsupported
 from handfast.fencing import MissingRow, StaleFence, update_if_newer
-from tests._support.fencing_writer import Writer, paused
+from tests._support.actor import Actors, fenced_writer, write_late
 
 OLD, NOW, NEW = 1_763_729_675_123_455, 1_763_729_675_123_456, 1_763_729_675_123_457
 """Fences as leases have them, a microsecond apart."""
@@ -445,8 +445,8 @@ def stored(tmp_path):
 @pytest.fixture
 def writers(server, raw):
     """Two processes."""
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(contextlib.closing(Writer(server.url))) for _ in range(2)]
+    with Actors(fenced_writer, server.url) as actors:
+        yield actors(2)
 
 
 def body_of(path):
@@ -456,13 +456,13 @@ def body_of(path):
 
 @pytest.mark.parametrize("renew", [False, True], ids=["plain", "renewed"])
 def test_a_writer_that_was_paused_is_refused_when_it_goes_on(writers, stored, renew):
-    firsts, seconds, old, new = paused(writers, "update", renew, path=stored)
+    firsts, seconds, old, new = write_late(writers, "update", renew, path=stored)
     assert seconds == "written"
     assert firsts == ["stale", old, new]
     assert body_of(stored) == "second"
 
 
 def test_without_a_fence_it_writes_over_what_the_other_wrote(writers, stored):
-    firsts, seconds, _, _ = paused(writers, "update unguarded", renew=True, path=stored)
+    firsts, seconds, _, _ = write_late(writers, "update unguarded", renew=True, path=stored)
     assert (firsts, seconds) == ("written", "written")
     assert body_of(stored) == "first"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -91,13 +90,13 @@ def test_a_frozen_waiter_costs_its_claim_window_and_not_a_whole_ttl(hf, actors):
     for position, waiter in enumerate((frozen, alive), 1):
         waiter.tell("acquire", ttl=300)
         eventually(lambda position=position: waiting(hf) == position)
-    frozen.send_signal(signal.SIGSTOP)
+    frozen.freeze()
     lease.release()
     (holder,) = hf.lock("a").status().holders
     assert holder.remaining <= 2
     fence = alive.answer()
     assert fence > holder.fence
-    frozen.send_signal(signal.SIGCONT)
+    frozen.thaw()
     eventually(lambda: waiting(hf) == 1)  # awake, it finds its grant over and stands in line again
     assert alive.ask("release") is True
     assert frozen.answer() > fence
@@ -124,10 +123,10 @@ def test_a_holder_that_lives_is_renewed_for_as_long_as_it_holds(hf, actors):
 def test_a_holder_frozen_beyond_its_ttl_knows_that_it_lost(hf, actors):
     (holder,) = actors()
     fence = holder.ask("acquire", ttl=0.3)
-    holder.send_signal(signal.SIGSTOP)
+    holder.freeze()
     with hf.lock("a").acquire(timeout=10) as lease:
         assert lease.fence > fence
-        holder.send_signal(signal.SIGCONT)
+        holder.thaw()
         assert holder.ask("lost") is True
         assert holder.ask("release") is False
         assert not lease.lost
