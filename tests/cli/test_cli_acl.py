@@ -17,7 +17,7 @@ from handfast.acl.check import CHECK
 from handfast.cli.acl import PASSWORD, command
 from handfast.cli.script import command as script
 
-PAGE = Path(__file__).parents[2] / "docs/least-privilege.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/least-privilege.md"
 UNREACHABLE = "redis://127.0.0.1:1/0"
 
 

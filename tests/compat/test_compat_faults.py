@@ -461,7 +461,7 @@ async def test_who_may_not_subscribe_asks_from_time_to_time(api, server, raw, mo
 
 
 async def test_the_rights_that_the_page_names_are_enough(api, server, raw):
-    page = (Path(__file__).parents[2] / "docs/moving-from-redis-lock.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/how-to/migrate-from-redis-py.md").read_text()
     rights = re.search(r"ACL SETUSER (worker .*?)```", page, re.DOTALL)[1].replace("report", "a").split()
     raw.execute_command("ACL", "SETUSER", *rights)
     try:

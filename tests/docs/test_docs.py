@@ -2,41 +2,81 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from handfast.lint import RULES
-
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if "```python" in page.read_text()]
+PAGES = [
+    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()
+]
+
+
+def charge(order, *, fence):
+    """What the README's examples protect."""
+    assert order == "orders:42"
+    assert fence > 0
+
+
+async def charge_later(order, *, fence):
+    charge(order, fence=fence)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
     """A block with a title is a file beside them; a value that stands behind an expression is held against it."""
     monkeypatch.chdir(tmp_path)
-    seen = {}
-    for language, title, text in BLOCK.findall(page.read_text()):
-        if title:
-            (tmp_path / title).write_text(text)
-        elif language == "python":
-            here = text.replace("redis.Redis()", f"redis.Redis.from_url({server.url!r})")
-            here = here.replace('"redis://localhost:6379/0"', repr(server.url))
-            here = re.sub(r"^(\w+\.\w+\(.*\))  # (.+)$", r"assert repr(\1) == '''\2'''", here, flags=re.MULTILINE)
-            exec(compile(here, page.name, "exec", dont_inherit=True), seen)
-    made = [value for value in seen.values() if type(value).__name__ in {"Redis", "Handfast"}]
-    assert made, "the page has no client"
-    for client in made:
-        client.close()
+    seen = {"charge": charge, "charge_later": charge_later, "order": "orders:42"}
+    ran = 0
+    with asyncio.Runner() as runner:
+        for language, title, text in BLOCK.findall(page.read_text()):
+            if title:
+                (tmp_path / title).write_text(text)
+                if language == "python":
+                    compile(text, title, "exec", dont_inherit=True)
+            elif language == "python":
+                here = text.replace("redis.Redis()", f"redis.Redis.from_url({server.url!r})")
+                here = here.replace('"redis://localhost:6379/0"', repr(server.url))
+                here = here.replace("Handfast.embedded()", f"Handfast({server.url!r})")
+                here = re.sub(r"^(\w+\.\w+\(.*\))  # (.+)$", r"assert repr(\1) == '''\2'''", here, flags=re.MULTILINE)
+                code = compile(here, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+                result = eval(code, seen)
+                if inspect.iscoroutine(result):
+                    runner.run(result)
+                ran += 1
+        made = [value for value in seen.values() if type(value).__name__ in {"Redis", "Handfast"}]
+        assert made or not ran, "the page has no client"
+        for client in made:
+            client.close()
+        for client in seen.values():
+            if type(client).__name__ == "AsyncHandfast":
+                runner.run(client.close())
 
 
-def test_every_rule_of_the_linter_is_told_in_its_own_words():
-    page = (ROOT / "docs/scripts.md").read_text()
-    for rule, words in RULES.items():
-        assert f"| `{rule}` | {words} |" in page
-    assert len(re.findall(r"^\| `[a-z-]+` \| [^|]* \|$", page.split("| rule | asks that |")[1], re.MULTILINE)) == len(
-        RULES
-    )
+def test_the_commands_of_the_readme_run(server):
+    """Its shell lines, with a command that is there."""
+    [lines] = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    runs = re.findall(r"^\$ handfast (run .*?) -- ", lines, re.MULTILINE)
+    assert runs
+    for run in runs:
+        words = re.sub(r"redis://\S+", server.url, run).split()
+        subprocess.run([sys.executable, "-m", "handfast", *words, "--", "true"], check=True, timeout=30)
+
+
+def test_the_generated_sections_are_up_to_date():
+    subprocess.run([sys.executable, ROOT / "tools/refresh_docs.py", "--check"], check=True, timeout=60)
+
+
+def test_every_relative_link_of_the_readme_leads_somewhere():
+    links = re.findall(r"(?:\]\(|(?:src|srcset)=\")([^)\"]+)", (ROOT / "README.md").read_text())
+    assert links
+    for link in links:
+        if not link.startswith(("http", "#")):
+            assert (ROOT / link.split("#")[0]).exists(), link

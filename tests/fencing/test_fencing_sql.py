@@ -385,7 +385,7 @@ def test_a_column_that_is_not_there_is_an_error_and_no_text(db):
 
 
 def test_the_plain_sql_of_the_page_does_the_same():
-    page = (Path(__file__).parents[2] / "docs/fencing.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/fence-a-write.md").read_text(encoding="utf-8")
     add, change, put, ask = re.search(r"```sql\n(.*?)```", page, re.DOTALL)[1].strip().removesuffix(";").split(";")
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE reports (id INTEGER PRIMARY KEY, body TEXT, views INTEGER DEFAULT 0)")

@@ -1,0 +1,218 @@
+"""Draw the pictures of the README and the docs, each for a light and a dark page; ``--check`` fails if one is out of date.
+
+- ``queue``: six processes that queue for one lock, from ``results/pictures/queue.json``. ``--record`` makes that file anew: it
+  starts an embedded server and six real processes, which takes a few seconds.
+- ``contended``: one lock and many asyncio tasks, from ``results/benchmarks/async.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from handfast import Handfast
+from handfast.embedded import PrivateServer
+
+ROOT = Path(__file__).parent.parent
+ASSETS = ROOT / "docs/assets"
+RECORD = ROOT / "results/pictures/queue.json"
+BENCHMARK = ROOT / "results/benchmarks/async.json"
+
+THEMES = {
+    "light": {
+        "text": "#3d444d",
+        "faint": "#d1d9e0",
+        "wait": "#9aa4ae",
+        "ours": "#1f5fd6",
+        "others": ("#b35900", "#2f7d32", "#8250df", "#b3261e", "#6e7781"),
+    },
+    "dark": {
+        "text": "#c9d1d9",
+        "faint": "#3d444d",
+        "wait": "#768390",
+        "ours": "#6aa6ff",
+        "others": ("#f0a35e", "#7ec699", "#c8a6ff", "#ff9b8f", "#9da7b3"),
+    },
+}
+
+PROCESSES = "ABCDEF"
+TURN, STEP = 0.4, 0.12
+"""Seconds for which each process holds the lock, and seconds between two arrivals."""
+
+SERIES = {
+    "handfast": "Handfast",
+    "floor": "bare socket",
+    "redis-py": "redis-py",
+    "coredis": "coredis",
+    "redis-fifo-lock": "redis-fifo-lock",
+    "py-redis-semaphore": "py-redis-semaphore",
+}
+"""The lines of the plot: contenders of the benchmark and their labels."""
+
+
+def main() -> int:
+    """Draw everything, or with ``--check`` name the pictures that are out of date."""
+    if "--process" in sys.argv:
+        one_process(*sys.argv[2:])
+        return 0
+    if "--record" in sys.argv:
+        RECORD.parent.mkdir(exist_ok=True)
+        RECORD.write_text(json.dumps(record(), indent=1) + "\n", encoding="utf-8")
+    stale = []
+    for name, lines in pictures():
+        path = ASSETS / f"{name}.svg"
+        text = "\n".join(lines) + "\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8")
+    for name in stale:
+        print(f"{name} {'is out of date: run python tools/draw_pictures.py' if '--check' in sys.argv else 'drawn'}")
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+def pictures() -> Iterator[tuple[str, Iterator[str]]]:
+    """Each picture with its lines."""
+    lanes, rows = json.loads(RECORD.read_text()), json.loads(BENCHMARK.read_text())["rows"]
+    for theme, colors in THEMES.items():
+        yield f"queue-{theme}", queue(lanes, colors)
+        yield f"contended-{theme}", contended(rows, colors)
+
+
+def record() -> list[dict[str, Any]]:
+    """Let six processes queue for one lock; when each of them queued, got in and left, in seconds."""
+    with PrivateServer() as server:
+        command = [sys.executable, __file__, "--process", server.url]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        processes = {name: subprocess.Popen([*command, name], **pipes) for name in PROCESSES}  # type: ignore[call-overload]
+        for process in processes.values():
+            process.stdout.readline()  # it is ready
+        for process in processes.values():
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            time.sleep(STEP)
+        lanes = [
+            {"name": name, **json.loads(process.communicate(timeout=30)[0])} for name, process in processes.items()
+        ]
+    start = min(lane["queued"] for lane in lanes)
+    return [{key: value if key == "name" else round(value - start, 4) for key, value in lane.items()} for lane in lanes]
+
+
+def one_process(url: str, label: str) -> None:
+    """One of the six, in a process of its own: hold the lock for a moment, when told to."""
+    with Handfast(url, label=label) as hf:
+        lock = hf.lock("door")
+        lock.status()  # connect
+        print("ready", flush=True)
+        sys.stdin.readline()
+        queued = time.time()
+        with lock:
+            entered = time.time()
+            time.sleep(TURN)
+            left = time.time()
+        print(json.dumps({"queued": queued, "in": entered, "out": left}))
+
+
+def queue(lanes: Sequence[Mapping[str, Any]], colors: Mapping[str, Any]) -> Iterator[str]:
+    """One lane for each process: a thin line while it waits, a bar while it holds the lock, an arrow at each handoff."""
+    left, width, row, top = 86, 640, 30, 14
+    scale = (width - left - 20) / max(lane["out"] for lane in lanes)
+    height = top + row * len(lanes) + 44
+    yield from _open(width, height, colors)
+    for number, lane in enumerate(lanes):
+        y = top + row * number + row / 2
+        begin, enter, leave = (left + scale * lane[key] for key in ("queued", "in", "out"))
+        yield f'<text x="{left - 12}" y="{y + 4:.1f}" text-anchor="end">process {lane["name"]}</text>'
+        yield f'<path d="M{begin:.1f} {y:.1f}H{enter:.1f}" stroke="{colors["wait"]}" stroke-width="2" stroke-dasharray="2 4"/>'
+        yield f'<circle cx="{begin:.1f}" cy="{y:.1f}" r="3.5" fill="{colors["wait"]}"/>'
+        bar = f'x="{enter:.1f}" y="{y - 8:.1f}" width="{leave - enter:.1f}" height="16"'
+        yield f'<rect {bar} rx="3" fill="{colors["ours"]}"/>'
+        if number + 1 < len(lanes):
+            then = left + scale * lanes[number + 1]["in"]
+            yield f'<path d="M{leave:.1f} {y:.1f}h3V{y + row - 11:.1f}" stroke="{colors["text"]}" fill="none"/>'
+            yield f'<path d="M{leave:.1f} {y + row - 14:.1f}h6l-3 5z" fill="{colors["text"]}"/>'
+            yield f"<!-- handed over after {(then - leave) / scale * 1000:.0f} ms -->"
+    y = height - 14
+    for x, text in (
+        (left, "queues"),
+        (left + 84, "waits"),
+        (left + 184, "holds the lock"),
+        (left + 330, "release hands it over"),
+    ):
+        yield f'<text x="{x + (12 if text == "queues" else 34)}" y="{y}">{text}</text>'
+    yield f'<circle cx="{left}" cy="{y - 4}" r="3.5" fill="{colors["wait"]}"/>'
+    yield f'<path d="M{left + 86} {y - 4}h26" stroke="{colors["wait"]}" stroke-width="2" stroke-dasharray="2 4"/>'
+    yield f'<rect x="{left + 186}" y="{y - 11}" width="26" height="14" rx="3" fill="{colors["ours"]}"/>'
+    yield f'<path d="M{left + 344} {y - 12}v8" stroke="{colors["text"]}"/><path d="M{left + 341} {y - 6}h6l-3 6z" fill="{colors["text"]}"/>'
+    yield "</svg>"
+
+
+def contended(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, Any]) -> Iterator[str]:
+    """Acquires per second by number of tasks, both on logarithmic axes, with the names at the ends of the lines."""
+    left, right, top, bottom, width, height = 76, 150, 16, 46, 640, 320
+    lines = {
+        contender: sorted(
+            (row["clients"], row["rate"])
+            for row in rows
+            if row["setting"] == "one" and row["contender"].replace("holdfast", "handfast") == contender
+        )
+        for contender in SERIES
+    }
+
+    def x(tasks: float) -> float:
+        return left + (width - left - right) * math.log10(tasks) / 3
+
+    def y(rate: float) -> float:
+        return height - bottom - (height - top - bottom) * (math.log10(rate) - 2) / 2
+
+    yield from _open(width, height, colors)
+    for rate in (100, 1000, 10000):
+        yield f'<path d="M{left} {y(rate):.1f}H{width - right}" stroke="{colors["faint"]}"/>'
+        yield f'<text x="{left - 8}" y="{y(rate) + 4:.1f}" text-anchor="end">{rate:,}</text>'
+    for tasks in (1, 10, 100, 1000):
+        yield f'<text x="{x(tasks):.1f}" y="{height - bottom + 18}" text-anchor="middle">{tasks:,}</text>'
+    middle = (left + width - right) / 2
+    yield f'<text x="{middle:.0f}" y="{height - 8}" text-anchor="middle">asyncio tasks that want the same lock</text>'
+    turn = f'transform="rotate(-90 14 {(top + height - bottom) / 2:.0f})"'
+    yield f'<text x="14" y="{(top + height - bottom) / 2:.0f}" text-anchor="middle" {turn}>acquires per second</text>'
+    ends = {contender: y(points[-1][1]) for contender, points in lines.items()}
+    labels = dict(zip(sorted(ends, key=ends.__getitem__), _apart(sorted(ends.values()), 15), strict=True))
+    others = iter(colors["others"])
+    for contender, points in reversed(lines.items()):
+        ours = contender == "handfast"
+        color = colors["ours"] if ours else next(others)
+        style = f'stroke="{color}" stroke-width="{3.5 if ours else 1.8}" fill="none"' + ' stroke-dasharray="4 3"' * (
+            contender == "floor"
+        )
+        path = "L".join(f"{x(tasks):.1f} {y(rate):.1f}" for tasks, rate in points)
+        yield f'<path d="M{path}" {style}/>'
+        for tasks, rate in points:
+            yield f'<circle cx="{x(tasks):.1f}" cy="{y(rate):.1f}" r="{4 if ours else 2.6}" fill="{color}"/>'
+        weight = ' font-weight="700"' * ours
+        at = f'x="{width - right + 12}" y="{labels[contender] + 4:.1f}"'
+        yield f'<text {at} style="fill:{color}"{weight}>{escape(SERIES[contender])}</text>'
+    yield "</svg>"
+
+
+def _apart(places: Sequence[float], least: float) -> list[float]:
+    """The same places, moved down where two would touch."""
+    moved: list[float] = []
+    for place in places:
+        moved.append(max(place, moved[-1] + least) if moved else place)
+    return moved
+
+
+def _open(width: float, height: float, colors: Mapping[str, Any]) -> Iterator[str]:
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
+    yield f'<style>text{{font:13px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:{colors["text"]}}}</style>'
+
+
+if __name__ == "__main__":
+    sys.exit(main())
