@@ -13,7 +13,6 @@ others as methods: `Handfast.lock`, `Handfast.semaphore`, `Handfast.rwlock` and 
 
 from __future__ import annotations
 
-from handfast._api.aio.acquire_context import AcquireContext
 from handfast._api.aio.autocomplete import AsyncAutocomplete
 from handfast._api.aio.client import AsyncHandfast
 from handfast._api.aio.lease import AsyncLease
@@ -32,6 +31,7 @@ from handfast._api.sync.rlock import RLease, RLock
 from handfast._api.sync.rwlock import ReadLock, RWLease, RWLock, WriteLock
 from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
+from handfast._drivers.aio.scope import AcquireContext
 from handfast._engine.header import HeaderError
 from handfast._engine.replies import Reply
 from handfast.errors import (

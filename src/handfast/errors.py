@@ -42,7 +42,6 @@ class HandfastError(Exception):
 
     Attributes:
         name: The name that the error is about, of a lock or of a script; None where there is none.
-
     """
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
@@ -61,7 +60,6 @@ class AcquireTimeout(HandfastError, TimeoutError):
 
     Attributes:
         timeout: The timeout of the call, in seconds.
-
     """
 
     def __init__(self, name: str, timeout: float, why: str = "others hold it") -> None:
@@ -78,7 +76,6 @@ class QueueFull(HandfastError):
 
     Attributes:
         waiting: Length of the queue.
-
     """
 
     def __init__(self, name: str, waiting: int) -> None:
@@ -94,7 +91,6 @@ class LimitExceeded(HandfastError):
     Attributes:
         limit: The limit in force, in permits.
         requested: The permits requested; None if not known.
-
     """
 
     def __init__(self, name: str, limit: int, requested: int | None = None) -> None:
@@ -114,7 +110,6 @@ class LeaseLost(HandfastError):
     Attributes:
         fence: The fencing token of the lost lease.
         reason: Why it was lost: it expired, it was revoked (with the operator's reason), or the server no longer had it.
-
     """
 
     def __init__(self, name: str, fence: int, reason: str) -> None:
@@ -166,7 +161,6 @@ class ScriptError(HandfastError):
         line: The line of the script that failed, counted from 1.
         source_line: The text of that line.
         reason: The server's message, without the position.
-
     """
 
     def __init__(self, name: str, line: int, source_line: str, reason: str) -> None:
@@ -187,7 +181,6 @@ class ServerRefused(HandfastError):
     Attributes:
         changed_nothing: True if the server is known to have refused before it wrote anything.
         words: The server's message.
-
     """
 
     def __init__(self, message: str, *, name: str, changed_nothing: bool, words: str = "") -> None:

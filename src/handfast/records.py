@@ -30,7 +30,6 @@ class Holder:
         held_for: Seconds since the lease was granted.
         label: The label of the client that holds it, by default its host name and process id.
         exclusive: True if the lease has all permits: the holder of a lock, the writer of a read-write lock.
-
     """
 
     token: str
@@ -53,7 +52,6 @@ class Waiter:
         waited_for: Seconds since it joined the queue.
         label: The label of the client that waits, by default its host name and process id.
         exclusive: True if it requests all permits: a waiter for a lock, a writer.
-
     """
 
     token: str
@@ -75,7 +73,6 @@ class LockStatus:
         waiting: Length of the whole queue.
         limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes one.
         free: Permits that are not held; 0 also if the server has evicted the keys that would tell.
-
     """
 
     holders: tuple[Holder, ...]
@@ -94,7 +91,6 @@ class Advance:
         added: Members that were not there before.
         moved: Members that had a smaller score.
         stale: Members that had this score or a larger one, and kept it.
-
     """
 
     added: int
@@ -109,7 +105,6 @@ class Scored:
     Attributes:
         member: The member.
         score: Its score.
-
     """
 
     member: str

@@ -149,7 +149,7 @@ class Scene:
             self.lease = self.lease and (await self.lease.release(), None)[1]
             await (await asyncio.wait_for(self.waiter, 10)).release()
         for lease in (self.lease, self.held):
-            if lease is not None and not lease._holding.given_up:
+            if lease is not None and not lease._state.given_up:
                 await lease.release()
         if self.third is not None:
             await self.third.close()

@@ -275,7 +275,7 @@ async def test_a_function_of_the_other_api_is_not_decorated(api, function):
 @pytest.mark.parametrize("function", [generator, asynchronous_generator])
 async def test_a_generator_is_decorated_by_neither(api, function):
     async with api.client(NOWHERE) as client:
-        with pytest.raises(TypeError, match=r"is a generator.*use a with block within it"):
+        with pytest.raises(TypeError, match=r"is a generator.*use a with block in it"):
             client.lock("a")(function)
 
 

@@ -723,7 +723,7 @@ class RLockMachine(Machine):
 
     def take(self, ask, actor, lease):
         super().take(ask, actor, lease)
-        if hasattr(lease, "_tenure"):
+        if hasattr(lease, "_hold"):
             self.shares[ask.who] = lease
             self.model = self.model.enter(ask.who, actor)
 
@@ -921,7 +921,7 @@ MISTAKES = {
     "a downgrade makes nothing free": (RWLockMachine, script(["LOWER"], "used = used - (held - weight)", "")),
     "who is in a block waits for itself": (
         RWLockMachine,
-        method("rwlock", "_Side", "_again", lambda *_, **__: None),
+        method("rwlock", "_Side", "_existing_lease", lambda *_, **__: None),
     ),
     "the first release of several gives a reentrant lock up": (
         RLockMachine,
@@ -929,7 +929,7 @@ MISTAKES = {
     ),
     "a caller that comes again waits for itself": (
         RLockMachine,
-        method("rlock", "{}RLock", "_again", lambda *_, **__: None),
+        method("rlock", "{}RLock", "_existing_lease", lambda *_, **__: None),
     ),
     "a part of the names will do": (LockAllMachine, script(["ACQUIRE_ALL"], "if position == 0", "if position <= 1")),
     "only the first of several names is given back": (

@@ -319,7 +319,7 @@ async def test_a_block_of_one_that_is_over_may_be_left_by_anybody(here, raw):
 
 def is_over(lease):
     """Whether the thread or task that acquired it has ended; a thread takes a moment for that."""
-    owner = lease._tenure.caller
+    owner = lease._hold.caller
     return owner is None or (owner.done() if isinstance(owner, asyncio.Task) else not owner.is_alive())
 
 
@@ -578,11 +578,11 @@ async def test_in_asyncio_a_block_within_a_block_that_is_only_to_be_warned_is_ca
 async def test_in_asyncio_inner_blocks_leave_nothing_in_the_lease(mine):
     rlock = mine.rlock("a")
     async with rlock as outer:
-        before = len(outer._holding.callbacks)
+        before = len(outer._state.callbacks)
         for _ in range(20):
             async with rlock, rlock.acquire():
-                assert len(outer._holding.callbacks) == before + 2
-        assert len(outer._holding.callbacks) == before
+                assert len(outer._state.callbacks) == before + 2
+        assert len(outer._state.callbacks) == before
 
 
 async def test_in_asyncio_outside_of_any_task_it_says_so(mine, raw):

@@ -384,12 +384,12 @@ async def test_a_downgraded_lease_that_is_lost_ends_its_block_as_any_other(here,
 
 
 ADVICE = {
-    ("read", "read"): "it may read already, and a second read could wait behind a writer that waits for the first",
+    ("read", "read"): "it may read already; a second lease to read could wait behind a writer that waits for the first",
     (
         "read",
         "write",
     ): "there is no upgrade from read to write, since two readers that both wanted it would wait for each",
-    ("write", "read"): r"who writes may read already, and downgrade\(\) goes on as a reader",
+    ("write", "read"): r"a writer may read already; use downgrade\(\) to go on as a reader",
     ("write", "write"): "it may write already",
 }
 """By what the block has, and what is wanted within it."""

@@ -107,10 +107,10 @@ async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 
 async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = await far.lock("a", renew=False).acquire()
-    loop, keeper = asyncio.get_running_loop(), far._driver._owner(lease._holding)
+    loop, keeper = asyncio.get_running_loop(), far._driver._owner(lease._state)
 
     def find(_):
-        loop.call_soon_threadsafe(keeper.lose, lease._holding, "its time was over")
+        loop.call_soon_threadsafe(keeper.lose, lease._state, "its time was over")
         time.sleep(0.05)
 
     found = proxy.before(CALLS["renew"], find, times=1)

@@ -338,7 +338,7 @@ async def test_closing_while_grants_arrive_loses_none(mine, other, raw):
             else:
                 assert holders == [outcome.token], "who has a lease has it"
                 Engine(raw, f"n{number}").release(outcome.token)
-                outcome._holding.given_up = True
+                outcome._state.given_up = True
 
 
 async def test_a_closed_client_says_so(mine, raw):

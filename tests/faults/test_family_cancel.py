@@ -14,8 +14,8 @@ import pytest
 
 import handfast
 from handfast import Lease, LimitExceeded, NotOwner, RLease
-from handfast._api.sync.scope import LeaseScope, PrimitiveScope
 from handfast._drivers.sync import driver
+from handfast._drivers.sync.scope import LeaseScope, PrimitiveScope
 from handfast._protocol import lease as lease_module
 from handfast.testing import interrupt_at
 from tests._support import cancelling
@@ -105,7 +105,7 @@ class SemaphoreScene(FamilyScene):
         await self.way(self.other).resize(1)
 
     async def clear(self, result):
-        if self.held is not None and self.waiter is not None and not self.held._holding.given_up:
+        if self.held is not None and self.waiter is not None and not self.held._state.given_up:
             await self.held.release()
         await super().clear(result)
         await self.way(self.other).resize(None)
@@ -141,7 +141,7 @@ class WriteScene(ReadScene):
         await eventually_async(self.engine.queue)
 
     async def clear(self, result):
-        if self.lease is not None and not self.lease._holding.given_up:
+        if self.lease is not None and not self.lease._state.given_up:
             await self.lease.downgrade()  # whatever became of the first one, it may be done again
             assert not self.lease.writes
             assert {holder.weight for holder in (await self.lock.status()).holders} == {1}
@@ -302,7 +302,7 @@ async def test_cancellations_at_random_moments_leave_nothing_behind(server, raw,
 INTERRUPTED = """
 import random, sys
 from handfast import AcquireTimeout, Handfast
-from handfast._api.sync.scope import PrimitiveScope
+from handfast._drivers.sync.scope import PrimitiveScope
 from handfast.testing import interrupt_after
 
 def hold(block):

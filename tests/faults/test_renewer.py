@@ -388,5 +388,5 @@ def test_a_release_without_a_server_raises_the_client_librarys_error(monkeypatch
         lease = hf.lock("a").acquire()
     with pytest.raises(redis.ConnectionError):
         lease.release()
-    lease._holding.given_up = True
+    lease._state.given_up = True
     hf.close()

@@ -87,9 +87,7 @@ def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 
 def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = far.lock("a", renew=False).acquire()
-    found = proxy.before(
-        CALLS["renew"], lambda _: far._driver._keeper.lose(lease._holding, "its time was over"), times=1
-    )
+    found = proxy.before(CALLS["renew"], lambda _: far._driver._keeper.lose(lease._state, "its time was over"), times=1)
     with pytest.raises(LeaseLost):
         lease.extend(30)
     assert found.spent
@@ -217,7 +215,7 @@ def test_a_client_that_is_closed_waits_a_moment_for_the_server_to_take_back_what
 INTERRUPTED = """
 import random, sys
 from handfast import AcquireTimeout, Handfast
-from handfast._api.sync.scope import PrimitiveScope
+from handfast._drivers.sync.scope import PrimitiveScope
 from handfast.testing import interrupt_after
 
 hf, other = Handfast(sys.argv[1]), Handfast(sys.argv[1])

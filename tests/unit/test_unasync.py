@@ -1,7 +1,8 @@
-"""The tool that makes the sync façade from the asyncio one, on copies of both."""
+"""The tool that generates the sync API from the asyncio API, on copies of both."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -10,22 +11,35 @@ from pathlib import Path
 
 import pytest
 
-HOUSE = Path(__file__).parents[2]
-FACADE = Path("src/handfast/_api")
+ROOT = Path(__file__).parents[2]
+API = Path("src/handfast/_api")
+MARK = re.compile(r"# Generated from \S+ by tools/unasync\.py: edit that file and run the tool\.\n")
 
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of what the tool reads and writes, itself among it."""
+    """A copy of what the tool reads and writes, and of itself."""
     (tmp_path / "tools").mkdir()
-    shutil.copy(HOUSE / "tools/unasync.py", tmp_path / "tools")
-    shutil.copytree(HOUSE / FACADE, tmp_path / FACADE, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "tools/unasync.py", tmp_path / "tools")
+    for source in sorted({path.parent for path in generated(ROOT)} | {ROOT / API / "aio"}):
+        shutil.copytree(
+            source,
+            tmp_path / source.relative_to(ROOT),
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
+        )
     return tmp_path
 
 
-def run(house, *options):
+def generated(root):
+    """All generated files, by their mark."""
+    files = sorted((root / "src").rglob("*.py"))
+    return {path: path.read_text() for path in files if MARK.match(path.read_text())}
+
+
+def run(root, *options):
     command = [sys.executable, "tools/unasync.py", *options]
-    return subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
 
 
 def edit(path, old, new):
@@ -34,54 +48,88 @@ def edit(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
-def contents(house):
-    return {path.name: path.read_text() for path in (house / FACADE / "sync").glob("*.py")}
+def without_docstrings(tree):
+    """The module without its docstrings, which speak of both APIs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)
+    return tree
 
 
-def test_the_committed_files_are_what_the_tool_makes():
-    done = run(HOUSE, "--check")
+def test_the_committed_files_are_what_the_tool_generates():
+    done = run(ROOT, "--check")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_nothing_asynchronous_is_left_in_what_it_makes():
-    for name, text in contents(HOUSE).items():
-        left = re.findall(r"(?i)async\w*|await\w*|coroutine\w*|\btasks?\b|\baio\b", "".join(code(text)))
-        assert not left, f"{name} still says {left}"
+def test_every_module_of_the_sync_api_is_generated():
+    assert set((ROOT / API / "sync").glob("*.py")) <= set(generated(ROOT))
 
 
-def code(text):
-    """The lines of a generated file but its mark."""
-    return [line for line in text.splitlines(keepends=True) if not line.startswith("# Made by tools/unasync.py")]
+def test_nothing_of_asyncio_is_left_in_generated_code():
+    for path, text in generated(ROOT).items():
+        code = ast.unparse(without_docstrings(ast.parse(text)))
+        left = re.findall(r"(?i)async\w*|await\w*|coroutine\w*|\btasks?\b|\baio\b", code)
+        assert not left, f"{path} still says {left}"
 
 
-@pytest.mark.parametrize("api", ["aio", "sync"])
-def test_an_edit_of_one_side_alone_is_found_and_made_good(copy, api):
-    made = contents(copy)
-    edit(copy / FACADE / api / "lock.py", "A named lock.", "A lock of a name.")
+def test_examples_in_generated_docstrings_are_of_the_sync_api():
+    for path, text in generated(ROOT).items():
+        left = re.findall(r"await \w|async (?:with|def)|AsyncHandfast|(?:asyncio|sync) only", text)
+        assert not left, f"{path} still says {left}"
+
+
+@pytest.mark.parametrize("side", ["aio", "sync"])
+def test_an_edit_of_one_side_is_found_and_repaired(copy, side):
+    before = generated(copy)
+    edit(copy / API / side / "lock.py", "A named lock:", "A lock with a name:")
     checked = run(copy, "--check")
     assert checked.returncode == 1
-    assert "_api/sync is not what tools/unasync.py makes of _api/aio: lock.py\n" in checked.stderr
+    assert checked.stderr == "not what tools/unasync.py generates: _api/sync/lock.py\n"
     assert run(copy).returncode == 0
     assert run(copy, "--check").returncode == 0
-    now = contents(copy)
-    assert {name for name in made if now[name] != made[name]} == ({"lock.py"} if api == "aio" else set())
+    after = generated(copy)
+    changed = {path.name for path in before if after[path] != before[path]}
+    assert changed == ({"lock.py"} if side == "aio" else set())
 
 
 def test_a_check_changes_nothing(copy):
-    edit(copy / FACADE / "sync/client.py", "class Handfast", "class Slowfast")
-    before = contents(copy)
+    edit(copy / API / "sync/client.py", "class Handfast", "class Slowfast")
+    before = generated(copy)
     assert run(copy, "--check").returncode == 1
-    assert contents(copy) == before
+    assert generated(copy) == before
 
 
-def test_a_file_that_was_never_made_is_missed(copy):
-    made = contents(copy)
-    (copy / FACADE / "sync/lease.py").unlink()
+def test_a_missing_file_is_found_and_generated(copy):
+    before = generated(copy)
+    (copy / API / "sync/lease.py").unlink()
     checked = run(copy, "--check")
     assert checked.returncode == 1
-    assert "lease.py" in checked.stderr
+    assert "_api/sync/lease.py" in checked.stderr
     assert run(copy).returncode == 0
-    assert contents(copy) == made
+    assert generated(copy) == before
+
+
+def test_a_new_module_needs_no_entry_in_a_list(copy):
+    (copy / API / "aio/extra.py").write_text('"""Extra."""\n\n\nasync def wait() -> None:\n    await wait()\n')
+    assert "_api/sync/extra.py" in run(copy, "--check").stderr
+    assert run(copy).returncode == 0
+    assert (copy / API / "sync/extra.py").read_text().endswith('"""Extra."""\n\n\ndef wait() -> None:\n    wait()\n')
+
+
+def test_a_generated_file_without_a_source_is_found_and_removed(copy):
+    orphan = copy / API / "sync/gone.py"
+    orphan.write_text('"""Gone."""\n')
+    assert "_api/sync/gone.py" in run(copy, "--check").stderr
+    assert orphan.exists()
+    assert run(copy).returncode == 0
+    assert not orphan.exists()
+
+
+def test_lines_of_one_api_only_are_marked_in_the_source(copy):
+    source = '"""Extra."""\n\nfirst = 1  # asyncio only\n# sync only: second = 2\nthird = 3\n'
+    (copy / API / "aio/extra.py").write_text(source)
+    assert run(copy).returncode == 0
+    assert (copy / API / "sync/extra.py").read_text().endswith('"""Extra."""\n\nsecond = 2\nthird = 3\n')
 
 
 @pytest.mark.parametrize("options", [["--check"], []])

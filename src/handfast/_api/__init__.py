@@ -1,1 +1,1 @@
-"""Floor 4: what users see. Signatures, docstrings and one line each; the work is done below."""
+"""Layer 5, the API: signatures, docstrings, and one call of the driver in each. ``sync`` is generated from ``aio``."""

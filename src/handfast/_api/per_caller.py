@@ -1,6 +1,6 @@
-"""What each thread or task of a client has, by name: who asks for something that it has already is known here.
+"""What each caller (a thread or a task) of a client holds, by name: for reentrancy and for the detection of deadlocks.
 
-Nothing in here keeps anything alive: what nobody has any more is forgotten, and so is a caller that is gone.
+All references are weak: an entry ends with its value or with its caller.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ V = TypeVar("V")
 
 
 class PerCaller(Generic[V]):
-    """Of each caller, one thing for each name."""
+    """A mapping of caller and tag to a value."""
 
     def __init__(self) -> None:
-        self._of: WeakKeyDictionary[object, WeakValueDictionary[str, V]] = WeakKeyDictionary()
+        self._values: WeakKeyDictionary[object, WeakValueDictionary[str, V]] = WeakKeyDictionary()
 
-    def note(self, caller: object, tag: str, value: V) -> None:
-        """The caller has this from now on. Whoever runs outside of any task is nobody that could be asked again."""
+    def set(self, caller: object, tag: str, value: V) -> None:
+        """Set the caller's value. Outside of any task there is no caller to find it again, and nothing is stored."""
         if caller is not None:
-            self._of.setdefault(caller, WeakValueDictionary())[tag] = value
+            self._values.setdefault(caller, WeakValueDictionary())[tag] = value
 
     def find(self, caller: object, tag: str) -> V | None:
-        """What the caller has of that name."""
-        mine = None if caller is None else self._of.get(caller)
-        return None if mine is None else mine.get(tag)
+        values = None if caller is None else self._values.get(caller)
+        return None if values is None else values.get(tag)
 
 
 class ReentrantHold:
-    """A reentrant lock as one caller holds it: one holding, and the leases that share it, the last of which ends it."""
+    """A reentrant lock as one caller holds it: one grant, and the leases that share it."""
 
-    __slots__ = ("__weakref__", "_owner", "holding", "leases")
+    __slots__ = ("__weakref__", "_owner", "leases", "state")
 
-    def __init__(self, caller: object, holding: LeaseState) -> None:
+    def __init__(self, caller: object, state: LeaseState) -> None:
         self._owner = ref(caller)
-        self.holding = holding
+        self.state = state
         self.leases: WeakKeyDictionary[object, Attempt | None] = WeakKeyDictionary()
+        """The leases that are not released, each with the attempt that made it unless that was the first."""
 
     @property
-    def goes_on(self) -> bool:
-        """Whether there are leases left that share it."""
-        return bool(self.leases) and not self.holding.given_up
+    def is_active(self) -> bool:
+        """Whether further leases may share the grant."""
+        return bool(self.leases) and not self.state.given_up
 
     def forget(self, attempt: Attempt) -> None:
-        """A lease that was made for this attempt never came to its caller, however long it lives on in a traceback."""
-        for lease in [lease for lease, of in list(self.leases.items()) if of is attempt]:
+        """Remove the lease of an attempt that raised: it may live on in the traceback, but its caller never got it."""
+        for lease in [lease for lease, made_by in list(self.leases.items()) if made_by is attempt]:
             self.leases.pop(lease, None)
 
     @property
     def caller(self) -> object | None:
-        """Who acquired it; None when that one is gone for good."""
+        """The caller that acquired it; None if that was garbage-collected."""
         return self._owner()

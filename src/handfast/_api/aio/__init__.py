@@ -1,1 +1,2 @@
-"""The objects of the asyncio colour, and the source of the sync ones: see ``tools/unasync.py``."""
+"""The asyncio API, from which tools/unasync.py makes the sync API."""  # asyncio only
+# sync only: """The sync API."""

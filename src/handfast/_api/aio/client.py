@@ -1,4 +1,4 @@
-"""The client: where every object comes from."""
+"""The client: it makes all other objects."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS, DEFAULT_TTL_S
+
+# sync only: from handfast._engine.defaults import DEFAULT_MAX_SESSIONS
 from handfast._engine.keys import KeySet
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds
@@ -27,32 +29,70 @@ from handfast.records import Duration, OnLost
 
 __all__ = ["AsyncHandfast"]
 
+MAX_NAMES = 100
+"""Upper bound of the names of one ``lock_all()``: its script goes through all of them in one step of the server."""
+
 
 class AsyncHandfast:
-    """Coordination through one Redis or Valkey server. Tasks may share it; a forked child starts afresh with it.
+    """A client of one Redis or Valkey server, and the source of all other objects.
 
-    ``server`` is a URL, an existing ``redis.asyncio.Redis`` (its settings are used, its connections are not), or None
-    for ``$HANDFAST_URL``, else ``$REDIS_URL``. ``namespace`` begins every key. ``label`` is how `status` shows this
-    client's leases, by default host and process id. Connects when first used.
+    Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection
+    for each event loop, which all tasks share. The sync API opens one for each thread that is waiting; at most
+    ``max_sessions`` threads wait at a time, and further ones wait for their turn; one more connection renews leases.
 
-    All tasks of an event loop share one connection, however many of them wait. A client may be made before any loop runs.
+    After a fork, the child may use the client: it starts without connections and without the parent's leases.
+
+    Args:
+        server: A URL such as ``redis://localhost:6379/0``, or a ``redis.asyncio.Redis`` whose settings are used (its class, TLS,
+            password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``.
+        namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing.
+        label: How `status` shows the leases of this client. By default the host name and the process id.
+
+    Raises:
+        NoServer: ``server`` is None and no variable is set.
+        ServerUnsupported: ``server`` is a client of a kind that can't be used, such as a cluster's.
+        TypeError: An argument has the wrong type.
+        ValueError: An argument is out of range.
+
+    Example:
+        async with AsyncHandfast("redis://localhost:6379/0") as hf:
+            async with hf.lock("orders:42") as lease:
+                ...
     """
 
-    def __init__(self, server: Any = None, *, namespace: str = "hf", label: str | None = None) -> None:
+    def __init__(
+        self,
+        server: Any = None,
+        *,
+        namespace: str = "hf",
+        label: str | None = None,
+        # sync only: max_sessions: int = DEFAULT_MAX_SESSIONS,
+    ) -> None:
         encode_name(namespace, "namespace")
         if label is not None:
             encode_name(label, "label")
         self._namespace = namespace
-        self._driver = AsyncDriver(AsyncConnector.of(server), namespace, label)
-        self._reentrant: PerCaller[ReentrantHold] = PerCaller()
-        self._in_blocks: PerCaller[WeakSet[AsyncRWLease]] = PerCaller()
+        self._driver = AsyncDriver(
+            AsyncConnector.of(server),
+            namespace,
+            label,
+            # sync only: max_sessions,
+        )
+        self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
+        self._entered_rw_leases: PerCaller[WeakSet[AsyncRWLease]] = PerCaller()
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
-        """A client of a real server that is started for you and shared with your other processes.
+        """Return a client of a real server that is started for this user and shared by the user's processes.
 
-        Needs the extra ``embedded``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server keeps nothing
-        on disk and ends soon after its last client. ``options`` are those of the class.
+        It needs the extra ``handfast[embedded]``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server keeps
+        nothing on disk and ends soon after its last client.
+
+        Args:
+            options: Keyword arguments of the class, except ``server``.
+
+        Raises:
+            NoServer: No server program was found, or it did not start.
         """
         from handfast.embedded import shared_url
 
@@ -67,14 +107,27 @@ class AsyncHandfast:
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncLock:
-        """The lock of that name.
+        """Return the lock of a name: one holder at a time, first come first served. No I/O.
 
-        ``ttl`` is how many seconds the server keeps a lease that is not renewed; with ``renew`` it is renewed at a third
-        of that for as long as it is held and this process lives. No I/O. Raises ValueError and TypeError for what no
-        lock can have.
+        Example:
+            async with hf.lock("orders:42", ttl=10) as lease:
+                ...
 
-        ``on_lost`` says what a loss does to a block: "raise" cancels it and raises LeaseLost, "warn" warns at its end.
-        ``max_waiters`` is how many may stand in line before QueueFull.
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
+            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
+                how long the name stays taken after its holder died.
+            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
+            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
+                when the block ends.
+            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+
+        Returns:
+            The lock. Nothing is acquired yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
         """
         permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
         return AsyncLock(self._driver, permits, check_on_lost(on_lost))
@@ -88,9 +141,28 @@ class AsyncHandfast:
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncRLock:
-        """The lock of that name, for a task that may come by more than once. The options are those of `lock`."""
+        """Return the reentrant lock of a name: the thread or task that holds it may acquire it again. No I/O.
+
+        It excludes holders of ``lock()`` of the same name, and the other way round.
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
+            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
+                how long the name stays taken after its holder died.
+            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
+            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
+                when the block ends.
+            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+
+        Returns:
+            The reentrant lock. Nothing is acquired yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
         permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
-        return AsyncRLock(self._driver, permits, check_on_lost(on_lost), self._reentrant)
+        return AsyncRLock(self._driver, permits, check_on_lost(on_lost), self._reentrant_holds)
 
     def lock_all(
         self,
@@ -101,17 +173,35 @@ class AsyncHandfast:
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncLockAll:
-        """The locks of all these names at once: all or none. The options are those of `lock`.
+        """Return the locks of several names, to be acquired together: all of them or none. No I/O.
 
-        A name that is given twice counts once. Raises ValueError for no name, and for more than 100.
+        Example:
+            async with hf.lock_all(["account:1", "account:2"]) as lease:
+                ...
+
+        Args:
+            names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once.
+            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
+                how long the name stays taken after its holder died.
+            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
+            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
+                when the block ends.
+            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+
+        Returns:
+            The locks as one object. Nothing is acquired yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
         """
         if isinstance(names, str):
-            raise TypeError(f"names must be several names, not {names!r}")
+            raise TypeError(f"names must be several names, not the str {names!r}; use lock() for one name")
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
-        check_int(len(places), "the number of names", 100)
-        lease_ms, waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
-        bundle = MultiRequest(places, ttl_ms=lease_ms, renew=renew, max_waiters=waiters)
-        return AsyncLockAll(self._driver, bundle, check_on_lost(on_lost))
+        check_int(len(places), "the number of names", MAX_NAMES)
+        ttl_ms, max_waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
+        request = MultiRequest(places, ttl_ms=ttl_ms, renew=renew, max_waiters=max_waiters)
+        return AsyncLockAll(self._driver, request, check_on_lost(on_lost))
 
     def semaphore(
         self,
@@ -123,7 +213,29 @@ class AsyncHandfast:
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncSemaphore:
-        """The semaphore of that name, with so many permits: up to a billion. The other options are those of `lock`."""
+        """Return the semaphore of a name: up to ``limit`` permits are held at a time. No I/O.
+
+        Example:
+            async with hf.semaphore("api", 10) as lease:
+                ...
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the semaphore.
+            limit: The number of permits, from 1 to 1,000,000,000. Use the same in all clients, or `Semaphore.resize`.
+            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
+                how long the name stays taken after its holder died.
+            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
+            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
+                when the block ends.
+            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+
+        Returns:
+            The semaphore. Nothing is acquired yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
         limit = check_int(limit, "limit", MAX_PERMITS)
         permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
         return AsyncSemaphore(self._driver, permits, check_on_lost(on_lost))
@@ -137,25 +249,74 @@ class AsyncHandfast:
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
     ) -> AsyncRWLock:
-        """The read-write lock of that name. The options are those of `lock`; what it is not is the lock of that name."""
+        """Return the read-write lock of a name: many readers or one writer at a time. No I/O.
+
+        It has nothing to do with ``lock()`` of the same name.
+
+        Example:
+            async with hf.rwlock("config").read():
+                ...
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
+            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
+                how long the name stays taken after its holder died.
+            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
+            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
+                when the block ends.
+            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+
+        Returns:
+            The read-write lock. Nothing is acquired yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
         read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=MAX_PERMITS)
-        return AsyncRWLock(self._driver, read, read.with_weight(MAX_PERMITS), check_on_lost(on_lost), self._in_blocks)
+        write = read.with_weight(MAX_PERMITS)
+        return AsyncRWLock(self._driver, read, write, check_on_lost(on_lost), self._entered_rw_leases)
 
     def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> AsyncAutocomplete:
-        """The index of that name, to complete what somebody types.
+        """Return the index of a name, which completes prefixes to entries. No I/O.
 
-        ``fold_case`` finds names whatever their capital and small letters, and gives them as they were added; ``ranked``
-        gives those with the highest score first. Clients that disagree on the two see different indexes. No I/O.
+        All clients of an index must use the same ``fold_case`` and ``ranked``: they are part of its keys.
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8.
+            fold_case: Ignore case when completing. Entries are returned as they were added.
+            ranked: Give entries scores, and return those with the highest scores first.
+
+        Returns:
+            The index.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
         """
         place = KeySet(self._namespace, "autocomplete", name)
         return AsyncAutocomplete(self._driver, AutocompleteCalls(place, fold_case=fold_case, ranked=ranked))
 
     def scores(self, name: str) -> AsyncScores:
-        """The scores of that name: a sorted set whose members only move forward. No I/O."""
+        """Return the scores of a name: a sorted set whose scores only grow. No I/O.
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8.
+
+        Returns:
+            The scores.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
         return AsyncScores(self._driver, ScoreCalls(KeySet(self._namespace, "scores", name)))
 
     async def close(self) -> None:
-        """Close all connections. Leases that are still held are not released: they run out after their ttl."""
+        """Close all connections. Leases that are still held are not released: they run out after their ttl.
+
+        The client can't be used afterwards. Leaving ``async with`` calls this.
+        """
         await self._driver.close()
 
     def _permits(

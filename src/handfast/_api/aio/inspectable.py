@@ -1,4 +1,4 @@
-"""A name on the server, as anybody may look at it: what locks, semaphores and read-write locks have in common."""
+"""What all primitives of one name have in common: who holds it, who waits for it, and how to take it away."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AsyncInspectable"]
 
 
 class AsyncInspectable:
-    """Something that has a name, holders and waiters."""
+    """An object with a name, holders and waiters."""
 
     _driver: AsyncDriver
     _permits: PermitRequest
@@ -21,21 +21,47 @@ class AsyncInspectable:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name that the object was made with."""
         return self._permits.name
 
     async def locked(self) -> bool:
-        """Whether it can't be had right now, because of those who hold it."""
+        """Return True if `try_acquire` would fail because of current holders. Takes one round trip.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
         return (await self.status()).free < self._permits.weight
 
     async def status(self) -> LockStatus:
-        """Who holds it and who waits for it. One round trip; changes nothing."""
+        """Return who holds it and who waits for it. Takes one round trip and changes nothing.
+
+        Returns:
+            The status at one instant of the server.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
         return await self._driver.ask(admin.status(self._permits), self.name)
 
     async def force_release(self, *, reason: str = "released by force") -> int:
-        """Take it away from whoever holds it now; how many leases that ended.
+        """Revoke the leases of all current holders and hand over to the next waiters.
 
-        The holders learn it at once as LeaseLost with this reason, and the next waiters get in. The holders' work is not
-        stopped by this: only a fence that the protected resource checks keeps their late writes out.
+        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the reason.
+        That does not undo or stop writes on their way; only a fence that the protected resource checks refuses those.
+
+        Args:
+            reason: Text for the holders' LeaseLost and for their logs.
+
+        Returns:
+            How many leases were revoked.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         return await self._driver.ask(admin.force_release(self._permits, reason), self.name)

@@ -14,11 +14,19 @@ __all__ = ["AsyncLock"]
 
 
 class AsyncLock(AsyncInspectable, AsyncPrimitive[AsyncLease]):
-    """A named lock. The object holds nothing itself: each acquire gives a lease, and tasks may share one lock."""
+    """A named lock: one holder at a time, first come first served. Made by the client's ``lock()``.
+
+    Use it as a context manager, call `acquire` or `try_acquire` for a lease, or decorate a function with it. The object
+    holds nothing itself, so threads or tasks may share it. It is not reentrant: see ``rlock()`` for that.
+
+    Example:
+        async with hf.lock("orders:42", ttl=10) as lease:
+            ...
+    """
 
     def __init__(self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
 
-    def _lease(self, holding: LeaseState) -> AsyncLease:
-        return AsyncLease(self._driver, holding, self._on_lost)
+    def _lease(self, state: LeaseState) -> AsyncLease:
+        return AsyncLease(self._driver, state, self._on_lost)

@@ -14,55 +14,87 @@ __all__ = ["AsyncLeaseOfAll", "AsyncLockAll"]
 
 
 class AsyncLeaseOfAll(AsyncLease):
-    """One lease of several locks. To lose one of them is to lose it; what is left of it is then given up at its end."""
+    """One lease of several locks. If one of the locks is lost, the lease is lost; its end releases the others."""
 
     __slots__ = ("_names",)
 
-    def __init__(self, driver: AsyncDriver, holding: LeaseState, on_lost: OnLost, names: tuple[str, ...]) -> None:
-        super().__init__(driver, holding, on_lost)
+    def __init__(self, driver: AsyncDriver, state: LeaseState, on_lost: OnLost, names: tuple[str, ...]) -> None:
+        super().__init__(driver, state, on_lost)
         self._names = names
 
     @property
     def fences(self) -> dict[str, int]:
-        """The fence of each name. They were all granted with the same one, which is larger than any that they had."""
+        """The fencing token of each name. All have the same one, larger than any that these names had before."""
         return dict.fromkeys(self._names, self.fence)
 
 
 class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
-    """The locks of several names, as one. The object holds nothing itself, and tasks may share it.
+    """The locks of several names, acquired together. Made by the client's ``lock_all()``.
 
-    All of them are granted in one step, when each is free and this is first in line for each; nothing is held before. Who
-    asks for the same names in any other order never waits for it in a circle. It stands in the lines of the single locks,
-    first come first served, and keeps those behind it waiting also where only another of its names is taken.
+    They are granted in one step, when all of them are free and this request is the first in the queue of each. Nothing is
+    held before, so callers that name the same locks in different orders can't deadlock. The request stands in the queues
+    of the single locks, and requests behind it wait even if only another of its names is taken. The object holds nothing
+    itself, so threads or tasks may share it.
+
+    Example:
+        async with hf.lock_all(["account:1", "account:2"]) as lease:
+            ...
     """
 
-    def __init__(self, driver: AsyncDriver, bundle: MultiRequest, on_lost: OnLost) -> None:
-        super().__init__(driver, bundle, on_lost)
-        self._bundle = bundle
+    def __init__(self, driver: AsyncDriver, request: MultiRequest, on_lost: OnLost) -> None:
+        super().__init__(driver, request, on_lost)
+        self._parts = request.parts
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(map(repr, self.names))}>"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is locked, in order."""
-        return tuple(part.name for part in self._bundle.parts)
+        """The names of the locks, without repetitions, in the order in which they were given."""
+        return tuple(part.name for part in self._parts)
 
     async def locked(self) -> bool:
-        """Whether anybody holds any of the locks right now."""
+        """Return True if any of the locks is held. Takes one round trip for each name.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
         return any(not status.free for status in (await self.status()).values())
 
     async def status(self) -> dict[str, LockStatus]:
-        """Who holds and who waits for each of the locks. One round trip for each; changes nothing."""
-        return {part.name: await self._driver.ask(admin.status(part), part.name) for part in self._bundle.parts}
+        """Return who holds and who waits for each of the locks. Takes one round trip for each name; changes nothing.
+
+        Returns:
+            The status of each name, each at an instant of its own.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        return {part.name: await self._driver.ask(admin.status(part), part.name) for part in self._parts}
 
     async def force_release(self, *, reason: str = "released by force") -> int:
-        """Take each of the locks away from whoever holds it now; how many leases of single names that ended.
+        """Revoke the leases of all current holders of each lock, and hand over to the next waiters.
 
-        The holders learn it at once as LeaseLost with this reason, and the next waiters get in.
+        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the reason.
+        That does not undo or stop writes on their way; only a fence that the protected resource checks refuses those.
+
+        Args:
+            reason: Text for the holders' LeaseLost and for their logs.
+
+        Returns:
+            How many locks were held: a lease of several names counts once for each of them.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
-        taken = [await self._driver.ask(admin.force_release(part, reason), part.name) for part in self._bundle.parts]
-        return sum(taken)
+        revoked = [await self._driver.ask(admin.force_release(part, reason), part.name) for part in self._parts]
+        return sum(revoked)
 
-    def _lease(self, holding: LeaseState) -> AsyncLeaseOfAll:
-        return AsyncLeaseOfAll(self._driver, holding, self._on_lost, self.names)
+    def _lease(self, state: LeaseState) -> AsyncLeaseOfAll:
+        return AsyncLeaseOfAll(self._driver, state, self._on_lost, self.names)

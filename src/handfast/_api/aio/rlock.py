@@ -1,4 +1,4 @@
-"""A reentrant lock: the task that holds it may acquire it again, at no cost."""
+"""A reentrant lock: the caller that holds it may acquire it again without a round trip."""
 
 from __future__ import annotations
 
@@ -19,113 +19,128 @@ __all__ = ["AsyncRLease", "AsyncRLock"]
 
 
 class AsyncRLease(AsyncLease):
-    """One of the leases that a task has of a reentrant lock. They share one grant, which the last of them gives up.
+    """One lease of a reentrant lock. All leases of one caller share a grant; the release of the last one ends it.
 
-    It belongs to the task that acquired it: release by another one is refused with NotOwner.
+    It belongs to the thread or task that acquired it. Another one that releases it gets NotOwner, unless the owner has
+    ended.
     """
 
-    __slots__ = ("__weakref__", "_lost_by_then", "_tenure")
+    __slots__ = ("__weakref__", "_hold", "_lost_at_release")
 
     def __init__(
         self,
         driver: AsyncDriver,
-        holding: LeaseState,
+        state: LeaseState,
         on_lost: OnLost,
-        tenure: ReentrantHold,
+        hold: ReentrantHold,
         attempt: Attempt | None = None,
     ) -> None:
-        super().__init__(driver, holding, on_lost)
-        self._lost_by_then: bool | None = None
-        """Whether it had been lost when it was released; None until then."""
-        self._tenure = tenure
-        tenure.leases[self] = attempt
+        super().__init__(driver, state, on_lost)
+        self._lost_at_release: bool | None = None
+        """Whether the lease was lost when it was released; None until then."""
+        self._hold = hold
+        hold.leases[self] = attempt
 
     @property
     def lost(self) -> bool:
-        """Whether the lease ended before it was given up. Costs no I/O; also true once its time is over."""
-        return super().lost if self._lost_by_then is None else self._lost_by_then
+        """True if the lease ended before it was released. Takes no I/O: the time of its end is known here."""
+        return super().lost if self._lost_at_release is None else self._lost_at_release
 
     async def release(self) -> bool:
-        """Give this lease up, and with the last one the lock; the next waiter has it when this returns.
+        """Release this lease; the last one of the caller releases the lock and hands it to the next waiter.
 
-        False when there was nothing left to give up: it had been lost, or was released before. Raises NotOwner when
-        another task does this, unless the one that acquired it is over.
+        Returns:
+            True if this call released the lease; False if it was lost or released before.
+
+        Raises:
+            NotOwner: Another thread or task acquired it and has not ended. Nothing was changed.
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
-        if self._given_up:
+        if self._released:
             return False
         released = await super().release() if self._is_last() else not self.lost
-        self._lost_by_then = self.lost
+        self._lost_at_release = self.lost
         return released
 
     @property
-    def _given_up(self) -> bool:
-        return self._lost_by_then is not None or super()._given_up
+    def _released(self) -> bool:
+        return self._lost_at_release is not None or super()._released
 
     async def _leave(self, error: BaseException | None) -> bool:
         if self._is_last():
             return await super()._leave(error)
-        self._lost_by_then = self.lost
-        return error is not None or not self._lost_by_then
+        self._lost_at_release = self.lost
+        return error is not None or not self._lost_at_release
 
     def _is_last(self) -> bool:
-        """Whether no other lease shares the grant, once this one is out."""
-        owner, caller = self._tenure.caller, self._driver.caller()
+        """Remove this lease from the shared grant. Return whether it was the last one."""
+        owner, caller = self._hold.caller, self._driver.caller()
         if owner is not None and owner is not caller and not self._driver.is_over(owner):
             raise NotOwner(self.name)
-        self._tenure.leases.pop(self, None)
-        return not self._tenure.leases
+        self._hold.leases.pop(self, None)
+        return not self._hold.leases
 
     def __del__(self) -> None:
-        tenure: ReentrantHold | None = getattr(self, "_tenure", None)  # an interrupt may have struck while it was made
-        if tenure is not None:
-            tenure.leases.pop(self, None)
-            if not tenure.leases:
+        hold: ReentrantHold | None = getattr(self, "_hold", None)  # unset if __init__ was interrupted
+        if hold is not None:
+            hold.leases.pop(self, None)
+            if not hold.leases:
                 super().__del__()
 
 
 class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
-    """The lock of that name, for tasks that may come by more than once.
+    """A named reentrant lock: its holder may acquire it again. Made by the client's ``rlock()``.
 
-    While a task holds it, its further acquires are leases of the same grant, without asking the server; the lock is given
-    up with the last of them. A child task does not inherit it. It is the same lock as ``lock(name)``, and the two exclude
-    each other. When the lease is lost, so are all that share it, and acquiring again raises LeaseLost until they are
-    released. Do not hold it across a ``yield`` of a generator, which another task may close.
-    Before Python 3.12 ``asyncio.wait_for`` acquires in a task of its own: use ``acquire(timeout=…)`` with this lock.
+    The first acquire of a thread or task takes the lock. Its further acquires return leases of the same grant without a
+    round trip, and the release of the last lease releases the lock. Other threads and tasks wait, child tasks among them. It
+    excludes holders of ``lock()`` of the same name, and the other way round.
+
+    If the grant is lost, all its leases are lost, and acquiring raises LeaseLost until they are released.
+
+    Do not hold it across a ``yield`` of a generator, which another thread or task may close. Before Python 3.12,
+    ``asyncio.wait_for`` acquires in a new task: use ``acquire(timeout=…)`` instead.
+
+    Example:
+        async with hf.rlock("account:7"):
+            async with hf.rlock("account:7"):  # no round trip
+                ...
     """
 
     def __init__(
-        self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost, callers: PerCaller[ReentrantHold]
+        self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost, holds: PerCaller[ReentrantHold]
     ) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
-        self._callers = callers
+        self._holds = holds
 
-    def _again(self, attempt: Attempt, *, waits: bool) -> AsyncRLease | None:  # noqa: ARG002 -- what is there already needs no waiting
+    def _existing_lease(self, attempt: Attempt, *, waits: bool) -> AsyncRLease | None:  # noqa: ARG002 -- it never has to wait
         caller = self._driver.caller()
-        if caller is None:
-            raise RuntimeError(f"{self!r} belongs to the task that acquires it, and none is running here")
-        tenure = self._callers.find(caller, self._permits.place.tag)
-        if tenure is None or not tenure.goes_on:
+        if caller is None:  # asyncio only
+            raise RuntimeError(f"{self!r} belongs to the task that acquires it; call this in a task")  # asyncio only
+        hold = self._holds.find(caller, self._permits.place.tag)
+        if hold is None or not hold.is_active:
             return None
-        if tenure.holding.lost(monotonic()):
-            raise LeaseLost(self.name, tenure.holding.fence, tenure.holding.loss or "")
-        return AsyncRLease(self._driver, tenure.holding, self._on_lost, tenure, attempt)
+        if hold.state.lost(monotonic()):
+            raise LeaseLost(self.name, hold.state.fence, hold.state.loss or "")
+        return AsyncRLease(self._driver, hold.state, self._on_lost, hold, attempt)
 
     def _abandon(self, attempt: Attempt, lease: AsyncRLease | None = None) -> None:
         super()._abandon(attempt, lease)
-        tenure = self._callers.find(self._driver.caller(), self._permits.place.tag)
-        if tenure is not None:
-            tenure.forget(attempt)
+        hold = self._holds.find(self._driver.caller(), self._permits.place.tag)
+        if hold is not None:
+            hold.forget(attempt)
 
-    def _not_entered(self) -> Exception:
-        return NotOwner(self.name) if self._entered else super()._not_entered()
+    def _unbalanced_exit(self) -> Exception:
+        return NotOwner(self.name) if self._entered else super()._unbalanced_exit()
 
-    def _others(self) -> list[object]:
+    def _foreign_scopes(self) -> list[object]:
         return [caller for caller in self._entered if self._driver.is_over(caller)]
 
-    def _lease(self, holding: LeaseState) -> AsyncRLease:
+    def _lease(self, state: LeaseState) -> AsyncRLease:
         caller = self._driver.caller()
-        tenure = ReentrantHold(caller, holding)
-        lease = AsyncRLease(self._driver, holding, self._on_lost, tenure)
-        self._callers.note(caller, self._permits.place.tag, tenure)
+        hold = ReentrantHold(caller, state)
+        lease = AsyncRLease(self._driver, state, self._on_lost, hold)
+        self._holds.set(caller, self._permits.place.tag, hold)
         return lease

@@ -17,66 +17,97 @@ __all__ = ["AsyncScores"]
 
 
 class AsyncScores:
-    """A sorted set whose members only move forward. It is data, so it stays until it is removed; tasks may share it.
+    """A named sorted set whose scores only grow. Made by the client's ``scores()``.
 
-    Late and repeated news do no harm here: whatever comes in which order, each member ends at its largest score.
+    Late and repeated updates do no harm: in whichever order they arrive, each member ends at its largest score. It is data
+    and stays on the server until it is removed. Threads or tasks may share the object.
 
-    A reply may have 32 MB by default, or the server ends the connection: ask for fewer where members are very long.
+    Every method may raise ServerRefused and redis-py's connection errors. The server limits a reply to 32 MB by default:
+    use a smaller ``limit`` where members are very long.
+
+    Example:
+        seen = hf.scores("last-seen")
+        await seen.advance({"worker:1": time.time()})
+        await seen.oldest(limit=5)
     """
 
-    def __init__(self, driver: AsyncDriver, board: ScoreCalls) -> None:
+    def __init__(self, driver: AsyncDriver, calls: ScoreCalls) -> None:
         self._driver = driver
-        self._board = board
+        self._calls = calls
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
     @property
     def name(self) -> str:
-        """What the scores are called."""
-        return self._board.name
+        """The name that the object was made with."""
+        return self._calls.name
 
     async def advance(self, scores: Mapping[str, float]) -> Advance:
-        """Move members forward to these scores, and add those that are not there; what came of it.
+        """Raise members to these scores, and add members that are not there.
 
-        The counts are exact even where a reply got lost and the server was asked again: each answer is kept for 20 s, in
-        some 150 bytes. Many members are sent in pieces of some hundreds: each piece is one step for other clients, all of
-        them together are not; when one of them fails, those before it have been moved, and advancing once more is safe.
+        The counts are exact even if a reply is lost and the call is sent again: the server keeps each reply for 20 s, in
+        about 150 bytes. Large calls are sent in batches of some hundred members. Each batch is atomic, the whole call is not:
+        if a batch fails, those before it have been applied, and the call may be repeated.
 
-        Raises TypeError and ValueError, before anything is sent, for what is no valid member (empty, above 16 KiB) or no
-        score: not finite, or an int that a double cannot hold (above 2**53, not all of them can be).
+        Args:
+            scores: The new score of each member. A member has 1 byte to 16 KiB of UTF-8. A score is finite, and an int only
+                if a double can hold it (all ints up to 2**53 can be held).
+
+        Returns:
+            How many members were added, moved, and left as they were.
+
+        Raises:
+            TypeError: ``scores`` is no mapping, a member no str, or a score no number. Nothing was sent.
+            ValueError: A member or a score is out of range. Nothing was sent.
         """
         if not isinstance(scores, Mapping):
             raise TypeError(f"scores must be a mapping of members to scores, not {scores!r}")
         pairs = [(check_score(score, member), utf8(member, "a member")) for member, score in scores.items()]
-        return await self._driver.ask(advance(self._board, pairs, secrets.token_hex(16)), self.name)
+        return await self._driver.ask(advance(self._calls, pairs, secrets.token_hex(16)), self.name)
 
     async def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
-        """At most ``limit`` (to 10,000) members with the smallest scores, the smallest first. One round trip."""
-        return await self._driver.ask(read(self._board.oldest(check_limit(limit))), self.name)
+        """Return the members with the smallest scores, in ascending order. Takes one round trip.
+
+        Args:
+            limit: How many members at most, from 1 to 10,000.
+        """
+        return await self._driver.ask(read(self._calls.oldest(check_limit(limit))), self.name)
 
     async def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
-        """At most ``limit`` (to 10,000) members with the largest scores, the largest first. One round trip."""
-        return await self._driver.ask(read(self._board.newest(check_limit(limit))), self.name)
+        """Return the members with the largest scores, in descending order. Takes one round trip.
+
+        Args:
+            limit: How many members at most, from 1 to 10,000.
+        """
+        return await self._driver.ask(read(self._calls.newest(check_limit(limit))), self.name)
 
     async def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
-        """At most ``limit`` (to 10,000) members with that score or a larger one, the smallest first. One round trip.
+        """Return the members with at least this score, in ascending order. Takes one round trip.
 
-        To go on, ask again with the last score: members that have that very score come again. More than ``limit`` members
-        of one score cannot be told apart in this way.
+        To read on, call it again with the last score returned; members with exactly that score are returned again. If more
+        than ``limit`` members share one score, the rest of them can't be read this way.
+
+        Args:
+            score: The smallest score to return; ``-math.inf`` for all members.
+            limit: How many members at most, from 1 to 10,000.
         """
         least = score if score == -inf else check_score(score, "since")
-        return await self._driver.ask(read(self._board.since(least, check_limit(limit))), self.name)
+        return await self._driver.ask(read(self._calls.since(least, check_limit(limit))), self.name)
 
     async def remove(self, members: str | Iterable[str]) -> None:
-        """Take a member out, or several. What is not there is passed over; what is advanced later begins anew."""
-        named = [utf8(member, "a member") for member in ([members] if isinstance(members, str) else members)]
-        await self._driver.ask(each_piece(self._board.remove, named), self.name)
+        """Remove members. Those that are not there are ignored; a later `advance` adds them anew.
+
+        Args:
+            members: One member, or several.
+        """
+        encoded = [utf8(member, "a member") for member in ([members] if isinstance(members, str) else members)]
+        await self._driver.ask(each_piece(self._calls.remove, encoded), self.name)
 
     async def size(self) -> int:
-        """How many members there are."""
-        return int(await self._driver.ask(ask(self._board.size()), self.name))
+        """Return the number of members. Takes one round trip."""
+        return int(await self._driver.ask(ask(self._calls.size()), self.name))
 
     async def clear(self) -> None:
-        """Forget all members."""
-        await self._driver.ask(ask(self._board.clear()), self.name)
+        """Remove all members. Takes one round trip."""
+        await self._driver.ask(ask(self._calls.clear()), self.name)

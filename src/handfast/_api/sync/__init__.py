@@ -1,1 +1,2 @@
-"""The objects of the sync colour."""
+# Generated from _api/aio/__init__.py by tools/unasync.py: edit that file and run the tool.
+"""The sync API."""

@@ -1,5 +1,5 @@
-# Made by tools/unasync.py from _api/aio/autocomplete.py: edit that one, then run the tool.
-"""Names that begin with what somebody has typed so far."""
+# Generated from _api/aio/autocomplete.py by tools/unasync.py: edit that file and run the tool.
+"""An index of names that completes prefixes."""
 
 from __future__ import annotations
 
@@ -15,59 +15,79 @@ __all__ = ["Autocomplete"]
 
 
 class Autocomplete:
-    """An index of names. It is data, so it stays until it is removed; threads may share it.
+    """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
-    All calls are safe to repeat, and are repeated when a reply gets lost. Many names are sent in pieces of some hundreds:
-    each piece is one step for other clients, all of them together are not.
+    It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is lost.
+    Large calls are sent in batches of some hundred entries. Each batch is atomic, the whole call is not. Threads or tasks
+    may share the object.
+
+    Every method may raise ServerRefused and redis-py's connection errors.
+
+    Example:
+        cities = hf.autocomplete("cities", fold_case=True)
+        cities.add(["Berlin", "Bern"])
+        cities.complete("be")
     """
 
-    def __init__(self, driver: SyncDriver, index: AutocompleteCalls) -> None:
+    def __init__(self, driver: SyncDriver, calls: AutocompleteCalls) -> None:
         self._driver = driver
-        self._index = index
+        self._calls = calls
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
     @property
     def name(self) -> str:
-        """What the index is called."""
-        return self._index.name
+        """The name that the object was made with."""
+        return self._calls.name
 
     def add(self, names: str | Iterable[str] | Mapping[str, float]) -> None:
-        """Put a name in, or several, or (where they are ranked) several with their scores.
+        """Add entries; those that are there already stay.
 
-        What is there already stays. Without a score a new name of a ranked index has 0, and one that is there keeps its
-        own. Raises TypeError and ValueError, before anything is sent, for what is no valid name (empty, above 16 KiB) or
-        no finite score.
+        Args:
+            names: One entry, or several, each of 1 byte to 16 KiB of UTF-8. For a ranked index also a mapping of entries to
+                finite scores. Without a score, a new entry of a ranked index gets 0.0 and an existing one keeps its score.
+
+        Raises:
+            TypeError: An entry is no str, a score no number, or the index is not ranked. Nothing was sent.
+            ValueError: An entry or a score is out of range. Nothing was sent.
         """
         if isinstance(names, Mapping):
-            if not self._index.ranked:
+            if not self._calls.ranked:
                 raise TypeError(f"{self.name!r} does not rank its names: make it with ranked=True to give them scores")
-            scored = [(self._index.entry(name), check_score(score, name)) for name, score in names.items()]
-            self._driver.ask(each_piece(self._index.rank, scored), self.name)
+            scored = [(self._calls.entry(name), check_score(score, name)) for name, score in names.items()]
+            self._driver.ask(each_piece(self._calls.rank, scored), self.name)
         else:
-            self._driver.ask(each_piece(self._index.add, self._entries(names)), self.name)
+            self._driver.ask(each_piece(self._calls.add, self._entries(names)), self.name)
 
     def remove(self, names: str | Iterable[str]) -> None:
-        """Take a name out, or several, written as they were added. What is not there is passed over."""
-        self._driver.ask(each_piece(self._index.remove, self._entries(names)), self.name)
+        """Remove entries, spelled as they were added. Those that are not there are ignored.
+
+        Args:
+            names: One entry, or several.
+        """
+        self._driver.ask(each_piece(self._calls.remove, self._entries(names)), self.name)
 
     def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
-        """At most ``limit`` (to 10,000) of the names that begin with the prefix; all do with the empty one.
+        """Return entries that begin with a prefix, and write nothing.
 
-        In the order of their code points (folded, of what they fold to); or, ranked, by descending score and then in that
-        order. One read of the server, which writes nothing; ranked, more of them where hundreds of names begin with the
-        prefix and hardly any of the best ones do.
+        They are in the order of their code points (with ``fold_case``, of their folded form); with ``ranked``, in descending
+        order of their scores, and then in that order. Takes one round trip. With ``ranked`` it takes more of them where
+        hundreds of entries begin with the prefix, but few of those with the highest scores do.
+
+        Args:
+            prefix: What the entries begin with; the empty prefix returns all of them.
+            limit: How many entries at most, from 1 to 10,000.
         """
-        return self._driver.ask(complete(self._index, self._index.prefix(prefix), check_limit(limit)), self.name)
+        return self._driver.ask(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
 
     def size(self) -> int:
-        """How many names there are."""
-        return int(self._driver.ask(ask(self._index.size()), self.name))
+        """Return the number of entries. Takes one round trip."""
+        return int(self._driver.ask(ask(self._calls.size()), self.name))
 
     def clear(self) -> None:
-        """Forget all names."""
-        self._driver.ask(ask(self._index.clear()), self.name)
+        """Remove all entries. Takes one round trip."""
+        self._driver.ask(ask(self._calls.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:
-        return [self._index.entry(name) for name in ([names] if isinstance(names, str) else names)]
+        return [self._calls.entry(name) for name in ([names] if isinstance(names, str) else names)]

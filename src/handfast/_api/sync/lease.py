@@ -1,5 +1,5 @@
-# Made by tools/unasync.py from _api/aio/lease.py: edit that one, then run the tool.
-"""A lease: what a caller gets who has acquired, and where ownership lives."""
+# Generated from _api/aio/lease.py by tools/unasync.py: edit that file and run the tool.
+"""A lease: what an acquire gives, and where ownership lives."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextvars import copy_context
 from functools import partial
 from time import monotonic
 
-from handfast._api.sync.scope import LeaseScope
 from handfast._drivers.losses import tell
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.scope import LeaseScope
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
 from handfast.errors import LeaseLost, NotHeld
@@ -22,103 +22,153 @@ __all__ = ["Lease"]
 
 
 class Lease(LeaseScope):
-    """A grant with an end. Use it as a context manager, or call `release`; it may be released by any thread.
+    """A grant that ends: by `release`, at the end of its ``with`` block, or when it is lost.
 
-    When the lease was lost within a ``with`` block, leaving the block raises LeaseLost.
-    A lease that is dropped without a release is renewed no more and runs out after its ttl.
+    Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant lock.
+
+    A lease is lost if it expires before it is renewed, if an operator revokes it, or if the server no longer has it. Then
+    its ``with`` block raises LeaseLost: in the asyncio API at once, by cancelling the block, and in the sync API when
+    the block ends. With ``on_lost="warn"`` the block runs to its end, and a RuntimeWarning is issued there.
+
+    A lease that is garbage-collected without a release is no longer renewed and runs out after its ttl; a ResourceWarning
+    is issued.
+
+    Example:
+        with hf.lock("orders:42") as lease:
+            save(order, fence=lease.fence)
     """
 
     __slots__ = ("_driver", "_lost_event")
 
-    def __init__(self, driver: SyncDriver, holding: LeaseState, on_lost: OnLost) -> None:
-        super().__init__(holding, on_lost)
+    def __init__(self, driver: SyncDriver, state: LeaseState, on_lost: OnLost) -> None:
+        super().__init__(state, on_lost)
         self._driver = driver
         self._lost_event: threading.Event | None = None
 
     def __repr__(self) -> str:
-        holding = self._holding
-        state = "released" if self._given_up else "lost" if self.lost else f"{self.remaining():.3f} s left"
-        return f"<{type(self).__name__} of {holding.permits.name!r}, fence {holding.fence}, {state}>"
+        status = "released" if self._released else "lost" if self.lost else f"{self.remaining():.3f} s left"
+        return f"<{type(self).__name__} of {self.name!r}, fence {self.fence}, {status}>"
 
     @property
     def name(self) -> str:
-        """What is held."""
-        return self._holding.permits.name
+        """The name that is held. Of several names: all of them, separated by commas."""
+        return self._state.permits.name
 
     @property
     def token(self) -> str:
-        """The unguessable id of this lease. Whoever knows it can release it: do not log it."""
-        return self._holding.token.decode()
+        """The unguessable id of this lease. It is the right to release, so do not log it."""
+        return self._state.token.decode()
 
     @property
     def fence(self) -> int:
-        """A number that grows with every grant of the name. Let the protected resource refuse smaller ones."""
-        return self._holding.fence
+        """The fencing token: a number that grows with every grant of the name.
+
+        Send it along with every write. If the protected resource refuses numbers smaller than one that it has seen, a
+        former holder can't overwrite the work of a later one.
+        """
+        return self._state.fence
 
     @property
     def lost(self) -> bool:
-        """Whether the lease ended before it was given up. Costs no I/O; also true once its time is over."""
-        return self._holding.lost(monotonic())
+        """True if the lease ended before it was released. Takes no I/O: the time of its end is known here."""
+        return self._state.lost(monotonic())
 
     @property
     def lost_event(self) -> threading.Event:
-        """Set when the lease is found lost; wait for it where nothing else tells."""
+        """An event that is set when the lease is found lost, for work outside of a ``with`` block to wait for."""
         if self._lost_event is None:
             self._lost_event = threading.Event()
             self.add_lost_callback(self._lost_event.set)
         return self._lost_event
 
     def remaining(self) -> float:
-        """Seconds until the lease ends, if it is not renewed: 0 when it has ended, never more than the server's."""
-        holding = self._holding
-        return 0.0 if self._given_up or self.lost else max(0.0, holding.deadline - monotonic())
+        """Return the seconds until the lease ends unless it is renewed; 0.0 if it has ended. Takes no I/O.
+
+        The number is never larger than the server's own.
+        """
+        return 0.0 if self._released or self.lost else max(0.0, self._state.deadline - monotonic())
 
     def check(self) -> None:
-        """Raise LeaseLost if the lease was lost, NotHeld if it was released. Costs no I/O."""
+        """Raise an error unless the lease is held. Takes no I/O.
+
+        Call it between the steps of long work. It can't see a loss that the server has not reported yet, such as a
+        revocation on its way; only the fence protects against that.
+
+        Raises:
+            LeaseLost: The lease was lost.
+            NotHeld: The lease was released.
+        """
         if self.lost:
-            raise LeaseLost(self.name, self.fence, self._holding.loss or "")
-        if self._given_up:
+            raise LeaseLost(self.name, self.fence, self._state.loss or "")
+        if self._released:
             raise NotHeld(self.name)
 
     def extend(self, ttl: Duration) -> None:
-        """Let the lease last ``ttl`` seconds from now, or longer if it already does.
+        """Extend the lease to ``ttl`` seconds from now, unless it lasts longer already. Takes one round trip.
 
-        Raises LeaseLost, NotHeld, and ValueError for a ttl below a millisecond.
+        A renewed lease needs this only to bridge a time in which the process can't renew it.
+
+        Args:
+            ttl: Seconds from now (a number or a timedelta), from 0.001 s to 366 days.
+
+        Raises:
+            LeaseLost: The lease was lost.
+            NotHeld: The lease was released.
+            TypeError: ``ttl`` is neither a number nor a timedelta.
+            ValueError: ``ttl`` is out of range.
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         ttl_ms = milliseconds(ttl, "ttl")
         self.check()
-        if not self._driver.extend(self._holding, ttl_ms):
+        if not self._driver.extend(self._state, ttl_ms):
             self.check()
 
     def release(self) -> bool:
-        """Give the lease up; the next waiter has it when this returns.
+        """Release the lease and hand it to the next waiter.
 
-        False when there was nothing left to give up: it had been lost, or was released before.
+        After this returns, nothing is sent for the lease any more. After an error it may be called again; a release that
+        could not reach the server is also repeated in the background.
+
+        Returns:
+            True if this call released the lease; False if it was lost or released before.
+
+        Raises:
+            NotOwner: Reentrant locks only: another thread or task acquired it. Nothing was changed.
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
-        return self._driver.release(self._holding)
+        return self._driver.release(self._state)
 
     def add_lost_callback(self, callback: Callable[[], object]) -> None:
-        """Call this when the lease is found lost: from the client's keeper thread, or at once if it is known already.
+        """Call a function once if the lease is lost, or at once if it was lost already.
 
-        It is called in a copy of the context in which it is given.
+        It is called by the renewal of the client: in the asyncio API in the event loop, in the sync API in a background
+        thread. So it must return soon. It runs in a copy of the current context (`contextvars`). Exceptions that it raises
+        are logged.
+
+        Args:
+            callback: A function without arguments. Its result is ignored.
         """
-        self._holding.callbacks.append(partial(copy_context().run, callback))
+        self._state.callbacks.append(partial(copy_context().run, callback))
         if self.lost:
-            tell(self._holding)
+            tell(self._state)
 
     def _leave(self, error: BaseException | None) -> bool:
-        return self._driver.leave(self._holding, error)
+        return self._driver.leave(self._state, error)
 
-    def _tell_loss(self) -> None:
-        loss = LeaseLost(self.name, self.fence, self._holding.loss or "")
+    def _report_loss(self) -> None:
+        loss = LeaseLost(self.name, self.fence, self._state.loss or "")
         if self._on_lost == "raise":
             raise loss
         warnings.warn(str(loss), RuntimeWarning, stacklevel=3)
 
     def __del__(self) -> None:
-        holding: LeaseState | None = getattr(self, "_holding", None)  # an interrupt may have struck while it was made
-        if holding is None or not holding.permits.renew or holding.given_up or self.lost:
+        state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
+        if state is None or not state.permits.renew or state.given_up or self.lost:
             return
-        if self._driver.let_go(holding):
-            message = f"{self!r} was dropped without a release; it runs out by itself"
+        if self._driver.let_go(state):
+            message = f"{self!r} was dropped without a release; it runs out after its ttl"
             warnings.warn(message, ResourceWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-# Made by tools/unasync.py from _api/aio/lock.py: edit that one, then run the tool.
+# Generated from _api/aio/lock.py by tools/unasync.py: edit that file and run the tool.
 """A lock: one holder at a time, first come first served."""
 
 from __future__ import annotations
@@ -15,11 +15,19 @@ __all__ = ["Lock"]
 
 
 class Lock(Inspectable, Primitive[Lease]):
-    """A named lock. The object holds nothing itself: each acquire gives a lease, and threads may share one lock."""
+    """A named lock: one holder at a time, first come first served. Made by the client's ``lock()``.
+
+    Use it as a context manager, call `acquire` or `try_acquire` for a lease, or decorate a function with it. The object
+    holds nothing itself, so threads or tasks may share it. It is not reentrant: see ``rlock()`` for that.
+
+    Example:
+        with hf.lock("orders:42", ttl=10) as lease:
+            ...
+    """
 
     def __init__(self, driver: SyncDriver, permits: PermitRequest, on_lost: OnLost) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
 
-    def _lease(self, holding: LeaseState) -> Lease:
-        return Lease(self._driver, holding, self._on_lost)
+    def _lease(self, state: LeaseState) -> Lease:
+        return Lease(self._driver, state, self._on_lost)

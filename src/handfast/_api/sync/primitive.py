@@ -1,7 +1,11 @@
-# Made by tools/unasync.py from _api/aio/primitive.py: edit that one, then run the tool.
-"""What everything that can be acquired has in common: the verbs, the block and the decorator.
+# Generated from _api/aio/primitive.py by tools/unasync.py: edit that file and run the tool.
+"""What all primitives have in common: the verbs ``acquire`` and ``try_acquire``, the ``with`` block and the decorator.
 
-The object holds nothing itself, each acquire gives a lease; threads may share one object.
+A primitive holds nothing itself: each acquire gives a lease, so callers (threads or tasks) may share one primitive.
+
+Every method that gives a lease undoes its attempt if it raises, in the frame that returns the lease: an interrupt can come
+at any instruction of a frame further down, after it has returned the lease and before its caller has it. So the ``try`` can't
+be moved into a helper.
 """
 
 from __future__ import annotations
@@ -12,8 +16,8 @@ from typing import ParamSpec, TypeVar
 
 from handfast._api.decorators import require_plain_function
 from handfast._api.sync.lease import Lease
-from handfast._api.sync.scope import PrimitiveScope
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.calls import Request
 from handfast._engine.validate import milliseconds
 from handfast._protocol.acquire import Attempt
@@ -28,60 +32,95 @@ L = TypeVar("L", bound=Lease)
 
 
 class Primitive(PrimitiveScope[L]):
-    """Something that can be acquired."""
+    """A primitive: an object that can be acquired."""
 
-    def __init__(self, driver: SyncDriver, want: Request, on_lost: OnLost) -> None:
+    def __init__(self, driver: SyncDriver, request: Request, on_lost: OnLost) -> None:
         self._driver = driver
-        self._want = want
+        self._request = request
         self._on_lost = on_lost
         self._entered: dict[object, list[L]] = {}
+        """The leases of the ``with`` blocks that each caller has entered, in order."""
 
     def acquire(self, *, timeout: Duration | None = None) -> L:
-        """Wait for it and hold it.
+        """Acquire it, and wait in the queue while others hold it.
 
-        ``timeout`` is how many seconds to wait, without limit if it is None. Raises AcquireTimeout when they are
-        over, QueueFull when the line takes no more, ServerRefused, and the client library's connection errors.
-        However it ends without a lease, nothing is left behind.
+        If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server. If the
+        server can't be reached then, they are removed in the background when it answers again.
+
+        Example:
+            lease = lock.acquire(timeout=5)
+            try:
+                ...
+            finally:
+                lease.release()
+
+            with lock.acquire(timeout=5) as lease:
+                ...
+
+        Args:
+            timeout: Seconds to wait at most (a number or a timedelta), from 0.001 s to 366 days. None waits indefinitely.
+
+        Returns:
+            The lease. Enter it with ``with``, or release it when the work is done.
+
+        Raises:
+            AcquireTimeout: It was not acquired within ``timeout``.
+            QueueFull: The queue has ``max_waiters`` requests already.
+            WouldDeadlock: Read-write locks only: the caller already holds it in an enclosing block.
+            LeaseLost: Reentrant locks only: the caller's lease was lost and is not released yet.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
-        attempt = self._driver.attempt(self._want)
+        attempt = self._driver.attempt(self._request)
         try:
-            return self._again(attempt, waits=True) or self._lease(self._driver.acquire(attempt, seconds))
+            return self._existing_lease(attempt, waits=True) or self._lease(self._driver.acquire(attempt, seconds))
         except BaseException:
             self._abandon(attempt)
             self._driver.undo(attempt)
             raise
 
     def try_acquire(self) -> L | None:
-        """Hold it if it is free and nobody waits for it, else None. One round trip, no waiting."""
-        attempt = self._driver.attempt(self._want)
+        """Acquire it if it is free and no one waits for it. Takes one round trip and does not wait.
+
+        Returns:
+            The lease, or None if it was not acquired.
+
+        Raises:
+            LeaseLost: Reentrant locks only: the caller's lease was lost and is not released yet.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        attempt = self._driver.attempt(self._request)
         try:
-            if (again := self._again(attempt, waits=False)) is not None:
-                return again
-            holding = self._driver.try_acquire(attempt)
-            return None if holding is None else self._lease(holding)
+            if (existing := self._existing_lease(attempt, waits=False)) is not None:
+                return existing
+            state = self._driver.try_acquire(attempt)
+            return None if state is None else self._lease(state)
         except BaseException:
             self._abandon(attempt)
             self._driver.undo(attempt)
             raise
 
-    def _lease(self, holding: LeaseState) -> L:
-        """What an acquire gives."""
+    def _lease(self, state: LeaseState) -> L:
+        """Return the lease that an acquire gives."""
         raise NotImplementedError
 
-    def _again(self, attempt: Attempt, *, waits: bool) -> L | None:  # noqa: ARG002 -- for those that know their callers
-        """What the caller has already, if that is to be given instead of a lease of its own."""
+    def _existing_lease(self, attempt: Attempt, *, waits: bool) -> L | None:  # noqa: ARG002 -- for subclasses
+        """Return a lease of what the caller holds already, if it is to get that instead of a new grant."""
         return None
 
-    def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for those that give again
-        """Whatever an acquire has come to, the caller does not get it: its block is not entered."""
+    def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for subclasses
+        """Forget an attempt that raised: its block is not entered, and its lease does not reach the caller."""
         if lease is not None:
-            self._take_out(self._driver.caller(), lease)
+            self._forget_scope(self._driver.caller(), lease)
 
     def __enter__(self) -> L:
-        attempt, lease = self._driver.attempt(self._want), None
+        attempt, lease = self._driver.attempt(self._request), None
         try:
-            lease = self._again(attempt, waits=True) or self._lease(self._driver.acquire(attempt, None))
+            lease = self._existing_lease(attempt, waits=True) or self._lease(self._driver.acquire(attempt, None))
             self._entered.setdefault(self._driver.caller(), []).append(lease)
             return lease.__enter__()
         except BaseException:
@@ -89,35 +128,35 @@ class Primitive(PrimitiveScope[L]):
             self._driver.undo(attempt)
             raise
 
-    def _left(self) -> tuple[object, L] | None:
-        """The block that the caller leaves: who entered it, and the lease that it holds.
+    def _current_scope(self) -> tuple[object, L] | None:
+        """Return the block that is being left: the caller that entered it, and its lease.
 
-        Nearly always it was entered by this thread. A framework may leave it in another one, though; then the block that
-        was entered first elsewhere must do.
+        A framework may leave a block in another thread or task than the one that entered it. Then it is the block that was
+        entered first by any of the others.
         """
         mine = self._driver.caller()
-        for caller in (mine, *self._others()):
+        for caller in (mine, *self._foreign_scopes()):
             leases = self._entered.get(caller)
             if leases:
                 return caller, leases[-1 if caller == mine else 0]
         return None
 
-    def _not_entered(self) -> Exception:
-        return RuntimeError(f"a block of {self!r} is left that was never entered")
+    def _unbalanced_exit(self) -> Exception:
+        return RuntimeError(f"the with block of {self!r} was left, but never entered; enter it with a with statement")
 
-    def _take_out(self, caller: object, lease: L) -> None:
+    def _forget_scope(self, caller: object, lease: L) -> None:
         leases = self._entered.get(caller, [])
         if lease in leases:
             leases.remove(lease)
         if not leases:
             self._entered.pop(caller, None)
 
-    def _others(self) -> list[object]:
-        """Those whose blocks the caller may leave in their place."""
+    def _foreign_scopes(self) -> list[object]:
+        """Return the callers whose blocks another caller may leave."""
         return list(self._entered)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function to hold this, a new lease each time, while it runs."""
+        """Decorate a function to hold this while it runs. Each call acquires a lease of its own, without a timeout."""
         require_plain_function(function)
 
         @functools.wraps(function)

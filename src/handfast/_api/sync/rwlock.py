@@ -1,5 +1,5 @@
-# Made by tools/unasync.py from _api/aio/rwlock.py: edit that one, then run the tool.
-"""A read-write lock: many readers or one writer, in the order in which they came."""
+# Generated from _api/aio/rwlock.py by tools/unasync.py: edit that file and run the tool.
+"""A read-write lock: many readers or one writer, first come first served."""
 
 from __future__ import annotations
 
@@ -22,49 +22,54 @@ __all__ = ["RWLease", "RWLock", "ReadLock", "WriteLock"]
 class RWLease(Lease):
     """A lease to read or to write."""
 
-    __slots__ = ("__weakref__", "_callers", "_in_block", "_peers", "_read")
+    __slots__ = ("__weakref__", "_entered_by", "_in_block", "_peers", "_read")
 
     def __init__(
         self,
         driver: SyncDriver,
-        holding: LeaseState,
+        state: LeaseState,
         on_lost: OnLost,
-        callers: PerCaller[WeakSet[RWLease]],
+        entered_by: PerCaller[WeakSet[RWLease]],
         read: PermitRequest,
     ) -> None:
-        super().__init__(driver, holding, on_lost)
-        self._callers = callers
+        super().__init__(driver, state, on_lost)
+        self._entered_by = entered_by
         self._read = read
         self._in_block = False
 
     @property
     def writes(self) -> bool:
-        """Whether it is a lease to write; not any more after `downgrade`."""
-        return isinstance(self._holding.permits, PermitRequest) and self._holding.permits.weight == MAX_PERMITS
+        """True if it is a lease to write; False after `downgrade`."""
+        return isinstance(self._state.permits, PermitRequest) and self._state.permits.weight == MAX_PERMITS
 
     def downgrade(self) -> None:
-        """Go on as a reader, with the same lease: no writer gets in between, waiting readers get in at once.
+        """Turn a lease to write into one to read, without releasing it in between.
 
-        A lease to read stays one. Raises LeaseLost, NotHeld, ServerRefused, and the client library's connection errors:
-        then it is either, and may be downgraded again.
+        Waiting readers are granted at once, and no writer gets in between. A lease to read stays one. There is no upgrade
+        from read to write: two readers that both wanted it would wait for each other. Release the lease to read, acquire
+        one to write, and read again what may have changed in between.
 
-        The other way, from read to write, there is none: two readers that both wanted it would wait for each other. Release
-        the lease to read, acquire one to write, and look again at what was read: it may have changed in between.
+        Raises:
+            LeaseLost: The lease was lost.
+            NotHeld: The lease was released.
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached. The lease may be of either kind; try again.
+            redis.exceptions.TimeoutError: The server does not answer. The lease may be of either kind; try again.
         """
         self.check()
-        if self.writes and not self._driver.lower(self._holding, self._read):
+        if self.writes and not self._driver.lower(self._state, self._read):
             self.check()
 
     @property
     def is_in_block(self) -> bool:
-        """Whether a block is being run that holds it."""
-        return self._in_block and not self._holding.given_up and not self.lost
+        """True while a ``with`` block of the lease runs and the lease is held: the caller that is in it can't acquire again."""
+        return self._in_block and not self._state.given_up and not self.lost
 
-    def _enter(self) -> None:
+    def _on_enter(self) -> None:
         caller, tag = self._driver.caller(), self._read.place.tag
-        self._peers = self._callers.find(caller, tag) or WeakSet()
+        self._peers = self._entered_by.find(caller, tag) or WeakSet()
         self._peers.add(self)
-        self._callers.note(caller, tag, self._peers)
+        self._entered_by.set(caller, tag, self._peers)
         self._in_block = True
 
     def _leave(self, error: BaseException | None) -> bool:
@@ -80,52 +85,64 @@ class _Side(Inspectable, Primitive[RWLease]):
         driver: SyncDriver,
         permits: PermitRequest,
         on_lost: OnLost,
-        callers: PerCaller[WeakSet[RWLease]],
+        entered_by: PerCaller[WeakSet[RWLease]],
         read: PermitRequest,
     ) -> None:
         super().__init__(driver, permits, on_lost)
         self._permits = permits
-        self._callers = callers
+        self._entered_by = entered_by
         self._read = read
 
-    def _lease(self, holding: LeaseState) -> RWLease:
-        return RWLease(self._driver, holding, self._on_lost, self._callers, self._read)
+    def _lease(self, state: LeaseState) -> RWLease:
+        return RWLease(self._driver, state, self._on_lost, self._entered_by, self._read)
 
-    def _again(self, attempt: Attempt, *, waits: bool) -> RWLease | None:  # noqa: ARG002 -- nothing is given
-        """Never anything; but who is in a block of this lock can't leave it while it waits here."""
-        mine = self._callers.find(self._driver.caller(), self._read.place.tag) if waits else None
+    def _existing_lease(self, attempt: Attempt, *, waits: bool) -> RWLease | None:  # noqa: ARG002 -- never returns one
+        """Raise WouldDeadlock if the caller would wait here for an enclosing block of its own."""
+        mine = self._entered_by.find(self._driver.caller(), self._read.place.tag) if waits else None
         held = [lease for lease in mine or () if lease.is_in_block]
         if held:
             raise WouldDeadlock(self.name, self._in_write if any(lease.writes for lease in held) else self._in_read)
         return None
 
     _in_read = _in_write = ""
-    """What to do instead, in a block that holds it to read or to write."""
+    """Advice for a caller that holds a lease to read, or to write, in an enclosing block."""
 
 
 class ReadLock(_Side):
-    """To read: together with other readers, and with no writer."""
+    """The read side of a read-write lock: shared with other readers, exclusive of writers.
 
-    _in_read = "it may read already, and a second read could wait behind a writer that waits for the first"
-    _in_write = "who writes may read already, and downgrade() goes on as a reader"
+    Made by `RWLock.read`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a decorator.
+    """
+
+    _in_read = "it may read already; a second lease to read could wait behind a writer that waits for the first"
+    _in_write = "a writer may read already; use downgrade() to go on as a reader"
 
 
 class WriteLock(_Side):
-    """To write: alone."""
+    """The write side of a read-write lock: exclusive of readers and of other writers.
+
+    Made by `RWLock.write`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a decorator.
+    """
 
     _in_read = (
         "there is no upgrade from read to write, since two readers that both wanted it would wait for each other; leave the "
-        "block, acquire to write, and look again at what was read"
+        "block, acquire to write, and read again what may have changed"
     )
     _in_write = "it may write already"
 
 
 class RWLock(Inspectable):
-    """A named read-write lock. `read` and `write` are what can be acquired, entered and used as decorators.
+    """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
-    Both stand in one line: readers that stand side by side get in together, a writer gets in when those before it are done,
-    and whoever comes after a writer waits behind it. So neither starves. It is not reentrant: who is in a block of it and
-    wants to acquire it again gets WouldDeadlock.
+    Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted together,
+    a writer is granted when all before it have released, and later readers wait behind it. It is not reentrant: acquiring it
+    inside a block that holds it raises WouldDeadlock.
+
+    Example:
+        with hf.rwlock("config").read():
+            ...
+        with hf.rwlock("config").write() as lease:
+            ...
     """
 
     def __init__(
@@ -134,21 +151,27 @@ class RWLock(Inspectable):
         read: PermitRequest,
         write: PermitRequest,
         on_lost: OnLost,
-        callers: PerCaller[WeakSet[RWLease]],
+        entered_by: PerCaller[WeakSet[RWLease]],
     ) -> None:
         self._driver = driver
         self._permits = read
-        self._reading = ReadLock(driver, read, on_lost, callers, read)
-        self._writing = WriteLock(driver, write, on_lost, callers, read)
+        self._reading = ReadLock(driver, read, on_lost, entered_by, read)
+        self._writing = WriteLock(driver, write, on_lost, entered_by, read)
 
     def locked(self) -> bool:
-        """Whether anybody holds it right now, to read or to write."""
+        """Return True if anyone holds it, to read or to write. Takes one round trip.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
         return bool(self.status().holders)
 
     def read(self) -> ReadLock:
-        """To share it with other readers."""
+        """Return the read side: shared with other readers. No I/O."""
         return self._reading
 
     def write(self) -> WriteLock:
-        """To have it alone."""
+        """Return the write side: exclusive. No I/O."""
         return self._writing

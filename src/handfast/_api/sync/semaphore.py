@@ -1,5 +1,5 @@
-# Made by tools/unasync.py from _api/aio/semaphore.py: edit that one, then run the tool.
-"""A semaphore: so many permits, each held for a time that ends, handed out first come first served."""
+# Generated from _api/aio/semaphore.py by tools/unasync.py: edit that file and run the tool.
+"""A semaphore: a number of permits, each held by lease, first come first served."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ __all__ = ["Semaphore"]
 
 
 class Semaphore(Inspectable, Primitive[Lease]):
-    """A named semaphore. The object holds nothing itself: each acquire gives a lease, and threads may share one semaphore.
+    """A named semaphore: up to ``limit`` permits are held at a time. Made by the client's ``semaphore()``.
 
-    Permits of a holder that dies come back when its lease ends, one holder at a time. Nobody is overtaken: a request for
-    many permits that is first in line gets them as they come free, and smaller ones behind it wait.
+    Requests are served first come, first served. A request for many permits at the head of the queue keeps them as they
+    come free, and smaller requests behind it wait. Permits of a holder that died are free when its lease ends. The object
+    holds nothing itself, so threads or tasks may share it.
 
-    Where clients give different limits, each request counts by its own: it is let in when no more permits than that are
-    out together with its own. Once somebody has called `resize`, that counts for everybody.
+    If clients use different limits, each request is judged by its own: it is granted if the permits held, together with
+    its own, are at most its limit. After `resize`, that limit counts for all clients.
+
+    Example:
+        with hf.semaphore("api", 10).acquire(permits=2, timeout=5) as lease:
+            ...
     """
 
     def __init__(self, driver: SyncDriver, permits: PermitRequest, on_lost: OnLost) -> None:
@@ -32,16 +37,35 @@ class Semaphore(Inspectable, Primitive[Lease]):
 
     @property
     def limit(self) -> int:
-        """How many permits this object was made for. What counts after a `resize` is in `status`."""
+        """The number of permits that this object was made with. `status` has the limit in force after a `resize`."""
         return self._permits.limit
 
     def acquire(self, *, permits: int = 1, timeout: Duration | None = None) -> Lease:
-        """Wait for so many permits and hold them, all or none.
+        """Acquire permits, all of them or none, and wait in the queue until they are free.
 
-        ``timeout`` is how many seconds to wait, without limit if it is None. Raises AcquireTimeout when they are
-        over, QueueFull when the line takes no more, LimitExceeded when the semaphore was resized to fewer permits,
-        ServerRefused, ValueError for more permits than the limit, and the client library's connection errors.
-        However it ends without a lease, nothing is left behind.
+        If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server. If the
+        server can't be reached then, they are removed in the background when it answers again.
+
+        Example:
+            with semaphore.acquire(permits=2, timeout=5) as lease:
+                ...
+
+        Args:
+            permits: How many permits, from 1 to `limit`.
+            timeout: Seconds to wait at most (a number or a timedelta), from 0.001 s to 366 days. None waits indefinitely.
+
+        Returns:
+            The lease of the permits. Enter it with ``with``, or release it when the work is done.
+
+        Raises:
+            AcquireTimeout: They were not acquired within ``timeout``.
+            QueueFull: The queue has ``max_waiters`` requests already.
+            LimitExceeded: The semaphore was resized to fewer permits than requested.
+            TypeError: ``permits`` is not an int, or ``timeout`` neither a number nor a timedelta.
+            ValueError: ``permits`` or ``timeout`` is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
         attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
@@ -52,28 +76,49 @@ class Semaphore(Inspectable, Primitive[Lease]):
             raise
 
     def try_acquire(self, *, permits: int = 1) -> Lease | None:
-        """Hold so many permits if they are free and nobody waits, else None. One round trip, no waiting.
+        """Acquire permits if they are free and no one waits. Takes one round trip and does not wait.
 
-        Raises LimitExceeded and ValueError as `acquire` does.
+        Args:
+            permits: How many permits, from 1 to `limit`.
+
+        Returns:
+            The lease of the permits, or None if they were not acquired.
+
+        Raises:
+            LimitExceeded: The semaphore was resized to fewer permits than requested.
+            TypeError: ``permits`` is not an int.
+            ValueError: ``permits`` is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
         try:
-            holding = self._driver.try_acquire(attempt)
-            return None if holding is None else self._lease(holding)
+            state = self._driver.try_acquire(attempt)
+            return None if state is None else self._lease(state)
         except BaseException:
             self._driver.undo(attempt)
             raise
 
     def resize(self, limit: int | None) -> None:
-        """Set how many permits there are, for all clients, whatever limit they give; None lets theirs count again.
+        """Set the number of permits for all clients, regardless of the limits that they use.
 
-        When there are more, waiters get in at once. When there are fewer, nobody is thrown out: the next ones get in when
-        enough have been given back, and who waits for more than there are gets LimitExceeded at its turn, or when it asks
-        again. It is remembered for 30 days after a permit was last acquired or renewed. When two clients do this at once,
-        the later one counts.
+        With a larger limit, waiters are granted at once. With a smaller one, holders keep their permits, and waiters are
+        granted when enough permits have been released; waiters that request more than the new limit get LimitExceeded. The
+        server forgets the limit 30 days after the last acquire or renewal. Of two calls at once, the later one counts.
+
+        Args:
+            limit: The number of permits, from 1 to 1,000,000,000. None restores the limits that the clients use.
+
+        Raises:
+            TypeError: ``limit`` is neither an int nor None.
+            ValueError: ``limit`` is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
-        wanted = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
-        self._driver.ask(admin.resize(self._permits, wanted), self.name)
+        new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
+        self._driver.ask(admin.resize(self._permits, new_limit), self.name)
 
-    def _lease(self, holding: LeaseState) -> Lease:
-        return Lease(self._driver, holding, self._on_lost)
+    def _lease(self, state: LeaseState) -> Lease:
+        return Lease(self._driver, state, self._on_lost)

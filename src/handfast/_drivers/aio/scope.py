@@ -1,0 +1,184 @@
+"""The scopes of asyncio: ``async with`` blocks that hold a lease and that end when it is lost.
+
+A lost lease ends its block the way `asyncio.timeout` ends one: it cancels the task that runs the block, and when that
+cancellation leaves the block, it is taken off the task and becomes LeaseLost. A cancellation by another cause wins, and so
+does any other exception of the block. Timeouts may be nested inside and around it.
+
+The cancellation comes from a callback of the event loop, so the task is suspended at an await of the block and can't leave
+it unnoticed. If the task finds the loss itself, it runs on to its next await and is cancelled there.
+
+Nothing else needs a guard here: entering and leaving can be interrupted only where they await the driver, which undoes what
+was interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Coroutine, Generator
+from time import monotonic
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+from handfast._drivers.aio.loops import call_on, current_task, runs_here
+from handfast._protocol.lease import LeaseState
+from handfast.records import OnLost
+
+__all__ = ["AcquireContext", "AsyncLeaseScope", "AsyncPrimitiveScope", "Guard", "acquire_context"]
+
+P = ParamSpec("P")
+L = TypeVar("L", bound="AsyncLeaseScope")
+
+
+class Guard:
+    """Watches one block of one task; with ``cancels``, a loss of the lease cancels the block."""
+
+    __slots__ = ("_cancel_requests", "_cancelled", "_state", "_task")
+
+    def __init__(self, state: LeaseState, *, cancels: bool) -> None:
+        self._task = current_task()
+        self._cancel_requests = self._task.cancelling() if self._task is not None else 0
+        self._cancelled = False
+        self._state = state
+        if not cancels:
+            return
+        state.callbacks.append(self._cancel)
+        if self._task is not None and state.lost(monotonic()):  # the callbacks have run already
+            self._task.get_loop().call_soon(self._cancel)
+
+    def leave(self, error: BaseException | None) -> bool:
+        """Stop watching. Return whether this guard's cancellation, and nothing else, ended the block with this error."""
+        task, self._task = self._task, None
+        with contextlib.suppress(ValueError):  # it was called
+            self._state.callbacks.remove(self._cancel)
+        if not self._cancelled or task is None:
+            return False
+        return task.uncancel() <= self._cancel_requests and isinstance(error, asyncio.CancelledError)
+
+    def _cancel(self) -> None:
+        task = self._task
+        if task is None or self._cancelled:
+            return
+        loop = task.get_loop()
+        if not runs_here(loop):
+            call_on(loop, self._cancel)
+        elif task is asyncio.current_task():
+            loop.call_soon(self._cancel)
+        else:
+            self._cancelled = task.cancel("the lease was lost")
+
+
+class AsyncLeaseScope:
+    """The part of a lease that makes it a context manager."""
+
+    __slots__ = ("_guards", "_on_lost", "_state")
+
+    def __init__(self, state: LeaseState, on_lost: OnLost) -> None:
+        self._state = state
+        self._on_lost = on_lost
+        self._guards: list[Guard] = []
+
+    async def __aenter__(self) -> Self:
+        self._on_enter()
+        self._guards.append(Guard(self._state, cancels=self._on_lost == "raise"))
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        lost_in_block = bool(self._guards) and self._guards.pop().leave(exc)
+        if self._released and not lost_in_block:
+            return
+        if not await self._leave(None if lost_in_block else exc):
+            self._report_loss()
+
+    @property
+    def _released(self) -> bool:
+        return self._state.given_up
+
+    def _on_enter(self) -> None:
+        """Called when a block begins that holds the lease."""
+
+    async def _leave(self, error: BaseException | None) -> bool:
+        """Release at the end of a block that ended with this error. Return False if the loss is to be reported."""
+        raise NotImplementedError
+
+    def _report_loss(self) -> None:
+        raise NotImplementedError
+
+
+class AsyncPrimitiveScope(Generic[L]):
+    """The part of a primitive that leaves its blocks, each of which has a lease of its own."""
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        scope = self._current_scope()
+        if scope is None:
+            raise self._unbalanced_exit()
+        caller, lease = scope
+        self._forget_scope(caller, lease)
+        await lease.__aexit__(exc_type, exc, traceback)
+
+    def _current_scope(self) -> tuple[object, L] | None:
+        """Return the block that is being left: the caller that entered it, and its lease."""
+        raise NotImplementedError
+
+    def _unbalanced_exit(self) -> Exception:
+        """Return the error for an exit without an enter."""
+        raise NotImplementedError
+
+    def _forget_scope(self, caller: object, lease: L) -> None:
+        """Remove a block from the books. A second call changes nothing."""
+        raise NotImplementedError
+
+
+class AcquireContext(Coroutine[Any, Any, L]):
+    """What ``acquire()`` of the asyncio API returns: await it for a lease, or enter it with ``async with``.
+
+    Awaited, it gives the lease, which the caller releases. Entered, it gives the lease and releases it at the end of the
+    block. It is a coroutine, so `asyncio.create_task` and `asyncio.wait_for` take it.
+
+    Example:
+        async with lock.acquire(timeout=5) as lease:
+            ...
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, L], name: str) -> None:
+        self._coroutine = coroutine
+        self.__name__ = self.__qualname__ = name  # the repr of a task that runs it shows these
+
+    def __await__(self) -> Generator[Any, Any, L]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Resume the coroutine with a value: part of the coroutine protocol, called by the event loop."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Resume the coroutine with an exception: part of the coroutine protocol, called by the event loop."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """End the coroutine early: part of the coroutine protocol, called by the event loop."""
+        self._coroutine.close()
+
+    async def __aenter__(self) -> L:
+        self._lease = await self._coroutine
+        return await self._lease.__aenter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._lease.__aexit__(exc_type, exc, traceback)
+
+
+def acquire_context(method: Callable[P, Coroutine[Any, Any, L]]) -> Callable[P, AcquireContext[L]]:
+    """Let the result of a method that acquires be awaited or entered."""
+
+    @functools.wraps(method)
+    def acquiring(*args: P.args, **kwargs: P.kwargs) -> AcquireContext[L]:
+        return AcquireContext(method(*args, **kwargs), method.__qualname__)
+
+    return acquiring
