@@ -1,4 +1,4 @@
-"""The least rights of a user: read off the scripts, enough for everything, and not one too many."""
+"""The least rights of a user: derived from the scripts, sufficient for every operation, and none too many."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPTS = [*scripts_for(USES), CHECK]
 
 @pytest.fixture
 def user(raw, server):
-    """Makes the user anew with such rules, and gives its URL."""
+    """Return a function that makes the user with the given rules and returns its URL."""
 
     def make(*rules):
         raw.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
@@ -40,7 +40,7 @@ def user(raw, server):
 
 @pytest.fixture
 def can_ask(raw):
-    """Skips where the server cannot say what somebody may do."""
+    """Skip the test if the server cannot tell what a user may do."""
     if version(raw) < (7, 0):
         pytest.skip("this server cannot tell")
 
@@ -57,7 +57,7 @@ def of_use(use, **options):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_the_commands_are_those_that_the_parser_finds(script):
+def test_commands_of_finds_what_the_parser_finds(script):
     pytest.importorskip("tree_sitter")
     from handfast._engine.header import read_header
     from handfast.lint.parsing import build, parse
@@ -73,7 +73,7 @@ def test_the_commands_are_those_that_the_parser_finds(script):
     assert script is CHECK or found
 
 
-def test_every_script_and_every_command_that_a_client_sends_is_among_them():
+def test_rights_cover_every_script_and_command_of_a_client():
     named = {file.name.removesuffix(".lua") for file in (WIRE / "lua").iterdir() if file.name.endswith(".lua")}
     assert {script.name for script in scripts_for(NAMESPACED)} == named
     sent = {
@@ -94,44 +94,44 @@ def test_every_script_and_every_command_that_a_client_sends_is_among_them():
         "return redis.pcall(ARGV[1])",
     ],
 )
-def test_what_cannot_be_read_is_said(source):
-    with pytest.raises(ValueError, match="on line 2 is no literal"):
+def test_commands_of_refuses_commands_that_are_not_literals(source):
+    with pytest.raises(ValueError, match="on line 2 is not a literal"):
         commands_of(f"redis.call('GET', KEYS[1])\n{source}")
 
 
-def test_what_is_commented_out_is_not_sent():
+def test_commands_of_ignores_comments():
     assert commands_of("-- redis.call('FLUSHALL')\nredis.call('GET', KEYS[1]) -- redis.call('SET')") == {"get"}
 
 
-def test_a_command_with_commands_of_its_own_is_named_with_the_one_that_is_sent():
+def test_commands_of_names_subcommands():
     assert commands_of("redis.pcall('PUBSUB', 'NUMSUB', KEYS[1])") == {"pubsub|numsub"}
 
 
 @pytest.mark.parametrize(
     ("uses", "options", "words"),
     [
-        (["nonsense"], {}, "nothing called 'nonsense'"),
-        ([], {}, "say what for"),
-        (["compat"], {}, "compat is used on keys of your own"),
+        (["nonsense"], {}, "no use 'nonsense'"),
+        ([], {}, "name at least one use"),
+        (["compat"], {}, "compat needs the patterns of the keys"),
         (["lock"], {"keys": ["a*"]}, "only compat and fencing"),
         (["lock"], {"namespace": ""}, "namespace must not be empty"),
         (["compat"], {"keys": ["a b"]}, "without blanks"),
         (["fencing"], {"keys": ["a\n"]}, "without blanks"),
-        (["fencing"], {"keys": ["hf:fence:m4l:a"]}, "is where a fence is remembered"),
+        (["fencing"], {"keys": ["hf:fence:m4l:a"]}, "is the name of a guard"),
     ],
 )
-def test_what_makes_no_sense_is_refused(uses, options, words):
+def test_invalid_arguments_are_refused(uses, options, words):
     with pytest.raises(ValueError, match=words):
         rights_for(uses, **options)
 
 
-def test_one_text_for_several_is_a_mistake():
+def test_single_string_for_several_names_is_refused():
     for mistaken in (lambda: rights_for("lock"), lambda: scripts_for("lock"), lambda: rights_for(["compat"], keys="a")):
-        with pytest.raises(TypeError, match="must be several"):
+        with pytest.raises(TypeError, match="not the string"):
             mistaken()
 
 
-def test_each_use_has_its_own_keys_only():
+def test_each_use_has_only_its_own_keys():
     assert of_use("lock").keys == of_use("lock_all").keys == ("{hf:lock:*",)
     assert of_use("scores").keys == ("{hf:scores:*",)
     assert rights_for(["lock", "rwlock"], namespace="billing").keys == ("{billing:lock:*", "{billing:rwlock:*")
@@ -147,7 +147,7 @@ def test_each_use_has_its_own_keys_only():
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
-def test_everything_works_with_the_least_rights_and_nothing_is_refused_in_silence(api, use, raw, server, user):
+def test_all_operations_work_with_least_rights_without_silent_refusals(api, use, raw, server, user):
     tells = not (7, 0) <= version(raw) < (7, 2)
     notes = live(api, use, raw, user(*of_use(use, tells_its_name=tells).rules()))
     assert notes
@@ -179,7 +179,7 @@ async def _live(api, use, raw, url):
 # --- they are the least
 
 
-def test_nothing_else_may_be_done(raw, server, user):
+def test_least_rights_allow_nothing_else(raw, server, user):
     raw.set("elsewhere", "x")
     raw.zadd("{hf:semaphore:a}:holders", {"x": 1})
     raw.expire("{hf:semaphore:a}:holders", 60)
@@ -228,11 +228,11 @@ def test_nothing_else_may_be_done(raw, server, user):
 
 
 @pytest.mark.parametrize(("use", "command"), [("lock", "zadd"), ("scores", "zrevrange"), ("fencing", "persist")])
-def test_who_lacks_a_command_is_told_so_and_leaves_nothing_behind(use, command):
+def test_missing_command_raises_and_leaves_nothing_behind(use, command):
     assert lacking(use, command) == []
 
 
-def test_a_right_that_nothing_needs_is_found(monkeypatch):
+def test_trial_finds_a_right_that_nothing_needs(monkeypatch):
     def one_too_many(use, **options):
         rights = of_use(use, **options)
         return replace(rights, inside=(*rights.inside, "type"))
@@ -242,8 +242,8 @@ def test_a_right_that_nothing_needs_is_found(monkeypatch):
 
 
 def lacking(use, command):
-    """What is wrong with a day of somebody who lacks that command."""
-    api, tally = privileges.api_of(OURS), privileges._Tally()
+    """Run a workload without the right to that command and return what is wrong."""
+    api, tally = privileges.colour_of(OURS), privileges._Tally()
     with privileges.hushed(), ServerController() as server:
         usual = api.run(privileges._lives(api, server, use, privileges._rights(use)))
         api.run(privileges._lacks(api, server, use, command=command, usual=usual, tally=tally))
@@ -253,7 +253,7 @@ def lacking(use, command):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("contender", "count"), [(OURS, 60), (OURS_AIO, 12)], ids=["sync", "asyncio"])
-def test_each_command_is_needed_and_its_lack_told_and_mended(contender, count):
+def test_each_command_is_needed_and_its_lack_reported(contender, count):
     """Some of them; the trial goes through all. In asyncio each refusal is tried to be taken back for a second."""
     whole, parts, _ = privileges.trial(contender, count, 0, lambda _: None)
     assert (whole.bad, whole.examples) == (parts.bad, parts.examples) == (0, ())
@@ -264,7 +264,7 @@ def test_each_command_is_needed_and_its_lack_told_and_mended(contender, count):
 
 
 @pytest.mark.parametrize("use", ["lock", "autocomplete", "compat", "fencing"])
-def test_each_right_that_is_missing_is_named(use, raw, user, can_ask):
+def test_missing_rights_names_each_missing_right(use, raw, user, can_ask):
     rights = of_use(use)
     with redis.Redis.from_url(user(*rights.rules())) as client:
         assert missing_rights(client, rights) == ()
@@ -279,7 +279,7 @@ def test_each_right_that_is_missing_is_named(use, raw, user, can_ask):
     assert {entry["context"] for entry in raw.acl_log()} <= {"toplevel"}, "it only asks"
 
 
-def test_who_may_do_nothing_is_told_of_one_thing_after_the_other(raw, user, can_ask):
+def test_missing_rights_of_a_user_without_rights_come_in_steps(raw, user, can_ask):
     rights, granted = of_use("lock"), []
     with redis.Redis.from_url(user("resetchannels")) as client:
         while missing := missing_rights(client, rights):
@@ -289,13 +289,13 @@ def test_who_may_do_nothing_is_told_of_one_thing_after_the_other(raw, user, can_
     assert set(granted) == {rule for rule in rights.rules() if rule[0] in "+~&"}
 
 
-def test_who_may_do_more_lacks_nothing(raw, user, can_ask):
+def test_missing_rights_of_an_unrestricted_user_are_none(raw, user, can_ask):
     with redis.Redis.from_url(user("~*", "&*", "+@all")) as client:
         assert missing_rights(client, rights_for(USES, keys=["a[bc]*", r"d\*", "[^x-z]?"])) == ()
         assert missing_rights(client, of_use("lock", preloaded=True, tells_its_name=True)) == ()
 
 
-def test_a_pattern_is_asked_for_by_what_it_matches(raw, user, can_ask):
+def test_missing_rights_tries_a_key_that_the_pattern_matches(raw, user, can_ask):
     patterns = ["a[bc]?*", r"d\*e", "[^x-z]f"]
     rights = rights_for(["fencing"], keys=patterns)
     with redis.Redis.from_url(user(*rights.rules())) as client:
@@ -304,7 +304,7 @@ def test_a_pattern_is_asked_for_by_what_it_matches(raw, user, can_ask):
         assert missing_rights(client, rights) == ("~d\\*e",)
 
 
-def test_a_server_that_cannot_tell_says_so(raw, user):
+def test_missing_rights_raises_if_the_server_cannot_tell(raw, user):
     if version(raw) >= (7, 0):
         pytest.skip("this server can tell")
     with redis.Redis.from_url(user(*of_use("lock").rules())) as client, pytest.raises(ServerUnsupported, match=r"7\.0"):
@@ -326,7 +326,7 @@ def evals(raw):
 
 @pytest.mark.parametrize("use", ["lock", "compat", "fencing"])
 @pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
-def test_where_scripts_are_loaded_none_has_to_be_sent(api, use, raw, user):
+def test_preloaded_user_runs_loaded_scripts(api, use, raw, user):
     raw.script_flush()
     load(raw, use)
     url = user(*of_use(use, preloaded=True).rules())
@@ -334,7 +334,7 @@ def test_where_scripts_are_loaded_none_has_to_be_sent(api, use, raw, user):
     assert {note.outcome for note in notes} <= {"done", "no"}, notes
 
 
-def test_where_scripts_are_loaded_no_other_can_be_run(raw, user):
+def test_preloaded_user_can_run_no_other_script(raw, user):
     with redis.Redis.from_url(user(*of_use("lock", preloaded=True).rules())) as client:
         for command in (("EVAL", "return 1", 0), ("SCRIPT", "LOAD", "return 1"), ("EVAL_RO", "return 1", 0)):
             with pytest.raises(redis.ResponseError, match=r"permission|unknown command"):
@@ -342,7 +342,7 @@ def test_where_scripts_are_loaded_no_other_can_be_run(raw, user):
 
 
 @pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
-def test_a_script_that_was_forgotten_is_asked_for_in_words_and_does_its_work_once_it_is_loaded_again(api, raw, user):
+def test_forgotten_script_raises_with_the_remedy_and_works_when_loaded_again(api, raw, user):
     url = user(*of_use("lock", preloaded=True).rules())
 
     async def day():
@@ -377,7 +377,7 @@ def test_what_is_given_back_in_the_background_needs_no_other_rights(api, raw, us
         api.run(day())
 
 
-def test_the_scripts_of_a_user_need_the_rights_of_what_they_send(raw, user):
+def test_scripts_of_a_user_need_the_rights_to_their_commands(raw, user):
     take = Script("-- KEYS counter\nreturn redis.call('INCR', KEYS[1])", name="take")
     with Handfast(user(*of_use("lock").rules(), "~counter")) as hf:
         with pytest.raises(ServerRefused, match="ACL SETUSER"):

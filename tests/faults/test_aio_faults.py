@@ -284,7 +284,7 @@ async def test_a_server_that_comes_back_is_waited_for():
     folder.mkdir(0o700)
     waiters = [asyncio.create_task(hf.lock("b").acquire(timeout=20)) for _ in range(3)]
     await asyncio.sleep(0.01)
-    again = supervisor.SupervisedServer(find_binary(), str(folder), tidy=True)
+    again = supervisor.SupervisedServer(find_binary(), str(folder), remove_dir=True)
     try:
         for _ in waiters:
             done, _ = await asyncio.wait(waiters, timeout=20, return_when=asyncio.FIRST_COMPLETED)

@@ -242,7 +242,7 @@ class Watched:
     def _start(self, *options, binary=None):
         folder = tempfile.mkdtemp(prefix="hf-")
         words = [str(word) for word in ("--bind", "127.0.0.1", *options)]
-        self._leashes.append(supervisor.SupervisedServer(binary or self._binary, folder, *words, tidy=True))
+        self._leashes.append(supervisor.SupervisedServer(binary or self._binary, folder, *words, remove_dir=True))
 
 
 def answers(client):

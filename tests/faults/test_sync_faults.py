@@ -157,7 +157,7 @@ def test_a_server_that_comes_back_is_waited_for():
     folder.mkdir(0o700)
     with ThreadPoolExecutor(1) as threads:
         waiter = threads.submit(lambda: hf.lock("b").acquire(timeout=20))
-        again = supervisor.SupervisedServer(find_binary(), str(folder), tidy=True)
+        again = supervisor.SupervisedServer(find_binary(), str(folder), remove_dir=True)
         try:
             assert waiter.result(20).release() is True
             assert lease.release() is False, "a server that forgot everything has no lease to give up"

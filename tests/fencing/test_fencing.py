@@ -114,7 +114,7 @@ def everything(raw):
 # --- values
 
 
-async def test_an_older_fence_is_refused_the_same_and_newer_ones_pass(user, raw):
+async def test_older_fence_is_refused_and_equal_or_newer_ones_pass(user, raw):
     assert await settled(set_if_newer(user, "k", "a", NOW)) is None
     assert await settled(set_if_newer(user, "k", "b", NOW)) is None, "a holder writes more than once"
     stale = await refused(lambda: set_if_newer(user, "k", "c", OLD))
@@ -126,12 +126,12 @@ async def test_an_older_fence_is_refused_the_same_and_newer_ones_pass(user, raw)
     assert await settled(latest_fence(user, "k")) == NEW
 
 
-async def test_what_was_refused_says_so_and_what_to_do(some, raw):
+async def test_stale_fence_names_the_key_both_fences_and_the_remedy(some, raw):
     await settled(set_if_newer(some, b"k\xff", "a", NEW))
     stale = await refused(lambda: set_if_newer(some, b"k\xff", "b", OLD))
     assert isinstance(stale, HandfastError)
     assert str(stale).startswith(
-        rf"a write to b'k\xff' with fence {OLD} was refused: the newer fence {NEW} has been there, so the lock was lost"
+        rf"a write to b'k\xff' with fence {OLD} was refused: the resource has seen the newer fence {NEW}, so the lock was lost"
     )
     assert stale.name == r"k\xff"
     assert isinstance(stale.__cause__, ResponseError)
@@ -143,10 +143,10 @@ async def test_what_was_refused_says_so_and_what_to_do(some, raw):
         OLD,
         NEW,
     )
-    raw.flushall()  # this key is no text, and so nothing for those who read texts
+    raw.flushall()  # the key is not UTF-8, which later readers would choke on
 
 
-async def test_an_asyncio_client_gives_an_awaitable_and_a_plain_one_a_result(user, api):
+async def test_asyncio_clients_return_awaitables_and_sync_clients_results(user, api):
     calls = [
         latest_fence(user, "k"),
         *(write(user, "k", 5) for write in WRITES.values() if write is not WRITES["hset"]),
@@ -157,7 +157,7 @@ async def test_an_asyncio_client_gives_an_awaitable_and_a_plain_one_a_result(use
 
 
 @pytest.mark.parametrize("fences", [(OLD, NOW, NEW), (2**53 - 3, 2**53 - 2, 2**53 - 1), (9, 10, 11), (0, 1, 2)])
-async def test_fences_keep_all_their_digits(some, raw, fences):
+async def test_fences_keep_all_digits(some, raw, fences):
     for fence in fences:
         await settled(set_if_newer(some, "k", fence, fence))
         assert raw.get(guard_key("k")) == str(fence)
@@ -169,20 +169,20 @@ async def test_fences_keep_all_their_digits(some, raw, fences):
     assert raw.get("k") == str(newest)
 
 
-async def test_values_of_all_kinds_are_written_as_they_are(theirs, raw):
+async def test_values_of_all_types_are_written_unchanged(theirs, raw):
     for value, stored in ((b"\xff\0", b"\xff\0"), ("ä\r\n", "ä\r\n".encode()), (7, b"7"), (0.5, b"0.5"), ("", b"")):
         await settled(set_if_newer(theirs, b"k", value, NOW))
         assert redis.Redis(connection_pool=raw.connection_pool).execute_command("GET", "k", NEVER_DECODE=True) == stored
 
 
-async def test_a_key_is_the_same_as_text_and_as_bytes(some, raw):
+async def test_key_as_str_and_as_bytes_is_the_same(some, raw):
     await settled(set_if_newer(some, "ä", "a", NEW))
     await refused(lambda: set_if_newer(some, "ä".encode(), "b", OLD))
     assert await settled(latest_fence(some, "ä".encode())) == NEW
     assert raw.get("ä") == "a"
 
 
-async def test_a_value_has_the_ttl_that_it_is_given_and_its_guard_has_none(some, raw):
+async def test_ttl_applies_to_the_value_and_not_to_the_guard(some, raw):
     await settled(set_if_newer(some, "k", "a", NOW, ttl=1000))
     assert raw.get("k") == "a"
     assert 990_000 < raw.pttl("k") <= 1_000_000
@@ -193,7 +193,7 @@ async def test_a_value_has_the_ttl_that_it_is_given_and_its_guard_has_none(some,
     assert raw.pttl("k") == -1, "as SET does"
 
 
-async def test_a_value_that_has_ended_leaves_its_fence(some, raw):
+async def test_fence_outlives_an_expired_value(some, raw):
     await settled(set_if_newer(some, "k", "a", NOW, ttl=0.001))
     eventually(lambda: not raw.exists("k"))
     await refused(lambda: set_if_newer(some, "k", "b", OLD))
@@ -201,7 +201,7 @@ async def test_a_value_that_has_ended_leaves_its_fence(some, raw):
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_a_guard_lives_as_long_as_the_last_call_that_passed_says(some, raw, write):
+async def test_guard_ttl_is_that_of_the_last_write_that_passed(some, raw, write):
     guard = guard_key("k")
     for more, ttl in (({"guard_ttl": 100}, 100_000), ({"guard_ttl": timedelta(seconds=9)}, 9_000), ({}, -1)):
         await settled(write(some, "k", NOW, **more))
@@ -213,7 +213,7 @@ async def test_a_guard_lives_as_long_as_the_last_call_that_passed_says(some, raw
     assert await settled(write(some, "k", OLD)) is None, "nobody remembers"
 
 
-async def test_every_key_has_a_fence_of_its_own(some, raw):
+async def test_keys_have_separate_fences(some, raw):
     for place, key in enumerate(ODD):
         await settled(set_if_newer(some, key, place, 100 + place))
     for place, key in enumerate(ODD):
@@ -226,7 +226,7 @@ async def test_every_key_has_a_fence_of_its_own(some, raw):
 # --- hashes, deletions, fences alone
 
 
-async def test_the_fields_of_a_hash_share_a_fence(user, raw):
+async def test_fields_of_a_hash_share_a_fence(user, raw):
     assert await settled(hset_if_newer(user, "h", {"a": 1, "b": "two"}, NOW)) is None
     assert await settled(hset_if_newer(user, "h", {b"c": b"3"}, NEW)) is None
     for fields in ({"a": "x"}, {"new": "x"}, {"a": "x", "c": "x"}):
@@ -237,14 +237,14 @@ async def test_the_fields_of_a_hash_share_a_fence(user, raw):
     assert 0 < raw.pttl("h") <= 50_000, "as HSET does"
 
 
-async def test_a_hash_may_have_many_fields(some, raw):
+async def test_hash_may_have_thousands_of_fields(some, raw):
     for count in (1, 499, 500, 501, 1000, 20_000):
         fields = {f"f{number}": str(number) for number in range(count)}
         await settled(hset_if_newer(some, "h", fields, NOW))
         assert raw.hgetall("h") == fields
 
 
-async def test_deleting_keeps_the_fence(user, raw):
+async def test_delete_keeps_the_fence(user, raw):
     raw.rpush("k", "a", "list")
     assert await settled(delete_if_newer(user, "k", NOW)) is None
     assert not raw.exists("k")
@@ -257,7 +257,7 @@ async def test_deleting_keeps_the_fence(user, raw):
     assert raw.get("k") == "again"
 
 
-async def test_a_fence_is_known_before_anything_is_written_with_it(user, raw):
+async def test_advance_fence_refuses_older_fences_without_a_write(user, raw):
     await settled(set_if_newer(user, "k", "a", OLD))
     assert await settled(advance_fence(user, "k", NEW)) is None
     assert await settled(advance_fence(user, "k", NEW)) is None
@@ -268,7 +268,7 @@ async def test_a_fence_is_known_before_anything_is_written_with_it(user, raw):
     await settled(set_if_newer(user, "k", "b", NEW))
 
 
-async def test_one_fence_guards_a_key_whatever_it_holds(some, raw):
+async def test_fence_guards_a_key_of_any_type(some, raw):
     await settled(set_if_newer(some, "k", "a", 1))
     await settled(delete_if_newer(some, "k", 2))
     await settled(hset_if_newer(some, "k", {"f": "v"}, 3))
@@ -277,7 +277,7 @@ async def test_one_fence_guards_a_key_whatever_it_holds(some, raw):
     assert raw.get("k") == "as SET does"
 
 
-async def test_there_is_no_latest_fence_before_the_first(user, raw):
+async def test_latest_fence_is_none_before_the_first_write(user, raw):
     assert await settled(latest_fence(user, "k")) is None
     raw.set("k", "written around the guard")
     assert await settled(latest_fence(user, "k")) is None
@@ -297,7 +297,7 @@ async def nobody(api):
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_what_is_no_fence_is_refused_before_anything_is_sent(nobody, write):
+async def test_invalid_fences_are_refused_before_anything_is_sent(nobody, write):
     for fence in (True, False, None, 1.0, float(NOW), "5", b"5"):
         with pytest.raises(TypeError, match=r"a fence must be an int, such as lease\.fence, not "):
             write(nobody, "k", fence)
@@ -308,12 +308,14 @@ async def test_what_is_no_fence_is_refused_before_anything_is_sent(nobody, write
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_what_is_no_key_or_no_duration_is_refused_before_anything_is_sent(nobody, write):
+async def test_invalid_keys_and_durations_are_refused_before_anything_is_sent(nobody, write):
     for key in (None, 5, 0.5, True, ["k"], bytearray(b"k")):
         with pytest.raises(TypeError, match="a key must be str or bytes, not "):
             write(nobody, key, NOW)
     for key in (guard_key("k"), guard_key(b"k"), guard_key("")):
-        with pytest.raises(ValueError, match="is where a fence is remembered, and no key for values"):
+        with pytest.raises(
+            ValueError, match="is the name of a guard, which stores a fence; it cannot be used for values"
+        ):
             write(nobody, key, NOW)
     for ttl, error in (
         (0, ValueError),
@@ -328,7 +330,7 @@ async def test_what_is_no_key_or_no_duration_is_refused_before_anything_is_sent(
             set_if_newer(nobody, "k", "v", NOW, ttl=ttl)
 
 
-async def test_what_is_no_value_no_mapping_or_no_client_is_refused_before_anything_is_sent(nobody):
+async def test_invalid_values_mappings_and_clients_are_refused_before_anything_is_sent(nobody):
     for value in (None, True, ["a"], {"a": 1}):
         with pytest.raises(TypeError, match="data of the script 'value_set' must be str, bytes, int or float"):
             set_if_newer(nobody, "k", value, NOW)
@@ -348,7 +350,7 @@ async def test_what_is_no_value_no_mapping_or_no_client_is_refused_before_anythi
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_a_guard_that_holds_no_fence_lets_nothing_pass(user, raw, write):
+async def test_guard_that_is_not_a_number_refuses_every_fence(user, raw, write):
     for nonsense in ("", "abc", "nan", "5 STALEFENCE 1 is older than x"):
         raw.set(guard_key("k"), nonsense)
         with pytest.raises((ResponseError, ServerRefused), match=f"STALEFENCE {NOW} is older than {nonsense}"):
@@ -360,7 +362,7 @@ async def test_a_guard_that_holds_no_fence_lets_nothing_pass(user, raw, write):
     assert list(raw.scan_iter()) == [guard_key("k")]
 
 
-async def test_a_hash_that_is_none_is_an_error_that_changes_nothing(user, raw):
+async def test_key_of_another_type_raises_and_changes_nothing(user, raw):
     raw.set("k", "text")
     await settled(advance_fence(user, "k", OLD))
     before = everything(raw)
@@ -370,7 +372,7 @@ async def test_a_hash_that_is_none_is_an_error_that_changes_nothing(user, raw):
 
 
 @pytest.mark.parametrize("known", [None, OLD, NOW])
-async def test_at_maxmemory_nothing_is_half_written_and_deleting_works(user, raw, known):
+async def test_at_maxmemory_writes_are_refused_whole_and_delete_works(user, raw, known):
     raw.hset("h", "f", "before")
     for key in ("k", "h"):
         if known is not None:
@@ -387,7 +389,7 @@ async def test_at_maxmemory_nothing_is_half_written_and_deleting_works(user, raw
     assert await settled(latest_fence(user, "h")) == NOW
 
 
-async def test_a_write_around_the_guard_is_not_stopped_and_does_not_lift_it(some, raw):
+async def test_unfenced_write_passes_and_leaves_the_guard(some, raw):
     await settled(set_if_newer(some, "k", "a", NEW))
     raw.set("k", "around")
     await refused(lambda: set_if_newer(some, "k", "b", OLD))
@@ -396,7 +398,7 @@ async def test_a_write_around_the_guard_is_not_stopped_and_does_not_lift_it(some
     await refused(lambda: set_if_newer(some, "k", "b", OLD))
 
 
-async def test_fences_of_a_lock_still_grow_after_the_server_forgot_everything(hf, some, raw):
+async def test_fences_of_a_lock_grow_after_flushall(hf, some, raw):
     held = hf.lock("a").acquire()
     await settled(set_if_newer(some, "k", "a", held.fence))
     raw.flushall()
@@ -406,7 +408,7 @@ async def test_fences_of_a_lock_still_grow_after_the_server_forgot_everything(hf
     held.release()
 
 
-async def test_refusals_are_counted_by_the_server(some, raw):
+async def test_server_counts_refusals_as_errors(some, raw):
     raw.config_resetstat()
     await settled(set_if_newer(some, "k", "a", NEW))
     for _ in range(3):
@@ -425,7 +427,7 @@ def proxy(server):
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("ours", [True, False], ids=["handfast", "redis-py"])
-async def test_a_call_that_is_sent_again_after_a_lost_reply_passes(api, proxy, raw, what, ours):
+async def test_call_sent_again_after_a_lost_reply_passes(api, proxy, raw, what, ours):
     retry = (Retry if api is SYNC else AsyncRetry)(NoBackoff(), 3)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(
@@ -453,7 +455,7 @@ async def test_a_call_that_is_sent_again_after_a_lost_reply_passes(api, proxy, r
 
 
 @pytest.mark.parametrize("transaction", [True, False], ids=["transaction", "plain"])
-async def test_a_pipeline_raises_what_was_refused(theirs, raw, transaction):
+async def test_pipeline_raises_a_refusal(theirs, raw, transaction):
     await settled(set_if_newer(theirs, "old", "a", NEW))
     hostile = "STALEFENCE 1 is older than 2"
     async with pipeline(theirs, transaction=transaction) as pipe:
@@ -465,7 +467,9 @@ async def test_a_pipeline_raises_what_was_refused(theirs, raw, transaction):
         stale = explain(caught.value)
         assert (type(stale), stale.key, stale.fence, stale.newer) == (StaleFence, None, OLD, NEW)
         assert stale.__cause__ is caught.value
-        assert str(stale).startswith(f"a write with fence {OLD} was refused: the newer fence {NEW} has been there")
+        assert str(stale).startswith(
+            f"a write with fence {OLD} was refused: the resource has seen the newer fence {NEW}"
+        )
         assert (raw.get("k"), raw.get("old"), raw.hget("h", "f")) == ("a", "a", "v"), "what else was queued has run"
 
         set_if_newer(set_if_newer(pipe, "k", "b", NOW), "old", "x", OLD)
@@ -480,7 +484,7 @@ async def test_a_pipeline_raises_what_was_refused(theirs, raw, transaction):
     assert raw.get("k") == "b"
 
 
-async def test_another_error_of_a_pipeline_explains_itself(some):
+async def test_explain_returns_other_errors_unchanged(some):
     for error in (
         ResponseError("ERR no"),
         redis.ConnectionError("gone"),
@@ -489,7 +493,7 @@ async def test_another_error_of_a_pipeline_explains_itself(some):
         assert explain(error) is error
 
 
-async def test_a_pipeline_that_watches_is_answered_at_once_until_its_multi(theirs, raw):
+async def test_watching_pipeline_runs_calls_at_once_until_multi(theirs, raw):
     await settled(set_if_newer(theirs, "k", "a", NOW))
     async with pipeline(theirs) as pipe:
         await settled(pipe.watch("watched"))
@@ -508,7 +512,7 @@ async def test_a_pipeline_that_watches_is_answered_at_once_until_its_multi(their
 
 @given(key=st.text(alphabet=st.sampled_from("{}ab:é\0"), max_size=12) | st.text(max_size=20))
 @settings(max_examples=500, deadline=None)
-def test_a_guard_shares_the_slot_of_its_key(key):
+def test_guard_shares_the_slot_of_its_key(key):
     key = key.encode(errors="surrogatepass")
     assume(not key.startswith(guard_key(b"")))
     assert key_slot(guard_key(key)) == key_slot(key)
@@ -517,7 +521,7 @@ def test_a_guard_shares_the_slot_of_its_key(key):
 
 @given(key=st.binary(max_size=20) | st.lists(st.sampled_from([b"{", b"}", b"a", b"\xff"]), max_size=9).map(b"".join))
 @settings(max_examples=500, deadline=None)
-def test_a_guard_shares_the_slot_of_its_key_when_that_is_no_text(key):
+def test_guard_shares_the_slot_of_a_binary_key(key):
     assume(not key.startswith(guard_key(b"")))
     assert key_slot(guard_key(key)) == key_slot(key)
 
@@ -541,7 +545,7 @@ async def clustered(request, api, running):
 
 
 @pytest.mark.slow
-async def test_in_a_cluster_every_key_lives_with_its_guard(clustered, running):
+async def test_cluster_stores_each_key_with_its_guard(clustered, running):
     for key in [*ODD, "a", "b", "c", b"\xff{\xfe}\xfd"]:
         assert running._slot(guard_key(key)) == running._slot(key)
         for write in WRITES.values():
@@ -553,7 +557,7 @@ async def test_in_a_cluster_every_key_lives_with_its_guard(clustered, running):
         assert int(running.node_of(key).get(guard_key(key))) == NOW
 
 
-async def test_a_pipeline_of_a_cluster_raises_what_was_refused(clustered, running):
+async def test_cluster_pipeline_raises_a_refusal(clustered, running):
     for key in "abc":
         await settled(set_if_newer(clustered, key, "before", NOW))
     async with pipeline(clustered) as pipe:
@@ -570,7 +574,7 @@ async def test_a_pipeline_of_a_cluster_raises_what_was_refused(clustered, runnin
 
 
 class Model:
-    """What the functions should do, said in Python."""
+    """A model of the functions in Python."""
 
     def __init__(self):
         self.values, self.fences = {}, {}
@@ -596,7 +600,7 @@ CALLS = st.tuples(st.sampled_from(["set", "set", "set", "delete", "advance"]), K
 
 @given(calls=st.lists(CALLS, min_size=1, max_size=12))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_values_do_what_their_model_does(some, raw, calls):
+async def test_values_behave_as_their_model(some, raw, calls):
     raw.flushall()
     model = Model()
     for name, key, fence in calls:
@@ -629,14 +633,14 @@ def writers(server, raw):
 
 
 @pytest.mark.parametrize("renew", [False, True], ids=["plain", "renewed"])
-def test_a_writer_that_was_paused_is_refused_when_it_goes_on(writers, raw, renew):
+def test_paused_writer_is_refused_when_it_resumes(writers, raw, renew):
     firsts, seconds, old, new = write_late(writers, "set", renew)
     assert seconds == "written"
     assert firsts == ["stale", old, new]
     assert raw.get("report") == "second"
 
 
-def test_without_a_fence_it_writes_over_what_the_other_wrote(writers, raw):
+def test_paused_writer_without_a_fence_overwrites_the_newer_value(writers, raw):
     firsts, seconds, _, _ = write_late(writers, "set unguarded", renew=True)
     assert (firsts, seconds) == ("written", "written")
     assert raw.get("report") == "first"
@@ -654,7 +658,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("script", WRITERS)
-def test_wherever_a_script_is_cut_off_nothing_is_written_without_its_fence(raw, script):
+def test_every_prefix_of_the_writes_has_the_fence_first(raw, script):
     """Failing at any line, it has written nothing, or made its fence known; sent again it comes to its end."""
     kind, args, outcome = WRITERS[script]
     source = (files("handfast.fencing") / f"lua/{script}.lua").read_text(encoding="utf-8")
@@ -683,7 +687,7 @@ def test_wherever_a_script_is_cut_off_nothing_is_written_without_its_fence(raw, 
 # --- the package
 
 
-def test_the_scripts_say_what_happens():
+def test_scripts_document_twice_late_and_memory():
     scripts = [path for path in (files("handfast.fencing") / "lua").iterdir() if path.name.endswith(".lua")]
     assert len(scripts) == 5
     for path in scripts:
@@ -692,10 +696,13 @@ def test_the_scripts_say_what_happens():
             assert f"\n-- {question} " in text, f"{path.name} does not say: {question}"
 
 
-def test_what_is_public_is_listed_and_documented():
-    assert sorted(fencing.__all__) == list(fencing.__all__)
+def test_public_names_are_listed_and_documented():
+    in_order = sorted(fencing.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    assert in_order == list(fencing.__all__)
     for name in fencing.__all__:
         value = getattr(fencing, name)
+        if inspect.isfunction(value) or inspect.isclass(value):
+            assert value.__module__ == "handfast.fencing"
         if name != "LARGEST_FENCE":
             assert inspect.getdoc(value), f"{name} has no docstring"
         if inspect.isfunction(value) and name not in {"explain", "guard_key", "update_if_newer"}:

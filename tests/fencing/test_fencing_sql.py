@@ -84,7 +84,7 @@ def refused(*args, **options):
 # --- what passes and what does not
 
 
-def test_an_older_fence_is_refused_the_same_and_newer_ones_pass(driver, db):
+def test_older_fence_is_refused_and_equal_or_newer_ones_pass(driver, db):
     style = {"paramstyle": driver.paramstyle}
     assert update(driver, "a", NOW, **style) is None, "nobody has been there yet"
     assert update(driver, "b", NOW, **style) is None, "a holder writes more than once"
@@ -97,8 +97,8 @@ def test_an_older_fence_is_refused_the_same_and_newer_ones_pass(driver, db):
     assert db.execute("SELECT body, fence FROM reports WHERE id = 7").fetchall() == [("d", NEW)]
 
 
-def test_a_row_that_is_missing_is_no_stale_fence(driver, db):
-    with pytest.raises(MissingRow, match="there is no row in reports where id = 9: insert it first") as caught:
+def test_missing_row_raises_missing_row(driver, db):
+    with pytest.raises(MissingRow, match="there is no row in reports where id = 9; insert it first") as caught:
         update(driver, "a", NOW, where={"id": 9}, paramstyle=driver.paramstyle)
     assert isinstance(caught.value, HandfastError)
     assert isinstance(caught.value, LookupError)
@@ -106,7 +106,7 @@ def test_a_row_that_is_missing_is_no_stale_fence(driver, db):
     assert bodies(db) == {7: "empty", 8: "empty"}
 
 
-def test_only_when_nothing_matched_a_second_statement_asks_why(db):
+def test_select_is_sent_only_if_the_update_matched_no_row(db):
     driver = Speaking(db, "qmark")
     update(driver, "a", NOW, paramstyle="qmark")
     text = (
@@ -130,7 +130,7 @@ def test_only_when_nothing_matched_a_second_statement_asks_why(db):
         ("pyformat", ["%(p1)s", "%(p2)s", "%(p3)s", "%(p4)s"]),
     ],
 )
-def test_statements_are_written_as_the_driver_wants_them(db, style, marks):
+def test_statements_use_the_paramstyle_of_the_driver(db, style, marks):
     driver = Speaking(db, style)
     update(driver, "a", NOW, paramstyle=style)
     ((text, parameters),) = driver.log
@@ -138,7 +138,7 @@ def test_statements_are_written_as_the_driver_wants_them(db, style, marks):
     assert list(parameters.values() if isinstance(parameters, dict) else parameters) == ["a", NOW, 7, NOW]
 
 
-def test_nothing_is_committed_and_nothing_rolled_back(db):
+def test_update_neither_commits_nor_rolls_back(db):
     update(db, "a", OLD)
     assert db.in_transaction
     update(db, "b", NEW)
@@ -153,7 +153,7 @@ def test_nothing_is_committed_and_nothing_rolled_back(db):
     assert bodies(db) == {7: "empty", 8: "empty"}, "all of the transaction, as the block says"
 
 
-def test_values_may_be_none_many_or_odd(db):
+def test_values_may_be_none_many_or_unusual(db):
     update_if_newer(db, "reports", {}, NOW, where={"id": 7})
     assert db.execute("SELECT body, fence FROM reports WHERE id = 7").fetchone() == ("empty", NOW)
     refused(db, "a", OLD)
@@ -165,7 +165,7 @@ def test_values_may_be_none_many_or_odd(db):
     assert bodies(db)[7] == "b"
 
 
-def test_the_column_of_the_fence_may_have_another_name(db):
+def test_fence_column_may_have_another_name(db):
     db.execute("ALTER TABLE reports ADD COLUMN höchste BIGINT")
     update(db, "a", NOW, column="höchste")
     assert refused(db, "b", OLD, column="höchste").newer == NOW
@@ -173,7 +173,7 @@ def test_the_column_of_the_fence_may_have_another_name(db):
     update(db, "c", OLD)
 
 
-def test_names_may_be_quoted_as_mysql_does(db):
+def test_names_may_be_quoted_with_backticks(db):
     driver = Speaking(db, "qmark")
     update_if_newer(driver, "reports", {"order": "a"}, NOW, where={"id": 7}, quote="`", paramstyle="qmark")
     assert driver.log[0][0] == (
@@ -185,14 +185,14 @@ def test_names_may_be_quoted_as_mysql_does(db):
 # --- connections and cursors of all kinds
 
 
-def test_a_cursor_will_do_and_stays_open(db):
+def test_given_cursor_is_used_and_stays_open(db):
     cursor = db.cursor()
     update(cursor, "a", NOW)
     refused(cursor, "b", OLD)
     assert cursor.execute("SELECT body FROM reports WHERE id = 7").fetchone() == ("a",)
 
 
-def test_a_cursor_of_its_own_is_closed_at_the_end(db):
+def test_own_cursor_is_closed_at_the_end(db):
     made = []
     kind = type("Watched", (Speaking,), {"cursor": lambda self: made.append(SpeakingCursor(self)) or made[-1]})
     update(kind(db, "qmark"), "a", NOW, paramstyle="qmark")
@@ -212,7 +212,7 @@ def test_a_cursor_of_its_own_is_closed_at_the_end(db):
     ],
     ids=["Row", "dict", "namedtuple"],
 )
-def test_rows_may_come_in_any_form(db, rows):
+def test_rows_may_be_mappings_or_sequences(db, rows):
     db.row_factory = rows
     update(db, "a", NOW)
     assert refused(db, "b", OLD).newer == NOW
@@ -222,7 +222,7 @@ class Connection(sqlite3.Connection):
     """What an application makes of it."""
 
 
-def test_the_paramstyle_is_asked_of_the_drivers_module(monkeypatch):
+def test_paramstyle_is_read_from_the_module_of_the_driver(monkeypatch):
     with contextlib.closing(sqlite3.connect(":memory:", factory=Connection)) as db:
         db.execute("CREATE TABLE reports (id, body, fence)")
         with pytest.raises(MissingRow):
@@ -242,8 +242,8 @@ def test_the_paramstyle_is_asked_of_the_drivers_module(monkeypatch):
                 update(kind(db, style), "a", NOW)
 
 
-def test_a_wrapper_must_be_told_the_paramstyle(db):
-    with pytest.raises(TypeError, match="does not show its driver: say which paramstyle= the driver has"):
+def test_wrapper_of_an_unknown_driver_needs_paramstyle(db):
+    with pytest.raises(TypeError, match=r"the driver of .* is unknown; pass the driver's paramstyle="):
         update(Speaking(db, "qmark"), "a", NOW)
     with pytest.raises(
         ValueError, match="paramstyle must be one of qmark, format, numeric, named, pyformat, not 'percent'"
@@ -251,7 +251,7 @@ def test_a_wrapper_must_be_told_the_paramstyle(db):
         update(db, "a", NOW, paramstyle="percent")
 
 
-def test_a_driver_that_does_not_count_rows_is_refused(db):
+def test_driver_that_does_not_count_rows_is_refused(db):
     driver = Speaking(db, "qmark")
     kind = type("Blind", (SpeakingCursor,), {"rowcount": -1})
     with pytest.raises(ServerUnsupported, match="does not count the rows of an UPDATE"):
@@ -278,12 +278,12 @@ async def test_asyncio_drivers_are_refused_before_anything_is_sent(db):
 
     for kind in (Asynchronous, Awaited):
         with pytest.raises(
-            TypeError, match=r"is an asyncio driver's, and no DB-API 2\.0: write the statement yourself"
+            TypeError, match=r"belongs to an asyncio driver, not to DB-API 2\.0; write the statement yourself"
         ):
             update(kind(db, "qmark"), "a", NOW, paramstyle="qmark")
 
 
-def test_what_the_select_cannot_see_is_stale_all_the_same(db):
+def test_refusal_that_the_select_does_not_explain_is_stale(db):
     """As in a transaction of MySQL, whose UPDATE sees what others committed meanwhile, and whose SELECT does not."""
     update(db, "a", NEW)
 
@@ -291,14 +291,14 @@ def test_what_the_select_cannot_see_is_stale_all_the_same(db):
         behind = type("Behind", (SpeakingCursor,), {"fetchall": lambda _, seen=seen: [(seen,)]})
         stale = refused(behind(Speaking(db, "qmark")), "b", NOW, paramstyle="qmark")
         assert stale.newer is None
-        assert "was refused: the row changed meanwhile, or the driver counts only what changes" in str(stale)
+        assert "was refused: the row changed concurrently, or the driver counts only changed rows" in str(stale)
     assert bodies(db)[7] == "a"
 
 
 # --- what is wrong before anything is sent
 
 
-def test_what_is_no_fence_is_refused_before_anything_is_sent(db):
+def test_invalid_fences_are_refused_before_anything_is_sent(db):
     driver = Speaking(db, "qmark")
     for fence, error in ((True, TypeError), (1.0, TypeError), ("5", TypeError), (-1, ValueError), (2**53, ValueError)):
         with pytest.raises(error, match="a fence must be "):
@@ -329,7 +329,7 @@ def test_what_is_no_fence_is_refused_before_anything_is_sent(db):
         ".",
     ],
 )
-def test_what_is_no_plain_name_is_refused_before_anything_is_sent(db, name):
+def test_unsafe_names_are_refused_before_anything_is_sent(db, name):
     driver = Speaking(db, "qmark")
     options = {"paramstyle": "qmark", "where": {"id": 7}}
     for table, values, more in (
@@ -339,17 +339,19 @@ def test_what_is_no_plain_name_is_refused_before_anything_is_sent(db, name):
         ("reports", {"body": "a"}, options | {"where": {name: 7}}),
         ("reports", {"body": "a"}, options | {"column": name}),
     ):
-        with pytest.raises(ValueError, match=r"is no name of letters, digits, _ and \$: write the statement yourself"):
+        with pytest.raises(
+            ValueError, match=r"is not a name of letters, digits, _ and \$; write the statement yourself"
+        ):
             update_if_newer(driver, table, values, NOW, **more)
     assert not driver.log
 
 
-def test_what_does_not_pick_a_row_is_refused_before_anything_is_sent(db):
+def test_invalid_where_and_values_are_refused_before_anything_is_sent(db):
     driver = Speaking(db, "qmark")
     for options, error, words in (
-        ({"where": {}}, ValueError, "where must name the columns that pick the row"),
+        ({"where": {}}, ValueError, "where must name the columns that select the row"),
         ({"where": [("id", 7)]}, TypeError, "where must be a mapping of columns"),
-        ({"where": {"FENCE": 7}}, ValueError, '"fence" is the column of the fence: it has no place in where'),
+        ({"where": {"FENCE": 7}}, ValueError, '"fence" is the column of the fence; it may not be in where'),
         ({"where": {7: 7}}, TypeError, "the name of a table or column must be a str"),
         ({"quote": "'"}, ValueError, "quote must be a double quote or a backtick"),
         ({"column": None}, TypeError, "the name of a table or column must be a str"),
@@ -364,7 +366,7 @@ def test_what_does_not_pick_a_row_is_refused_before_anything_is_sent(db):
     assert not driver.log
 
 
-def test_an_update_of_several_rows_is_an_error_since_a_refusal_among_them_would_not_show(db):
+def test_update_of_several_rows_raises(db):
     with (
         pytest.raises(ValueError, match="2 rows of reports where body = 'empty' were updated, and a fence guards one"),
         db,
@@ -373,7 +375,7 @@ def test_an_update_of_several_rows_is_an_error_since_a_refusal_among_them_would_
     assert bodies(db) == {7: "empty", 8: "empty"}
 
 
-def test_a_column_that_is_not_there_is_an_error_and_no_text(db):
+def test_unknown_column_raises(db):
     """SQLite takes a name in double quotes that it does not know for a text, unless its table stands before it."""
     for options in ({"where": {"idd": "idd"}}, {"column": "fenced"}):
         with pytest.raises(sqlite3.OperationalError, match="no such column"):
@@ -384,7 +386,7 @@ def test_a_column_that_is_not_there_is_an_error_and_no_text(db):
 # --- what the page says
 
 
-def test_the_plain_sql_of_the_page_does_the_same():
+def test_plain_sql_of_the_page_behaves_the_same():
     page = (Path(__file__).parents[2] / "docs/how-to/fence-a-write.md").read_text(encoding="utf-8")
     add, change, put, ask = re.search(r"```sql\n(.*?)```", page, re.DOTALL)[1].strip().removesuffix(";").split(";")
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
@@ -414,7 +416,7 @@ def test_the_plain_sql_of_the_page_does_the_same():
     )
 )
 @settings(max_examples=50, deadline=None)
-def test_rows_do_what_their_model_does(writes):
+def test_rows_behave_as_their_model(writes):
     rows = {7: (None, -1), 8: (None, -1)}
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE reports (id INTEGER PRIMARY KEY, body TEXT, fence BIGINT)")
@@ -455,14 +457,14 @@ def body_of(path):
 
 
 @pytest.mark.parametrize("renew", [False, True], ids=["plain", "renewed"])
-def test_a_writer_that_was_paused_is_refused_when_it_goes_on(writers, stored, renew):
+def test_paused_writer_is_refused_when_it_resumes(writers, stored, renew):
     firsts, seconds, old, new = write_late(writers, "update", renew, path=stored)
     assert seconds == "written"
     assert firsts == ["stale", old, new]
     assert body_of(stored) == "second"
 
 
-def test_without_a_fence_it_writes_over_what_the_other_wrote(writers, stored):
+def test_paused_writer_without_a_fence_overwrites_the_newer_row(writers, stored):
     firsts, seconds, _, _ = write_late(writers, "update unguarded", renew=True, path=stored)
     assert (firsts, seconds) == ("written", "written")
     assert body_of(stored) == "first"

@@ -114,9 +114,9 @@ async def test_a_task_that_is_cancelled_leaves_the_others_their_replies(server, 
 def restarted(path):
     folder = Path(path).parent
     folder.mkdir(0o700)
-    server = supervisor.SupervisedServer(find_binary(), str(folder), tidy=True)
+    server = supervisor.SupervisedServer(find_binary(), str(folder), remove_dir=True)
     while not supervisor.answers(path):
-        assert not server.loose
+        assert not server.has_exited
     return server
 
 

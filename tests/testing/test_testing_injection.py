@@ -1,4 +1,4 @@
-"""Cancellations at every suspension and interrupts at every point: each is reached, once, and what came of it is told."""
+"""Cancellations at every suspension and interrupts at every point: each is reached once, and its outcome is reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HERE = Path(__file__)
 
 
 class Account:
-    """Whose coroutines suspend three times: two for the work, one to clean up."""
+    """Has a coroutine that suspends three times: twice for the work, once to clean up."""
 
     def __init__(self):
         self.log = []
@@ -54,7 +54,7 @@ class Account:
         await future
 
 
-async def test_every_suspension_is_struck_and_the_last_run_is_whole():
+async def test_cancel_everywhere_reaches_each_suspension_and_ends_with_a_whole_run():
     runs, logs = [], []
     account = Account()
     async for run in cancel_everywhere(account.move, when="suspended"):
@@ -69,7 +69,7 @@ async def test_every_suspension_is_struck_and_the_last_run_is_whole():
     assert logs == [["begun", "undone"], ["begun", "half", "undone"], ["begun", "half", "whole"]]
 
 
-async def test_both_ways_and_twice():
+async def test_cancel_everywhere_combines_both_ways_and_second_cancellations():
     account, tried = Account(), []
     async for run in cancel_everywhere(account.move, twice=True):
         tried.append((run.steps, run.struck, "undone" in account.log))
@@ -87,7 +87,7 @@ async def test_both_ways_and_twice():
     ]
 
 
-async def test_a_cancellation_that_races_with_the_result_comes_when_the_result_is_there():
+async def test_ready_cancels_when_the_result_is_there():
     seen = []
 
     async def wait(future):
@@ -107,7 +107,7 @@ async def test_a_cancellation_that_races_with_the_result_comes_when_the_result_i
     assert seen == [True, True]
 
 
-async def test_how_a_run_ended_is_told():
+async def test_run_reports_how_it_ended():
     async def stubborn():
         try:
             await asyncio.sleep(60)
@@ -126,8 +126,8 @@ async def test_how_a_run_ended_is_told():
     assert (run.how, run.result, run.struck, repr(run.error)) == ("failed", None, 1, "KeyError('clumsy')")
 
 
-async def test_one_that_does_not_end_is_told_of(monkeypatch):
-    monkeypatch.setattr("handfast.testing.injection.RETRY_FOR", 0.02)
+async def test_cancel_at_raises_if_the_coroutine_does_not_end(monkeypatch):
+    monkeypatch.setattr("handfast.testing.injection.END_TIMEOUT_S", 0.02)
 
     async def deaf():
         for _ in range(2):
@@ -141,12 +141,12 @@ async def test_one_that_does_not_end_is_told_of(monkeypatch):
 
 
 @pytest.mark.parametrize("steps", [(0,), (2, 1), (1, 1), (-1,)])
-async def test_suspensions_that_are_none(steps):
+async def test_cancel_at_refuses_invalid_steps(steps):
     with pytest.raises(ValueError, match="counted from 1"):
         await cancel_at(Account().move, *steps)
 
 
-async def test_a_stepper_is_transparent():
+async def test_stepper_forwards_results_and_errors():
     seen = []
 
     async def work():
@@ -173,7 +173,7 @@ async def test_a_stepper_is_transparent():
         steps.throw(KeyError())
 
 
-async def test_a_lock_of_ours_wherever_it_is_cancelled(server, raw):
+async def test_lock_cancelled_anywhere_leaves_nothing(server, raw):
     async with AsyncHandfast(server.url) as hf:
         lock, struck = hf.lock("a"), 0
         await (await lock.acquire()).release()
@@ -202,7 +202,7 @@ def work(log):
     return total
 
 
-def test_every_point_is_struck_once_and_the_last_run_is_whole():
+def test_interrupt_everywhere_reaches_each_point_and_ends_with_a_whole_run():
     for points in ("signals", "bytecodes"):
         log, places, runs = [], [], []
         for run in interrupt_everywhere(lambda log=log: work(log), within=HERE, points=points):
@@ -220,7 +220,7 @@ def test_every_point_is_struck_once_and_the_last_run_is_whole():
         assert len(runs) > (5 if points == "signals" else 30)
 
 
-def test_only_code_within_is_struck():
+def test_interrupts_happen_only_within_the_given_code():
     def call():
         return json.loads(json.dumps({"a": [1, 2, {"b": None}]}))
 
@@ -236,7 +236,7 @@ def test_only_code_within_is_struck():
     assert every_third == (everything + 2) // 3
 
 
-def test_a_cleanup_runs_undisturbed():
+def test_cleanup_after_an_interrupt_is_not_interrupted():
     log = []
 
     def careful():
@@ -252,7 +252,7 @@ def test_a_cleanup_runs_undisturbed():
         log.clear()
 
 
-def test_what_was_swallowed_or_replaced_is_told():
+def test_run_reports_an_interrupt_that_was_swallowed_or_replaced():
     def stubborn():
         try:
             double(1)
@@ -274,7 +274,7 @@ def test_what_was_swallowed_or_replaced_is_told():
     assert (run.how, run.struck, type(run.error)) == ("failed", 0, ZeroDivisionError)
 
 
-def test_an_exception_of_ones_own():
+def test_interrupt_raises_the_given_exception():
     class Stop(BaseException):
         pass
 
@@ -282,7 +282,7 @@ def test_an_exception_of_ones_own():
     assert (run.how, type(run.error)) == ("stopped", Stop)
 
 
-def test_from_a_certain_place_on_it_is_left_in_peace():
+def test_calm_ends_the_interrupts_of_a_run():
     def call():
         double(1)
         calm()
@@ -298,7 +298,7 @@ def test_from_a_certain_place_on_it_is_left_in_peace():
     calm()  # and where nobody is to be interrupted, it does nothing
 
 
-def test_who_watches_already_watches_again_afterwards():
+def test_former_profile_and_trace_functions_are_restored():
     def watch(*_):
         return None
 
@@ -328,14 +328,12 @@ def test_who_watches_already_watches_again_afterwards():
         lambda: interrupt_after(print, float("nan")),
     ],
 )
-def test_what_makes_no_sense_is_refused(order):
-    with pytest.raises(
-        ValueError, match=r"from 1|at least 1|name the code|no file|not written in Python|more than 0 s"
-    ):
+def test_invalid_arguments_are_refused(order):
+    with pytest.raises(ValueError, match=r"from 1|at least 1|name the code|no file|not written in Python|more than 0"):
         order()
 
 
-def test_a_signal_ends_a_call_that_waits():
+def test_interrupt_after_ends_a_blocking_call():
     before = signal.getsignal(signal.SIGALRM)
     run = interrupt_after(lambda: time.sleep(60), 0.005)
     assert (run.how, run.struck) == ("stopped", 1)
@@ -356,7 +354,7 @@ def test_a_signal_ends_a_call_that_waits():
     assert (run.how, run.result) == ("finished", "in peace")
 
 
-def test_signals_are_for_the_main_thread():
+def test_interrupt_after_is_refused_outside_the_main_thread():
     caught = []
 
     def elsewhere():
@@ -373,7 +371,7 @@ def test_signals_are_for_the_main_thread():
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
-def test_a_lock_of_ours_wherever_it_is_interrupted(server, raw, held):
+def test_lock_interrupted_anywhere_leaves_nothing(server, raw, held):
     with Handfast(server.url) as hf, Handfast(server.url) as other:
         lock = hf.lock("a")
         with lock:

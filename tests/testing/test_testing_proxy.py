@@ -1,4 +1,4 @@
-"""The fault proxy: a fault hits exactly one command, the server did or did not execute it, and nothing is left at the end."""
+"""The fault proxy: a fault hits exactly one command, the server executes it or not, and nothing remains at the end."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def proxy(request, server):
 END = object()
 
 
-class Line:
-    """A client that says what it is told to and no more, and hears frames until it is cut off."""
+class RawClient:
+    """A client that sends given bytes and reads frames until it is cut off."""
 
     def __init__(self, proxy, *, resp3=False):
         if proxy.path:
@@ -54,7 +54,7 @@ class Line:
         self.socket.sendall(b"".join(packed(line) for line in lines))
 
     def hear(self):
-        """The next frame, or END when there will be none."""
+        """Return the next frame, or END if the connection has ended."""
         while (frame := self.reader.frame()) is INCOMPLETE:
             try:
                 data = self.socket.recv(65536)
@@ -87,7 +87,7 @@ def packed(line):
 
 @pytest.fixture
 def line(proxy, raw):
-    line = Line(proxy)
+    line = RawClient(proxy)
     yield line
     line.socket.close()
 
@@ -102,7 +102,7 @@ def insistent(proxy, times=3):
 # --- one command of several
 
 
-def test_what_is_not_disturbed_goes_through(proxy, raw):
+def test_proxy_forwards_commands_and_replies(proxy, raw):
     with insistent(proxy) as client:
         assert client.set("k", b"\r\n$5\r\n\x00") is True
         assert client.get("k") == "\r\n$5\r\n\x00"
@@ -115,7 +115,7 @@ def test_what_is_not_disturbed_goes_through(proxy, raw):
     assert proxy.connections == 1
 
 
-def test_a_lost_reply_is_that_of_exactly_one_command_and_the_server_has_executed_it(proxy, line, raw):
+def test_lose_reply_hits_one_command_that_the_server_has_executed(proxy, line, raw):
     fault = proxy.lose_reply(containing("mine"))
     line.say("SET a 1", "GET a", "INCR mine", "SET b 1", "INCR mine")
     assert line.hear_all() == [b"OK", b"1"]
@@ -124,7 +124,7 @@ def test_a_lost_reply_is_that_of_exactly_one_command_and_the_server_has_executed
     assert fault.spent
 
 
-def test_a_lost_request_was_never_executed_and_those_before_it_are_answered(proxy, line, raw):
+def test_lose_request_hits_one_command_and_earlier_ones_are_answered(proxy, line, raw):
     fault = proxy.lose_request(command("incr"))
     line.say("SET a 1", "GET a", "INCR mine", "SET b 1")
     assert line.hear_all() == [b"OK", b"1"]
@@ -132,7 +132,7 @@ def test_a_lost_request_was_never_executed_and_those_before_it_are_answered(prox
     assert fault.happened == 1
 
 
-def test_a_fault_waits_for_its_match_lets_some_off_and_happens_so_many_times(proxy, raw):
+def test_fault_waits_for_its_match_skips_and_counts(proxy, raw):
     fault = proxy.lose_reply(command("INCRBY"), after=1, times=2)
     with insistent(proxy) as client:
         assert client.get("n") is None
@@ -143,14 +143,14 @@ def test_a_fault_waits_for_its_match_lets_some_off_and_happens_so_many_times(pro
     assert (fault.happened, fault.spent) == (2, True)
 
 
-def test_the_first_fault_that_matches_has_the_command(proxy, raw):
+def test_first_matching_fault_applies(proxy, raw):
     first, second = proxy.lose_request(command("INCRBY")), proxy.lose_reply(command("INCRBY"))
     with insistent(proxy) as client:
         assert client.incr("n") == 2
     assert (first.happened, second.happened) == (1, 1)
 
 
-def test_a_fault_that_was_called_off_hits_nothing(proxy, raw):
+def test_cleared_fault_hits_nothing(proxy, raw):
     fault = proxy.lose_request(command("INCRBY"), times=None)
     with insistent(proxy) as client:
         with pytest.raises(redis.ConnectionError):
@@ -161,7 +161,7 @@ def test_a_fault_that_was_called_off_hits_nothing(proxy, raw):
     assert not fault.spent
 
 
-def test_a_reply_that_says_that_a_script_is_unknown_is_none_to_lose(proxy, raw):
+def test_noscript_reply_is_not_lost(proxy, raw):
     raw.script_flush()
     ours = Script("return redis.call('INCR', KEYS[1])")
     asked = ["EVALSHA", "EVAL", "EVAL"]  # the client is cut off by the second, which it sends again
@@ -172,15 +172,15 @@ def test_a_reply_that_says_that_a_script_is_unknown_is_none_to_lose(proxy, raw):
     assert [one.name for one in proxy.commands if one.name.startswith("EVAL")] == asked
 
 
-def test_a_fault_that_is_given_its_chance_back_was_not_forgotten_meanwhile():
+def test_unclaimed_fault_stays_active():
     with ServerController() as server, FaultProxy(server.url) as proxy:
-        line, digest = Line(proxy), Script("return 5").digest
+        line, digest = RawClient(proxy), Script("return 5").digest
         line.say("PING")
         assert line.hear() == b"PONG"
         fault = proxy.lose_reply(script())
         with server.paused():
             line.say(f"EVALSHA {digest} 0")
-            eventually(lambda: fault._rule.left == 0)
+            eventually(lambda: fault._rule.remaining == 0)
             proxy.lose_reply(command("PING"))
         assert line.hear().startswith("NOSCRIPT")
         assert not fault.spent
@@ -190,7 +190,7 @@ def test_a_fault_that_is_given_its_chance_back_was_not_forgotten_meanwhile():
         line.socket.close()
 
 
-def test_in_a_transaction_it_is_exec_that_executes(proxy, line, raw):
+def test_fault_in_a_transaction_hits_exec(proxy, line, raw):
     fault = proxy.lose_reply(command("EXEC"))
     line.say("MULTI", "INCR n", "EXEC", "INCR n")
     assert line.hear_all() == [b"OK", b"QUEUED"]
@@ -198,7 +198,7 @@ def test_in_a_transaction_it_is_exec_that_executes(proxy, line, raw):
     assert fault.happened == 1
 
 
-def test_an_error_and_a_nil_are_replies_too(proxy, raw):
+def test_error_and_nil_are_replies(proxy, raw):
     for what in (
         "EVAL nonsense 0",
         "GET nothing",
@@ -206,7 +206,7 @@ def test_an_error_and_a_nil_are_replies_too(proxy, raw):
         "HGETALL nothing",
         "EVAL return{1,{2,{3}},'x'} 0",
     ):
-        line = Line(proxy, resp3=True)
+        line = RawClient(proxy, resp3=True)
         fault = proxy.lose_reply(command("PING"))
         line.say(what, "PING")
         assert len(line.hear_all()) == 1
@@ -214,7 +214,7 @@ def test_an_error_and_a_nil_are_replies_too(proxy, raw):
         line.socket.close()
 
 
-def test_inline_commands_are_commands(proxy, line, raw):
+def test_inline_commands_match_too(proxy, line, raw):
     fault = proxy.lose_request(command("INCR"))
     line.socket.sendall(b"PING\r\n\r\nset a 1\r\nINCR n\r\n")
     assert line.hear_all() == [b"PONG", b"OK"]
@@ -222,7 +222,7 @@ def test_inline_commands_are_commands(proxy, line, raw):
     assert proxy.commands[:2] == [Command("PING", (), 1), Command("SET", (b"a", b"1"), 1)]
 
 
-def test_who_does_not_speak_the_protocol_is_cut_off(proxy, line):
+def test_client_that_does_not_speak_resp_is_cut(proxy, line):
     line.socket.sendall(b"*1\r\n:5\r\n")
     assert line.hear_all() == []
 
@@ -231,8 +231,8 @@ def test_who_does_not_speak_the_protocol_is_cut_off(proxy, line):
 
 
 @pytest.mark.parametrize("resp3", [False, True], ids=["resp2", "resp3"])
-def test_the_reply_of_a_subscription_are_its_confirmations(proxy, raw, resp3):
-    line = Line(proxy, resp3=resp3)
+def test_confirmations_answer_a_subscription(proxy, raw, resp3):
+    line = RawClient(proxy, resp3=resp3)
     fault = proxy.lose_reply(command("SUBSCRIBE"), after=1)
     line.say("SUBSCRIBE a b")
     assert [line.hear()[1] for _ in "ab"] == [b"a", b"b"]
@@ -245,8 +245,8 @@ def test_the_reply_of_a_subscription_are_its_confirmations(proxy, raw, resp3):
     line.socket.close()
 
 
-def test_pushes_are_no_replies(proxy, raw):
-    line = Line(proxy, resp3=True)
+def test_pushes_do_not_count_as_replies(proxy, raw):
+    line = RawClient(proxy, resp3=True)
     line.say("SUBSCRIBE a")
     assert line.hear()[0] == b"subscribe"
     fault = proxy.lose_reply(command("INCR"))
@@ -258,8 +258,8 @@ def test_pushes_are_no_replies(proxy, raw):
     line.socket.close()
 
 
-def test_messages_of_a_resp2_subscriber_are_no_replies(proxy, raw):
-    line = Line(proxy)
+def test_messages_of_a_resp2_subscriber_do_not_count_as_replies(proxy, raw):
+    line = RawClient(proxy)
     line.say("SUBSCRIBE a", "PSUBSCRIBE b*")
     assert [line.hear()[0] for _ in "ab"] == [b"subscribe", b"psubscribe"]
     for _ in range(10):
@@ -274,8 +274,8 @@ def test_messages_of_a_resp2_subscriber_are_no_replies(proxy, raw):
 
 
 @pytest.mark.parametrize("resp3", [False, True], ids=["resp2", "resp3"])
-def test_messages_vanish_and_all_else_is_heard(proxy, raw, resp3):
-    line = Line(proxy, resp3=resp3)
+def test_lose_pushes_discards_messages_only(proxy, raw, resp3):
+    line = RawClient(proxy, resp3=resp3)
     line.say("SUBSCRIBE a b")
     assert [line.hear()[0] for _ in "ab"] == [b"subscribe"] * 2
     fault = proxy.lose_pushes(containing("secret"), times=3, after=1)
@@ -291,7 +291,7 @@ def test_messages_vanish_and_all_else_is_heard(proxy, raw, resp3):
     line.socket.close()
 
 
-def test_what_monitor_tells_is_no_reply(proxy, line, raw):
+def test_monitor_output_does_not_count_as_replies(proxy, line, raw):
     line.say("MONITOR")
     assert line.hear() == b"OK"
     raw.get("k")
@@ -301,7 +301,7 @@ def test_what_monitor_tells_is_no_reply(proxy, line, raw):
 # --- late, held back, meddled with
 
 
-def test_a_duplicate_is_executed_late_and_alone_though_all_is_cut(proxy, raw):
+def test_duplicate_is_executed_late_although_all_connections_are_cut(proxy, raw):
     fault = proxy.duplicate(command("INCRBY"), after=0.15)
     with insistent(proxy) as client:
         assert client.incr("n") == 1
@@ -312,7 +312,7 @@ def test_a_duplicate_is_executed_late_and_alone_though_all_is_cut(proxy, raw):
         assert client.incr("n") == 3
 
 
-def test_what_stands_before_a_duplicate_is_answered_and_what_stands_behind_it_is_lost(proxy, line, raw):
+def test_commands_before_a_duplicate_are_answered_and_later_ones_lost(proxy, line, raw):
     fault = proxy.duplicate(command("INCR"), after=0)
     line.say("SET a 1", "INCR n", "SET b 1")
     assert line.hear_all() == [b"OK"]
@@ -320,7 +320,7 @@ def test_what_stands_before_a_duplicate_is_answered_and_what_stands_behind_it_is
     assert (raw.get("a"), raw.get("n"), raw.get("b")) == ("1", "1", None)
 
 
-def test_a_duplicate_of_a_connection_with_a_database_of_its_own(server, raw):
+def test_duplicate_uses_the_database_of_its_connection(server, raw):
     with FaultProxy(f"{server.url}?db=3") as proxy, insistent(proxy) as client:
         fault = proxy.duplicate(command("INCRBY"), after=0)
         client.incr("n")
@@ -329,21 +329,21 @@ def test_a_duplicate_of_a_connection_with_a_database_of_its_own(server, raw):
         assert not raw.exists("n")
 
 
-def test_what_is_held_back_goes_on_when_it_is_let_go_in_its_order(proxy, line, raw):
+def test_delayed_commands_continue_in_order_when_cleared(proxy, line, raw):
     fault = proxy.delay(command("INCR"), seconds=60)
     line.say("SET a 1", "INCR n", "SET b 1")
     assert line.hear() == b"OK"
     assert fault.wait()
     assert line.is_silent()
     assert raw.exists("n", "b") == 0
-    with contextlib.closing(Line(proxy).socket) as another:  # others are not held
+    with contextlib.closing(RawClient(proxy).socket) as another:  # others are not held
         another.sendall(b"PING\r\n")
         assert another.recv(7) == b"+PONG\r\n"
     fault.clear()
     assert [line.hear(), line.hear()] == [1, b"OK"]
 
 
-def test_what_is_held_back_so_many_seconds_goes_on_by_itself(proxy, line, raw):
+def test_delay_ends_after_its_seconds(proxy, line, raw):
     proxy.delay(command("INCR"), seconds=0.05)
     began = monotonic()
     line.say("INCR n")
@@ -351,8 +351,8 @@ def test_what_is_held_back_so_many_seconds_goes_on_by_itself(proxy, line, raw):
     assert monotonic() - began >= 0.05
 
 
-def test_a_client_that_gave_up_meanwhile_is_late(proxy, raw):
-    line = Line(proxy)
+def test_delayed_command_of_a_gone_client_is_executed(proxy, raw):
+    line = RawClient(proxy)
     fault = proxy.delay(command("INCR"), seconds=60)
     line.say("INCR n")
     assert fault.wait()
@@ -361,7 +361,7 @@ def test_a_client_that_gave_up_meanwhile_is_late(proxy, raw):
     assert eventually(lambda: raw.get("n")) == "1"
 
 
-def test_an_action_comes_before_its_command_and_before_faults(proxy, line, raw):
+def test_action_runs_before_its_command_and_before_faults(proxy, line, raw):
     seen = []
 
     def look(asked):
@@ -377,7 +377,7 @@ def test_an_action_comes_before_its_command_and_before_faults(proxy, line, raw):
 
 
 @pytest.mark.parametrize("order", ["lose_reply", "before"])
-def test_an_error_of_the_users_cuts_the_connection_and_is_told_at_the_end(server, raw, order):
+def test_error_of_an_action_cuts_the_connection_and_is_raised_by_close(server, raw, order):
     def wrong(_):
         raise KeyError("mine")
 
@@ -386,16 +386,16 @@ def test_an_error_of_the_users_cuts_the_connection_and_is_told_at_the_end(server
             proxy.before(anything, wrong)
         else:
             proxy.lose_reply(wrong)
-        line = Line(proxy)
+        line = RawClient(proxy)
         line.say("PING")
         assert line.hear_all() == []
         line.socket.close()
 
 
-def test_the_error_of_the_block_wins(server, caplog):
+def test_error_of_the_block_wins_over_the_error_of_an_action(server, caplog):
     with pytest.raises(ZeroDivisionError), FaultProxy(server.url) as proxy:
         proxy.before(anything, lambda _: [].pop())
-        line = Line(proxy)
+        line = RawClient(proxy)
         line.say("PING")
         assert line.hear_all() == []
         line.socket.close()
@@ -407,17 +407,17 @@ def test_the_error_of_the_block_wins(server, caplog):
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 7, 12])
-def test_a_cut_after_so_many_bytes_of_replies(proxy, line, raw, count):
+def test_cut_after_cuts_within_a_reply(proxy, line, raw, count):
     fault = proxy.cut_after(count)
     line.say("PING", "SET a 1", "SET b 1")
     data = b"".join(iter(lambda: line.socket.recv(100), b""))
     assert data == b"+PONG\r\n+OK\r\n+OK\r\n"[:count]
     assert fault.happened == 1
     line.socket.close()
-    assert Line(proxy, resp3=True).socket.close() is None, "only once"
+    assert RawClient(proxy, resp3=True).socket.close() is None, "only once"
 
 
-def test_a_cut_within_a_request(proxy, line, raw):
+def test_cut_after_cuts_within_a_request(proxy, line, raw):
     first = packed("SET a 1")
     fault = proxy.cut_after(len(first) + 5, "to server")
     line.say("SET a 1", "SET b 1")
@@ -427,7 +427,7 @@ def test_a_cut_within_a_request(proxy, line, raw):
     assert not raw.exists("b")
 
 
-def test_bytes_one_by_one(proxy, line, raw):
+def test_dribbling_forwards_byte_by_byte(proxy, line, raw):
     with proxy.dribbling(pause=0.01):
         line.say("SET a 1", "GET a")
         piece = line.socket.recv(100)
@@ -438,7 +438,7 @@ def test_bytes_one_by_one(proxy, line, raw):
 
 
 @pytest.mark.parametrize("direction", ["to server", "to client", "both"])
-def test_what_vanishes_and_who_is_heard_again(proxy, line, raw, direction):
+def test_black_hole_silences_connections_that_used_it(proxy, line, raw, direction):
     line.say("PING")
     assert line.hear() == b"PONG"
     with proxy.black_hole(direction):
@@ -449,14 +449,14 @@ def test_what_vanishes_and_who_is_heard_again(proxy, line, raw, direction):
         assert line.is_silent()
     line.say("PING")
     assert line.is_silent(), "what it hears after a gap could be anything"
-    fresh = Line(proxy)
+    fresh = RawClient(proxy)
     fresh.say("INCR n")
     assert fresh.hear() == (2 if direction == "to client" else 1)
     fresh.socket.close()
 
 
-def test_cutting_all_connections(proxy, raw):
-    lines = [Line(proxy) for _ in range(5)]
+def test_cut_ends_all_connections(proxy, raw):
+    lines = [RawClient(proxy) for _ in range(5)]
     for line in lines:
         line.say("PING")
         assert line.hear() == b"PONG"
@@ -467,27 +467,27 @@ def test_cutting_all_connections(proxy, raw):
     assert proxy.connections == 5
 
 
-def test_new_connections_go_elsewhere_after_a_failover(proxy, line, raw):
+def test_retarget_sends_new_connections_to_another_server(proxy, line, raw):
     with ServerController() as other:
         line.say("SET a here")
         assert line.hear() == b"OK"
         proxy.retarget(other.url)
         assert line.hear_all() == []
-        fresh = Line(proxy)
+        fresh = RawClient(proxy)
         fresh.say("SET a there")
         assert fresh.hear() == b"OK"
         fresh.socket.close()
         assert (raw.get("a"), other.admin.get("a")) == ("here", "there")
 
 
-def test_a_server_that_is_not_there_is_a_connection_that_ends(server):
+def test_unreachable_server_ends_the_connection(server):
     with FaultProxy(f"{server.url}-not") as proxy:
-        line = Line(proxy)
+        line = RawClient(proxy)
         assert line.hear_all() == []
         line.socket.close()
 
 
-def test_a_reply_that_never_came_was_not_lost_by_the_proxy():
+def test_reply_that_never_arrived_does_not_count_as_lost():
     with ServerController() as server, FaultProxy(server.url) as proxy, insistent(proxy) as client:
         fault = proxy.lose_reply(command("INCRBY"))
         client.ping()
@@ -506,7 +506,7 @@ def test_a_reply_that_never_came_was_not_lost_by_the_proxy():
 # --- where it stands
 
 
-def test_the_url_has_all_that_is_not_the_address():
+def test_url_keeps_everything_but_the_address():
     with FaultProxy("redis://user:pw%40@example.org:1234/5?protocol=3") as proxy:
         assert proxy.url == f"unix://user:pw%40@{proxy.path}?protocol=3&db=5"
     with FaultProxy("redis://example.org/2?protocol=3", tcp=True) as proxy:
@@ -515,7 +515,7 @@ def test_the_url_has_all_that_is_not_the_address():
         assert proxy.url == f"redis://127.0.0.1:{proxy.port}?db=4"
 
 
-def test_a_database_in_the_url_is_the_clients(server, raw):
+def test_database_of_the_url_is_used(server, raw):
     with FaultProxy(f"{server.url}?db=7") as proxy, insistent(proxy) as client:
         client.set("k", "v")
         assert not raw.exists("k")
@@ -524,7 +524,7 @@ def test_a_database_in_the_url_is_the_clients(server, raw):
         client.flushdb()
 
 
-def test_a_server_on_a_port(server, raw):
+def test_server_on_a_port_is_supported(server, raw):
     with FaultProxy(server.url, tcp=True) as inner, FaultProxy(inner.url) as outer, insistent(outer) as client:
         fault = outer.lose_reply(command("INCRBY"))
         assert client.incr("n") == 2
@@ -533,8 +533,8 @@ def test_a_server_on_a_port(server, raw):
 
 
 @pytest.mark.parametrize("url", ["rediss://example.org", "example.org:6379", "unix://", "http://example.org"])
-def test_what_is_no_server_of_its_kind(url):
-    with pytest.raises(ValueError, match="a proxy leads to"):
+def test_unsupported_urls_are_refused(url):
+    with pytest.raises(ValueError, match="a proxy connects to"):
         FaultProxy(url)
 
 
@@ -554,17 +554,17 @@ def test_what_is_no_server_of_its_kind(url):
         lambda _: script("no_such_script"),
     ],
 )
-def test_what_makes_no_sense_is_refused(server, order):
+def test_invalid_arguments_are_refused(server, order):
     with FaultProxy(server.url) as proxy, pytest.raises(ValueError, match=r"must|not|name|no script"):
         order(proxy)
 
 
-def test_a_script_that_is_none():
+def test_script_refuses_other_types():
     with pytest.raises(TypeError, match="not int"):
         script(5)
 
 
-def test_scripts_of_all_kinds(raw, hf):
+def test_script_matches_every_kind_of_script(raw, hf):
     source = "return 1"
     theirs, own = raw.register_script(source), Script(source)
     evalsha, eval_source = Command("EVALSHA", (own.digest.encode(), b"0")), Command("EVAL", (source.encode(), b"0"))
@@ -575,7 +575,7 @@ def test_scripts_of_all_kinds(raw, hf):
     assert not script("permit_acquire")(evalsha)
 
 
-def test_nothing_is_recorded_where_nobody_looks(server, raw):
+def test_proxy_without_record_keeps_no_commands(server, raw):
     with FaultProxy(server.url, record=False) as proxy:
         with insistent(proxy) as client:
             client.get("k")
@@ -591,7 +591,7 @@ def left():
     return threading.active_count(), len(list(Path("/dev/fd").iterdir()))
 
 
-def test_nothing_is_left_whatever_was_going_on(server, raw):
+def test_close_leaves_no_thread_socket_or_folder(server, raw):
     with Handfast(server.url) as hf, hf.lock("warm"):
         pass
     eventually(lambda: threading.active_count() == left()[0])
@@ -599,7 +599,7 @@ def test_nothing_is_left_whatever_was_going_on(server, raw):
     until_alone(raw)
     proxy = FaultProxy(server.url)
     folder = Path(proxy.path).parent
-    lines = [Line(proxy) for _ in range(6)]
+    lines = [RawClient(proxy) for _ in range(6)]
     held = proxy.delay(containing("held"), seconds=600)
     late = proxy.duplicate(containing("late"), after=600)
     lines[0].say("GET held")
@@ -625,11 +625,11 @@ def test_nothing_is_left_whatever_was_going_on(server, raw):
         proxy.lose_reply()
 
 
-def test_connections_that_ended_leave_nothing_while_it_goes_on(server, raw):
+def test_ended_connections_leave_nothing_in_a_running_proxy(server, raw):
     with FaultProxy(server.url) as proxy:
         before = left()
         for _ in range(30):
-            line = Line(proxy)
+            line = RawClient(proxy)
             line.say("PING")
             assert line.hear() == b"PONG"
             line.socket.close()
@@ -637,7 +637,7 @@ def test_connections_that_ended_leave_nothing_while_it_goes_on(server, raw):
         assert proxy.connections == 30
 
 
-def test_many_clients_and_many_faults_at_once(server, raw):
+def test_concurrent_clients_and_faults(server, raw):
     def work(number):
         with insistent(proxy, times=100) as client:
             for _ in range(40):
@@ -679,7 +679,7 @@ VALUES = some.recursive(
 
 
 @given(frames=some.lists(VALUES, max_size=6), cuts=some.lists(some.integers(0, 200), max_size=6))
-def test_frames_come_whole_however_they_are_cut(frames, cuts):
+def test_splitter_returns_whole_frames_for_any_pieces(frames, cuts):
     data, splitter, found = b"".join(frames), Splitter(), []
     marks = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     for start, end in itertools.pairwise(marks):
@@ -689,7 +689,7 @@ def test_frames_come_whole_however_they_are_cut(frames, cuts):
 
 
 @given(words=some.lists(TEXTS, min_size=1, max_size=5), size=some.integers(1, 9))
-def test_requests_come_whole_however_they_are_cut(words, size):
+def test_splitter_returns_whole_requests_for_any_pieces(words, size):
     frame = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
     splitter, found = Splitter(inline=True), []
     data = frame + b"ping  now\r\n" + frame + frame[:-1]
@@ -702,9 +702,9 @@ def test_requests_come_whole_however_they_are_cut(words, size):
     assert read_command(b"*0\r\n") is read_command(b"\r\n") is None
 
 
-def test_an_idle_proxy_uses_no_time(server):
+def test_idle_proxy_uses_no_cpu_time(server):
     with FaultProxy(server.url) as proxy:
-        line = Line(proxy)
+        line = RawClient(proxy)
         line.say("PING")
         assert line.hear() == b"PONG"
         used = sum(os.times()[:2])

@@ -1,4 +1,4 @@
-"""What the fault kit exports."""
+"""The names that `handfast.testing` exports."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import inspect
 import handfast.testing
 
 
-def test_what_is_public_is_listed_and_documented():
+def test_public_names_are_listed_and_documented():
     assert sorted(handfast.testing.__all__) == list(handfast.testing.__all__)
     for name in handfast.testing.__all__:
         value = getattr(handfast.testing, name)
+        assert getattr(value, "__module__", "").startswith(("handfast.testing", "collections", "types", "typing"))
         if isinstance(value, type):
             assert value.__doc__, f"{name} has no docstring"
             for member, inner in vars(value).items():
@@ -20,8 +21,9 @@ def test_what_is_public_is_listed_and_documented():
             assert value.__doc__, f"{name} has no docstring"
 
 
-def test_every_module_of_it_lists_what_it_offers():
+def test_each_module_lists_its_names():
     for name in ("commands", "faults", "connection", "proxy", "servers", "clock", "injection", "scripted"):
         module = __import__(f"handfast.testing.{name}", fromlist=["*"])
-        assert sorted(module.__all__) == list(module.__all__)
+        in_order = sorted(module.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+        assert in_order == list(module.__all__)
         assert all(hasattr(module, one) for one in module.__all__)

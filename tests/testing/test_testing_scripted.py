@@ -23,7 +23,7 @@ def asking(*effects):
 PARK = Park(b"t", 110.0)
 
 
-def test_replies_are_answers_at_the_moment_that_it_is():
+def test_replies_are_answers_at_the_time_of_the_clock():
     driver = ScriptedDriver([b"x", 1], None, Answer(107.0, b"y"), b"z")
     assert driver.perform(asking(PING, PING, PING, PING)) == [
         Answer(100.0, [b"x", 1]),
@@ -34,7 +34,7 @@ def test_replies_are_answers_at_the_moment_that_it_is():
     assert driver.effects == [PING] * 4
 
 
-def test_a_wait_ends_with_a_bell_at_once_or_when_its_time_is_over():
+def test_wait_ends_with_a_message_or_at_its_timeout():
     bell = GrantMessage(1, 2, 3)
     driver = ScriptedDriver(bell, None, Waking(115.0, bell), b"x")
     assert driver.perform(asking(PARK, PARK, PARK, PING)) == [
@@ -45,7 +45,7 @@ def test_a_wait_ends_with_a_bell_at_once_or_when_its_time_is_over():
     ]
 
 
-def test_an_exception_is_raised_in_the_protocol():
+def test_exception_of_the_script_is_raised_in_the_protocol():
     def careful():
         try:
             yield PING
@@ -58,7 +58,7 @@ def test_an_exception_is_raised_in_the_protocol():
         ScriptedDriver(KeyError()).perform(asking(PING))
 
 
-def test_a_real_protocol():
+def test_acquire_protocol_runs_without_a_server():
     attempt = Attempt(PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=30_000, renew=True), b"t" * 32)
     clock = FakeClock(50.0)
     driver = ScriptedDriver(
@@ -72,20 +72,24 @@ def test_a_real_protocol():
 @pytest.mark.parametrize(
     ("script", "effects", "message"),
     [
-        ([b"x"], [PING, PING], "only 1 items.*goes on asking: a call of PING"),
+        ([b"x"], [PING, PING], "only 1 items.*yields another effect: a call of PING"),
         ([], [PARK], "only 0 items.*a wait until 110"),
-        ([b"x", b"y", b"z"], [PING], "item 2 of the script is left: b'y'; it asked: a call of PING"),
-        ([b"x"], [], "item 1 of the script is left: b'x'; it asked: nothing"),
-        ([b"x"], [PARK], "item 1 of the script answers no wait: b'x'"),
-        ([b"x", GrantMessage(1, 2, 3)], [PING, PING], "item 2 of the script answers no call: GrantMessage"),
+        ([b"x", b"y", b"z"], [PING], "item 2 of the script is left: b'y'; it yielded: a call of PING"),
+        ([b"x"], [], "item 1 of the script is left: b'x'; it yielded: nothing"),
+        ([b"x"], [PARK], "item 1 of the script is b'x', which does not answer a wait until 110"),
+        (
+            [b"x", GrantMessage(1, 2, 3)],
+            [PING, PING],
+            "item 2 of the script is GrantMessage.*, which does not answer a call of PING",
+        ),
     ],
 )
-def test_a_script_that_does_not_fit(script, effects, message):
+def test_script_that_does_not_fit_fails_the_test(script, effects, message):
     with pytest.raises(AssertionError, match=message):
         ScriptedDriver(*script).perform(asking(*effects))
 
 
-def test_the_clock_goes_on_only_when_it_is_told_to_and_never_back():
+def test_fake_clock_advances_only_by_its_methods_and_never_back():
     clock = FakeClock()
     assert clock() == clock() == 100.0
     clock.sleep(1.5)

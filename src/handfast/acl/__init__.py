@@ -1,15 +1,17 @@
-"""The least that a user of the server has to be allowed, read off the scripts that are run and off nothing else.
+"""The least rights that a user of the server needs, derived from the scripts that the user runs.
 
     rights = rights_for(["lock", "semaphore"], namespace="billing")
     admin.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rights.rules())
 
-A server holds each command within a script against the rights of whoever runs the script, and a script that may not go on
-has written what it had written by then. So a user needs every command of the scripts, and `reading` finds them there:
-a script that changes changes the rights with it. `uses` knows what each primitive runs and where it keeps it, `rights`
-puts that together, and `asking` asks a server which of them a user does not have.
+A server checks each command within a script against the rights of the user that runs the script. A refused command ends the
+script, and its earlier writes stay. So a user needs the right to every command of the scripts. `commands` reads these
+commands from the source of the scripts, `primitives` lists the scripts and keys of each primitive, `rights` combines them
+to rules of ACL SETUSER, and `check` asks a server which of the rights a user lacks.
 """
 
 from __future__ import annotations
+
+from types import FunctionType
 
 from handfast.acl.check import missing_rights
 from handfast.acl.commands import commands_of
@@ -17,3 +19,8 @@ from handfast.acl.primitives import NAMESPACED, USES
 from handfast.acl.rights import Rights, rights_for, scripts_for
 
 __all__ = ["NAMESPACED", "USES", "Rights", "commands_of", "missing_rights", "rights_for", "scripts_for"]
+
+for _name in __all__:
+    if isinstance(_public := globals()[_name], type | FunctionType):
+        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
+del _name, _public

@@ -1,7 +1,7 @@
-"""Asking a server which rights a user does not have, before anything fails for want of them.
+"""Finding out which rights a user lacks, before a script fails for lack of one.
 
-A server that refuses a command within a script refuses it there and then: what the script had written before it stays. So
-it is better to ask first. Redis from 7.0 on and any Valkey can tell a script what whoever runs it may do.
+A server refuses a command within a script when it is reached, and the script's earlier writes stay. So it is better to ask
+first. Redis from 7.0 on and any Valkey can tell a script which commands its user may run.
 """
 
 from __future__ import annotations
@@ -28,27 +28,38 @@ _WITHOUT_KEY = {
     "pubsub|numsub": "PUBSUB NUMSUB x",
     "time": "TIME",
 }
-"""A whole command for each that begins with no key and no channel."""
+"""An example of each command whose first argument is neither a key nor a channel."""
 
 _ON_CHANNELS = {"subscribe": "SUBSCRIBE {}", "publish": "PUBLISH {} x"}
+"""An example of each command on a channel."""
 
 _GLOB = re.compile(r"\\(?P<plain>.)|\[(?P<not>\^?)(?P<one>[^\]]*)\]|(?P<many>\*)|(?P<any>\?)|(?P<other>.)", re.DOTALL)
 
 
 def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
-    """Which of these rights the user does not have whom a client of redis-py has logged in, as rules of ACL SETUSER.
+    """Return the rights that the user of a client lacks.
 
-    Nothing is changed, and no refusal gets into the server's log. Who may not run scripts, or may use none of the keys, is
-    told that alone: once it is granted, ask again for the rest. Where none of the channels may be used, they are named
-    together with the commands that take one, since it may be for want of these.
+    Changes nothing, and writes nothing to the server's ACL LOG. If the user may not run scripts or may use none of the keys,
+    only that is returned: grant it and call again. If the user may use none of the channels, they are returned together
+    with the commands on channels, because the reason may be either.
 
-    Raises ServerUnsupported where the server cannot tell, which goes for Redis 6.2; ServerRefused where the user may run
-    loaded scripts only, and the one that asks is not loaded; and the client library's errors.
+    Args:
+        client: A client of redis-py, logged in as the user.
+        rights: The rights that the user should have.
+
+    Returns:
+        The missing rights as rules of ACL SETUSER, such as ``"+zadd"``; empty if none is missing.
+
+    Raises:
+        ServerUnsupported: The server cannot tell, as Redis 6.2.
+        ServerRefused: The user may run only loaded scripts, and the script of this check is not loaded.
+        redis.RedisError: An error of the client, such as a failed login.
+
     """
     keys = {pattern: _example(pattern) for pattern in rights.keys}
     channels = {pattern: _example(pattern) for pattern in rights.channels}
     senders = {command: form for command, form in _ON_CHANNELS.items() if command in rights.commands}
-    # Whoever runs this script may run scripts: what else could be refused of one than its key?
+    # This script runs, so its user may run scripts; EVALSHA can only be refused because of its key.
     first = {f"~{pattern}": f"EVALSHA x 1 {key}" for pattern, key in keys.items()}
     first |= {
         f"&{pattern} {command}": form.format(name)
@@ -62,20 +73,20 @@ def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
             return ("+evalsha",)
         if "eval" in rights.running:
             return ("+eval",)
-        message = f"the script that asks for rights is not loaded, and the user may load none: see handfast script load ({error})"
+        message = f"the script that checks rights is not loaded, and the user may not send it; run handfast script load ({error})"
         raise ServerRefused(message, name=CHECK.name, changed_nothing=True, words=str(error)) from error
-    silent = {pattern for pattern in channels if all(f"&{pattern} {command}" in refused for command in senders)}
+    unusable = {pattern for pattern in channels if all(f"&{pattern} {command}" in refused for command in senders)}
     key = next((key for pattern, key in keys.items() if f"~{pattern}" not in refused), None)
-    channel = next((name for pattern, name in channels.items() if pattern not in silent), None)
-    commands = {f"+{command}": _whole(command, key, channel) for command in rights.commands}
-    missing = {f"~{pattern}" for pattern in keys} & set(refused) | {f"&{pattern}" for pattern in silent}
-    missing |= set(_refused(client, {rule: whole for rule, whole in commands.items() if whole is not None}))
+    channel = next((name for pattern, name in channels.items() if pattern not in unusable), None)
+    examples = {f"+{command}": _example_of(command, key, channel) for command in rights.commands}
+    missing = {f"~{pattern}" for pattern in keys} & set(refused) | {f"&{pattern}" for pattern in unusable}
+    missing |= set(_refused(client, {rule: example for rule, example in examples.items() if example is not None}))
     missing |= {f"+{command}" for command in senders if channel is None}
     return tuple(rule for rule in rights.rules() if rule in missing)
 
 
-def _whole(command: str, key: str | None, channel: str | None) -> str | None:
-    """An example of a command; None where there is none that the user may use it on."""
+def _example_of(command: str, key: str | None, channel: str | None) -> str | None:
+    """Return an example of a command; None if the user may use it on no key or channel."""
     if command in _WITHOUT_KEY:
         return _WITHOUT_KEY[command]
     if command in _ON_CHANNELS:
@@ -84,11 +95,11 @@ def _whole(command: str, key: str | None, channel: str | None) -> str | None:
 
 
 def _refused(client: Any, commands: Mapping[str, str]) -> list[str]:
-    """Which of the commands the user may not send, by what they are called here."""
+    """Return the names of the commands that the user may not send."""
     reply = CHECK(client, commands=list(commands.values()))
     if reply.tag == "unknown":
         raise ServerUnsupported(
-            "this server cannot say what a user may do, which takes Redis 7.0 or any Valkey; see ACL GETUSER",
+            "this server cannot tell what a user may do: it needs Redis 7.0 or newer, or any Valkey; use ACL GETUSER instead",
             name=CHECK.name,
         )
     names = list(commands)
@@ -96,7 +107,7 @@ def _refused(client: Any, commands: Mapping[str, str]) -> list[str]:
 
 
 def _example(pattern: str) -> str:
-    """What a pattern matches."""
+    """Return a string that the pattern matches."""
 
     def one(found: re.Match[str]) -> str:
         if found["one"] is not None:

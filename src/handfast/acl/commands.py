@@ -1,7 +1,7 @@
-"""Which commands a script of ours sends.
+"""The commands that a script of Handfast sends.
 
-The linter's parser can tell for anybody's script, but it is an extra, and ours are plain: each command is a literal. Where
-one is not, this says so instead of guessing; a test holds the answers against the parser's.
+The linter's parser could read them from any script, but it is an extra. In our scripts each command is a literal, so regular
+expressions suffice; anything else raises. A test compares the results with the parser's.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ _COMMENT = re.compile(r"--.*$", re.MULTILINE)
 _CALL = re.compile(r"\bredis\.p?call\b")
 _LITERAL = re.compile(r"\(\s*'(\w+)'(?:\s*,\s*'(\w+)')?")
 _CONTAINERS = frozenset({"PUBSUB"})
-"""Those whose first argument is a command of its own to the server."""
+"""Commands whose first argument is a subcommand with a right of its own."""
 
 
 @cache
 def commands_of(source: str) -> frozenset[str]:
-    """The commands of a script as rights name them, such as ``zadd`` and ``pubsub|numsub``.
+    """Return the commands of a script as ACL rules name them, such as ``zadd`` and ``pubsub|numsub``.
 
-    Raises ValueError for a call whose command is no literal, and for one to the server under another name.
+    Args:
+        source: The Lua source of the script.
+
+    Returns:
+        The names, in lower case.
+
+    Raises:
+        ValueError: The command of a call is not a literal.
+
     """
     code = _COMMENT.sub("", source)
     found = set()
@@ -30,7 +38,7 @@ def commands_of(source: str) -> frozenset[str]:
         literal = _LITERAL.match(code, call.end())
         if literal is None:
             line = code.count("\n", 0, call.start()) + 1
-            raise ValueError(f"the command on line {line} is no literal, so its right is not known")
+            raise ValueError(f"the command on line {line} is not a literal, so its right is unknown")
         name, sub = literal.groups()
         found.add(f"{name}|{sub}".lower() if name in _CONTAINERS else name.lower())
     return frozenset(found)

@@ -1,7 +1,7 @@
-"""What each primitive runs on the server, and where it keeps its state there.
+"""The scripts, commands, keys and channels that each primitive uses on the server.
 
-All of it is asked of those who send it: the calls of `handfast._engine`, packed for a name that does not matter, are the ones
-that a client sends, so nothing here is a copy that could part from them.
+They are read from the calls of `handfast._engine`, packed for an arbitrary name: the same calls that a client sends. Nothing
+here is a copy that could become outdated.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _TOKEN = b"t"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a client has to be allowed for one primitive, but for its connection."""
+    """What a client needs for one primitive, apart from its connection."""
 
     scripts: tuple[LuaScript, ...]
     plain: frozenset[str]
-    """Commands that are sent as they are."""
+    """Commands that are sent outside of scripts."""
     keys: tuple[str, ...]
-    """Patterns."""
+    """Patterns of its keys."""
     channels: tuple[str, ...] = ()
-    """Patterns, of channels that belong to this primitive alone."""
+    """Patterns of the channels that belong to this primitive alone."""
 
     @property
     def commands(self) -> frozenset[str]:
-        """All that it sends, within scripts and without."""
+        """All commands that it sends, within scripts and outside."""
         return self.plain.union(*(commands_of(script.source) for script in self.scripts))
 
 
 def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The channels on which clients of a namespace are told of grants and losses, and what a session sends by itself."""
+    """Return the channels of a namespace's clients, for grants and losses, and the commands of a session itself."""
     channels = inbox_channel(namespace, "", 0).removesuffix(":0"), control_channel(namespace, "")
     return tuple(f"{channel}*" for channel in channels), ("subscribe", PING.head.name.lower())
 
@@ -104,7 +104,7 @@ def _use(calls: Iterable[Call], namespace: str, kind: str) -> Use:
 def _compat(patterns: Sequence[str]) -> Use:
     keys = list(patterns)
     keys += [f"{pattern}:handfast:*" for pattern in patterns if not pattern.endswith("*")]
-    plain = frozenset({"get"})  # redis-py's own `owned` and `locked`
+    plain = frozenset({"get"})  # sent by redis-py's `owned` and `locked`
     return Use(_of_package("handfast.compat"), plain, tuple(keys), tuple(f"{pattern}:handfast" for pattern in patterns))
 
 
@@ -128,12 +128,12 @@ NAMESPACED: dict[str, Callable[[str], Use]] = {
     "autocomplete": _autocomplete,
     "scores": _scores,
 }
-"""What lives under a namespace, by the name of the client's method that makes it; each takes the namespace.
+"""Primitives with keys in a namespace, by the name of the client's method; each function takes the namespace.
 
 ``rlock`` is a ``lock``."""
 
 ANYWHERE: dict[str, Callable[[Sequence[str]], Use]] = {"compat": _compat, "fencing": _fencing}
-"""What lives in keys of the caller's own; each takes their patterns."""
+"""Primitives on keys of the caller; each function takes the patterns of these keys."""
 
 USES = (*NAMESPACED, *ANYWHERE)
-"""All there are."""
+"""All names that `rights_for` accepts."""

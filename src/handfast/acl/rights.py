@@ -13,29 +13,32 @@ __all__ = ["Rights", "rights_for", "scripts_for"]
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a user has to be allowed, and nothing besides. Commands are named as rules name them."""
+    """The rights of a user. Commands are named as in ACL rules, such as ``zadd`` and ``client|setinfo``.
+
+    Attributes:
+        keys: Patterns of keys.
+        channels: Patterns of channels.
+        connection: Commands that a connection sends when it is made, and to receive grants.
+        running: Commands that run scripts.
+        inside: Commands that the scripts send, and those that are sent outside of scripts.
+
+    """
 
     keys: tuple[str, ...]
-    """Patterns."""
     channels: tuple[str, ...]
-    """Patterns."""
     connection: tuple[str, ...]
-    """Commands that a connection begins with, and hears of grants by."""
     running: tuple[str, ...]
-    """Those that run scripts."""
     inside: tuple[str, ...]
-    """Those that the scripts send; what is sent without a script is among them."""
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """All of them."""
+        """All commands, without duplicates."""
         return tuple(dict.fromkeys((*self.connection, *self.running, *self.inside)))
 
     def rules(self) -> tuple[str, ...]:
-        """As ACL SETUSER takes them, behind the user's name and password.
+        """Return the rules for ACL SETUSER, to follow the user's name and password.
 
-        They say all that the user may do: it may nothing else, whatever it was allowed before. Redis 6.2 lets a new user
-        hear every channel unless it is told otherwise, so they begin with that.
+        They revoke all rights that the user had before, also the right to all channels that Redis 6.2 gives a new user.
         """
         keys, channels = (f"~{pattern}" for pattern in self.keys), (f"&{pattern}" for pattern in self.channels)
         commands = (f"+{command}" for command in self.commands)
@@ -50,24 +53,36 @@ def rights_for(
     preloaded: bool = False,
     tells_its_name: bool = False,
 ) -> Rights:
-    """The least rights for some of `USES`.
+    """Return the least rights for the given primitives.
 
-    ``keys`` are patterns of the keys that ``compat`` and ``fencing`` are used on; in a pattern ``*``, ``?``, ``[`` and
-    the backslash mean what they do to KEYS. ``preloaded`` is for a user who is to run scripts that somebody else has
-    loaded, and none that it sends itself. ``tells_its_name`` allows redis-py to say what it is, which it does not need;
-    but where a server knows that command (from Redis 7.2 on, any Valkey) it enters each refusal into its ACL LOG.
+    Args:
+        uses: Names from `USES`, such as ``["lock", "semaphore"]``.
+        namespace: The namespace of the clients.
+        keys: Patterns of the keys on which ``compat`` and ``fencing`` are used; required for these two, and refused without.
+        preloaded: Let the user run scripts that an operator has loaded, and send none.
+        tells_its_name: Allow redis-py's CLIENT SETINFO. It is not needed, but servers that know it (Redis from 7.2 on, any
+            Valkey) write each refusal to their ACL LOG.
 
-    Raises ValueError for no use and for one that there is not, for keys that are missing or of no use, and for a namespace
-    or a pattern that is none; TypeError where one text is given for several.
+    Returns:
+        The rights.
+
+    Raises:
+        ValueError: A use is unknown or there is none, keys are missing or not used, or a pattern or the namespace is invalid.
+        TypeError: ``uses`` or ``keys`` is a single string.
+
+    Example:
+        >>> rules = rights_for(["lock"], namespace="billing").rules()
+        >>> admin.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
+
     """
     wanted = _known(uses)
     if isinstance(keys, str):
-        raise TypeError(f"keys must be several patterns, not {keys!r}")
+        raise TypeError(f"keys must be a sequence of patterns, not the string {keys!r}")
     elsewhere = [use for use in wanted if use in ANYWHERE]
     if elsewhere and not keys:
-        raise ValueError(f"{elsewhere[0]} is used on keys of your own: say which")
+        raise ValueError(f"{elsewhere[0]} needs the patterns of the keys on which it is used; pass keys")
     if keys and not elsewhere:
-        raise ValueError("only compat and fencing are used on keys of your own; the others have those of the namespace")
+        raise ValueError("only compat and fencing take keys; the other primitives use those of the namespace")
     for pattern in keys:
         _check(pattern)
     found = [NAMESPACED[use](namespace) if use in NAMESPACED else ANYWHERE[use](keys) for use in wanted]
@@ -77,8 +92,8 @@ def rights_for(
     if tells_its_name:
         connection = (*connection, "client|setinfo")
     return Rights(
-        keys=_each(found, "keys"),
-        channels=(*channels, *_each(found, "channels")),
+        keys=_patterns(found, "keys"),
+        channels=(*channels, *_patterns(found, "channels")),
         connection=connection,
         running=("evalsha",) if preloaded else ("evalsha", "eval"),
         inside=tuple(sorted(frozenset[str]().union(*(use.commands for use in found)))),
@@ -86,29 +101,43 @@ def rights_for(
 
 
 def scripts_for(uses: Iterable[str]) -> tuple[LuaScript, ...]:
-    """The scripts that some of `USES` run, for whoever loads them. Raises ValueError for a use that there is not."""
+    """Return the scripts that the given primitives run, for loading them into a server.
+
+    Args:
+        uses: Names from `USES`.
+
+    Returns:
+        The scripts, without duplicates; each has a ``name``, a ``source`` and a ``digest``.
+
+    Raises:
+        ValueError: A use is unknown or there is none.
+        TypeError: ``uses`` is a single string.
+
+    """
     found = [NAMESPACED[use]("hf") if use in NAMESPACED else ANYWHERE[use](["*"]) for use in _known(uses)]
     return tuple({script.digest: script for use in found for script in use.scripts}.values())
 
 
 def _known(uses: Iterable[str]) -> tuple[str, ...]:
     if isinstance(uses, str):
-        raise TypeError(f"uses must be several, not {uses!r}")
+        raise TypeError(f"uses must be an iterable of names, not the string {uses!r}")
     wanted = tuple(dict.fromkeys(uses))
     if not wanted:
-        raise ValueError(f"say what for: {', '.join(USES)}")
+        raise ValueError(f"name at least one use: {', '.join(USES)}")
     if unknown := [use for use in wanted if use not in USES]:
-        raise ValueError(f"there is nothing called {unknown[0]!r}; there are {', '.join(USES)}")
+        raise ValueError(f"there is no use {unknown[0]!r}; choose from {', '.join(USES)}")
     return wanted
 
 
-def _each(uses: Iterable[Use], what: str) -> tuple[str, ...]:
-    """Their patterns, once each. A server takes no other beside the one for everything."""
-    found = dict.fromkeys(pattern for use in uses for pattern in getattr(use, what))
+def _patterns(uses: Iterable[Use], attribute: str) -> tuple[str, ...]:
+    """Return the patterns without duplicates. A server refuses further patterns beside ``*``."""
+    found = dict.fromkeys(pattern for use in uses for pattern in getattr(use, attribute))
     return ("*",) if "*" in found else tuple(found)
 
 
 def _check(pattern: str) -> None:
-    """Rules are words: a server splits nothing, but refuses a pattern with a blank in it."""
+    """Refuse patterns that a server refuses, such as those with blanks."""
     if not pattern or not pattern.isprintable() or " " in pattern:
-        raise ValueError(f"a pattern of keys must be printable and without blanks, not {pattern!r}; a ? stands for any")
+        raise ValueError(
+            f"a pattern of keys must be printable and without blanks, not {pattern!r}; write ? for such a character"
+        )

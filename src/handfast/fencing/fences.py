@@ -1,46 +1,58 @@
-"""What a fence may be, and the errors of those who enforce it. It knows of no resource."""
+"""The range of fences, and the errors of fencing. Knows no resource."""
 
 from __future__ import annotations
 
 from handfast.errors import HandfastError
 
-__all__ = ["LARGEST_FENCE", "MissingRow", "StaleFence", "fence_of"]
+__all__ = ["LARGEST_FENCE", "MissingRow", "StaleFence", "check_fence"]
 
 LARGEST_FENCE = 2**53 - 1
-"""Lua's numbers are doubles: above this, two fences might look the same. Those of leases, microseconds since 1970, come
-there in the year 2255."""
+"""The largest fence. Lua's numbers are doubles, and above 2**53 two fences could compare equal. Fences of leases are
+microseconds since 1970, and reach this in the year 2255."""
 
 
 class StaleFence(HandfastError):
-    """A write was refused, and nothing was changed: somebody with a newer fence has been there."""
+    """A write was refused because the resource has seen a newer fence. Nothing was changed.
+
+    Attributes:
+        key: The key of the refused write, or a description of the row. None for an error of a pipeline, which does not
+            say which of its commands failed.
+        fence: The fence of the refused write.
+        newer: The newer fence that the resource has seen; None if the database did not show it.
+
+    """
 
     def __init__(self, key: str | bytes | None, fence: int, newer: int | None) -> None:
-        what = "a write" if key is None else f"a write to {key!r}"
-        why = (
-            f"the newer fence {newer} has been there, so the lock was lost and taken over"
+        write = "a write" if key is None else f"a write to {key!r}"
+        reason = (
+            f"the resource has seen the newer fence {newer}, so the lock was lost and acquired by another holder"
             if newer is not None
-            else "the row changed meanwhile, or the driver counts only what changes (for MySQL set FOUND_ROWS)"
+            else "the row changed concurrently, or the driver counts only changed rows (for MySQL set FOUND_ROWS)"
         )
         super().__init__(
-            f"{what} with fence {fence} was refused: {why}; stop the protected work, and acquire the lock again",
+            f"{write} with fence {fence} was refused: {reason}; stop the protected work and acquire the lock again",
             name=key.decode(errors="backslashreplace") if isinstance(key, bytes) else key,
         )
         self.key = key
-        """What was not written: a key, or a row in words. None for an error of a pipeline, which does not tell."""
         self.fence = fence
         self.newer = newer
-        """The fence that was in the way; None where the database did not show it."""
 
 
 class MissingRow(HandfastError, LookupError):
-    """There is no such row to update. Nothing was changed."""
+    """The row to update does not exist. Nothing was changed."""
 
     def __init__(self, row: str) -> None:
-        super().__init__(f"there is no row in {row}: insert it first, with its fence", name=row)
+        super().__init__(f"there is no row in {row}; insert it first, with its fence", name=row)
 
 
-def fence_of(fence: int) -> int:
-    """The fence. Raises TypeError for what is no int, and ValueError for one below 0 or above 2**53 - 1."""
+def check_fence(fence: int) -> int:
+    """Return the fence.
+
+    Raises:
+        TypeError: It is not an int.
+        ValueError: It is below 0 or above `LARGEST_FENCE`.
+
+    """
     if isinstance(fence, bool) or not isinstance(fence, int):
         raise TypeError(f"a fence must be an int, such as lease.fence, not {fence!r}")
     if not 0 <= fence <= LARGEST_FENCE:

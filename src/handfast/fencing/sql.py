@@ -1,11 +1,11 @@
-"""Rows that remember the largest fence they were written with: for any driver that keeps to DB-API 2.0 (PEP 249).
+"""Fenced updates of database rows, for any driver with the DB-API 2.0 (PEP 249).
 
-The table has a column for the fence, a BIGINT that may be NULL, and the statement itself refuses what is older:
+The table has a column for the fence, a BIGINT that may be NULL, and the statement itself refuses older fences:
 
     UPDATE "t" SET "state" = ?, "fence" = ? WHERE "t"."id" = ? AND ("t"."fence" IS NULL OR "t"."fence" <= ?)
 
-Only when that matches nothing a SELECT asks why. Both are part of the caller's transaction, which is not committed and
-not rolled back here.
+If it matches no row, a SELECT finds out why. Both run in the caller's transaction, which is neither committed nor rolled
+back here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 from handfast.errors import ServerUnsupported
-from handfast.fencing.fences import MissingRow, StaleFence, fence_of
+from handfast.fencing.fences import MissingRow, StaleFence, check_fence
 
 __all__ = ["update_if_newer"]
 
 _NAME = re.compile(r"[^\W\d][\w$]*")
-"""No quote and no sign of any paramstyle can be in it."""
+"""Names that contain no quote and no parameter mark of any paramstyle."""
 
 _MARKS: dict[str, Callable[[int], str]] = {
     "qmark": lambda _: "?",
@@ -32,7 +32,7 @@ _MARKS: dict[str, Callable[[int], str]] = {
     "named": lambda number: f":p{number}",
     "pyformat": lambda number: f"%(p{number})s",
 }
-"""What stands in a statement for its parameter of that number, by paramstyle."""
+"""The mark of the parameter with that number in a statement, by paramstyle."""
 
 
 def update_if_newer(
@@ -46,22 +46,38 @@ def update_if_newer(
     paramstyle: str | None = None,
     quote: str = '"',
 ) -> None:
-    """Update one row, unless it has seen a newer fence. Raises StaleFence then, and MissingRow where there is none.
+    """Update one row, unless it has seen a newer fence.
 
-    ``connection`` is one of DB-API 2.0, or a cursor. ``table`` may begin with its schema and a dot. ``values`` are the new
-    values by column; with none of them only the fence is remembered, which refuses older ones from then on. ``where`` are
-    the columns that pick the row, its primary key, and what is in them. ``column`` is the one that remembers the fence: a
-    BIGINT, NULL as long as nobody has written with one.
+    The statement runs in the current transaction of the connection; commit it as usual. Names of tables and columns are
+    spelled as in the catalogue, consist of letters, digits, ``_`` and ``$``, and are quoted.
 
-    Names are spelled as in the catalogue, in letters, digits, ``_`` and ``$``, and are quoted: ``quote`` is a backtick for
-    MySQL and MariaDB. ``paramstyle`` is asked of the driver's module, and only needed where a wrapper hides it.
+    Args:
+        connection: A connection or cursor of a DB-API 2.0 driver. A MySQL driver must count matched rows and not only
+            changed ones (``FOUND_ROWS``); otherwise a repeated write looks stale.
+        table: The table, perhaps as ``schema.table``.
+        values: The new values by column. If empty, only the fence is stored, so older ones are refused from then on.
+        fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
+        where: The columns that select the row, its primary key, with their values.
+        column: The column that stores the fence: a BIGINT, NULL until the first fenced write.
+        paramstyle: The paramstyle of the driver. By default it is read from the driver's module; give it if a wrapper
+            hides the driver.
+        quote: The quote of names: ``"`` by default, a backtick for MySQL and MariaDB.
 
-    Raises TypeError and ValueError before anything is sent; ValueError also after an update of several rows, since among
-    them one that was refused would not show: roll back. ServerUnsupported for a driver that does not count rows; one for
-    MySQL must count all that it found (``FOUND_ROWS``), or else what is sent again looks stale.
+    Raises:
+        StaleFence: The row has seen a newer fence.
+        MissingRow: There is no such row.
+        TypeError: An argument has the wrong type, or the driver is an asyncio driver or unknown. Nothing was sent.
+        ValueError: An argument is invalid, and nothing was sent; or several rows were updated: roll back.
+        ServerUnsupported: The driver does not count the rows of an UPDATE.
+
+    Example:
+        >>> with hf.lock("report:7") as lease:
+        ...     update_if_newer(db, "reports", {"body": body}, lease.fence, where={"id": 7})
+        ...     db.commit()
+
     """
-    form = _Form(table, where, column, paramstyle or _paramstyle(connection), quote)
-    update, ask = form.update(values, fence_of(fence)), form.ask()
+    builder = _Builder(table, where, column, paramstyle or _paramstyle(connection), quote)
+    update, select = builder.update(values, check_fence(fence)), builder.select()
     row = f"{table} where " + " and ".join(f"{name} = {value!r}" for name, value in where.items())
 
     with _cursor(connection) as cursor:
@@ -70,22 +86,22 @@ def update_if_newer(
             return
         if matched > 1:
             raise ValueError(
-                f"{matched} rows of {row} were updated, and a fence guards one: roll back, name its primary key"
+                f"{matched} rows of {row} were updated, and a fence guards one row: roll back, and name its primary key"
             )
         if matched < 0:
             raise ServerUnsupported(
-                f"{type(cursor)!r} does not count the rows of an UPDATE, so a refusal would not show"
+                f"{type(cursor)!r} does not count the rows of an UPDATE, so a refusal would go unnoticed"
             )
-        found = [_first(one) for one in _execute(cursor, ask).fetchall()]
+        found = [_first(one) for one in _execute(cursor, select).fetchall()]
     if not found:
         raise MissingRow(row)
     newest = max((int(one) for one in found if one is not None), default=0)
-    # Not newer: the SELECT sees what was before, as in a transaction of MySQL. The UPDATE saw what is.
+    # A fence that is not newer: the SELECT read an old snapshot, as in a transaction of MySQL; the UPDATE did not.
     raise StaleFence(row, fence, newest if newest > fence else None)
 
 
 class _Statement:
-    """A text with marks, and the parameters that they stand for."""
+    """A statement with parameter marks, and its parameters."""
 
     def __init__(self, paramstyle: str) -> None:
         self.text = ""
@@ -93,20 +109,23 @@ class _Statement:
         self._values: list[Any] = []
 
     def mark(self, value: Any) -> str:
-        """What stands for the value; to be asked in the order of the text."""
+        """Add a parameter and return its mark. Called in the order of the text."""
         self._values.append(value)
         return _MARKS[self._paramstyle](len(self._values))
 
     @property
     def parameters(self) -> tuple[Any, ...] | dict[str, Any]:
-        """As the driver takes them."""
+        """The parameters in the form that the paramstyle needs."""
         if self._paramstyle in ("named", "pyformat"):
             return {f"p{number}": value for number, value in enumerate(self._values, 1)}
         return tuple(self._values)
 
 
-class _Form:
-    """Makes the statements about one row. Columns are named with their table: SQLite takes others for texts."""
+class _Builder:
+    """Builds the statements for one row.
+
+    Columns are qualified by their table, because SQLite reads an unknown quoted name as a string.
+    """
 
     def __init__(self, table: str, where: Mapping[str, Any], column: str, paramstyle: str, quote: str) -> None:
         if paramstyle not in _MARKS:
@@ -121,7 +140,7 @@ class _Form:
         self._column = self._name(column)
         self._check("where", where)
         if not where:
-            raise ValueError("where must name the columns that pick the row, such as its primary key")
+            raise ValueError("where must name the columns that select the row, such as its primary key")
 
     def update(self, values: Mapping[str, Any], fence: int) -> _Statement:
         self._check("values", values)
@@ -130,24 +149,24 @@ class _Form:
         sets.append(f"{self._column} = {statement.mark(fence)}")
         guard = f"{self._here}.{self._column}"
         statement.text = (
-            f"UPDATE {self._table} SET {', '.join(sets)} WHERE {self._picked(statement)}"  # noqa: S608 -- names are checked
+            f"UPDATE {self._table} SET {', '.join(sets)} WHERE {self._condition(statement)}"  # noqa: S608 -- names are checked
             f" AND ({guard} IS NULL OR {guard} <= {statement.mark(fence)})"
         )
         return statement
 
-    def ask(self) -> _Statement:
-        """For the fence that is there."""
+    def select(self) -> _Statement:
+        """Return the statement that reads the stored fence."""
         statement = _Statement(self._paramstyle)
-        statement.text = f"SELECT {self._here}.{self._column} FROM {self._table} WHERE {self._picked(statement)}"  # noqa: S608 -- names are checked
+        statement.text = f"SELECT {self._here}.{self._column} FROM {self._table} WHERE {self._condition(statement)}"  # noqa: S608 -- names are checked
         return statement
 
-    def _check(self, what: str, given: Mapping[str, Any]) -> None:
+    def _check(self, argument: str, given: Mapping[str, Any]) -> None:
         if not isinstance(given, Mapping):
-            raise TypeError(f"{what} must be a mapping of columns, not {given!r}")
+            raise TypeError(f"{argument} must be a mapping of columns, not {given!r}")
         if self._column.lower() in (self._name(name).lower() for name in given):
-            raise ValueError(f"{self._column} is the column of the fence: it has no place in {what}")
+            raise ValueError(f"{self._column} is the column of the fence; it may not be in {argument}")
 
-    def _picked(self, statement: _Statement) -> str:
+    def _condition(self, statement: _Statement) -> str:
         return " AND ".join(
             f"{self._here}.{self._name(name)} " + ("IS NULL" if value is None else f"= {statement.mark(value)}")
             for name, value in self._where.items()
@@ -157,12 +176,14 @@ class _Form:
         if not isinstance(name, str):
             raise TypeError(f"the name of a table or column must be a str, not {name!r}")
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of letters, digits, _ and $: write the statement yourself")
+            raise ValueError(
+                f"{name!r} is not a name of letters, digits, _ and $; write the statement yourself, as in docs/fencing.md"
+            )
         return f"{self._quote}{name}{self._quote}"
 
 
 def _paramstyle(connection: object) -> str:
-    """That of the driver, whose module says so: the one that the class, or what it is made from, was defined in."""
+    """Return the paramstyle of the module, or a parent of it, that defines the connection's class or a base of it."""
     for kind in type(connection).__mro__:
         module = kind.__module__
         while module:
@@ -170,23 +191,24 @@ def _paramstyle(connection: object) -> str:
             if isinstance(style, str):
                 return style
             module = module.rpartition(".")[0]
-    raise TypeError(f"{connection!r} does not show its driver: say which paramstyle= the driver has")
+    raise TypeError(f"the driver of {connection!r} is unknown; pass the driver's paramstyle=")
 
 
 def _cursor(connection: Any) -> AbstractContextManager[Any]:
-    """A cursor of the connection, closed at the end; or what was given, if it is one."""
+    """Return a cursor of the connection, closed at the end; a cursor that was given is not closed."""
     cursor = connection.cursor() if hasattr(connection, "cursor") else connection
     if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
-        raise TypeError(f"{connection!r} is an asyncio driver's, and no DB-API 2.0: write the statement yourself")
+        raise TypeError(
+            f"{connection!r} belongs to an asyncio driver, not to DB-API 2.0; write the statement yourself, as in docs/fencing.md"
+        )
     return nullcontext(cursor) if cursor is connection else closing(cursor)
 
 
 def _execute(cursor: Any, statement: _Statement) -> Any:
-    """The cursor, which has the result now."""
     cursor.execute(statement.text, statement.parameters)
     return cursor
 
 
 def _first(row: Any) -> Any:
-    """The only column of a row, however the connection gives its rows."""
+    """Return the only column of a row, which may be a mapping or a sequence."""
     return next(iter(row.values())) if isinstance(row, Mapping) else row[0]

@@ -1,13 +1,12 @@
-"""Values in Redis that remember the largest fence they were written with.
+"""Fenced writes of values in Redis.
 
-The fence of a key lives in a key of its own, its guard, and so outlives the value: a late writer is refused even after
-the value has expired, was deleted or became one of another type. Each call is one script, which looks at the guard and
-writes both or nothing.
+The fence of a key is stored in a second key, its guard, and so outlives the value: a late writer is refused even after the
+value has expired, was deleted or got another type. Each call is one script, which checks the guard and writes both keys or
+neither.
 
-A guard is called ``hf:fence:m4l:`` and then what its key is called. That is one slot of a cluster: a part in braces
-stays the part that counts, and where there is none the whole key counts, whose CRC is the guard's, because the CRC16 of
-``hf:fence:m4l:`` is 0, the same as that of nothing. A suffix, or braces around the key, would not do for a key such as
-``a}b``.
+The guard's name is ``hf:fence:m4l:`` plus the name of the key. Both are in one slot of a cluster: a hash tag in the key
+stays the first one in the guard; without a hash tag the whole name is hashed, and both names have the same CRC16, because
+the CRC16 of ``hf:fence:m4l:`` is 0. A suffix, or braces around the key, would fail for a key such as ``a}b``.
 """
 
 from __future__ import annotations
@@ -29,11 +28,15 @@ from handfast._api.aio.client import AsyncHandfast
 from handfast._api.sync.client import Handfast
 from handfast._engine.validate import milliseconds
 from handfast.errors import ServerRefused
-from handfast.fencing.fences import StaleFence, fence_of
+from handfast.fencing.fences import StaleFence, check_fence
 from handfast.records import Duration
 from handfast.script import Script
 
 __all__ = [
+    "AsyncClient",
+    "ForEveryClient",
+    "SyncClient",
+    "Value",
     "advance_fence",
     "delete_if_newer",
     "explain",
@@ -53,7 +56,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 _PREFIX = "hf:fence:m4l:"
 _REFUSED = re.compile(r"STALEFENCE (\d+) is older than (\d+)(?:['\"],\))?$")
-"""What the scripts say, at the end of whatever clients put in front; an asyncio cluster's pipeline quotes it as well."""
+"""The error of the scripts, after a prefix of the client library; pipelines of an asyncio cluster add a quote at the end."""
 
 
 def _script(name: str) -> Script:
@@ -68,9 +71,10 @@ _FENCE_LATEST = _script("fence_latest")
 
 
 class ForEveryClient(Protocol[P, R_co]):
-    """A function that takes any client first, and gives what that client's own methods would: a result or an awaitable.
+    """A function whose first argument is any client. It returns what the client's own methods do.
 
-    A pipeline queues the call and is given back; one that watches runs it at once until its ``multi``.
+    With a sync client it returns the result, with an asyncio client a coroutine. A pipeline queues the call and is returned;
+    between ``watch`` and ``multi``, it runs the call at once.
     """
 
     @overload
@@ -96,18 +100,33 @@ def set_if_newer(
     ttl: Duration | None = None,
     guard_ttl: Duration | None = None,
 ) -> None:
-    """Write the value, as SET does, unless the key has seen a newer fence. Raises StaleFence then.
+    """Write a value, as SET does, unless the key has seen a newer fence.
 
-    ``ttl`` is how long the value lives, in seconds or as a timedelta; without it for ever. ``guard_ttl`` is how long the
-    fence is remembered after the last call that passed; without it for ever. A writer that was paused for longer than
-    that is not refused any more.
+    Args:
+        client: A client, cluster client or pipeline of redis-py, sync or asyncio, or a Handfast or AsyncHandfast. With an
+            asyncio client, await the call. In a pipeline, a refusal is an error among the replies, which ``execute()``
+            raises and `explain` converts to StaleFence; the other queued commands have run.
+        key: The key.
+        value: The value.
+        fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
+        ttl: How long the value lives, in seconds or as a timedelta. None (default): without limit.
+        guard_ttl: How long the fence is remembered after the last write that passed, in seconds or as a timedelta. A writer
+            that was paused for longer is no longer refused. None (default): without limit.
 
-    The client is one of redis-py, also a cluster's or a pipeline, or a Handfast or AsyncHandfast. In a pipeline a refusal
-    is an error among the replies, which ``execute()`` raises and `explain` makes a StaleFence of; what else was queued
-    has run. Raises TypeError and ValueError before anything is sent. At ``maxmemory`` nothing is written.
+    Raises:
+        StaleFence: The key has seen a newer fence. Nothing was written.
+        TypeError: An argument has the wrong type. Nothing was sent.
+        ValueError: An argument is out of range. Nothing was sent.
+        ServerRefused: The server is at ``maxmemory``, or refuses for another reason. Clients of redis-py raise its
+            ResponseError instead.
+
+    Example:
+        >>> with hf.lock("report:7") as lease:
+        ...     set_if_newer(conn, "report:7", body, lease.fence)
+
     """
-    guarding = _guarding(key, fence, guard_ttl)
-    return _run(client, key, _nothing, _VALUE_SET, value=key, data=value, ttl_ms=_ms(ttl, "ttl"), **guarding)
+    guard_args = _guard_args(key, fence, guard_ttl)
+    return _run(client, key, _nothing, _VALUE_SET, value=key, data=value, ttl_ms=_ms(ttl, "ttl"), **guard_args)
 
 
 @_for_every_client
@@ -120,46 +139,95 @@ def hset_if_newer(
     *,
     guard_ttl: Duration | None = None,
 ) -> None:
-    """Write fields of a hash, as HSET does, unless the hash has seen a newer fence. Raises StaleFence then.
+    """Write fields of a hash, as HSET does, unless the key has seen a newer fence.
 
-    The names of fields are str or bytes. They share one fence, the key's, which is the same for the other functions. Other
-    fields and the hash's own TTL stay as they are. A key that holds something else is a ScriptError, and nothing is
-    written. For the rest see `set_if_newer`.
+    All fields share the fence of the key, which is the one of the other functions too. Other fields and the TTL of the hash
+    do not change.
+
+    Args:
+        client: As in `set_if_newer`.
+        key: The key of the hash.
+        mapping: The new values by field; at least one. Names of fields are str or bytes.
+        fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
+        guard_ttl: As in `set_if_newer`.
+
+    Raises:
+        StaleFence: The key has seen a newer fence. Nothing was written.
+        ScriptError: The key holds a value of another type. Nothing was written.
+        TypeError: An argument has the wrong type. Nothing was sent.
+        ValueError: An argument is out of range, or there are no fields. Nothing was sent.
+
     """
     if not isinstance(mapping, Mapping):
         raise TypeError(f"the fields must be a mapping, not {mapping!r}")
     if not mapping:
         raise ValueError("there must be at least one field")
     fields = [part for pair in mapping.items() for part in pair]
-    guarding = _guarding(key, fence, guard_ttl)
-    return _run(client, key, _nothing, _HASH_SET, hash=key, fields_and_values=fields, **guarding)
+    guard_args = _guard_args(key, fence, guard_ttl)
+    return _run(client, key, _nothing, _HASH_SET, hash=key, fields_and_values=fields, **guard_args)
 
 
 @_for_every_client
 def delete_if_newer(client: Any, /, key: str | bytes, fence: int, *, guard_ttl: Duration | None = None) -> None:
-    """Delete a key of whatever type, unless it has seen a newer fence. Raises StaleFence then.
+    """Delete a key of any type, unless it has seen a newer fence.
 
-    The fence stays remembered: who comes with an older one cannot write the value again. A key that is not there is
-    deleted already. Works at ``maxmemory``, too. For the rest see `set_if_newer`.
+    The fence stays remembered, so writers with an older one are refused. A missing key is not an error. Works at
+    ``maxmemory`` too.
+
+    Args:
+        client: As in `set_if_newer`.
+        key: The key.
+        fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
+        guard_ttl: As in `set_if_newer`.
+
+    Raises:
+        StaleFence: The key has seen a newer fence. Nothing was deleted.
+        TypeError: An argument has the wrong type. Nothing was sent.
+        ValueError: An argument is out of range. Nothing was sent.
+
     """
-    return _run(client, key, _nothing, _VALUE_DELETE, value=key, **_guarding(key, fence, guard_ttl))
+    return _run(client, key, _nothing, _VALUE_DELETE, value=key, **_guard_args(key, fence, guard_ttl))
 
 
 @_for_every_client
 def advance_fence(client: Any, /, key: str | bytes, fence: int, *, guard_ttl: Duration | None = None) -> None:
-    """Have older fences refused from now on, and write nothing. Raises StaleFence if a newer one has been there.
+    """Refuse older fences from now on, without writing a value.
 
-    For a holder that reads before it writes: without this, somebody with an older fence may write in between, and the
-    holder writes over it what it made of the value before. For the rest see `set_if_newer`.
+    For a holder that reads a value, changes it and writes it back. Without this call before the read, a writer with an older
+    fence could write between the two, and its value would be overwritten.
+
+    Args:
+        client: As in `set_if_newer`.
+        key: The key.
+        fence: The fence of the holder, such as ``lease.fence``; 0 to 2**53 - 1.
+        guard_ttl: As in `set_if_newer`.
+
+    Raises:
+        StaleFence: The key has seen a newer fence.
+        TypeError: An argument has the wrong type. Nothing was sent.
+        ValueError: An argument is out of range. Nothing was sent.
+
     """
-    return _run(client, key, _nothing, _FENCE_ADVANCE, **_guarding(key, fence, guard_ttl))
+    return _run(client, key, _nothing, _FENCE_ADVANCE, **_guard_args(key, fence, guard_ttl))
 
 
 @_for_every_client
 def latest_fence(client: Any, /, key: str | bytes) -> int | None:
-    """The newest fence that the key has seen; None when none is remembered. In a pipeline: its digits, or None.
+    """Return the newest fence that a key has seen.
 
-    By the time you look at it there may be a newer one: it is for operators and tests, and no way to ask before writing.
+    For operators and tests. Do not use it to decide whether to write: a newer fence may arrive at any time.
+
+    Args:
+        client: As in `set_if_newer`.
+        key: The key.
+
+    Returns:
+        The fence, or None if none is remembered. In a pipeline, the reply is the fence as a string of digits, or None.
+
+    Raises:
+        TypeError: The key is neither str nor bytes.
+        ValueError: The key is the name of a guard.
+
     """
     return _run(client, key, _number, _FENCE_LATEST, guard=guard_key(key))
 
@@ -169,9 +237,18 @@ def guard_key(key: str) -> str: ...
 @overload
 def guard_key(key: bytes) -> bytes: ...
 def guard_key(key: str | bytes) -> str | bytes:
-    """The key that remembers the fence of another one, in the same slot of a cluster.
+    """Return the name of the key that stores the fence of another key, in the same slot of a cluster.
 
-    Raises TypeError for what is neither str nor bytes, and ValueError for a key that looks like a guard itself.
+    Args:
+        key: The key, as str or bytes.
+
+    Returns:
+        The name of its guard, of the same type.
+
+    Raises:
+        TypeError: The key is neither str nor bytes.
+        ValueError: The key is the name of a guard itself.
+
     """
     guard: str | bytes
     if isinstance(key, str):
@@ -181,43 +258,48 @@ def guard_key(key: str | bytes) -> str | bytes:
     else:
         raise TypeError(f"a key must be str or bytes, not {key!r}")
     if taken:
-        raise ValueError(f"{key!r} is where a fence is remembered, and no key for values")
+        raise ValueError(f"{key!r} is the name of a guard, which stores a fence; it cannot be used for values")
     return guard
 
 
 def explain(error: Exception) -> Exception:
-    """The StaleFence for an error that a pipeline raised or gave for one of these functions; the error itself if it is another.
+    """Convert the error of a pipeline to StaleFence.
 
-    Which of a pipeline's calls it was, the error does not say: its ``key`` is None.
+    Args:
+        error: An error that a pipeline raised, or returned among its replies.
+
+    Returns:
+        A StaleFence if one of the functions of this module refused a write; its ``key`` is None, since the error does not
+        say which call of the pipeline it was. Otherwise the error itself.
+
     """
     return _stale(error, None) or error
 
 
 def _run(client: Any, key: str | bytes, read: Callable[[Any], R], script: Script, /, **values: Any) -> R:
-    """Run it, in whichever way the client does."""
     try:
-        given = script(client, **values)
+        reply = script(client, **values)
     except (ResponseError, ServerRefused) as error:
         stale = _stale(error, key)
         if stale is None:
             raise
         raise stale from error
-    if given is client:
-        return cast("R", given)  # a pipeline: its type says so
-    if inspect.iscoroutine(given):
-        return cast("R", _awaited(given, key, read))
-    return read(given)
+    if reply is client:
+        return cast("R", reply)  # a pipeline, as the overload says
+    if inspect.iscoroutine(reply):
+        return cast("R", _awaited(reply, key, read))
+    return read(reply)
 
 
-async def _awaited(coming: Coroutine[Any, Any, Any], key: str | bytes, read: Callable[[Any], R]) -> R:
+async def _awaited(coroutine: Coroutine[Any, Any, Any], key: str | bytes, read: Callable[[Any], R]) -> R:
     try:
-        given = await coming
+        reply = await coroutine
     except (ResponseError, ServerRefused) as error:
         stale = _stale(error, key)
         if stale is None:
             raise
         raise stale from error
-    return read(given)
+    return read(reply)
 
 
 def _stale(error: Exception, key: str | bytes | None) -> StaleFence | None:
@@ -225,17 +307,17 @@ def _stale(error: Exception, key: str | bytes | None) -> StaleFence | None:
     if found is None:
         return None
     stale = StaleFence(key, int(found[1]), int(found[2]))
-    stale.__cause__ = error  # for those whom `explain` gives it
+    stale.__cause__ = error  # explain() returns it without raising it from the error
     return stale
 
 
-def _guarding(key: str | bytes, fence: int, guard_ttl: Duration | None) -> dict[str, Any]:
-    """What every script that may be refused takes."""
-    return {"guard": guard_key(key), "fence": fence_of(fence), "guard_ttl_ms": _ms(guard_ttl, "guard_ttl")}
+def _guard_args(key: str | bytes, fence: int, guard_ttl: Duration | None) -> dict[str, Any]:
+    """Return the keys and arguments that every script that checks a fence takes."""
+    return {"guard": guard_key(key), "fence": check_fence(fence), "guard_ttl_ms": _ms(guard_ttl, "guard_ttl")}
 
 
-def _ms(value: Duration | None, what: str) -> int:
-    return 0 if value is None else milliseconds(value, what)
+def _ms(value: Duration | None, argument: str) -> int:
+    return 0 if value is None else milliseconds(value, argument)
 
 
 def _nothing(_: Any) -> None:

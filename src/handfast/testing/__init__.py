@@ -1,12 +1,26 @@
-"""The fault kit: real servers and real connections that fail as they are told to, for tests of one's own code."""
+"""Fault injection for tests: real servers and connections that fail on command, cancellations and interrupts.
+
+`FaultProxy` stands between clients and a server and loses, delays, repeats or cuts single commands. `ServerController` runs
+a server that can be killed, paused, restarted, starved of memory or given a replica. `cancel_everywhere` and
+`interrupt_everywhere` stop a piece of code at each point where it can be stopped.
+
+    with ServerController() as server, FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
+        fault = proxy.lose_reply(script("permit_acquire"))
+        with hf.lock("a"):
+            assert fault.happened == 1
+"""
 
 from __future__ import annotations
 
-from handfast.testing.commands import Command, Match, anything, command, containing, script
-from handfast.testing.faults import Fault
+from types import FunctionType
+
+from handfast.testing.commands import Command, Match, Scripted, anything, command, containing, script
+from handfast.testing.faults import Direction, Fault
 from handfast.testing.injection import (
+    Points,
     Run,
     Stepper,
+    Within,
     calm,
     cancel_at,
     cancel_everywhere,
@@ -22,18 +36,22 @@ from handfast.testing.servers import ServerController
 __all__ = [
     "ChildProcess",
     "Command",
+    "Direction",
     "FakeClock",
     "Fault",
     "FaultProxy",
     "Match",
     "Parent",
+    "Points",
     "ProcessFailed",
     "ProcessGroup",
     "Report",
     "Run",
+    "Scripted",
     "ScriptedDriver",
     "ServerController",
     "Stepper",
+    "Within",
     "anything",
     "calm",
     "cancel_at",
@@ -46,3 +64,8 @@ __all__ = [
     "run_in_subprocess",
     "script",
 ]
+
+for _name in __all__:
+    if isinstance(_public := globals()[_name], type | FunctionType):
+        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
+del _name, _public

@@ -1,10 +1,10 @@
 """A wall clock that can be shifted, for one server.
 
-The server is started with a small library preloaded that adds an offset to what the system says. The offset stands in a
-file that both sides have mapped, so that a shift counts from the next look at the clock on, without a system call. The
-monotonic clock is left alone, as it is when an administrator sets the time.
+The server is started with a small preloaded library that adds an offset to the system's wall clock. The offset is in a file
+that both processes have mapped, so a shift takes effect at the next reading of the clock, without a system call. The
+monotonic clock is not changed, as it is not when an administrator sets the time.
 
-Linux only, and a C compiler has to be there: the library is compiled once for each process.
+Needs Linux and a C compiler: the library is compiled once per process.
 """
 
 from __future__ import annotations
@@ -26,28 +26,37 @@ from handfast.errors import NoServer
 __all__ = ["ShiftedClock", "find_compiler"]
 
 COMPILERS = ("cc", "gcc", "clang")
-LONGEST = 10 * 366 * 86400.0
-"""Seconds that a clock may be off: ten years."""
+
+MAX_OFFSET_S = 10 * 366 * 86400.0
+"""Largest offset of a clock, in seconds: ten years."""
 
 _OFFSET = struct.Struct("=q")
 _lock = threading.Lock()
 _library: list[str] = []
-"""The library of this process, once it is compiled."""
+"""Path of the compiled library, once this process has compiled it."""
 
 
 def find_compiler() -> str | None:
-    """The C compiler on the PATH, if there is one and if preloading works on this system."""
+    """Return the path of a C compiler, or None if there is none or if this system cannot preload libraries."""
     if not sys.platform.startswith("linux"):
         return None
     return next(filter(None, map(shutil.which, COMPILERS)), None)
 
 
 class ShiftedClock:
-    """An offset in a file, and a program that starts another one which sees it. Raises NoServer without a compiler."""
+    """An offset in a mapped file, and a start script for a server that reads it.
+
+    Args:
+        folder: Private folder of the server, which gets two files.
+
+    Raises:
+        NoServer: There is no C compiler, or the system is not Linux.
+
+    """
 
     def __init__(self, folder: str) -> None:
         library = _compiled()
-        self._offset = 0
+        self._offset_us = 0
         path = Path(folder, "clock")
         path.write_bytes(_OFFSET.pack(0))
         with path.open("r+b") as file:
@@ -57,25 +66,30 @@ class ShiftedClock:
 
     @property
     def offset(self) -> float:
-        """Seconds that the clock is ahead of the system's."""
-        return self._offset / 1e6
+        """Seconds by which the clock is ahead of the system's."""
+        return self._offset_us / 1e6
 
     def shift(self, seconds: float) -> None:
-        """Set it that much ahead of where it is, or back. Raises ValueError where it would be ten years off."""
-        offset = self._offset + round(seconds * 1e6) if abs(seconds) <= LONGEST else None
-        if offset is None or abs(offset) > LONGEST * 1e6:
+        """Move the clock forward by that many seconds, or back if negative.
+
+        Raises:
+            ValueError: The clock would be off by more than ten years.
+
+        """
+        offset_us = self._offset_us + round(seconds * 1e6) if abs(seconds) <= MAX_OFFSET_S else None
+        if offset_us is None or abs(offset_us) > MAX_OFFSET_S * 1e6:
             raise ValueError(f"a clock can be off by at most ten years, so it cannot be shifted by {seconds!r} s")
-        self._offset = offset
-        self._page[:] = _OFFSET.pack(offset)
+        self._offset_us = offset_us
+        self._page[:] = _OFFSET.pack(offset_us)
 
     def starter(self, binary: str) -> str:
-        """A program that becomes that one, with this clock."""
+        """Write a script that replaces itself by ``binary`` with this clock; return its path."""
         self._starter.write_text(f'#!/bin/sh\n{self._preload} exec {shlex.quote(binary)} "$@"\n')
         self._starter.chmod(0o700)
         return str(self._starter)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Unmap the file."""
         self._page.close()
 
 

@@ -1,7 +1,7 @@
-"""Commands off the wire: where each begins and ends in a stream of bytes, and which of them a fault is to hit.
+"""Commands of a byte stream: where each begins and ends, and which of them a fault hits.
 
-A `Splitter` finds the ends of whole frames, of requests as well as of replies, and leaves their bytes as they came. It does
-no I/O. A match is any predicate over a `Command`; `script`, `command` and `containing` make the common ones.
+A `Splitter` finds the ends of whole frames, of requests and of replies, and leaves their bytes unchanged. It does no I/O. A
+match is any predicate over a `Command`; `script`, `command` and `containing` make the common ones.
 """
 
 from __future__ import annotations
@@ -14,78 +14,97 @@ from handfast._engine.script import load
 
 __all__ = ["Command", "Match", "Scripted", "Splitter", "anything", "command", "containing", "read_command", "script"]
 
-_CALLS = frozenset({"EVALSHA", "EVAL", "EVALSHA_RO", "EVAL_RO"})
+_SCRIPT_COMMANDS = frozenset({"EVALSHA", "EVAL", "EVALSHA_RO", "EVAL_RO"})
 _GROUPS = {ord("*"): 1, ord("~"): 1, ord(">"): 1, ord("%"): 2, ord("|"): 2}
-"""How many values follow for each that the head counts."""
+"""RESP types that hold other values: how many values follow for each unit of the count."""
 _BLOBS = frozenset(b"$=!")
+"""RESP types with a length in bytes."""
 
 
 class Command(NamedTuple):
-    """What a client asked of the server: ``name`` in capitals, ``args`` as they were sent."""
+    """A command that a client sent to the server.
+
+    Attributes:
+        name: Its name in capitals, such as ``"EVALSHA"``.
+        args: Its arguments, as they were sent.
+        connection: Number of the connection that sent it; the first connection to the proxy is 1.
+
+    """
 
     name: str
     args: tuple[bytes, ...] = ()
     connection: int = 0
-    """By which connection it came: the first one that the proxy took is 1."""
 
 
 Match: TypeAlias = Callable[[Command], bool]
-"""Whether a fault is to hit this command. It is asked in a thread of the proxy, once for each command."""
+"""A predicate that selects commands. The proxy calls it in one of its threads, once for each command."""
 
 
 @runtime_checkable
 class Scripted(Protocol):
-    """A script as this library has them: `handfast.Script`."""
+    """A script with a source and a digest, such as a `handfast.Script`."""
 
     @property
     def source(self) -> str:
-        """The text that the server is given."""
+        """The Lua source that is sent to the server."""
 
     @property
     def digest(self) -> str:
-        """What the server knows it by."""
+        """The SHA-1 of the source, by which the server knows it."""
 
 
-def anything(asked: Command) -> bool:  # noqa: ARG001 -- a match is asked about a command
+def anything(sent: Command) -> bool:  # noqa: ARG001 -- a match takes a command
     """Match every command."""
     return True
 
 
 def command(*names: str) -> Match:
-    """Match commands of any of these names, in capitals or not: ``command("SET", "get")``."""
+    """Return a match for commands with any of these names.
+
+    Args:
+        names: Names in any case: ``command("SET", "get")``.
+
+    Raises:
+        ValueError: No name was given.
+
+    """
     if not names:
-        raise ValueError("name a command; anything() matches all of them")
+        raise ValueError("name at least one command; anything() matches all of them")
     wanted = frozenset(name.upper() for name in names)
-    return lambda asked: asked.name in wanted
+    return lambda sent: sent.name in wanted
 
 
 def containing(data: bytes | str) -> Match:
-    """Match commands that have these bytes in one of their arguments, such as a key's name or a token."""
+    """Return a match for commands with these bytes in one of their arguments, such as the name of a key or a token."""
     needle = data.encode() if isinstance(data, str) else data
-    return lambda asked: any(needle in arg for arg in asked.args)
+    return lambda sent: any(needle in arg for arg in sent.args)
 
 
 def script(*scripts: str | Scripted | Any) -> Match:
-    """Match calls of these scripts, whether by digest or by source; with none named: of any script.
+    """Return a match for calls of these scripts, by digest or by source.
 
-    A script is the name of one of Handfast's own, such as ``"permit_acquire"``; or a `handfast.Script`; or what redis-py's
-    ``register_script`` gave. Raises ValueError for a name that there is not.
+    Args:
+        scripts: Each is the name of a script of Handfast, such as ``"permit_acquire"``, a `handfast.Script`, or the result
+            of redis-py's ``register_script``. With none, calls of every script match.
+
+    Raises:
+        ValueError: Handfast has no script of that name.
+        TypeError: An argument is not a script.
+
     """
     if not scripts:
-        return lambda asked: asked.name in _CALLS
-    wanted = frozenset(word for one in scripts for word in _words(one))
-    return lambda asked: asked.name in _CALLS and bool(asked.args) and asked.args[0] in wanted
+        return lambda sent: sent.name in _SCRIPT_COMMANDS
+    wanted = frozenset(word for one in scripts for word in _first_arguments(one))
+    return lambda sent: sent.name in _SCRIPT_COMMANDS and bool(sent.args) and sent.args[0] in wanted
 
 
-def _words(one: Any) -> tuple[bytes, bytes]:
-    """What a call of that script has as its first argument: the digest, or the source."""
+def _first_arguments(one: Any) -> tuple[bytes, bytes]:
+    """Return the first argument of a call of that script: its digest (EVALSHA), its source (EVAL)."""
     if isinstance(one, str):
         try:
             one = load(one)
         except OSError:
-            raise ValueError(
-                f"there is no script {one!r} in the engine; pass the script itself if it is yours"
-            ) from None
+            raise ValueError(f"Handfast has no script {one!r}; pass the script itself if it is yours") from None
     if isinstance(one, Scripted):
         return one.digest.encode(), one.source.encode()
     if hasattr(one, "sha") and hasattr(one, "script"):  # redis-py's
@@ -95,9 +114,11 @@ def _words(one: Any) -> tuple[bytes, bytes]:
 
 
 def read_command(frame: bytes, connection: int = 0) -> Command | None:
-    """The command that a whole request holds; None for an empty one, which the server does not answer either.
+    """Parse a whole request. Return None for an empty one, which the server does not answer either.
 
-    Raises ValueError for what is no request.
+    Raises:
+        ValueError: The frame is not a request.
+
     """
     words: list[bytes]
     if frame.startswith(b"*"):
@@ -112,7 +133,12 @@ def read_command(frame: bytes, connection: int = 0) -> Command | None:
 
 
 class Splitter:
-    """Takes bytes in any pieces and gives whole frames, as bytes. With ``inline``, a line of words is one as well."""
+    """Splits a byte stream, fed in pieces of any size, into whole frames.
+
+    Args:
+        inline: Accept inline commands too: one line of words each.
+
+    """
 
     __slots__ = ("_at", "_buffer", "_inline", "_need")
 
@@ -122,10 +148,15 @@ class Splitter:
         self._at = 0
         """How far the buffer has been read."""
         self._need = 1
-        """How many values the frame needs from there on."""
+        """How many more values the current frame needs from there on."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are whole by now. Raises ValueError where there is none that could ever be."""
+        """Add data and return the frames that are now whole.
+
+        Raises:
+            ValueError: The data cannot be the start of a frame.
+
+        """
         self._buffer += data
         frames = []
         while self._read():
@@ -135,7 +166,7 @@ class Splitter:
         return frames
 
     def rest(self) -> bytes:
-        """What has come of a frame that is not whole yet. It is given once."""
+        """Return and drop the beginning of a frame that is not whole yet."""
         rest, self._at, self._need = bytes(self._buffer), 0, 1
         self._buffer.clear()
         return rest
@@ -151,7 +182,7 @@ class Splitter:
                 self._need -= 1
             elif kind in _GROUPS:
                 self._need += max(0, int(buffer[self._at + 1 : end])) * _GROUPS[kind]
-                if kind != ord("|"):  # an attribute comes on top of the value that follows it
+                if kind != ord("|"):  # an attribute precedes the value that it belongs to
                     self._need -= 1
             elif kind in _BLOBS:
                 size = int(buffer[self._at + 1 : end])

@@ -1,7 +1,7 @@
-"""Faults: what is to happen to whom and how often, and the handle by which a test hears that it did.
+"""Faults: which commands are hit, how often, and the handle by which a test observes that it happened.
 
-Nothing in here does I/O. A `Rule` is what the proxy's connections ask; a `Fault` is what a test sees of it. The `Board` is
-what all connections of a proxy share.
+Nothing here does I/O. A `Rule` is the proxy's view of a fault, a `Fault` the test's. `Rules` is the state that all
+connections of a proxy share.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from handfast.testing.commands import Command, Match, anything
 
 __all__ = ["Direction", "Fault", "Kind", "Rule", "Rules"]
 
-Kind = Literal["before", "lose reply", "lose request", "delay", "duplicate", "cut after", "lose push"]
+Kind: TypeAlias = Literal["before", "lose reply", "lose request", "delay", "duplicate", "cut after", "lose push"]
 
 Direction: TypeAlias = Literal["to server", "to client"]
 
 
 class Rule:
-    """One fault as the connections see it. What changes is guarded by ``changed``, and waited for on it."""
+    """One fault as the connections see it. Its state is guarded by ``changed``, which is notified of every change."""
 
     __slots__ = (
         "action",
@@ -31,11 +31,11 @@ class Rule:
         "direction",
         "happened",
         "kind",
-        "left",
         "match",
-        "ordered",
+        "remaining",
         "seconds",
         "skip",
+        "times",
     )
 
     def __init__(
@@ -59,12 +59,12 @@ class Rule:
         self.changed = changed
         self.kind = kind
         self.match = match
-        self.ordered = times
-        """How often it is to happen; None for every time."""
-        self.left = times
-        """How many more commands it may take."""
+        self.times = times
+        """How often it happens; None for every match."""
+        self.remaining = times
+        """How many more commands it may claim."""
         self.skip = skip
-        """Of matches, how many are let off first; of ``cut after``, how many bytes."""
+        """How many matches are skipped first; for ``cut after``, how many bytes."""
         self.seconds = seconds
         self.direction = direction
         self.action = action
@@ -73,38 +73,38 @@ class Rule:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will not happen any more. One that has taken a command may still get it back."""
-        return self.cleared or (self.ordered is not None and self.happened >= self.ordered)
+        """Whether it cannot happen any more. A rule that has only claimed a command may still give it back."""
+        return self.cleared or (self.times is not None and self.happened >= self.times)
 
-    def takes(self, asked: Command) -> bool:
-        """Whether it hits this command; then one of its times is used up."""
-        if self.cleared or self.left == 0 or not self.match(asked):
+    def claim(self, sent: Command) -> bool:
+        """Return whether the fault hits this command, and use up one of its times if so."""
+        if self.cleared or self.remaining == 0 or not self.match(sent):
             return False
-        with self.changed:  # between the look and this, another connection may have come first
-            if self.cleared or self.left == 0:
+        with self.changed:  # another connection may have claimed the last time since the check
+            if self.cleared or self.remaining == 0:
                 return False
             if self.skip:
                 self.skip -= 1
                 return False
-            if self.left is not None:
-                self.left -= 1
+            if self.remaining is not None:
+                self.remaining -= 1
             return True
 
-    def give_back(self) -> None:
-        """It took a command and did not happen after all."""
+    def unclaim(self) -> None:
+        """Give a claim back: the fault did not happen."""
         with self.changed:
-            if self.left is not None:
-                self.left += 1
+            if self.remaining is not None:
+                self.remaining += 1
 
     def count(self) -> None:
-        """It happened."""
+        """Record that the fault happened."""
         with self.changed:
             self.happened += 1
             self.changed.notify_all()
 
 
 class Fault:
-    """A fault that was ordered. It can be asked, waited for and called off from any thread."""
+    """A fault injected by a `FaultProxy`. It can be read, awaited and cleared from any thread."""
 
     __slots__ = ("_rule",)
 
@@ -112,26 +112,35 @@ class Fault:
         self._rule = rule
 
     def __repr__(self) -> str:
-        ordered = "every time" if self._rule.ordered is None else f"{self._rule.ordered} times"
-        return f"<Fault {self._rule.kind!r}, ordered for {ordered}, happened {self.happened} times>"
+        times = "every time" if self._rule.times is None else f"{self._rule.times} times"
+        return f"<Fault {self._rule.kind!r}, ordered for {times}, happened {self.happened} times>"
 
     @property
     def happened(self) -> int:
-        """How often it happened so far."""
+        """How often the fault has happened so far."""
         return self._rule.happened
 
     @property
     def spent(self) -> bool:
-        """Whether it happened as often as it was ordered. One that is to happen every time never is."""
-        return self._rule.ordered is not None and self._rule.happened >= self._rule.ordered
+        """Whether it has happened as often as was ordered. A fault with ``times=None`` is never spent."""
+        return self._rule.times is not None and self._rule.happened >= self._rule.times
 
     def wait(self, timeout: float = 10.0, *, times: int = 1) -> bool:
-        """Wait until it has happened that many times, for at most ``timeout`` seconds; whether it has."""
+        """Wait until the fault has happened.
+
+        Args:
+            timeout: Seconds to wait.
+            times: How often it must have happened.
+
+        Returns:
+            Whether it has happened that often.
+
+        """
         with self._rule.changed:
             return self._rule.changed.wait_for(lambda: self._rule.happened >= times, timeout)
 
     def clear(self) -> None:
-        """Call it off: from now on it hits nothing. Requests that it holds back go on at once."""
+        """Remove the fault: no further command is hit, and requests that it delays continue at once."""
         with self._rule.changed:
             self._rule.cleared = True
             self._rule.changed.notify_all()
@@ -139,23 +148,24 @@ class Fault:
 
 @dataclass
 class Rules:
-    """What all connections of a proxy share."""
+    """What all connections of a proxy share: the active rules, the modes, and the record of commands."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
-    rules: tuple[Rule, ...] = ()
-    """Replaced as a whole, so that it can be read without the lock."""
+    active: tuple[Rule, ...] = ()
+    """Replaced as a whole, so it can be read without the lock."""
     commands: list[Command] | None = field(default_factory=list)
-    holes: dict[Direction, int] = field(default_factory=lambda: {"to server": 0, "to client": 0})
-    """How many blocks want a direction to swallow what it is given."""
+    """The commands so far; None if they are not recorded."""
+    black_holes: dict[Direction, int] = field(default_factory=lambda: {"to server": 0, "to client": 0})
+    """How many ``with`` blocks discard the bytes of each direction."""
     dribbles: list[float] = field(default_factory=list)
-    """For each block that wants bytes one by one, the seconds between two of them."""
+    """The pause after each byte, in seconds, for each ``with`` block that sends bytes one by one."""
     error: BaseException | None = None
-    """The first error that a match or an action of the user's raised."""
+    """The first error that a match or an action of the user raised."""
 
     def add(self, rule: Rule) -> Fault:
-        """Let a rule count from now on, behind those that are there."""
+        """Activate a rule, after those that are active."""
         with self.changed:
-            self.rules = (*(old for old in self.rules if not old.is_over), rule)
+            self.active = (*(old for old in self.active if not old.is_over), rule)
         return Fault(rule)
 
     def fail(self, error: BaseException) -> None:
@@ -164,7 +174,7 @@ class Rules:
             self.error = self.error or error
 
     def wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for a condition that ``changed`` tells of, or that many seconds; whether it holds."""
+        """Wait until the condition holds or the seconds have passed; return whether it holds."""
         until = None if seconds is None else monotonic() + seconds
         with self.changed:
             return self.changed.wait_for(condition, None if until is None else until - monotonic())

@@ -1,17 +1,17 @@
-"""Stops code at every place where it can be stopped, one run after the other, so that a test can see what was left behind.
+"""Stop code at every point where it can be stopped, one run per point, so that a test can check what was left behind.
 
-A coroutine can be cancelled wherever it really suspends. `cancel_everywhere` runs it afresh for each of these suspensions:
+A coroutine can be cancelled wherever it suspends. `cancel_everywhere` runs it once for each suspension:
 
     async for run in cancel_everywhere(lambda: transfer(client)):
         assert await is_consistent(client), run
 
-Other code can be interrupted nearly anywhere, by a Ctrl-C or by a signal handler that raises. `interrupt_everywhere` does the
-same for that:
+Other code can be interrupted nearly anywhere, by Ctrl-C or by a signal handler that raises. `interrupt_everywhere` runs it
+once for each of these points:
 
     for run in interrupt_everywhere(lambda: transfer(client), within=bank):
         assert is_consistent(client), run
 
-All in here strikes in the thread that calls it, and in no other.
+All functions here act on the calling thread only.
 """
 
 from __future__ import annotations
@@ -45,53 +45,64 @@ __all__ = [
 T = TypeVar("T")
 
 Within: TypeAlias = ModuleType | str | Path | Iterable[ModuleType | str | Path]
-"""The code that may be struck: modules, packages with all that is in them, files, folders; one or several."""
+"""The code that may be interrupted: modules, packages with their submodules, files, folders; one or several."""
 
-Points = Literal["signals", "bytecodes"]
-"""Where an interrupt may strike.
+Points: TypeAlias = Literal["signals", "bytecodes"]
+"""Where an interrupt may happen.
 
-    signals    where CPython itself lets a signal handler run: at the start of every function, at the end of every call of
-               one that is written in C, and within those that wait
-    bytecodes  before every single instruction: stricter than any signal is, as between the return of ``__enter__`` and
-               the block, which nobody can guard
+    signals    where CPython runs signal handlers: at the start of every function, at the end of every call of a function
+               written in C, and within the C functions that wait
+    bytecodes  before every instruction. This is stricter than any signal, since no code can guard itself between the
+               return of ``__enter__`` and the first instruction of the block, for example
 """
 
 _BLOCKING = frozenset(
     {"accept", "acquire", "connect", "poll", "recv", "recv_into", "select", "send", "sendall", "sleep"}
 )
-"""Functions in C that a signal ends while they wait, before they have done anything."""
+"""C functions that a signal interrupts while they wait, before they have done anything."""
 
-RETRY_FOR = 30.0
-"""Seconds after which a coroutine that was cancelled has to have ended."""
+END_TIMEOUT_S = 30.0
+"""How long, in seconds, a cancelled coroutine may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[T]):
-    """What came of one run that was to be struck."""
+    """The outcome of one run that was to be stopped.
+
+    Attributes:
+        steps: Where it was to be stopped: numbers of suspensions or points, counted from 1.
+        struck: How many of these it reached.
+        reached: How many suspensions or points it passed in all, up to its end or to the interrupt.
+        how: ``"stopped"`` by the cancellation or interrupt, ``"finished"`` with a result, or ``"failed"`` with another error.
+        result: What it returned, if it finished.
+        error: What it raised, if anything.
+        place: Where an interrupt happened: file, line and function.
+
+    """
 
     steps: tuple[int, ...]
-    """Where it was to be struck: numbers of its suspensions or points, counted from 1."""
     struck: int
-    """How many of these it reached."""
     reached: int
-    """How many suspensions or points there were in all, up to the end or to the interrupt."""
     how: Literal["stopped", "finished", "failed"]
-    """``stopped`` by the cancellation or interrupt; or it gave a result all the same, or another error."""
     result: T | None = None
     error: BaseException | None = None
-    """What it raised, if anything."""
     place: str | None = None
-    """Where an interrupt struck: file, line and function."""
 
 
 # --- coroutines
 
 
 class Stepper(Generic[T]):
-    """Drives an awaitable by hand, and is awaited in its place.
+    """Awaits an awaitable step by step. Await the stepper in place of the awaitable.
 
-    ``before`` is called ahead of each step with the number of the suspension that may end it, counted from 1; ``at`` at each
-    suspension with its number and the future that is waited for, or None where the turn is only passed on.
+    Args:
+        awaitable: What to await.
+        before: Called before each step with the number of the suspension that may end it, counted from 1.
+        at: Called at each suspension with its number and the future that is awaited; None for a bare ``yield`` to the loop.
+
+    Attributes:
+        suspensions: How often the awaitable has suspended so far.
+
     """
 
     def __init__(
@@ -102,7 +113,6 @@ class Stepper(Generic[T]):
         at: Callable[[int, asyncio.Future[Any] | None], object] = lambda _number, _future: None,
     ) -> None:
         self.suspensions = 0
-        """How often it suspended so far."""
         self._awaitable = awaitable
         self._before = before
         self._at = at
@@ -121,7 +131,7 @@ class Stepper(Generic[T]):
             self._at(self.suspensions, future)
             try:
                 yield future
-            except BaseException as error:  # noqa: BLE001 -- whatever comes is the awaitable's
+            except BaseException as error:  # noqa: BLE001 -- forwarded to the awaitable
                 step = partial(_throw, steps, error)
             else:
                 step = partial(next, steps)
@@ -130,15 +140,25 @@ class Stepper(Generic[T]):
 async def cancel_at(
     make: Callable[[], Coroutine[Any, Any, T]], *steps: int, when: Literal["suspended", "ready"] = "suspended"
 ) -> Run[T]:
-    """Run a coroutine in a task of its own, and cancel it at these suspensions.
+    """Run a coroutine in a task of its own and cancel it at the given suspensions.
 
-    ``make`` makes the coroutine. ``suspended`` cancels as soon as it suspends; ``ready`` when what it waits for is there and
-    it is about to go on, so that the two race. With several steps, a coroutine that is cleaning up is cancelled again.
+    Args:
+        make: Makes the coroutine.
+        steps: Numbers of suspensions, counted from 1, in rising order. With several, the coroutine is cancelled again while
+            it handles the earlier cancellation.
+        when: ``"suspended"`` cancels as soon as it suspends; ``"ready"`` when the awaited future is done and the coroutine is
+            about to continue, so that the two race.
 
-    Raises ValueError for steps that are not positive and rising, and TimeoutError when it has not ended 30 s later.
+    Returns:
+        The outcome of the run.
+
+    Raises:
+        ValueError: The steps are not positive and rising.
+        TimeoutError: The coroutine has not ended after 30 s.
+
     """
     if any(step < 1 for step in steps) or sorted(set(steps)) != list(steps):
-        raise ValueError(f"suspensions are counted from 1, and each is given once, in their order, not {steps!r}")
+        raise ValueError(f"steps are numbers of suspensions, counted from 1, in rising order, not {steps!r}")
     struck = 0
 
     def strike() -> None:
@@ -152,7 +172,7 @@ async def cancel_at(
         if when == "suspended":
             strike()
         elif future is not None:
-            future.add_done_callback(lambda _: strike())  # comes before the task's own
+            future.add_done_callback(lambda _: strike())  # runs before the task's own callback
         else:
             asyncio.get_running_loop().call_soon(strike)
 
@@ -162,9 +182,9 @@ async def cancel_at(
     stepper = Stepper(make(), at=at)
     task = asyncio.create_task(drive())
     try:
-        done, _ = await asyncio.wait((task,), timeout=RETRY_FOR)
+        done, _ = await asyncio.wait((task,), timeout=END_TIMEOUT_S)
         if not done:
-            raise TimeoutError(f"it has not ended {RETRY_FOR:g} s after it was cancelled at {steps}")
+            raise TimeoutError(f"the coroutine, cancelled at {steps}, has not ended after {END_TIMEOUT_S:g} s")
     finally:
         if not task.done():
             task.cancel()
@@ -181,11 +201,20 @@ async def cancel_everywhere(
     when: Literal["suspended", "ready", "both"] = "both",
     twice: bool = False,
 ) -> AsyncIterator[Run[T]]:
-    """Run a coroutine again and again, cancelled at its first suspension, at its second, and so on: one `Run` for each.
+    """Run a coroutine repeatedly, cancelled at its first suspension, then at its second, and so on.
 
-    The last one is a run that ended before it was struck. With ``twice``, each run that goes on after its cancellation is
-    followed by runs that are cancelled a second time, at each of those suspensions. ``make`` and ``when`` as in
-    `cancel_at`; ``both`` strikes at every suspension in either way.
+    Args:
+        make: Makes the coroutine, once for each run.
+        when: As in `cancel_at`; ``"both"`` makes a run of either kind for each suspension.
+        twice: After each run that suspends again after its cancellation, add runs that are cancelled a second time, at each
+            of those suspensions.
+
+    Yields:
+        One `Run` for each run. The last one ended before it reached its step.
+
+    Raises:
+        TimeoutError: A cancelled run has not ended after 30 s.
+
     """
     ways: tuple[Literal["suspended", "ready"], ...] = ("suspended", "ready") if when == "both" else (when,)
     first, struck = 1, True
@@ -211,25 +240,25 @@ def _throw(steps: Iterator[Any], error: BaseException) -> Any:
 # --- interrupts
 
 
-class _Armed:
-    """A thread's harness at work. Others within it are not expected."""
+class _Injector:
+    """The injector that is active in a thread. They are not nested."""
 
     def __init__(self) -> None:
         self.armed = True
 
 
-_at_work = threading.local()
+_active = threading.local()
 
 
 def calm() -> None:
-    """Called by code that is being interrupted: from here on it is left in peace, for the rest of this run.
+    """Let the rest of the current run pass without an interrupt. Called by the code under test.
 
-    Some places cannot be guarded in Python, such as the very beginning of an ``__exit__``. Where no harness is at work it does
-    nothing.
+    Some places cannot be guarded in Python, such as the first instructions of an ``__exit__``. Does nothing outside of
+    `interrupt_at`, `interrupt_everywhere` and `interrupt_after`.
     """
-    harness: _Armed | None = getattr(_at_work, "harness", None)
-    if harness is not None:
-        harness.armed = False
+    injector: _Injector | None = getattr(_active, "injector", None)
+    if injector is not None:
+        injector.armed = False
 
 
 def interrupt_at(
@@ -240,15 +269,26 @@ def interrupt_at(
     points: Points = "signals",
     exception: type[BaseException] = KeyboardInterrupt,
 ) -> Run[T]:
-    """Call something and raise ``exception`` in it, at that point of all that it passes in the code ``within``.
+    """Call a function and raise an exception in it at the given point.
 
-    Where it ends before, the run was not struck, and tells how many points there are. Raises ValueError for a step that is
-    not positive and for code that is nowhere.
+    Args:
+        call: The function, called without arguments.
+        step: Number of the point, counted from 1 over all points that the call passes in the code ``within``.
+        within: The code that may be interrupted.
+        points: Which points count; see `Points`.
+        exception: What is raised there.
+
+    Returns:
+        The outcome of the run. If the call ended before that point, ``struck`` is 0 and ``reached`` the number of points.
+
+    Raises:
+        ValueError: ``step`` is not positive, or ``within`` names no Python code.
+
     """
     if step < 1:
         raise ValueError(f"points are counted from 1, not {step!r}")
     prefixes = tuple(_prefixes(within))
-    harness = _Armed()
+    injector = _Injector()
     reached, place = 0, None
 
     def is_within(frame: FrameType) -> bool:
@@ -257,10 +297,10 @@ def interrupt_at(
 
     def pass_point(frame: FrameType) -> None:
         nonlocal reached, place
-        if harness.armed:
+        if injector.armed:
             reached += 1
             if reached == step:
-                harness.armed = False
+                injector.armed = False
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
                 raise exception
 
@@ -274,7 +314,7 @@ def interrupt_at(
         if event == "opcode":
             pass_point(frame)
         elif event == "call" and is_within(frame):
-            frame.f_trace, frame.f_trace_lines = trace, False  # 3.13 asks a frame for its function before its opcodes
+            frame.f_trace, frame.f_trace_lines = trace, False  # 3.13 needs f_trace before f_trace_opcodes
             frame.f_trace_opcodes = True
         elif event == "call":
             return None
@@ -283,12 +323,12 @@ def interrupt_at(
     before: Any
     install: Callable[[Any], None]
     before, install = (sys.getprofile(), sys.setprofile) if points == "signals" else (sys.gettrace(), sys.settrace)
-    sys._getframe().f_trace_opcodes = points == "bytecodes"  # noqa: SLF001 -- 3.12 looks at this when it is installed
-    with _at_work_as(harness), _no_strangers_finalized():
+    sys._getframe().f_trace_opcodes = points == "bytecodes"  # noqa: SLF001 -- 3.12 reads this when settrace is called
+    with _activated(injector), _gc_disabled():
         install(profile if points == "signals" else trace)
         try:
             result = call()
-        except BaseException as error:  # noqa: BLE001 -- it is told of
+        except BaseException as error:  # noqa: BLE001 -- it is in the Run
             how: Literal["stopped", "failed"] = "stopped" if place and isinstance(error, exception) else "failed"
             return Run((step,), int(place is not None), reached, how, None, error, place)
         finally:
@@ -304,10 +344,21 @@ def interrupt_everywhere(
     exception: type[BaseException] = KeyboardInterrupt,
     every: int = 1,
 ) -> Iterator[Run[T]]:
-    """Call something again and again, interrupted at its first point, at its second, and so on: one `Run` for each.
+    """Call a function repeatedly, interrupted at its first point, then at its second, and so on.
 
-    The last one is a run that ended before it was struck. ``every`` leaves out all but each so many-th point. The rest as in
-    `interrupt_at`.
+    Args:
+        call: The function, called without arguments once for each run.
+        within: The code that may be interrupted.
+        points: Which points count; see `Points`.
+        exception: What is raised there.
+        every: Distance between the points of two runs; more than 1 skips points, for long calls.
+
+    Yields:
+        One `Run` for each run. The last one ended before it reached its step.
+
+    Raises:
+        ValueError: ``every`` is not positive, or ``within`` names no Python code.
+
     """
     if every < 1:
         raise ValueError(f"every must be at least 1, not {every!r}")
@@ -322,54 +373,65 @@ def interrupt_everywhere(
 def interrupt_after(
     call: Callable[[], T], seconds: float, *, exception: type[BaseException] = KeyboardInterrupt
 ) -> Run[T]:
-    """Call something and have a signal (SIGALRM) raise ``exception`` in it after so many seconds, wherever it is by then.
+    """Call a function and raise an exception in it by a signal (SIGALRM) after some time, wherever it is by then.
 
-    In contrast to the others this strikes within a blocking call as well. It works in the main thread only. Raises ValueError
-    for a time that is not positive, and in any other thread.
+    In contrast to `interrupt_at`, this interrupts blocking calls too. Works in the main thread only.
+
+    Args:
+        call: The function, called without arguments.
+        seconds: When the signal arrives; more than 0.
+        exception: What its handler raises.
+
+    Returns:
+        The outcome of the run.
+
+    Raises:
+        ValueError: ``seconds`` is not positive, or this is not the main thread.
+
     """
     if not seconds > 0:
-        raise ValueError(f"it can be interrupted after more than 0 s, not {seconds!r}")
-    harness = _Armed()
+        raise ValueError(f"seconds must be more than 0, not {seconds!r}")
+    injector = _Injector()
     place = None
 
     def strike(_number: int, frame: FrameType | None) -> None:
         nonlocal place
-        if harness.armed:
-            harness.armed = False
+        if injector.armed:
+            injector.armed = False
             place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}" if frame else "nowhere"
             raise exception
 
     before = signal.signal(signal.SIGALRM, strike)
     try:
-        with _at_work_as(harness):
+        with _activated(injector):
             try:
                 signal.setitimer(signal.ITIMER_REAL, seconds)
                 result = call()
-                harness.armed = False
-            except BaseException as error:  # noqa: BLE001 -- it is told of
-                harness.armed = False
+                injector.armed = False
+            except BaseException as error:  # noqa: BLE001 -- it is in the Run
+                injector.armed = False
                 how: Literal["stopped", "failed"] = "stopped" if place and isinstance(error, exception) else "failed"
                 return Run((1,), int(place is not None), 1, how, None, error, place)
             return Run((1,), 0, 0, "finished", result)
     finally:
-        harness.armed = False
+        injector.armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
 @contextlib.contextmanager
-def _at_work_as(harness: _Armed) -> Iterator[None]:
-    outer = getattr(_at_work, "harness", None)
-    _at_work.harness = harness
+def _activated(injector: _Injector) -> Iterator[None]:
+    outer = getattr(_active, "injector", None)
+    _active.injector = injector
     try:
         yield
     finally:
-        _at_work.harness = outer
+        _active.injector = outer
 
 
 @contextlib.contextmanager
-def _no_strangers_finalized() -> Iterator[None]:
-    """Let no garbage be collected: an interrupt in a finalizer is only printed, and it would be that of anybody's garbage."""
+def _gc_disabled() -> Iterator[None]:
+    """Disable garbage collection: an interrupt in a finalizer, perhaps of unrelated garbage, would only be printed."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -380,7 +442,7 @@ def _no_strangers_finalized() -> Iterator[None]:
 
 
 def _prefixes(within: Within) -> Iterator[str]:
-    """How the names of the files begin whose code may be struck."""
+    """Yield the prefixes of the names of the files that may be interrupted."""
     several = [within] if isinstance(within, ModuleType | str | Path) else list(within)
     if not several:
         raise ValueError("name the code that may be interrupted: a module, a package, a file or a folder")

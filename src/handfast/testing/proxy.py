@@ -1,15 +1,14 @@
-"""A proxy between client and server that loses, delays, repeats and cuts just what it is told to.
+"""A proxy between clients and a server that loses, delays, repeats and cuts single commands and replies.
 
     with FaultProxy("redis://localhost:6379/0") as proxy:
         client = redis.Redis.from_url(proxy.url)
         fault = proxy.lose_reply(command("INCRBY"))
-        client.incr("visits")    # the server counts; the client is cut off, tries again, and counts once more
+        client.incr("visits")    # the server increments; the client is cut off, retries, and increments once more
         assert fault.happened == 1
 
-It understands the protocol, RESP2 and RESP3, so that a fault hits exactly one command, however many came in one piece:
-commands before it are executed and answered, those behind it are lost with the connection. Faults that were ordered
-are asked in their order, and the first that matches a command has it. TLS is not understood, nor is a client that asks
-for no replies (``CLIENT REPLY``).
+The proxy parses RESP2 and RESP3, so a fault hits exactly one command of a pipeline: earlier commands are executed and
+answered, later ones are lost with the connection. The first fault, in the order in which they were injected, that matches a
+command applies to it. TLS and clients that turn replies off (``CLIENT REPLY``) are not supported.
 """
 
 from __future__ import annotations
@@ -27,42 +26,52 @@ from typing import Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from handfast.testing.commands import Command, Match, anything
-from handfast.testing.connection import NAME, Passage
+from handfast.testing.connection import THREAD_NAME, ProxiedConnection
 from handfast.testing.faults import Direction, Fault, Rule, Rules
 
 __all__ = ["FaultProxy"]
 
-logger = logging.getLogger("handfast")
+logger = logging.getLogger("handfast.testing")
 
-RETRY_FOR = 5.0
-"""Seconds to reach the server, and for a thread to end when the proxy is closed."""
+TIMEOUT_S = 5.0
+"""How long, in seconds, connecting to the server may take, and each thread when the proxy is closed."""
 
 BACKLOG = 512
+"""Clients that may wait to be accepted."""
 
 
 class FaultProxy:
-    """Stands between clients and the server at ``url``, which begins with ``unix://`` or ``redis://``.
+    """A proxy that injects faults between clients and one server.
 
-    Clients connect to `url`: a unix socket in a private folder, or with ``tcp`` a port on 127.0.0.1. Everything may be called
-    from any thread. Use it as a context manager, or call `close`: then no thread, socket or folder of it is left.
+    Clients connect to `url`. All methods may be called from any thread. Use the proxy as a context manager, or call
+    `close`: then no thread, socket or folder of it remains.
 
-    ``record`` keeps what was asked in `commands`; without it a long run takes no memory. Raises ValueError for a URL that
-    it cannot serve.
+    Args:
+        url: URL of the server, which begins with ``unix://`` or ``redis://``.
+        tcp: Listen on a port of 127.0.0.1 in place of a unix socket in a private folder.
+        record: Keep every command in `commands`. Turn it off in long runs, to bound the memory.
+
+    Attributes:
+        url: URL for clients. User, password, database and options are those of the server's URL.
+        path: Path of the unix socket that clients connect to; None with ``tcp``.
+        port: Port on 127.0.0.1 that clients connect to; None without ``tcp``.
+
+    Raises:
+        ValueError: The URL is not one that the proxy supports.
+
     """
 
     def __init__(self, url: str, *, tcp: bool = False, record: bool = True) -> None:
         parts = _split(url)
         self._target = _address(parts)
-        self._board = Rules(commands=[] if record else None)
-        self._passages: set[Passage] = set()
-        self._connections = 0
+        self._rules = Rules(commands=[] if record else None)
+        self._connections: set[ProxiedConnection] = set()
+        self._count = 0
         self._closed = False
         self._folder: str | None = None
         self._wake, self._woken = socket.socketpair()
         self.path: str | None = None
-        """The unix socket that clients connect to, if it is one."""
         self.port: int | None = None
-        """The port on 127.0.0.1 that clients connect to, if it is one."""
         try:
             self._listener = self._listen(tcp=tcp)
         except BaseException:
@@ -71,8 +80,7 @@ class FaultProxy:
             self._remove_folder()
             raise
         self.url = _rebuilt(parts, self.path, self.port)
-        """Where clients find it. User, password, database and options are those of the server's URL."""
-        self._accepting = threading.Thread(target=self._accept, name=NAME, daemon=True)
+        self._accepting = threading.Thread(target=self._accept, name=THREAD_NAME, daemon=True)
         self._accepting.start()
 
     def __repr__(self) -> str:
@@ -81,140 +89,240 @@ class FaultProxy:
     @property
     def connections(self) -> int:
         """How many connections clients have made so far."""
-        return self._connections
+        return self._count
 
     @property
     def commands(self) -> list[Command]:
-        """What clients have asked for so far, in its order. It is the proxy's own list: clear it to forget.
+        """The commands that clients have sent so far, in order. This is the proxy's own list; it may be cleared.
 
-        Raises RuntimeError where nothing is recorded.
+        Raises:
+            RuntimeError: The proxy was made with ``record=False``.
+
         """
-        if self._board.commands is None:
-            raise RuntimeError("this proxy was told not to record; leave record=False out to look at commands")
-        return self._board.commands
+        if self._rules.commands is None:
+            raise RuntimeError("this proxy does not record commands; make it without record=False")
+        return self._rules.commands
 
     # --- one command at a time
 
     def lose_reply(self, match: Match = anything, *, times: int | None = 1, after: int = 0) -> Fault:
-        """Let the server execute the command, then cut the client off instead of telling it.
+        """Let the server execute a command, then cut the connection in place of forwarding the reply.
 
-        It counts as happened only when the server had executed it. A reply that says that the server does not know a script
-        (NOSCRIPT) is passed on, and the fault waits for the next match. In a transaction it is EXEC that executes.
+        The fault counts as happened only when the server has executed the command. If the server does not know a script
+        (NOSCRIPT), that reply is forwarded and the fault hits the next match. In a transaction, EXEC executes the commands.
 
-        ``times`` is how many matches it hits, None for all of them; ``after`` how many it lets off first. Raises
-        ValueError for numbers that make no sense.
+        Args:
+            match: Which commands are hit.
+            times: How many matches are hit; None for all.
+            after: How many matches are skipped first.
+
+        Returns:
+            The fault.
+
+        Raises:
+            ValueError: ``times`` is less than 1, or ``after`` less than 0.
+            RuntimeError: The proxy is closed.
+
         """
-        return self._order(Rule(self._board.changed, "lose reply", match, times=times, skip=after))
+        return self._inject(Rule(self._rules.changed, "lose reply", match, times=times, skip=after))
 
     def lose_request(self, match: Match = anything, *, times: int | None = 1, after: int = 0) -> Fault:
-        """Cut the client off before the command reaches the server. ``times`` and ``after`` as in `lose_reply`."""
-        return self._order(Rule(self._board.changed, "lose request", match, times=times, skip=after))
+        """Cut the connection before a command reaches the server.
+
+        Args, return value and errors are those of `lose_reply`.
+        """
+        return self._inject(Rule(self._rules.changed, "lose request", match, times=times, skip=after))
 
     def delay(self, match: Match = anything, *, seconds: float = 0.2, times: int | None = 1, after: int = 0) -> Fault:
-        """Hold the command back for so many seconds, and what is behind it on its connection too.
+        """Delay a command, and with it the later commands of its connection.
 
-        It counts as happened when it is held. `Fault.clear` lets it go. ``times`` and ``after`` as in `lose_reply`.
+        The fault counts as happened when the delay begins. `Fault.clear` ends it.
+
+        Args:
+            match: Which commands are delayed.
+            seconds: How long.
+            times: How many matches are delayed; None for all.
+            after: How many matches are skipped first.
+
+        Returns:
+            The fault.
+
+        Raises:
+            ValueError: A number is out of range.
+            RuntimeError: The proxy is closed.
+
         """
-        return self._order(Rule(self._board.changed, "delay", match, times=times, skip=after, seconds=seconds))
+        return self._inject(Rule(self._rules.changed, "delay", match, times=times, skip=after, seconds=seconds))
 
     def duplicate(self, match: Match = anything, *, after: float = 0.5, times: int | None = 1) -> Fault:
-        """Cut the client off, and let the server execute the command ``after`` so many seconds, when nobody waits for it.
+        """Cut the connection, and send the command to the server later.
 
-        To the client it is a request that got lost, so it tries again, and the first one arrives late. It counts as happened
-        when the server has executed the late one, which `cut` and `retarget` do not prevent. ``times`` as in `lose_reply`.
+        A client that retries sends the command a second time, and the first copy arrives late. The fault counts as happened
+        when the server has executed the late copy. `cut` and `retarget` do not prevent that; `close` does.
+
+        Args:
+            match: Which commands are hit.
+            after: Seconds until the late copy is sent.
+            times: How many matches are hit; None for all.
+
+        Returns:
+            The fault.
+
+        Raises:
+            ValueError: A number is out of range.
+            RuntimeError: The proxy is closed.
+
         """
-        return self._order(Rule(self._board.changed, "duplicate", match, times=times, seconds=after))
+        return self._inject(Rule(self._rules.changed, "duplicate", match, times=times, seconds=after))
 
     def before(self, match: Match, action: Callable[[Command], object], *, times: int | None = None) -> Fault:
-        """Call ``action`` with the command before it goes on, in the thread that carries it; then faults have their turn.
+        """Call a function before a command is forwarded, in the thread of its connection. Faults apply afterwards.
 
-        What it raises cuts the connection, and is raised again by `close`. ``times`` as in `lose_reply`.
+        Args:
+            match: Which commands it is called for.
+            action: Called with the command. An exception cuts the connection, and `close` raises it again.
+            times: How many matches it is called for; None for all.
+
+        Returns:
+            A fault, which counts the calls.
+
+        Raises:
+            ValueError: ``times`` is less than 1.
+            RuntimeError: The proxy is closed.
+
         """
-        return self._order(Rule(self._board.changed, "before", match, times=times, action=action))
+        return self._inject(Rule(self._rules.changed, "before", match, times=times, action=action))
 
     def lose_pushes(self, match: Match = anything, *, times: int | None = None, after: int = 0) -> Fault:
-        """Let messages of subscriptions vanish on their way to clients; connections, confirmations and replies stay whole.
+        """Discard messages of subscriptions on their way to clients. Confirmations and replies are forwarded.
 
-        ``match`` is asked about a `Command` named after the kind of message, ``MESSAGE``, with channel and payload as its
-        arguments, so that ``containing(b"...")`` finds one. ``times`` is how many are lost, all if it is None; ``after`` as
-        in `lose_reply`. `Fault.clear` ends it.
+        Args:
+            match: Which messages are lost. It is called with a `Command` named after the type of the message, ``MESSAGE``,
+                with channel and payload as arguments, so ``containing(b"...")`` works.
+            times: How many messages are lost; None for all, until `Fault.clear`.
+            after: How many messages are skipped first.
+
+        Returns:
+            The fault.
+
+        Raises:
+            ValueError: A number is out of range.
+            RuntimeError: The proxy is closed.
+
         """
-        return self._order(Rule(self._board.changed, "lose push", match, times=times, skip=after))
+        return self._inject(Rule(self._rules.changed, "lose push", match, times=times, skip=after))
 
     # --- bytes and connections
 
     def cut_after(self, count: int, direction: Direction = "to client") -> Fault:
-        """Cut the connection through which, in that direction, the byte number ``count`` goes from now on.
+        """Cut a connection after a number of bytes, possibly within a request or a reply.
 
-        The bytes of all connections are counted together. The cut may be within a reply or a request.
+        Args:
+            count: How many more bytes pass in that direction, counted over all connections. The connection that would
+                forward the next byte is cut.
+            direction: ``"to client"`` or ``"to server"``.
+
+        Returns:
+            The fault.
+
+        Raises:
+            ValueError: ``count`` is negative, or there is no such direction.
+            RuntimeError: The proxy is closed.
+
         """
-        if direction not in self._board.holes:
+        if direction not in self._rules.black_holes:
             raise ValueError(f"direction must be 'to server' or 'to client', not {direction!r}")
-        return self._order(Rule(self._board.changed, "cut after", skip=count, direction=direction))
+        return self._inject(Rule(self._rules.changed, "cut after", skip=count, direction=direction))
 
     @contextlib.contextmanager
     def dribbling(self, *, pause: float = 0.0) -> Iterator[None]:
-        """Within the block everything goes byte by byte, with ``pause`` seconds after each."""
+        """Forward byte by byte within the ``with`` block.
+
+        Args:
+            pause: Seconds to wait after each byte, 0 to 1.
+
+        Raises:
+            ValueError: The pause is out of range.
+
+        """
         if not 0 <= pause <= 1:
             raise ValueError(f"a pause is 0 to 1 s, not {pause!r}")
-        self._board.dribbles.append(pause)
+        self._rules.dribbles.append(pause)
         try:
             yield
         finally:
-            self._board.dribbles.remove(pause)
+            self._rules.dribbles.remove(pause)
 
     @contextlib.contextmanager
     def black_hole(self, direction: Direction | Literal["both"] = "both") -> Iterator[None]:
-        """Within the block what goes that way vanishes, and connections stay.
+        """Discard all bytes of a direction within the ``with`` block, without closing connections.
 
-        A connection that lost something that way stays mute for good, as one whose peer is gone: what follows could not be
-        understood. Other connections, and those made after the block, work.
+        A connection of which bytes were discarded stays silent in that direction after the block too, since the rest of the
+        stream could not be parsed. Other connections, and those made after the block, work.
+
+        Args:
+            direction: ``"to server"``, ``"to client"`` or ``"both"``.
+
+        Raises:
+            ValueError: There is no such direction.
+
         """
-        if direction != "both" and direction not in self._board.holes:
+        if direction != "both" and direction not in self._rules.black_holes:
             raise ValueError(f"direction must be 'to server', 'to client' or 'both', not {direction!r}")
-        ways = [way for way in self._board.holes if direction in (way, "both")]
-        with self._board.changed:
+        ways = [way for way in self._rules.black_holes if direction in (way, "both")]
+        with self._rules.changed:
             for way in ways:
-                self._board.holes[way] += 1
+                self._rules.black_holes[way] += 1
         try:
             yield
         finally:
-            with self._board.changed:
+            with self._rules.changed:
                 for way in ways:
-                    self._board.holes[way] -= 1
+                    self._rules.black_holes[way] -= 1
 
     def cut(self) -> None:
-        """Cut every connection that there is."""
-        for passage in self._live():
-            passage.cut()
+        """Cut every current connection."""
+        for connection in self._live():
+            connection.cut()
 
     def retarget(self, url: str) -> None:
-        """Lead new connections to another server, as after a failover, and cut the old ones. `url` stays what it is."""
-        with self._board.changed:
+        """Connect new connections to another server, as after a failover, and cut the current ones.
+
+        Args:
+            url: URL of the other server. The proxy's own `url` does not change.
+
+        Raises:
+            ValueError: The URL is not one that the proxy supports.
+
+        """
+        with self._rules.changed:
             self._target = _address(_split(url))
         self.cut()
 
-    # --- its life
+    # --- closing
 
     def close(self) -> None:
-        """End it: every connection is cut, and what was still to be executed late never is.
+        """Cut every connection and close the proxy. Late copies that were not sent yet never are.
 
-        Raises what a match or an action had raised. At the end of a block that failed it is only logged.
+        Raises:
+            Exception: The first error that a match or an action raised. At the end of a ``with`` block that fails with
+                another exception, it is logged instead.
+
         """
-        with self._board.changed:
+        with self._rules.changed:
             closed, self._closed = self._closed, True
         if closed:
             return
         self._wake.close()
-        self._accepting.join(RETRY_FOR)
-        passages = self._live()
-        for passage in passages:
-            passage.cut(late=True)
-        for passage in passages:
-            passage.join(RETRY_FOR)
+        self._accepting.join(TIMEOUT_S)
+        connections = self._live()
+        for connection in connections:
+            connection.cut(late=True)
+        for connection in connections:
+            connection.join(TIMEOUT_S)
         self._remove_folder()
-        if self._board.error is not None:
-            raise self._board.error.__cause__ or self._board.error
+        if self._rules.error is not None:
+            raise self._rules.error.__cause__ or self._rules.error
 
     def __enter__(self) -> Self:
         return self
@@ -227,16 +335,16 @@ class FaultProxy:
         except Exception:
             if exc is None:
                 raise
-            logger.exception("what was called for a command of the client's had failed")
+            logger.exception("a match or an action of a FaultProxy failed")
 
-    def _order(self, rule: Rule) -> Fault:
+    def _inject(self, rule: Rule) -> Fault:
         if self._closed:
             raise RuntimeError("this proxy is closed")
-        return self._board.add(rule)
+        return self._rules.add(rule)
 
-    def _live(self) -> list[Passage]:
-        with self._board.changed:
-            return list(self._passages)
+    def _live(self) -> list[ProxiedConnection]:
+        with self._rules.changed:
+            return list(self._connections)
 
     def _listen(self, *, tcp: bool) -> socket.socket:
         listener = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
@@ -262,32 +370,31 @@ class FaultProxy:
                     return
                 try:
                     client = self._listener.accept()[0]
-                except OSError:  # it went away before it was let in, or there is no room for it
+                except OSError:  # it disconnected before it was accepted, or no file descriptor is free
                     continue
-                self._carry(client)
+                self._serve(client)
 
-    def _carry(self, client: socket.socket) -> None:
+    def _serve(self, client: socket.socket) -> None:
         _without_delay(client)
-        with self._board.changed:
-            self._connections += 1
-            passage = Passage(self._connections, self._board, client, self._reach, self._forget)
-            self._passages.add(passage)
+        with self._rules.changed:
+            self._count += 1
+            connection = ProxiedConnection(self._count, self._rules, client, self._connect, self._forget)
+            self._connections.add(connection)
         try:
-            passage.start()
-        except RuntimeError:  # there are as many threads as there can be
+            connection.start()
+        except RuntimeError:  # no further thread can be started
             client.close()
-            self._forget(passage)
+            self._forget(connection)
 
-    def _reach(self) -> socket.socket:
-        """A connection to the server."""
+    def _connect(self) -> socket.socket:
         target = self._target
         if isinstance(target, tuple):
-            server = socket.create_connection(target, RETRY_FOR)
+            server = socket.create_connection(target, TIMEOUT_S)
             _without_delay(server)
         else:
             server = socket.socket(socket.AF_UNIX)
             try:
-                server.settimeout(RETRY_FOR)
+                server.settimeout(TIMEOUT_S)
                 server.connect(target)
             except BaseException:
                 server.close()
@@ -295,9 +402,9 @@ class FaultProxy:
         server.settimeout(None)
         return server
 
-    def _forget(self, passage: Passage) -> None:
-        with self._board.changed:
-            self._passages.discard(passage)
+    def _forget(self, connection: ProxiedConnection) -> None:
+        with self._rules.changed:
+            self._connections.discard(connection)
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
@@ -307,19 +414,19 @@ class FaultProxy:
 def _split(url: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in ("unix", "redis") or (parts.scheme == "unix" and not parts.path):
-        raise ValueError(f"a proxy leads to unix:///path or redis://host:port, not to {parts.scheme or url!r}")
+        raise ValueError(f"a proxy connects to unix:///path or redis://host:port, not to {parts.scheme or url!r}")
     return parts
 
 
 def _address(parts: SplitResult) -> str | tuple[str, int]:
-    """Where the server listens: a path, or a host and a port."""
+    """Return the address of the server: a path, or a host and a port."""
     if parts.scheme == "unix":
         return unquote(parts.path)
     return unquote(parts.hostname or "localhost"), parts.port or 6379
 
 
 def _rebuilt(parts: SplitResult, path: str | None, port: int | None) -> str:
-    """The URL by which clients come to the proxy, with all that is not the address as in the server's."""
+    """Return the proxy's URL: the server's with another address."""
     user, at, _ = parts.netloc.rpartition("@")
     query, database = parts.query, ""
     if parts.scheme == "redis":
@@ -332,5 +439,5 @@ def _rebuilt(parts: SplitResult, path: str | None, port: int | None) -> str:
 
 def _without_delay(end: socket.socket) -> None:
     if end.family != socket.AF_UNIX:
-        with contextlib.suppress(OSError):  # it is gone already
+        with contextlib.suppress(OSError):  # disconnected already
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

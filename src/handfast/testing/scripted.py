@@ -1,10 +1,10 @@
-"""A driver without a server: a protocol against replies that were written down before, and a clock that is set by hand.
+"""A driver without a server, which runs a protocol against prepared replies, and a clock that is set by hand.
 
-What a protocol asks of its driver are effects (see `handfast._engine.effects`): a `Call` of a script, and a `Park` until somebody
-rings. The scripted driver answers each with the next item of its script, keeps what it was asked, and complains when the two
-do not fit.
+A protocol yields effects (`handfast._engine.effects`) to its driver: a `Call` of a script, or a `Park` until a grant message
+arrives. The scripted driver answers each effect with the next item of its script, records the effects, and fails the test if
+an item does not fit.
 
-    driver = ScriptedDriver([b"queued", 0, 0, -1], Bell(fence=7, granted_us=0, lease_us=30_000_000))
+    driver = ScriptedDriver([b"queued", 0, 0, -1], GrantMessage(fence=7, granted_us=0, lease_us=30_000_000))
     grant = driver.perform(acquire(attempt, until=1e9))
 """
 
@@ -21,9 +21,13 @@ T = TypeVar("T")
 
 
 class FakeClock:
-    """A monotonic clock that stands still until it is told to go on. Call it to read it, in seconds.
+    """A monotonic clock that advances only by its methods. Call it to read it, in seconds.
 
-    It stands in wherever a function like `time.monotonic` is taken, and its `sleep` for `time.sleep`.
+    Use it in place of `time.monotonic`, and its `sleep` in place of `time.sleep`.
+
+    Args:
+        now: What it shows first, in seconds.
+
     """
 
     def __init__(self, now: float = 100.0) -> None:
@@ -33,40 +37,58 @@ class FakeClock:
         return f"<FakeClock at {self._now}>"
 
     def __call__(self) -> float:
-        """The moment that it is."""
+        """Return the time in seconds."""
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Go on by so many seconds, at once. Raises ValueError for less than none: it is monotonic."""
+        """Advance the clock by that many seconds, without waiting.
+
+        Raises:
+            ValueError: ``seconds`` is negative.
+
+        """
         if not seconds >= 0:
-            raise ValueError(f"a monotonic clock goes on by 0 s or more, not by {seconds!r}")
+            raise ValueError(f"a monotonic clock advances by 0 s or more, not by {seconds!r}")
         self._now += seconds
 
     def go_to(self, moment: float) -> None:
-        """Go on to that moment, unless it is over already."""
+        """Advance the clock to that moment; a moment in the past changes nothing."""
         self._now = max(self._now, moment)
 
 
 class ScriptedDriver:
-    """Performs protocols by a script: each item answers one effect, in their order.
+    """Runs protocols against a script, whose items answer the effects in order.
 
-    To a `Call`, an item is the reply of the server; or a whole `Answer`. To a `Park`, it is the `GrantMessage` that rings, at once; or
-    None, when nobody does until the time is over; or a whole `Waking`. An exception is raised in the protocol instead.
+    Args:
+        script: One item per effect. For a `Call`: the server's reply, or a whole `Answer`. For a `Park`: a `GrantMessage`,
+            which arrives at once, None for a wait that ends without a message, or a whole `Waking`. For either: an
+            exception, which is raised in the protocol.
+        clock: The clock that times the answers; a new `FakeClock` by default. A wait advances it to the end of the wait.
+
+    Attributes:
+        clock: The clock.
+        effects: The effects so far.
+
     """
 
     def __init__(self, *script: Any, clock: FakeClock | None = None) -> None:
         self.clock = clock or FakeClock()
-        """What the protocol is told of the time. A wait takes it to its end."""
         self.effects: list[Effect] = []
-        """What was asked so far."""
         self._script = script
         self._items = iter(enumerate(script, 1))
 
     def perform(self, steps: Steps[T]) -> T:
-        """Perform a protocol to its end, and give its result. What it raises comes through.
+        """Run a protocol to its end and return its result. Exceptions of the protocol propagate.
 
-        Raises AssertionError when the script is at its end and the protocol is not, when an item answers nothing of the kind that
-        was asked, and when the protocol has ended and items are left.
+        Args:
+            steps: The protocol: a generator of effects.
+
+        Returns:
+            What the protocol returned.
+
+        Raises:
+            AssertionError: The script has too few items or too many, or an item does not fit its effect.
+
         """
         try:
             effect = next(steps)
@@ -76,14 +98,14 @@ class ScriptedDriver:
                 effect = steps.throw(item) if isinstance(item, BaseException) else steps.send(item)
         except StopIteration as end:
             result: T = end.value
-        self._must_be_over(self._items)
+        self._check_finished(self._items)
         return result
 
     def _next(self, effect: Effect) -> Answer | Waking | BaseException:
         number, item = next(self._items, (0, None))
         if not number:
             raise AssertionError(
-                f"the script has only {len(self._script)} items, and the protocol goes on asking: {_told(effect)}"
+                f"the script has only {len(self._script)} items, and the protocol yields another effect: {_describe(effect)}"
             )
         if isinstance(item, BaseException):
             return item
@@ -94,7 +116,7 @@ class ScriptedDriver:
                 return Waking(self.clock(), item)
             if not isinstance(item, Waking):
                 raise AssertionError(  # noqa: TRY004 -- a script that does not fit is a test that fails
-                    f"item {number} of the script answers no wait: {item!r}, but was asked: {_told(effect)}"
+                    f"item {number} of the script is {item!r}, which does not answer {_describe(effect)}"
                 )
             self.clock.go_to(item.woke_at)
             return item
@@ -103,20 +125,20 @@ class ScriptedDriver:
             return item
         if isinstance(item, GrantMessage | Waking):
             raise AssertionError(  # noqa: TRY004 -- a script that does not fit is a test that fails
-                f"item {number} of the script answers no call: {item!r}, but was asked: {_told(effect)}"
+                f"item {number} of the script is {item!r}, which does not answer {_describe(effect)}"
             )
         return Answer(self.clock(), item)
 
-    def _must_be_over(self, items: Iterator[tuple[int, Any]]) -> None:
+    def _check_finished(self, items: Iterator[tuple[int, Any]]) -> None:
         left = next(items, None)
         if left is not None:
-            asked = ", ".join(map(_told, self.effects)) or "nothing"
+            effects = ", ".join(map(_describe, self.effects)) or "nothing"
             raise AssertionError(
-                f"the protocol has ended, and item {left[0]} of the script is left: {left[1]!r}; it asked: {asked}"
+                f"the protocol has ended, and item {left[0]} of the script is left: {left[1]!r}; it yielded: {effects}"
             )
 
 
-def _told(effect: Effect) -> str:
+def _describe(effect: Effect) -> str:
     if isinstance(effect, Call):
         return f"a call of {effect.head.name}"
     return f"a wait until {effect.until:g}"

@@ -1,4 +1,4 @@
-"""A real server that does what a test tells it to: dies, stalls, comes back, forgets its scripts, runs out of memory.
+"""A server under the control of a test: it can be killed, paused, restarted, or made to run out of memory.
 
     with ServerController(persistent=True) as server, Handfast(server.url) as hf:
         lease = hf.lock("a").acquire()
@@ -6,8 +6,8 @@
         server.restart(keep_data=True)
         assert lease.extend()
 
-It is a Valkey or Redis of this process alone, found as `Handfast.embedded` finds one. It listens on a unix socket in a private
-folder, and on 127.0.0.1 only when it has replicas. Whatever happens to this process, server and folder go with it.
+It is a Valkey or Redis that belongs to this process, found as `Handfast.embedded` finds one. It listens on a unix socket in a
+private folder, and on 127.0.0.1 too once it has replicas. Server and folder are removed when this process ends, also by SIGKILL.
 """
 
 from __future__ import annotations
@@ -38,28 +38,39 @@ __all__ = ["ServerController"]
 
 LOOPBACK = "127.0.0.1"
 
-RETRY_FOR = 10.0
-"""Seconds that a server may take to start, and a replica to be up to date."""
+TIMEOUT_S = 10.0
+"""How long, in seconds, a server may take to start, and a replica to catch up."""
 
-STALE = 0.005
-"""Seconds after which the server has looked at its clock again: some do so only once in a millisecond."""
+CLOCK_CACHE_S = 0.005
+"""After this many seconds the server has read its clock again: some versions cache it for a millisecond."""
 
-SHRINKING = 40
-"""How many times the memory is made 1 % less at most, until keys are evicted."""
+MAX_SHRINKS = 40
+"""How often maxmemory is lowered by 1 % until keys are evicted."""
 
-_GUARD = (
+_CLEANER = (
     'read -r _; i=0; while [ -e "$1" ] && [ $i -lt 100 ]; do rm -rf "$1" 2>/dev/null || sleep 0.05; i=$((i+1)); done'
 )
-"""Removes the folder when this process lets go of its pipe. The server may still be dying in it, so more than once."""
+"""Shell script that removes the folder when this process closes its pipe or ends. It tries again while the server, which
+may still be ending, writes to the folder."""
 
 
 class ServerController:
-    """A private server, running from now on until `close` or the end of the ``with`` block.
+    """A private server. It runs from its creation until `close` or the end of the ``with`` block.
 
-    ``options`` are passed on to it, such as ``"--maxclients", "10"``. ``persistent`` has it write every change to disk before
-    it answers. ``clock`` gives it a wall clock that can be shifted. ``binary`` is the server to run.
+    Args:
+        options: Command line options of the server, such as ``"--maxclients", "10"``.
+        persistent: Write every change to disk before the reply, so that `restart` can keep the data.
+        clock: Give the server a wall clock that `shift_clock` can shift. Needs Linux and a C compiler.
+        binary: Path of the server to run; by default the one that `handfast.embedded.find_binary` returns.
 
-    `admin` is a plain client of redis-py. Raises NoServer when it cannot be started.
+    Attributes:
+        socket: Path of the server's unix socket.
+        pid: Process id of the server; 0 while it does not run.
+        admin: A redis-py client for looking at the server; it returns str and retries once.
+
+    Raises:
+        NoServer: The server cannot be started, or its clock cannot be shifted.
+
     """
 
     def __init__(self, *options: str, persistent: bool = False, clock: bool = False, binary: str | None = None) -> None:
@@ -69,24 +80,21 @@ class ServerController:
             self._options += ["--appendonly", "yes", "--appendfsync", "always"]
         self._persistent = persistent
         self._folder = tempfile.mkdtemp(prefix="handfast-")
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "sh", self._folder],
+        self._cleaner = subprocess.Popen(
+            ["/bin/sh", "-c", _CLEANER, "sh", self._folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C in the terminal is for us
+            start_new_session=True,  # Ctrl-C in the terminal must not reach it
         )
         self.socket = f"{self._folder}/s"
-        """The path of its unix socket."""
         self.pid = 0
-        """The process id of the server itself; 0 while it does not run."""
         self.admin = redis.Redis(unix_socket_path=self.socket, decode_responses=True, retry=Retry(NoBackoff(), 1))
-        """A client of its own, to look behind the scenes; it answers in str and does not insist."""
-        self._leash: supervisor.SupervisedServer | None = None
+        self._process: supervisor.SupervisedServer | None = None
         self._clock: ShiftedClock | None = None
         self._replicas: list[ServerController] = []
         self._primary: ServerController | None = None
-        self._nowhere: socket.socket | None = None
+        self._closed_port: socket.socket | None = None
         try:
             if clock:
                 self._clock = ShiftedClock(self._folder)
@@ -100,50 +108,72 @@ class ServerController:
 
     @property
     def url(self) -> str:
-        """Where clients find it, also after a restart."""
+        """The URL of the server. It stays the same after a restart."""
         return f"unix://{self.socket}"
 
     @property
     def running(self) -> bool:
-        """Whether the server's process is there, be it paused or not."""
-        return self._leash is not None and not self._leash.loose
+        """Whether the server's process exists, paused or not."""
+        return self._process is not None and not self._process.has_exited
 
-    # --- its process
+    # --- process
 
     def kill(self) -> None:
-        """End it by SIGKILL and wait until it is gone. Clients that connect are refused until `restart`."""
+        """End the server with SIGKILL and wait for its end. Connections are refused until `restart`.
+
+        Raises:
+            RuntimeError: The server does not run.
+
+        """
         self._must_run()
         self._end()
 
     def restart(self, *, keep_data: bool = False) -> None:
-        """Start it again at the same URL after `kill`, with the data it had or with none.
+        """Start the server again at the same URL after `kill`.
 
-        Raises RuntimeError while it runs, ValueError for data that were kept nowhere.
+        Args:
+            keep_data: Start with the data that it had; needs ``persistent=True``. By default it starts empty.
+
+        Raises:
+            RuntimeError: The server runs, or the controller is closed.
+            ValueError: ``keep_data`` is true, but the server is not persistent.
+            NoServer: The server does not start.
+
         """
         if keep_data and not self._persistent:
             raise ValueError("only a ServerController(persistent=True) has its data after a restart")
-        if self._guard.poll() is not None:
-            raise RuntimeError("this server was closed; make a new one")
+        if self._cleaner.poll() is not None:
+            raise RuntimeError("this ServerController is closed; make a new one")
         if self.running:
-            raise RuntimeError("the server runs; kill() it before it can be started again")
+            raise RuntimeError("the server runs; kill() it before restart()")
         self._end()
         if not keep_data:
             self._forget_data()
         self._start()
 
     def pause(self) -> None:
-        """Stop its process (SIGSTOP): connections stay, and nothing is answered until `resume`."""
+        """Stop the server's process (SIGSTOP): connections stay open, and nothing is answered until `resume`.
+
+        Raises:
+            RuntimeError: The server does not run.
+
+        """
         self._must_run()
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`. Whatever it was sent meanwhile is executed now."""
+        """Continue the server's process after `pause`. It executes the commands that arrived in between.
+
+        Raises:
+            RuntimeError: The server does not run.
+
+        """
         self._must_run()
         os.kill(self.pid, signal.SIGCONT)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """`pause` for the length of the block."""
+        """Pause the server within the ``with`` block."""
         self.pause()
         try:
             yield
@@ -152,20 +182,22 @@ class ServerController:
                 self.resume()
 
     def close(self) -> None:
-        """End it and its replicas, and remove its folder. Nothing of it is left when this returns."""
+        """End the server and its replicas and remove its folder, before this returns."""
         for replica in self._replicas:
             replica.close()
         self.admin.close()
         self._end()
         if self._clock is not None:
             self._clock.close()
-        if self._nowhere is not None:
-            self._nowhere.close()
-        if self._guard.poll() is None:
+        if self._closed_port is not None:
+            self._closed_port.close()
+        if self._cleaner.poll() is None:
             with contextlib.suppress(OSError):
-                self._guard.communicate(b"\n")  # a forked child may hold the pipe open too: the line counts
-        elif self._guard.stdin is not None:
-            self._guard.stdin.close()
+                self._cleaner.communicate(
+                    b"\n"
+                )  # a forked child may hold the pipe open, so the line ends the cleaner, not EOF
+        elif self._cleaner.stdin is not None:
+            self._cleaner.stdin.close()
 
     def __enter__(self) -> Self:
         return self
@@ -175,19 +207,27 @@ class ServerController:
     ) -> None:
         self.close()
 
-    # --- its state
+    # --- state
 
     @contextlib.contextmanager
     def flushing_scripts(self, *, every: float = 0.01) -> Iterator[None]:
-        """Within the block the server forgets all scripts again and again, ``every`` so many seconds."""
+        """Flush the server's scripts (SCRIPT FLUSH) repeatedly within the ``with`` block.
+
+        Args:
+            every: Seconds between two flushes, more than 0.
+
+        Raises:
+            ValueError: ``every`` is out of range.
+
+        """
         if not 0 < every < threading.TIMEOUT_MAX:
-            raise ValueError(f"scripts are flushed every so many seconds, more than 0, not {every!r}")
+            raise ValueError(f"every must be more than 0 seconds, not {every!r}")
         over = threading.Event()
 
         def flush() -> None:
             with self._client() as client:
                 while not over.wait(every):
-                    with contextlib.suppress(redis.RedisError):  # it is down for a while
+                    with contextlib.suppress(redis.RedisError):  # the server may be down
                         client.script_flush()
 
         thread = threading.Thread(target=flush, name="handfast-flushing", daemon=True)
@@ -200,17 +240,21 @@ class ServerController:
 
     @contextlib.contextmanager
     def out_of_memory(self, *, policy: str = "noeviction", limit: int | None = None) -> Iterator[None]:
-        """Within the block the server has used up its memory.
+        """Let the server run out of memory within the ``with`` block. Its settings are restored afterwards.
 
-        With ``noeviction`` it refuses whatever needs more; with another policy it evicts keys. ``limit`` is its maxmemory in
-        bytes: if not given, 1 for ``noeviction``, so that nothing that ends meanwhile makes room; and for the others so little
-        less than what is used now that the first keys are evicted. Afterwards everything is as it was.
+        Args:
+            policy: Its maxmemory-policy. With ``"noeviction"`` it refuses commands that need memory; with others it evicts
+                keys.
+            limit: Its maxmemory in bytes. By default 1 with ``"noeviction"``, so that no expired key makes room; with other
+                policies just below the memory in use, so that the first keys are evicted.
 
-        Raises ValueError for a limit that is none.
+        Raises:
+            ValueError: ``limit`` is less than 1.
+
         """
         before = {name: self._setting(name) for name in ("maxmemory-policy", "maxmemory")}
         if limit is not None and limit < 1:
-            raise ValueError(f"a limit of 0 is none; give the bytes of memory there are, not {limit!r}")
+            raise ValueError(f"limit must be at least 1 byte (0 would turn the limit off), not {limit!r}")
         try:
             self.admin.config_set("maxmemory-policy", policy)
             if limit is None and policy != "noeviction":
@@ -219,14 +263,22 @@ class ServerController:
                 self.admin.config_set("maxmemory", limit or 1)
             yield
         finally:
-            with contextlib.suppress(redis.ConnectionError):  # it died meanwhile, and has forgotten the limit
+            with contextlib.suppress(redis.ConnectionError):  # killed within the block: a restart forgets the limit
                 for name, value in before.items():
                     self.admin.config_set(name, value)
 
     def kill_clients(self, kind: Literal["normal", "pubsub"] | None = None) -> int:
-        """Have the server close connections: those that have subscribed, those that have not, or all but our own; how many.
+        """Let the server close connections, except the one of `admin`.
 
-        Raises ValueError for another kind.
+        Args:
+            kind: ``"pubsub"`` for connections that have subscribed, ``"normal"`` for the others, None for both.
+
+        Returns:
+            How many connections were closed.
+
+        Raises:
+            ValueError: There is no such kind.
+
         """
         if kind not in ("normal", "pubsub", None):
             raise ValueError(f"clients are 'normal' or 'pubsub', not {kind!r}")
@@ -234,26 +286,43 @@ class ServerController:
         return sum(int(self.admin.client_kill_filter(_type=one, skipme=True)) for one in kinds)
 
     def shift_clock(self, seconds: float) -> None:
-        """Set its wall clock that much ahead of where it is, or back if negative; it stays so, also over a restart.
+        """Shift the server's wall clock. The shift stays, also after a restart.
 
-        Raises RuntimeError unless it was made with ``clock=True``, ValueError for more than ten years.
+        Args:
+            seconds: How far to move it forward, or back if negative.
+
+        Raises:
+            RuntimeError: The server was made without ``clock=True``.
+            ValueError: The clock would be off by more than ten years.
+
         """
         if self._clock is None:
             raise RuntimeError("only a ServerController(clock=True) has a clock that can be shifted")
         self._clock.shift(seconds)
-        time.sleep(STALE)
+        time.sleep(CLOCK_CACHE_S)
 
     @property
     def clock_offset(self) -> float:
-        """Seconds that its wall clock is ahead of the system's."""
+        """Seconds by which the server's wall clock is ahead of the system's."""
         return self._clock.offset if self._clock is not None else 0.0
 
-    # --- its replicas
+    # --- replicas
 
     def replica(self, *options: str) -> ServerController:
-        """A second server that replicates this one, and is up to date when this returns. It is closed with this one at the latest.
+        """Start a replica of this server and wait until it is up to date. `close` closes it too.
 
-        For that, this server listens on a port of 127.0.0.1 as well.
+        From then on this server listens on a port of 127.0.0.1 as well.
+
+        Args:
+            options: Command line options of the replica.
+
+        Returns:
+            The replica.
+
+        Raises:
+            RuntimeError: The server does not run.
+            NoServer: The replica does not start, or does not catch up.
+
         """
         self._must_run()
         port = self._listening_port()
@@ -265,7 +334,13 @@ class ServerController:
         return replica
 
     def catch_up(self) -> None:
-        """Of a replica: wait until it has all that its primary has now. Raises NoServer when it does not get there."""
+        """Wait until this replica has all data that its primary has now.
+
+        Raises:
+            RuntimeError: This server does not run, or is not a replica.
+            NoServer: It did not catch up within 10 s.
+
+        """
         primary = self._must_be_replica()
         wanted = primary.admin.info("replication")["master_repl_offset"]
 
@@ -276,24 +351,37 @@ class ServerController:
         _eventually(has_all, "the replica did not catch up with its primary")
 
     def freeze(self) -> None:
-        """Of a replica: let it hear nothing more from its primary. It goes on answering, with what gets older and older.
+        """Disconnect this replica from its primary. It continues to answer, with stale data.
 
-        Raises RuntimeError for what is no replica.
+        Raises:
+            RuntimeError: This server does not run, or is not a replica.
+
         """
         self._must_be_replica()
-        if self._nowhere is None:
-            self._nowhere = socket.socket()  # a port that is ours, and where nobody listens
-            self._nowhere.bind((LOOPBACK, 0))
-        self.admin.replicaof(LOOPBACK, self._nowhere.getsockname()[1])
+        if self._closed_port is None:
+            self._closed_port = socket.socket()  # a bound port without a listener, so no other process can take it
+            self._closed_port.bind((LOOPBACK, 0))
+        self.admin.replicaof(LOOPBACK, self._closed_port.getsockname()[1])
 
     def thaw(self) -> None:
-        """Of a replica that was frozen: follow the primary again, and be up to date when this returns."""
+        """Let this replica follow its primary again after `freeze`, and wait until it is up to date.
+
+        Raises:
+            RuntimeError: This server does not run, or is not a replica.
+            NoServer: It did not catch up within 10 s.
+
+        """
         primary = self._must_be_replica()
         self.admin.replicaof(LOOPBACK, primary._listening_port())  # noqa: SLF001 -- of the same class
         self.catch_up()
 
     def promote(self) -> None:
-        """Of a replica: become a primary, with what is known here, whatever the old one may know."""
+        """Make this replica a primary with the data that it has, whatever its former primary may have.
+
+        Raises:
+            RuntimeError: This server does not run, or is not a replica.
+
+        """
         self._must_be_replica()
         self.admin.replicaof("NO", "ONE")
         self._primary = None
@@ -311,14 +399,14 @@ class ServerController:
     def _must_be_replica(self) -> ServerController:
         self._must_run()
         if self._primary is None:
-            raise RuntimeError("this server is no replica; replica() makes one")
+            raise RuntimeError("this server is not a replica; replica() makes one")
         return self._primary
 
     # --- starting and ending
 
     def _start(self) -> None:
         binary = self._clock.starter(self._binary) if self._clock is not None else self._binary
-        self._leash = supervisor.SupervisedServer(binary, self._folder, *self._options, tidy=False)
+        self._process = supervisor.SupervisedServer(binary, self._folder, *self._options, remove_dir=False)
         _eventually(self._answers, f"the server {self._binary} did not answer", self._log)
         self.pid = supervisor.server_pid(self.socket)
 
@@ -328,10 +416,10 @@ class ServerController:
         return supervisor.answers(self.socket)
 
     def _end(self) -> None:
-        """Kill it if it runs, a paused one as well, and let go of what is left of it if it ended by itself."""
+        """Kill the server if it runs, paused or not, and reap its process."""
         self.pid = 0
-        if self._leash is not None:
-            self._leash.end()
+        if self._process is not None:
+            self._process.end()
 
     def _must_run(self) -> None:
         if not self.running:
@@ -339,7 +427,7 @@ class ServerController:
 
     def _log(self) -> str:
         log = Path(self._folder, "log")
-        return log.read_text(errors="replace")[-300:] if log.exists() else "it wrote no log"
+        return log.read_text(errors="replace")[-300:] if log.exists() else "there is no log"
 
     def _forget_data(self) -> None:
         for path in Path(self._folder).iterdir():
@@ -349,10 +437,10 @@ class ServerController:
                 path.unlink()
 
     def _begin_to_evict(self) -> None:
-        """Lower the limit until it counts: how much memory is used depends on who is asking, too."""
+        """Lower maxmemory until a key is evicted. The memory in use also depends on the connections, so it is not exact."""
         limit = int(self.admin.info("memory")["used_memory"])
         before = self.admin.info("stats")["evicted_keys"]
-        for _ in range(SHRINKING):
+        for _ in range(MAX_SHRINKS):
             limit -= limit // 100
             self.admin.config_set("maxmemory", limit)
             if self.admin.info("stats")["evicted_keys"] > before:
@@ -365,9 +453,9 @@ class ServerController:
         return redis.Redis(unix_socket_path=self.socket, retry=Retry(NoBackoff(), 0))
 
 
-def _eventually(condition: Callable[[], bool], otherwise: str, detail: Callable[[], str] = str) -> None:
-    until = time.monotonic() + RETRY_FOR
+def _eventually(condition: Callable[[], bool], failure: str, detail: Callable[[], str] = str) -> None:
+    until = time.monotonic() + TIMEOUT_S
     while not condition():
         if time.monotonic() > until:
-            raise NoServer(f"{otherwise} within {RETRY_FOR:g} s {detail()}".rstrip())
+            raise NoServer(f"{failure} within {TIMEOUT_S:g} s {detail()}".rstrip())
         time.sleep(0.005)

@@ -1,16 +1,16 @@
--- rights_check: which of some commands whoever runs this may not send. None of them is sent.
+-- rights_check: find the commands that the user who runs this script may not send. None of them is sent.
 --
 -- ARGV commands...
 -- REPLY refused places
 -- REPLY unknown
 -- NEEDS redis 7.0, valkey 7.2
 --
--- Each is a whole command, its words with blanks between them; places are those of the refused ones, from 1.
--- unknown: this server has no way to tell, which goes for Redis 6.2. A command that it does not have is not refused.
+-- Each command is one argument, its words separated by blanks; places are the numbers of the refused ones, from 1.
+-- unknown: this server cannot tell, as Redis 6.2. Commands that the server does not have are not refused.
 --
--- TWICE the same answer, unless somebody has changed the rights.
--- LATE nobody hears the answer.
--- MEMORY it writes nothing.
+-- TWICE the same reply, unless the rights have changed.
+-- LATE the reply is ignored.
+-- MEMORY writes nothing.
 if not redis.acl_check_cmd then
   return {'unknown'}
 end

@@ -1,12 +1,12 @@
--- fence_advance: remember a fence, and write nothing else, unless a newer one has been there.
+-- fence_advance: remember a fence, and write nothing else, unless the guard has a newer one.
 --
 -- KEYS guard
 -- ARGV fence guard_ttl_ms
--- REPLY - OK when older fences are refused from now on; the error STALEFENCE when this one is older
+-- REPLY - OK if older fences are refused from now on; the error STALEFENCE if this one is older
 --
--- TWICE the same: a fence passes again.
--- LATE refused once a newer fence has been there; before that it changes nothing but the guard's TTL.
--- MEMORY the first write is a SET, which is refused, and nothing has changed.
+-- TWICE the same reply: an equal fence passes.
+-- LATE refused after a newer fence; before that it changes only the TTL of the guard.
+-- MEMORY the first write, a SET, is refused; nothing has changed.
 local guard, fence, guard_ttl_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
 local latest = redis.call('GET', guard)

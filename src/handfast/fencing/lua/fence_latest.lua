@@ -1,11 +1,11 @@
--- fence_latest: the newest fence that is remembered.
+-- fence_latest: read the newest fence.
 --
 -- KEYS guard
--- REPLY - its digits, nothing when none is
+-- REPLY - its digits, or nil if there is none
 --
--- TWICE it is read again.
--- LATE nobody hears the answer.
--- MEMORY it writes nothing.
+-- TWICE reads again.
+-- LATE the reply is ignored.
+-- MEMORY writes nothing.
 local guard = KEYS[1]
 
 return redis.call('GET', guard)

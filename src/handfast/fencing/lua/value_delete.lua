@@ -1,12 +1,12 @@
--- value_delete: delete a key, of whatever type, unless a newer fence has been there; the fence is remembered.
+-- value_delete: delete a key of any type and remember the fence, unless the guard has a newer one.
 --
 -- KEYS value guard
 -- ARGV fence guard_ttl_ms
--- REPLY - OK when it is gone; the error STALEFENCE when a newer fence keeps it
+-- REPLY - OK if the key is gone; the error STALEFENCE if not
 --
--- TWICE the same: a fence passes again.
--- LATE refused once a newer fence has been there; before that it deletes what its holder wrote since.
--- MEMORY the first write is a PERSIST, which passes at maxmemory and lets the rest through.
+-- TWICE the same reply: an equal fence passes.
+-- LATE refused after a newer fence; before that it deletes what the same holder wrote since.
+-- MEMORY the first write, a PERSIST, passes at maxmemory, and so do the writes after it.
 local value, guard = KEYS[1], KEYS[2]
 local fence, guard_ttl_ms = ARGV[1], tonumber(ARGV[2])
 
