@@ -1,22 +1,32 @@
-"""The engine in virtual time: the real protocols and the real scripts, with a fault at every call if a seed will have it.
+"""The library in virtual time: the real asyncio API and driver and the real scripts, with a fault at any command.
 
-A seed makes a plan: some clients, what each of them does, and what goes wrong. The plan is run by a scheduler in virtual
-time, so a minute takes a millisecond, and the same seed takes the same course, byte for byte, wherever it is run. What must
-be true at every instant is looked at after every script.
+A seed makes a plan: some clients, what their callers do, and what goes wrong. Virtual time runs the plan, so a minute takes a
+millisecond, and the same seed takes the same course, byte for byte, on every machine. After every script, and whenever a
+client learns something, the invariants are checked.
 
-What runs is what users run, as far down as it decides anything: the generators of ``protocol/``, the packing of
-``_engine/calls.py`` and the scripts, in a real Lua 5.1. Three things stand in for what cannot be had in virtual time, each
-held against what it stands for: ``server.lua`` for the server's commands (a differential test runs both), ``client.py`` for
-the drivers, and ``world.py`` for the network and the clocks.
+The code that runs is the library's own, from ``AsyncHandfast`` down to the bytes that a connection carries, and the scripts in
+a real Lua 5.1. Replaced are the event loop, the connector that opens connections, the clock and the random bytes; and the
+server's commands, by a model that a differential test holds against a real server.
 
-    server      the model of a server
-    world       virtual time, tasks, processes, the network
-    client      the driver
-    faults      what may happen at a call, and which checks hold under what
-    plans       from a seed to who does what
-    invariants  what is looked at (and ``invariants.lua``: after every script)
+    server      the server's commands (``server.lua``) and the scripts
+    world       virtual time and processes
+    network     connections, and the state that the server is in
+    isolation   the clock and the randomness that the library reads
+    loop        an asyncio event loop in virtual time
+    client      a process with the library in it; its transport and connector
+    orders      what a caller may be told to do
+    watch       what is checked (and ``invariants.lua``: after every script)
+    callers     the callers, and what they note for the checkers of histories
+    faults      what may go wrong, and which checks hold under it
+    plans       from a seed to orders and faults
+    simulation  one seed, from its plan to its verdict
     hunt        many seeds, on several processors
-    planted     broken variants, all of which are to be caught
+    planted     broken variants, all of which must be caught
+    classic     the listings of ``handfast.classic``, on the same server
 
-It needs the extra ``torture``. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it.
+Out of its reach are the sync driver (threads, its pool of sessions, interrupts; it shares the protocols), the handshake of the
+client library, TLS, back-pressure of a socket, forks, and other event loops. Histories and trials on real servers cover those
+(``handfast_lab.chaos``, ``tests/faults``).
+
+It needs lupa. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it event by event.
 """

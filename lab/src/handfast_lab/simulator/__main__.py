@@ -10,7 +10,7 @@ from handfast_lab.simulator.hunt import hunt, replay
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Do what the command line says; 1 if anything was found."""
+    """Run the command line. Return 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m handfast_lab.simulator", description=__doc__)
     parser.add_argument("seeds", nargs="?", help="a seed to show, or FIRST..LAST to run without LAST")
     parser.add_argument("-j", "--processes", type=int, default=1, help="how many processes share the seeds (1)")
@@ -25,21 +25,21 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("which seed?")
     first, dots, last = options.seeds.partition("..")
     if not dots:
-        with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
+        with contextlib.suppress(BrokenPipeError):  # the reader of the output has seen enough
             return _show(int(first))
         return 1
-    tally = hunt(int(first), int(last), processes=options.processes, every=options.every, found=_tell)
+    tally = hunt(int(first), int(last), processes=options.processes, every=options.every, found=_print_error)
     print(*tally.lines(), sep="\n")
     return 1 if tally.findings else 0
 
 
 def _show(seed: int) -> int:
     findings = replay(seed, log=print)
-    print(*(findings or ["nothing is wrong with it"]), sep="\n")
+    print(*(findings or ["no findings"]), sep="\n")
     return 1 if findings else 0
 
 
-def _tell(line: str) -> None:
+def _print_error(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,179 +1,248 @@
-"""What the callers of clients do, as their plans tell them, and what is noted of it."""
+"""What the callers of a client do, as their plans say: each order is a task that uses the public asyncio API.
+
+What they do and what comes of it is noted for the checkers of histories.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 from redis.exceptions import RedisError
 
-from handfast._engine.calls import PermitRequest
-from handfast._protocol import admin
-from handfast._protocol.lease import LeaseState
-from handfast.errors import AcquireTimeout, HandfastError, LimitExceeded, QueueFull
+from handfast._protocol.acquire import Attempt
+from handfast.errors import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, QueueFull
 from handfast_lab.checker.history import Kind, Outcome
-from handfast_lab.simulator.client import Client
-from handfast_lab.simulator.plans import Order
-from handfast_lab.simulator.threads.client import ThreadClient
-from handfast_lab.simulator.world import Cancelled, Steps, Task
+from handfast_lab.simulator.client import ON_ATTEMPT, Client, state_of
+from handfast_lab.simulator.orders import Order, Target
+from handfast_lab.simulator.watch import Note, Watch
+from handfast_lab.simulator.world import World
 
-if TYPE_CHECKING:
-    from handfast_lab.simulator.simulation import Simulation
-
-__all__ = ["Note", "carry_out"]
+__all__ = ["carry_out"]
 
 
-class Note(NamedTuple):
-    """An operation that has begun."""
-
-    client: Client
-    kind: Kind
-    order: Order
-    lease: str
-    invoked: float
-    limit: int
+class _ScopeFailed(Exception):
+    """The exception of a caller's own that ends the scope of a lease."""
 
 
-def carry_out(simulation: Simulation, client: Client, orders: list[Order]) -> Steps[None]:
-    """Do what one caller is told, one after the other."""
-    world = simulation.world
-    me = cast("Task", world.current)
+_ENDS = RedisError, HandfastError, asyncio.CancelledError, _ScopeFailed
+"""What an operation may end with. Anything else is a mistake in the library."""
+
+
+async def carry_out(world: World, watch: Watch, client: Client, orders: list[Order]) -> None:
+    """Do what one caller is told, one order after the other."""
     for order in orders:
-        yield world.now + order.pause
-        number = me.number = me.number + 1
-        # A thread that is interrupted again while it cleans up leaves the rest to time; a task does not.
-        me.fragile = 0 if isinstance(client, ThreadClient) and order.strike is not None else order.strike_at
-        if order.strike is not None:
-            world.at(world.now + order.strike, client.process.meet, _strike, me, number)
-        try:
-            yield from _Doing(simulation, client, order).steps()
-        except (RedisError, HandfastError, Cancelled) as error:
+        await asyncio.sleep(order.pause)
+        doing = _Doing(world, watch, client, order)
+        steps: Any = doing.run()
+        if order.cancel_at:
+            steps = _CancelledAt(steps, order.cancel_at)
+        task = client.loop.create_task(steps)
+        if order.cancel_after is not None:
+            client.loop.call_later(order.cancel_after, task.cancel)
+        await asyncio.wait((task,))
+        if task.cancelled():
+            error: BaseException | None = asyncio.CancelledError()
+        else:
+            error = task.exception()
+        if error is not None:
             if world.log is not None:
                 world.say(client.process.name, f"{order.verb} ends with {type(error).__name__}: {error}")
-        me.number += 1
-        me.fragile = 0
-    simulation.leaves(client)
+            if not isinstance(error, _ENDS):
+                watch.find(f"{order.verb} ends with {type(error).__name__}: {error}")
 
 
-def _strike(task: Task, number: int) -> None:
-    if task.number == number:
-        task.strike(Cancelled())
+class _CancelledAt(Coroutine[Any, Any, None]):
+    """Runs a coroutine, and cancels its task at the very moment at which its n-th await ends, before it learns of that."""
+
+    def __init__(self, steps: Coroutine[Any, Any, None], number: int) -> None:
+        self._steps = steps
+        self._left = number
+
+    def __await__(self) -> Any:
+        return self._steps.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        return self._count(self._steps.send(value))
+
+    def throw(self, *error: Any) -> Any:
+        return self._count(self._steps.throw(*error))
+
+    def close(self) -> None:
+        self._steps.close()
+
+    def _count(self, awaited: Any) -> Any:
+        self._left -= 1
+        if self._left == 0 and awaited is not None:
+            task = asyncio.current_task()
+            awaited.add_done_callback(lambda _: task is not None and task.cancel())
+        return awaited
 
 
 class _Doing:
     """One order as it is carried out."""
 
-    def __init__(self, simulation: Simulation, client: Client, order: Order) -> None:
-        self._watch = simulation.watch
-        self._world = simulation.world
+    def __init__(self, world: World, watch: Watch, client: Client, order: Order) -> None:
+        self._world = world
+        self._watch = watch
         self._client = client
         self._order = order
+        self._attempt: Attempt | None = None
+        self._note: Note
 
-    def steps(self) -> Steps[None]:
+    async def run(self) -> None:
         """Do it."""
-        order, client, watch = self._order, self._client, self._watch
-        want = order.want
+        order, target = self._order, self._order.target
+        ON_ATTEMPT.set(self._begin)
         if order.verb in ("acquire", "try"):
-            holding = yield from self._get()
-            if holding is not None:
-                yield from self._have(holding)
-            return
-        permits = cast("PermitRequest", want)
-        if order.verb == "close":
-            yield from client.close()
+            lease = await self._get()
+            if lease is not None:
+                await self._have(lease)
+        elif order.verb == "close":
+            self._client.closed = True
+            await self._client.api.close()
         elif order.verb == "status":
-            yield from client.ask(admin.status(permits), want.name)
+            await self._primitive(target).status()
         elif order.verb == "revoke":
-            watch.revoked = True
-            yield from self._plain("revoke", client.ask(admin.force_release(permits, "by order"), want.name))
+            self._watch.revoked = True
+            await self._plain("revoke", target, self._primitive(target).force_release(reason="by order"))
         else:
-            yield from self._plain("resize", client.ask(admin.resize(permits, order.limit), want.name), order.limit)
+            wanted = target._replace(limit=order.limit)
+            await self._plain("resize", wanted, self._primitive(target).resize(order.limit or None))
 
-    def _get(self) -> Steps[LeaseState | None]:
-        order, client, watch = self._order, self._client, self._watch
-        attempt = client.attempt(order.want)
-        token = attempt.token
-        waits = order.verb == "acquire"
+    def _primitive(self, target: Target) -> Any:
+        api = self._client.api
+        options: dict[str, Any] = {"ttl": target.ttl_ms / 1000, "renew": target.renew, "on_lost": target.on_lost}
+        if target.kind == "all":
+            return api.lock_all(target.names, **options)
+        if target.kind == "semaphore":
+            return api.semaphore(target.name, target.limit, **options)
+        if target.kind == "lock":
+            return api.lock(target.name, **options)
+        both = api.rwlock(target.name, **options)
+        return both.read() if target.kind == "read" else both.write()
+
+    def _begin(self, attempt: Attempt) -> None:
+        """The driver has begun to acquire, and sends nothing before this returns."""
+        order = self._order
+        token = attempt.token.decode()
         if self._world.log is not None:
-            within = "" if order.timeout is None or not waits else f" within {order.timeout:.3f} s"
-            self._world.say(client.process.name, f"{order.verb} {token.decode()} of {order.want.name}{within}")
-        watch.fates[token] = "asking"
-        note = watch.note(client, "acquire" if waits else "try_acquire", order, token.decode())
+            within = "" if order.timeout is None or order.verb == "try" else f" within {order.timeout:.3f} s"
+            self._world.say(self._client.process.name, f"{order.verb} {token} of {order.target.name}{within}")
+        self._attempt = attempt
+        self._watch.asks(attempt.token)
+        self._client.tokens.append(attempt.token)
+        kind: Kind = "acquire" if order.verb == "acquire" else "try_acquire"
+        self._note = self._watch.note(self._client, kind, order.target, token)
+
+    async def _get(self) -> Any:
+        order, client, watch = self._order, self._client, self._watch
+        primitive = self._primitive(order.target)
+        options: dict[str, Any] = {"permits": order.target.weight} if order.target.kind == "semaphore" else {}
         try:
-            steps = client.acquire(attempt, order.timeout) if waits else client.try_acquire(attempt)
-            holding = yield from steps
-        except (RedisError, HandfastError, Cancelled) as error:
-            watch.ended(client, token, certain=not attempt.pending)
-            watch.left_alone(client, token)
-            told = waits and isinstance(error, AcquireTimeout | Cancelled)
-            outcome: Outcome = (
-                "timeout" if told else "refused" if isinstance(error, QueueFull | LimitExceeded) else "failed"
-            )
-            watch.noted(note, outcome if watch.fates[token] == "over" else "failed")
+            if order.verb == "acquire":
+                lease = await primitive.acquire(timeout=order.timeout, **options)
+            else:
+                lease = await primitive.try_acquire(**options)
+        except _ENDS as error:
+            attempt = self._attempt
+            if attempt is not None:
+                watch.ended(client, attempt.token, certain=not attempt.pending)
+                in_time = order.verb == "acquire" and isinstance(error, AcquireTimeout | asyncio.CancelledError)
+                refused = isinstance(error, QueueFull | LimitExceeded)
+                outcome: Outcome = "timeout" if in_time else "refused" if refused else "failed"
+                watch.noted(self._note, outcome if watch.fates[attempt.token] == "over" else "failed")
             raise
-        if holding is None:
-            watch.ended(client, token, certain=not attempt.pending)
-            watch.noted(note, "refused")
+        assert self._attempt is not None  # noqa: S101 -- there is no lease without one
+        token = self._attempt.token
+        if lease is None:
+            watch.ended(client, token, certain=not self._attempt.pending)
+            watch.noted(self._note, "refused")
             return None
-        if watch.fates[token] == "asking":
-            watch.fates[token] = "held"
-        watch.noted(note, "granted", holding)
-        return holding
+        state = state_of(lease)
+        watch.holds(token)
+        watch.believes(client, order.target, state)
+        watch.noted(self._note, "granted", state)
+        return lease
 
-    def _have(self, holding: LeaseState) -> Steps[None]:
-        order, client, world = self._order, self._client, self._world
-        trouble: BaseException | None = None
-        try:
-            if order.extend_ms:
-                yield world.now + order.hold / 2
-                yield from client.extend(holding, order.extend_ms)
-            if order.lower is not None:
-                yield world.now + order.hold / 2
-                yield from self._lower(holding, order.lower)
-            yield world.now + order.hold
-        except (RedisError, HandfastError, Cancelled) as error:
-            trouble = error
-        if order.end == "drop" and trouble is None:
-            client.let_go(holding)
-            self._watch.fates[holding.token] = "dropped"
+    async def _have(self, lease: Any) -> None:
+        order = self._order
+        if order.end == "drop":
+            try:
+                await self._use(lease)
+            except _ENDS:
+                pass
+            else:
+                self._watch.drops(state_of(lease).token)
+                return
+        elif order.in_scope:
+            await lease.__aenter__()  # by hand, since the moment at which it is left is to be noted
+            error: BaseException | None = None
+            try:
+                await self._use(lease)
+                if order.end == "fail":
+                    raise _ScopeFailed
+            except _ENDS as ended:
+                error = ended
+            await self._leave(lease, lease.__aexit__(error and type(error), error, None), failed=error is not None)
             return
-        yield from self._leave(holding, failed=trouble is not None or order.end == "fail")
+        else:
+            with contextlib.suppress(*_ENDS):
+                await self._use(lease)
+        await self._leave(lease, lease.release(), failed=False)
 
-    def _lower(self, holding: LeaseState, permits: PermitRequest) -> Steps[None]:
-        watch, client = self._watch, self._client
-        watch.lowers(holding, permits)
-        note = watch.note(client, "lower", self._order._replace(want=permits), holding.token.decode())
-        try:
-            kept = yield from client.lower(holding, permits)
-        except (RedisError, HandfastError, Cancelled):
-            watch.noted(note, "failed", holding)
-            raise
-        # Whoever is told that it was lost may have learned so from its own clock: what the server did is unknown.
-        watch.noted(note, "done" if kept else "failed", holding)
+    async def _use(self, lease: Any) -> None:
+        order = self._order
+        if order.extend_ms:
+            await asyncio.sleep(order.hold / 2)
+            await lease.extend(order.extend_ms / 1000)
+        if order.downgrade:
+            await asyncio.sleep(order.hold / 2)
+            await self._downgrade(lease)
+        await asyncio.sleep(order.hold)
 
-    def _leave(self, holding: LeaseState, *, failed: bool) -> Steps[None]:
-        watch, client = self._watch, self._client
-        watch.gives_up(holding)
-        known = holding.lost(client.monotonic())
-        note = watch.note(client, "release", self._order, holding.token.decode())
+    async def _downgrade(self, lease: Any) -> None:
+        watch, state = self._watch, state_of(lease)
+        watch.downgrades(state.token)
+        target = self._order.target._replace(weight=1)
+        note = watch.note(self._client, "lower", target, state.token.decode())
         try:
-            released = yield from client.leave(holding, failed=failed)
-        except (RedisError, HandfastError, Cancelled):
-            watch.ended(client, holding.token, certain=False)
-            watch.left_alone(client, holding.token)
-            watch.noted(note, "failed", holding)
+            await lease.downgrade()
+        except _ENDS:
+            # A loss may be known by the client's own clock: what the server did is unknown.
+            watch.noted(note, "failed", state)
             raise
+        watch.noted(note, "done", state)
+
+    async def _leave(self, lease: Any, steps: Awaitable[Any], *, failed: bool) -> None:
+        """Give the lease up by these steps. ``failed`` says that its scope has ended with an exception."""
+        watch, client, state = self._watch, self._client, state_of(lease)
+        watch.gives_up(state.token)
+        known = lease.lost
+        note = watch.note(client, "release", self._order.target, state.token.decode())
+        try:
+            released = await steps
+        except LeaseLost:
+            released = False
+        except _ENDS:
+            watch.ended(client, state.token, certain=False)
+            watch.noted(note, "failed", state)
+            raise
+        if released is None:
+            released = not lease.lost
+        # At the end of a scope that failed, and after a loss that was known, the driver does not wait for the server.
+        waited = not failed and not known
+        watch.ended(client, state.token, certain=waited)
         outcome: Outcome = "released" if released else "lost"
-        # At the end of a block that failed, and after a loss that was known, nobody waits until it is done.
-        watch.ended(client, holding.token, certain=not failed and not known)
-        watch.left_alone(client, holding.token)
-        watch.noted(note, "failed" if failed or known else outcome, holding)
+        watch.noted(note, outcome if waited else "failed", state)
 
-    def _plain(self, kind: Kind, steps: Steps[Any], limit: int = 1) -> Steps[None]:
-        watch = self._watch
-        note = watch.note(self._client, kind, self._order, "", limit)
+    async def _plain(self, kind: Kind, target: Target, steps: Awaitable[Any]) -> None:
+        note = self._watch.note(self._client, kind, target, "")
         try:
-            yield from steps
-        except (RedisError, HandfastError, Cancelled):
-            watch.noted(note, "failed")
+            await steps
+        except _ENDS:
+            self._watch.noted(note, "failed")
             raise
-        watch.noted(note, "done")
+        self._watch.noted(note, "done")

@@ -1,18 +1,18 @@
 """The well-known listings in virtual time: what their scripts promise by themselves, where nothing goes wrong on the wire.
 
-Their clients poll and know no line, no fence and no lost reply, so little is asked of them: that no more hold a thing than
-may while each of them is within its time, and that nothing is left of those who are gone.
+Their clients poll and know no queue, no fence and no lost reply, so there are two checks only: no more clients hold a thing
+than may, as long as each is within its time, and a client that is gone leaves nothing behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from importlib.resources import files
 from math import inf
 from typing import Any
 
 from handfast_lab.simulator.server import SimulatedServer
-from handfast_lab.simulator.world import Process, Steps, World
+from handfast_lab.simulator.world import World
 
 __all__ = ["ClassicSimulation", "classic_scripts"]
 
@@ -22,14 +22,14 @@ TRAVEL = 0.001
 
 
 def classic_scripts() -> dict[str, str]:
-    """The listings, by name, and the one command that a semaphore is released with."""
+    """Return the listings, by name, and the command that releases a semaphore."""
     folder = files("handfast.classic") / "lua"
     sources = {name: (folder / f"{name}.lua").read_text(encoding="utf-8") for name in SCRIPTS}
     return sources | {"zrem": "return redis.call('ZREM', KEYS[1], ARGV[1])"}
 
 
 class ClassicSimulation:
-    """Some processes that use one lock, or one semaphore, and may die or oversleep."""
+    """Some clients that use one lock, or one semaphore, and may die or oversleep."""
 
     def __init__(self, seed: int, server: SimulatedServer, log: Callable[[str], None] | None = None) -> None:
         self._world = World(seed, log)
@@ -42,18 +42,24 @@ class ClassicSimulation:
         self._held: dict[str, float] = {}
         self._findings: list[str] = []
         for number in range(2 + world.below(3)):
-            process = Process(world, chr(ord("A") + number), 0.0)
-            process.begin(self._lock(process) if self._is_lock else self._semaphore(process))
+            name = chr(ord("A") + number)
+            self._go_on(self._lock(name) if self._is_lock else self._semaphore(name))
 
     def run(self) -> list[str]:
-        """Let it take its course; what is wrong with it."""
+        """Run it, and return the findings."""
         world = self._world
         world.run(60)
         world.run(60 + 2 * self._seconds)
         probe = self._lock_once("probe") if self._is_lock else self._place_once("probe")
         if not self._findings and not probe:
-            self._find("rest: all are gone, and it cannot be had")
+            self._find("rest: all clients are gone, and it cannot be acquired")
         return self._findings
+
+    def _go_on(self, steps: Generator[float]) -> None:
+        """Let a client run until the next moment that it waits for."""
+        for moment in steps:
+            self._world.at(moment, self._go_on, steps)
+            break
 
     def _find(self, words: str) -> None:
         if words not in self._findings:
@@ -69,7 +75,7 @@ class ClassicSimulation:
         return reply
 
     def _take(self, identifier: str, until: float, limit: int) -> None:
-        """The caller believes that it holds this, within its time at least."""
+        """The client believes that it holds this until then."""
         now = self._world.now
         self._held = {other: end for other, end in self._held.items() if end > now}
         if len(self._held) >= limit:
@@ -81,11 +87,11 @@ class ClassicSimulation:
     def _lock_once(self, identifier: str) -> bool:
         return bool(self._run("lock_acquire", "lock:a", identifier, self._seconds))
 
-    def _lock(self, process: Process) -> Steps[None]:
+    def _lock(self, name: str) -> Generator[float]:
         world = self._world
         for turn in range(3):
             yield world.now + world.chance()
-            identifier = f"{process.name}{turn}"
+            identifier = f"{name}{turn}"
             sent_at = world.now
             while not self._lock_once(identifier):
                 yield world.now + 0.05 + 0.01 * world.chance()
@@ -103,11 +109,11 @@ class ClassicSimulation:
         now = START + self._world.now
         return bool(self._run("semaphore_acquire", "semaphore", identifier, self._limit, now, now - self._seconds))
 
-    def _semaphore(self, process: Process) -> Steps[None]:
+    def _semaphore(self, name: str) -> Generator[float]:
         world = self._world
         for turn in range(3):
             yield world.now + world.chance()
-            identifier = f"{process.name}{turn}"
+            identifier = f"{name}{turn}"
             tries = 0
             while not self._place_once(identifier):
                 tries += 1

@@ -1,165 +1,175 @@
-"""What the two kinds of simulated clients have in common.
+"""A client process: the library's asyncio API and driver on a loop of virtual time and a simulated connection.
 
-A client is a process with a ledger, a keeper and connections of its own. `threads` and `tasks` do in virtual time
-what drivers/sync and drivers/aio do, decision by decision and under the same names, so that the two can be read side by
-side; what they perform are the very generators of protocol/.
+All that is replaced is the connector, which makes connections; what it hands to the driver is a transport, as asyncio's own
+are. The simulator looks into the library at two places only, both in this file: at the `Attempt` of an acquire, which says
+whether anything may be left of it on the server, and at the `LeaseState` of a lease, which says until when it is believed in.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+import asyncio
+import weakref
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
 
-from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import Steps as Protocol
-from handfast._protocol.acquire import Attempt, Grant
-from handfast._protocol.lease import LeaseState, LeaseTable, lower, renew
-from handfast.errors import HandfastError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from handfast import AsyncHandfast
+from handfast._drivers.aio.connect import AsyncConnector
+from handfast._engine.calls import Request
+from handfast._protocol.acquire import Attempt
+from handfast._protocol.lease import LeaseState
+from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.network import Network
-from handfast_lab.simulator.world import Cancelled, Process, Steps
+from handfast_lab.simulator.world import Process
 
-__all__ = ["SHORTEST_LIMIT", "Client", "Watcher"]
+__all__ = ["ON_ATTEMPT", "Client", "SimulatedConnector", "SimulatedTransport", "state_of"]
 
-SHORTEST_LIMIT = 0.02
-"""Seconds that the server is given for a reply even when the caller's time is all but over; as in the sync session."""
-
-T = TypeVar("T")
+ON_ATTEMPT: ContextVar[Callable[[Attempt], None]] = ContextVar("ON_ATTEMPT")
+"""What a task wants to be called with when it begins to acquire."""
 
 
-class Watcher(ABC):
-    """Who looks at what clients believe."""
-
-    @abstractmethod
-    def believes(self, client: Client, holding: LeaseState) -> None:
-        """The client holds a lease, or one was renewed."""
-
-    @abstractmethod
-    def loses(self, client: Client, holding: LeaseState) -> None:
-        """The client has been told that a lease is lost."""
-
-
-class Client(ABC):
+class Client:
     """One client of the library, in a process of its own."""
 
-    def __init__(self, process: Process, network: Network, watcher: Watcher, response_timeout: float) -> None:
+    def __init__(self, process: Process, network: Network, loop: VirtualLoop, response_timeout: float) -> None:
         self.process = process
-        self.network = network
-        self.world = process.world
-        self.watcher = watcher
-        self.response_timeout = response_timeout
-        self.monotonic = process.monotonic
-        self.ledger = LeaseTable()
-        self.reached = False
-        """Whether a connection was ever made."""
+        self.loop = loop
         self.closed = False
+        """Whether one of its callers has closed it."""
         self.callers = 0
-        """How many still have something to do."""
-        self._tokens = 0
+        """How many of its callers have not finished."""
+        self.tokens: list[bytes] = []
+        """Of all that its callers have begun to acquire."""
+        self.api = AsyncHandfast(SimulatedConnector(network, process, loop, response_timeout), label=process.name)
+        self._driver = self.api._driver  # noqa: SLF001 -- see above
+        self._begin_attempt = self._driver.attempt
+        self._driver.attempt = self._attempt  # type: ignore[method-assign]  # see above
 
-    def attempt(self, want: Request) -> Attempt:
-        """Begin to acquire."""
-        if self.closed:
-            raise HandfastError("this client was closed; make a new one", name=want.name)
-        self._tokens += 1
-        return Attempt(want, b"%b-%04d" % (self.process.name.encode(), self._tokens))
+    def _attempt(self, want: Request) -> Attempt:
+        attempt = self._begin_attempt(want)
+        ON_ATTEMPT.get()(attempt)
+        return attempt
 
-    def acquire(self, attempt: Attempt, timeout: float | None) -> Steps[LeaseState]:
-        """Wait for a lease, and leave nothing behind if none comes."""
+    def discard(self) -> None:
+        """Break the references that would keep the client alive, once its simulation is over."""
+        self.loop.close()
+        for value in list(vars(self._driver).values()):
+            if isinstance(value, weakref.finalize):
+                value()
+
+
+def state_of(lease: Any) -> LeaseState:
+    """Return what the driver knows of a lease."""
+    state: LeaseState = lease._holding  # noqa: SLF001 -- see above
+    return state
+
+
+class SimulatedConnector(AsyncConnector):
+    """Makes connections to the simulated server."""
+
+    def __init__(self, network: Network, process: Process, loop: VirtualLoop, response_timeout: float) -> None:
+        self._network = network
+        self._process = process
+        self._loop = loop
+        self.response_timeout = response_timeout
+        self.reached = False
+
+    async def connect(self) -> Any:
+        transport = SimulatedTransport(self._network, self._process, self._loop)
         try:
-            return (yield from self.wait(attempt, timeout))
-        except (Exception, Cancelled) as ended:  # noqa: BLE001 -- it is raised again below, after the cleaning up
-            error = ended
-        yield from self.undo(attempt)
-        raise error
+            async with asyncio.timeout(self.response_timeout):
+                await transport.handshake
+        except BaseException as error:
+            transport.abort()
+            if isinstance(error, TimeoutError):
+                raise RedisTimeoutError("Timeout connecting to server") from None
+            raise
+        self.reached = True
+        return transport
 
-    def try_acquire(self, attempt: Attempt) -> Steps[LeaseState | None]:
-        """Ask once for a lease, and leave nothing behind if none comes."""
-        try:
-            return (yield from self.ask_once(attempt))
-        except (Exception, Cancelled) as ended:  # noqa: BLE001 -- it is raised again below, after the cleaning up
-            error = ended
-        yield from self.undo(attempt)
-        raise error
 
-    def extend(self, holding: LeaseState, ttl_ms: int) -> Steps[bool]:
-        """Let a lease last that long from now; False when it was lost."""
-        return self.change(holding, renew(holding, ttl_ms), "extended")
+class SimulatedTransport(asyncio.Transport):
+    """The client's end of a connection."""
 
-    def lower(self, holding: LeaseState, permits: PermitRequest) -> Steps[bool]:
-        """Keep only these permits of a lease; False when it was lost."""
-        return self.change(holding, lower(holding, permits), "downgraded")
+    def __init__(self, network: Network, process: Process, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._network = network
+        self._loop = loop
+        self._protocol: asyncio.Protocol | None = None
+        self._closing = False
+        self.handshake: asyncio.Future[None] = loop.create_future()
+        self._link = network.open(process, self)
 
-    @abstractmethod
-    def wait(self, attempt: Attempt, timeout: float | None) -> Steps[LeaseState]:
-        """Wait for a lease."""
-
-    @abstractmethod
-    def ask_once(self, attempt: Attempt) -> Steps[LeaseState | None]:
-        """Ask once for a lease."""
-
-    @abstractmethod
-    def undo(self, attempt: Attempt) -> Steps[None]:
-        """Leave nothing of an attempt behind."""
-
-    @abstractmethod
-    def release(self, holding: LeaseState) -> Steps[bool]:
-        """Give a lease up; False when there was nothing left to give up."""
-
-    @abstractmethod
-    def leave(self, holding: LeaseState, *, failed: bool) -> Steps[bool]:
-        """Release at the end of a block, which may have failed; False when the caller is to hear of a loss."""
-
-    @abstractmethod
-    def change(self, holding: LeaseState, steps: Protocol[bool], what: str) -> Steps[bool]:
-        """Change a lease; False when it was lost."""
-
-    @abstractmethod
-    def ask(self, steps: Protocol[T], name: str) -> Steps[T]:
-        """Perform a protocol that leaves nothing behind."""
-
-    @abstractmethod
-    def close(self) -> Steps[None]:
-        """Close the connections. Leases that are still held run out by themselves."""
+    # --- what the driver calls
 
     @property
-    @abstractmethod
-    def is_idle(self) -> bool:
-        """Whether nothing is to be done in the background any more."""
+    def transport(self) -> SimulatedTransport:
+        """Itself: the driver takes the transport from a `asyncio.StreamWriter`."""
+        return self
 
-    def let_go(self, holding: LeaseState) -> None:
-        """Renew a lease no more: its holder is gone without a word."""
-        self.ledger.drop(holding)
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)  # noqa: S101 -- all that a driver may give
+        self._protocol = protocol
 
-    def held(self, attempt: Attempt, grant: Grant) -> LeaseState:
-        """Keep what was granted."""
-        if self.closed:
-            raise HandfastError("this client was closed while it waited", name=attempt.want.name)
-        holding = LeaseState(attempt.want, attempt.token, grant)
-        self.watch(holding)
-        self.watcher.believes(self, holding)
-        return holding
+    def is_closing(self) -> bool:
+        return self._closing
 
-    @abstractmethod
-    def watch(self, holding: LeaseState) -> None:
-        """Have the keeper keep it."""
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closing:
+            self._network.write(self._link, bytes(data))
 
-    def announce(self, holding: LeaseState) -> None:
-        """A lease is lost, and its holder is to know."""
-        if self.world.log is not None:
-            self.world.say(self.process.name, f"{holding.token.decode()} is lost: {holding.loss}")
-        self.watcher.loses(self, holding)
+    def abort(self) -> None:
+        self._end(None)
 
-    def lose(self, holding: LeaseState, reason: str) -> None:
-        """The server says that a lease is gone."""
-        self.ledger.lose(holding, reason)
-        self.announce(holding)
+    def close(self) -> None:
+        self._end(None)
 
-    def revoked(self, token: bytes, reason: str) -> None:
-        """The server rang: an operator took this lease away."""
-        holding = self.ledger.find(token)
-        if holding is not None:
-            self.lose(holding, reason)
+    # --- what the network calls
 
-    def sleep(self, seconds: float) -> Steps[Any]:
-        """Wait that long."""
-        yield self.world.now + seconds
+    def opened(self) -> None:
+        self._loop.arrive(self._finish_handshake, None)
+
+    def refused(self, reply: str | None) -> None:
+        if reply is None:
+            error: Exception = RedisConnectionError("Error 111 connecting to the server. Connection refused.")
+        elif reply.startswith("LOADING"):
+            error = RedisConnectionError(reply)
+        else:
+            error = ResponseError(reply)
+        self._loop.arrive(self._finish_handshake, error)
+
+    def received(self, data: bytes) -> None:
+        self._loop.arrive(self._receive, data)
+
+    def broken(self) -> None:
+        """Sometimes it was reset, sometimes it was closed."""
+        error = ConnectionResetError(104, "Connection reset by peer") if self._network.world.chance() < 0.5 else None
+        self._loop.arrive(self._break, error)
+
+    # --- on the loop
+
+    def _finish_handshake(self, error: Exception | None) -> None:
+        if not self.handshake.done():
+            if error is None:
+                self.handshake.set_result(None)
+            else:
+                self.handshake.set_exception(error)
+
+    def _receive(self, data: bytes) -> None:
+        if self._protocol is not None and not self._closing:
+            self._protocol.data_received(data)
+
+    def _break(self, error: Exception | None) -> None:
+        self._finish_handshake(RedisConnectionError("Connection closed by server."))
+        self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._closing:
+            self._closing = True
+            self._network.close(self._link)
+            if self._protocol is not None:
+                self._loop.call_soon(self._protocol.connection_lost, error)

@@ -1,20 +1,20 @@
 """What may go wrong, and which checks hold under it.
 
-A fault strikes when a script is sent. It is about that call, its connection, its process or the server, and it may take
-effect at once, around the call, or a little later: so it meets clients that wait or hold, too. Each seed has some kinds of
-them, or none, and they end after a while, since what must happen in the end must happen then.
+A fault strikes when a command is sent. It is about that command, its connection, its process or the server, and it takes
+effect at once, around the command, or a little later: so it meets clients that wait or hold, too. Each seed has some kinds of
+faults, or none, and they end after a while, since some checks are about what must happen in the end.
 
-    what is looked at                                  holds under
-    the state after each script (invariants.lua)       all; what it knew is forgotten with the data that is lost
-    fences grow strictly                               all, but for data that is lost where the clock had stepped back
-    who is done with a token is done with it           all; after a loss of data tombstones are lost, too
-    nothing is sent for a token after its release      all
-    a client believes no longer than the server (8)    all but `jump` forwards, which ends leases early
-    no two believe who may not both hold               all but `jump` forwards, lost data, and leases taken by force
-    the history as a whole (checking/)                 the same; its fences under all but lost data where the clock had stepped back
-    everybody comes to an end                          all; a `jump` back adds its length
-    nothing is left in the end                         all; but what its owner could not take back within 20 s, and what a
-                                                       stale replica brings back or an eviction leaves, runs out by itself
+    check                                               holds under
+    the state after each script (invariants.lua)        all; what it knew is forgotten with the data that is lost
+    fences grow strictly                                all, but for data that is lost where the clock had stepped back
+    a token whose owner is done with it stays finished  all; a loss of data loses tombstones, too
+    nothing is sent for a token after its release       all
+    a client believes no longer than the server (8)     all but `jump` forwards, which ends leases early
+    no more permits are believed in than there are      all but `jump` forwards, lost data, and leases taken by force
+    the history as a whole (checker)                    the same; its fences under all but lost data where the clock had stepped back
+    every caller comes to an end                        all; a `jump` back adds its length
+    nothing is left in the end                          all; but what its owner could not take back within 20 s, and what a
+                                                        stale replica brings back or an eviction leaves, expires
 
 Lost data are `flush`, `restart`, `failover` and `evict`.
 """
@@ -22,15 +22,14 @@ Lost data are `flush`, `restart`, `failover` and `evict`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from handfast._engine.calls import PARTS
 from handfast._engine.resp import ErrorReply
-from handfast_lab.simulator.network import Link, SentCall
+from handfast_lab.simulator.client import Client
+from handfast_lab.simulator.network import Command, Link, Network
+from handfast_lab.simulator.orders import Plan
+from handfast_lab.simulator.watch import Watch
 from handfast_lab.simulator.world import Process
-
-if TYPE_CHECKING:
-    from handfast_lab.simulator.simulation import Simulation
 
 __all__ = ["KINDS", "Faults"]
 
@@ -43,7 +42,7 @@ REFUSALS = tuple(
         (
             "LOADING Redis is loading the dataset in memory",
             "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "TRYAGAIN Multiple keys command during rehashing of slot",
             "CLUSTERDOWN The cluster is down",
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         ),
@@ -57,21 +56,31 @@ NO_WRITES = (
 
 
 class Faults:
-    """What goes wrong in one simulation. ``kinds`` are those that may, ``rate`` is how often one strikes."""
+    """What goes wrong in one simulation, as its plan says.
 
-    def __init__(self, simulation: Simulation, kinds: tuple[str, ...], rate: float, most: int) -> None:
-        self._simulation = simulation
-        self._world = simulation.world
-        self._network = simulation.network
-        self._kinds = kinds
-        self._rate = rate
-        self._left = most
-        self.counts: dict[str, int] = {}
-        self.lost_data = self.jumped_forward = self.stepped_back = False
-        self.last = 0.0
-        """When the last fault came, or ended."""
+    ``kill`` ends a client; its second argument says whether its connections are closed at once.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        network: Network,
+        watch: Watch,
+        clients: list[Client],
+        kill: Callable[[Client, bool], None],
+    ) -> None:
+        self._network = network
+        self._world = network.world
+        self._watch = watch
+        self._damage = watch.damage
+        self._clients = clients
+        self._tags = plan.tags
+        self._kill = kill
+        self._kinds = plan.faults
+        self._rate = plan.rate
+        self._left = plan.most_faults
         self._saved: object | None = None
-        if "failover" in kinds:
+        if "failover" in self._kinds:
             self._save()
 
     def end(self) -> None:
@@ -90,152 +99,159 @@ class Faults:
             if link.demoted:
                 link.demoted = False
                 network.cut(link)
-        for client in self._simulation.clients:
+        for client in self._clients:
             client.process.thaw()
-        self.last = max(self.last, self._world.now)
+        self._damage.is_over = True
+        self._note_time(self._world.now)
 
-    def strike(self, request: SentCall) -> None:
-        """A script is sent. Maybe something goes wrong."""
+    def strike(self, command: Command) -> None:
+        """A command is about to be sent: perhaps something goes wrong."""
         chance = self._world.chance
         if self._left <= 0 or chance() >= self._rate:
             return
         self._left -= 1
         kind = self._kinds[int(chance() * len(self._kinds))]
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        self.last = max(self.last, self._world.now)
+        self._damage.counts[kind] = self._damage.counts.get(kind, 0) + 1
+        self._note_time(self._world.now)
         if self._world.log is not None:
             self._world.say(
-                "FAULT", f"{kind} at {request.name.decode()} of {request.link.process.name}/{request.link.number}"
+                "FAULT", f"{kind} at {command.name.decode()} of {command.link.process.name}/{command.link.number}"
             )
-        KINDS[kind](self, request)
+        KINDS[kind](self, command)
 
     # --- the call
 
-    def lose_request(self, request: SentCall) -> None:
+    def lose_request(self, command: Command) -> None:
         """It never arrives. The client hears of it, or it hears nothing at all."""
-        request.link.mute = True
-        self._tell_or_not(request.link)
+        command.link.mute = True
+        self._tell_or_not(command.link)
 
-    def lose_reply(self, request: SentCall) -> None:
+    def lose_reply(self, command: Command) -> None:
         """It is executed, and the reply is lost with the connection."""
-        request.lost_reply = True
-        request.link.deaf = True
-        self._world.at(self._world.now + self._network.tempo * 4, self._tell_or_not, request.link)
+        command.lost_reply = True
+        command.link.deaf = True
+        self._world.at(self._world.now + self._network.tempo * 4, self._tell_or_not, command.link)
 
-    def duplicate(self, request: SentCall) -> None:
+    def duplicate(self, command: Command) -> None:
         """It is given up, and executed later, alone."""
         late = LATEST * self._world.chance() ** 3
-        request.link.mute = True
-        self._network.send_late(request, self._world.now + self._network.travel() + late)
-        self._tell_or_not(request.link)
+        command.link.mute = True
+        self._network.send_late(command, self._world.now + self._network.travel() + late)
+        self._tell_or_not(command.link)
 
-    def delay(self, request: SentCall) -> None:
+    def delay(self, command: Command) -> None:
         """It takes its time, and what is behind it waits."""
-        link = request.link
+        link = command.link
         link.to_server = max(link.to_server, self._world.now + 8 * self._world.chance() ** 3)
-        self.last = max(self.last, link.to_server)
+        self._note_time(link.to_server)
 
-    def forget_scripts(self, request: SentCall) -> None:
+    def forget_scripts(self, command: Command) -> None:
         """SCRIPT FLUSH."""
-        del request
+        del command
         self._network.known.clear()
 
     # --- the connection
 
-    def cut(self, request: SentCall) -> None:
-        """It breaks now, with the request on its way."""
-        self._network.cut(request.link, notice=self._notice())
+    def cut(self, command: Command) -> None:
+        """It breaks now, with the command on its way."""
+        self._network.cut(command.link, notice=self._notice())
 
-    def cut_later(self, request: SentCall) -> None:
+    def cut_later(self, command: Command) -> None:
         """It breaks later: while its client waits, or does something else."""
-        self._later(4, self._cut_if_there, request.link)
+        self._later(4, self._cut_if_there, command.link)
 
-    def cut_all(self, request: SentCall) -> None:
+    def cut_all(self, command: Command) -> None:
         """All connections of the client break."""
         for link in self._network.links:
-            if link.process is request.link.process and link.here:
+            if link.process is command.link.process and link.here:
                 self._network.cut(link, notice=self._notice())
 
-    def partition(self, request: SentCall) -> None:
+    def partition(self, command: Command) -> None:
         """Nothing goes to or from the client for a while. It arrives afterwards, if it is still waited for."""
         until = self._lasting(10)
-        request.link.process.blocked_until = max(request.link.process.blocked_until, until)
+        command.link.process.blocked_until = max(command.link.process.blocked_until, until)
 
-    def lose_pushes(self, request: SentCall) -> None:
+    def lose_pushes(self, command: Command) -> None:
         """Messages to inboxes get lost for a while."""
-        del request
+        del command
         self._network.losing_pushes = 0.3 + 0.7 * self._world.chance()
         self._world.at(self._lasting(20), self._set, "losing_pushes", 0.0)
 
     # --- the process
 
-    def die(self, request: SentCall) -> None:
+    def die(self, command: Command) -> None:
         """The process is killed, or its machine goes dark."""
-        self._later(3, self._simulation.kill, request.link.process, self._world.chance() < 0.7)
+        self._later(3, self._kill, self._client_of(command.link), self._world.chance() < 0.7)
 
-    def freeze(self, request: SentCall) -> None:
+    def freeze(self, command: Command) -> None:
         """The process stands still for a while, as by SIGSTOP."""
-        self._later(2, self._freeze, request.link.process)
+        self._later(2, self._freeze, command.link.process)
 
     # --- the server
 
-    def stall(self, request: SentCall) -> None:
+    def stall(self, command: Command) -> None:
         """The server stands still for a while."""
-        del request
+        del command
         if not self._network.stalled:
             self._network.stall()
             self._world.at(self._lasting(8), self._network.resume)
 
-    def out_of_memory(self, request: SentCall) -> None:
+    def out_of_memory(self, command: Command) -> None:
         """It has no memory for more."""
-        del request
+        del command
         self._network.set_memory(out=True)
         self._world.at(self._lasting(6), self._remember)
 
-    def refuse(self, request: SentCall) -> None:
+    def refuse(self, command: Command) -> None:
         """It refuses scripts for a while."""
-        del request
+        del command
         self._network.refusal = REFUSALS[self._world.below(len(REFUSALS))]
         self._world.at(self._lasting(3), self._set, "refusal", None)
 
-    def refuse_writes(self, request: SentCall) -> None:
+    def refuse_writes(self, command: Command) -> None:
         """It takes no writes for a while."""
-        del request
+        del command
         words = NO_WRITES[self._world.below(len(NO_WRITES))]
         self._network.server.model[b"set_refusal"](words)
         self._world.at(self._lasting(3), self._network.server.model[b"set_refusal"], False)
 
-    def restart_with_data(self, request: SentCall) -> None:
+    def restart_with_data(self, command: Command) -> None:
         """It restarts and has all its data, but no scripts."""
-        del request
+        del command
         self._go_down()
 
-    def restart(self, request: SentCall) -> None:
+    def restart(self, command: Command) -> None:
         """It restarts and has nothing."""
-        del request
+        del command
         self._around(self._restart)
 
-    def flush(self, request: SentCall) -> None:
+    def flush(self, command: Command) -> None:
         """FLUSHALL."""
-        del request
+        del command
         self._around(self._flush)
 
-    def failover(self, request: SentCall) -> None:
+    def failover(self, command: Command) -> None:
         """A replica takes over that does not have the latest writes. Those who do not know yet talk to the old primary."""
-        del request
+        del command
         self._around(self._fail_over)
 
-    def evict(self, request: SentCall) -> None:
+    def evict(self, command: Command) -> None:
         """It throws a key away."""
-        del request
+        del command
         self._around(self._evict)
 
-    def jump(self, request: SentCall) -> None:
+    def jump(self, command: Command) -> None:
         """Its clock is set."""
-        del request
+        del command
         self._around(self._jump)
 
     # --- how
+
+    def _note_time(self, moment: float) -> None:
+        self._damage.last = max(self._damage.last, moment)
+
+    def _client_of(self, link: Link) -> Client:
+        return next(client for client in self._clients if client.process is link.process)
 
     def _later(self, within: float, action: Callable[..., object], *args: object) -> None:
         moment = self._world.now + within * self._world.chance() ** 3
@@ -252,14 +268,14 @@ class Faults:
             self._later(5, action)
 
     def _if_not_ended(self, action: Callable[..., object], *args: object) -> None:
-        if not self._simulation.is_quiet:
-            self.last = max(self.last, self._world.now)
+        if not self._damage.is_over:
+            self._note_time(self._world.now)
             action(*args)
 
     def _lasting(self, most: float) -> float:
         """The moment at which something ends that lasts so many seconds at most."""
         until = self._world.now + most * self._world.chance() ** 2
-        self.last = max(self.last, until)
+        self._note_time(until)
         return until
 
     def _notice(self) -> float | None:
@@ -298,7 +314,7 @@ class Faults:
 
     def _save(self) -> None:
         self._saved = self._network.server.model[b"snapshot"]()
-        if not self._simulation.is_quiet:
+        if not self._damage.is_over:
             self._world.at(self._world.now + 6 * self._world.chance() ** 2 + 0.001, self._save)
 
     def _fail_over(self) -> None:
@@ -315,7 +331,7 @@ class Faults:
         self._lost(None, torn=False)
 
     def _evict(self) -> None:
-        tag = self._simulation.tags[self._world.below(len(self._simulation.tags))]
+        tag = self._tags[self._world.below(len(self._tags))]
         part = PARTS[self._world.below(len(PARTS))]
         self._network.server.model[b"evict"](f"{tag}:{part}".encode())
         self._lost(tag, torn=True)
@@ -325,24 +341,24 @@ class Faults:
         back = self._world.chance() < 0.5
         self._network.jump_us += int(seconds * (-1e6 if back else 1e6))
         if back:
-            self.stepped_back = True
-            if self.lost_data:
-                self._simulation.watch.forget_fences()
+            self._damage.stepped_back = True
+            if self._damage.lost_data:
+                self._watch.forget_fences()
         else:
-            self.jumped_forward = True
-            self._simulation.watch.forget_past()
-        self._simulation.grace += seconds if back else 0.0
+            self._damage.jumped_forward = True
+            self._watch.forget_past()
+        self._damage.grace += seconds if back else 0.0
         if self._world.log is not None:
             self._world.say("FAULT", f"the server's clock jumps by {-seconds if back else seconds:.6f} s")
 
     def _lost(self, tag: str | None, *, torn: bool) -> None:
-        self.lost_data = True
-        self._simulation.watch.forget(tag, torn=torn)
+        self._damage.lost_data = True
+        self._watch.forget(tag, torn=torn)
         if self._world.log is not None:
             self._world.say("FAULT", f"data of {tag or 'all names'} is lost")
 
 
-KINDS: dict[str, Callable[[Faults, SentCall], None]] = {
+KINDS: dict[str, Callable[[Faults, Command], None]] = {
     "lost request": Faults.lose_request,
     "lost reply": Faults.lose_reply,
     "duplicate": Faults.duplicate,

@@ -1,8 +1,7 @@
-"""Many seeds, on several processors: what was run, what went wrong in it, and the one line that shows it again."""
+"""Many seeds, on several processors: what was run, what was found, and the command that shows a finding again."""
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import time
 import traceback
@@ -18,10 +17,10 @@ from handfast_lab.simulator.simulation import Simulation
 __all__ = ["ENGINE", "Tally", "hunt", "replay"]
 
 ENGINE = "luajit21"
-"""What the scripts run in while many seeds are tried: twice as fast as `REAL`, and tests hold the two to the same course."""
+"""The Lua that many seeds are run in: twice as fast as `REAL`; a test holds the two to the same course."""
 
 REAL = "lua51"
-"""What servers have, and what one seed is shown in."""
+"""The Lua of servers, which a single seed is shown in."""
 
 CHUNK = 250
 """Seeds that a process takes at a time."""
@@ -37,7 +36,7 @@ class _Job(NamedTuple):
 
 @dataclass
 class Tally:
-    """What came of many seeds."""
+    """The outcome of many seeds."""
 
     schedules: int = 0
     calls: int = 0
@@ -51,7 +50,7 @@ class Tally:
     findings: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, other: Tally) -> None:
-        """Count these, too."""
+        """Add another outcome to this one."""
         self.schedules += other.schedules
         self.calls += other.calls
         self.virtual_seconds += other.virtual_seconds
@@ -61,7 +60,7 @@ class Tally:
         self.findings |= other.findings
 
     def lines(self) -> Iterator[str]:
-        """As text."""
+        """Return it as text, line by line."""
         rate = self.schedules / self.seconds if self.seconds else 0
         yield (
             f"{self.schedules:,} schedules ({rate:,.0f} a second), {self.calls:,} scripts, {sum(self.faults.values()):,} faults "
@@ -75,12 +74,12 @@ class Tally:
 
 
 def reproducer(seed: int, finding: str) -> str:
-    """The line that shows it again."""
+    """Return the command that shows a finding again."""
     return f"python -m handfast_lab.simulator {seed}  # {finding}"
 
 
 def replay(seed: int, *, log: Callable[[str], None], scripts: dict[str, str] | None = None) -> list[str]:
-    """Run one seed and say all that happens; what is wrong with it."""
+    """Run one seed, log all that happens, and return the findings."""
     return Simulation(seed, SimulatedServer(scripts, engine=REAL), log=log, every=1).run().findings
 
 
@@ -95,7 +94,7 @@ def hunt(
     found: Callable[[str], None] = lambda _: None,
     tell: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
-    """Run the seeds from the first to before the last one. ``found`` is told at once what was found, ``tell`` how far it is."""
+    """Run the seeds from ``first`` to ``last`` - 1. Calls ``found`` with each finding at once, and ``tell`` with the progress."""
     jobs = [_Job(start, min(last, start + CHUNK), scripts, engine, every) for start in range(first, last, CHUNK)]
     total, began = Tally(), time.perf_counter()
     for tally in _run(jobs, processes):
@@ -124,16 +123,8 @@ def _work(job: _Job) -> Tally:
         server = SimulatedServer(job.scripts, engine=job.engine)
         _servers[job.engine] = job.scripts, server
     tally = Tally()
-    # The worlds are full of cycles and gone all at once, so the collector has nothing to do while one lasts.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        for seed in range(job.first, job.last):
-            _try(seed, server, job.every, tally)
-    finally:
-        gc.collect()
-        if was_enabled:
-            gc.enable()
+    for seed in range(job.first, job.last):
+        _try(seed, server, job.every, tally)
     return tally
 
 
@@ -141,7 +132,7 @@ def _try(seed: int, server: SimulatedServer, every: int, tally: Tally) -> None:
     tally.schedules += 1
     try:
         result = Simulation(seed, server, every=every).run()
-    except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding of this seed
+    except Exception as error:  # noqa: BLE001 -- any exception is a finding of this seed
         where = traceback.extract_tb(error.__traceback__)[-1]
         tally.findings[seed] = [f"{type(error).__name__} in {where.name}: {error}"]
         return

@@ -1,8 +1,9 @@
 """Connections between processes and the server in virtual time, and the state that the server is in.
 
-What travels on one connection stays in order, each way. What is sent on different ones does not. A connection may be cut
-at one end before the other one knows, swallow what is sent, or never answer; what was sent before it was cut may be
-executed later, alone, when its sender has long given it up.
+What travels on a connection are the bytes of RESP3: the commands that the client's driver wrote, and the replies and pushes
+that its reader takes apart. They stay in order, each way; what is sent on different connections does not. A connection may be
+cut at one end before the other one notices, swallow what is sent, or never answer; a command that was sent before the cut may
+be executed later, alone, when its sender has long given it up.
 """
 
 from __future__ import annotations
@@ -10,55 +11,59 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-
-from handfast._engine.effects import Call
-from handfast._engine.resp import ErrorReply
-from handfast_lab.simulator.server import SimulatedServer, unpacked
+from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
+from handfast_lab.simulator.server import SCRIPT_NAMES, SimulatedServer
 from handfast_lab.simulator.world import Process, World
 
-__all__ = ["Caller", "Link", "Network", "SentCall"]
+__all__ = ["Command", "Link", "LinkEnd", "Network", "encode"]
 
 START_US = 1_790_000_000_000_000
-"""What the server's clock shows at the beginning of time."""
+"""What the server's clock shows at the beginning."""
 
 NOT_KNOWN = ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
 NO_PRIMARY = ErrorReply("READONLY You can't write against a read only replica.")
 
+TOKEN_ZEROS = "0" * 27
+"""What the log leaves out of a token: they are numbered, and a client has fewer than 10,000 of them."""
 
-class Caller(Protocol):
-    """Who has a connection."""
 
-    def opened(self, link: Link) -> None:
-        """It is there, and the inbox is subscribed to."""
+class LinkEnd(Protocol):
+    """The client's end of a connection."""
 
-    def heard(self, link: Link, payload: bytes) -> None:
-        """Something was published to the inbox."""
+    def opened(self) -> None:
+        """The server has accepted the connection."""
 
-    def answered(self, link: Link, request: SentCall, frame: Any) -> None:
-        """The reply to a request."""
+    def refused(self, reply: str | None) -> None:
+        """There will be no connection: nothing listens, or the server answered the handshake with this error."""
 
-    def broken(self, link: Link, error: Exception) -> None:
-        """It is no more."""
+    def received(self, data: bytes) -> None:
+        """Bytes have arrived."""
+
+    def broken(self) -> None:
+        """The connection is gone."""
 
 
 class Link:
     """One connection."""
 
     __slots__ = (
-        *("caller", "channel", "deaf", "demoted", "here", "late_until", "mute", "number", "process", "swallows"),
+        *("channel", "deaf", "demoted", "end", "here", "inbound", "mute", "number", "process", "reader", "swallows"),
         *("there", "to_client", "to_server"),
     )
 
-    def __init__(self, number: int, process: Process, channel: bytes, caller: Caller) -> None:
+    def __init__(self, number: int, process: Process, end: LinkEnd) -> None:
         self.number = number
         self.process = process
-        self.channel = channel
-        self.caller = caller
+        self.end = end
+        self.reader = Reader()
+        self.channel: bytes | None = None
+        """The channel that it is subscribed to."""
+        self.inbound: list[tuple[float, bytes]] = []
+        """What is on its way to the client, and when it arrives."""
         self.here = True
         """Whether the client has it, as far as it knows."""
         self.there = False
-        """Whether the server has it, and counts it among those who listen."""
+        """Whether the server has it."""
         self.mute = False
         """Whether what is sent vanishes."""
         self.deaf = False
@@ -71,95 +76,100 @@ class Link:
         self.to_client = 0.0
 
 
-class SentCall:
-    """A script on its way."""
+class Command:
+    """A command on its way. ``name`` is the script's, if it runs one."""
 
-    __slots__ = ("call", "key_count", "late", "link", "lost_reply", "name", "token", "whole", "words")
+    __slots__ = ("is_script", "key_count", "late", "link", "lost_reply", "name", "source", "token", "words")
 
-    def __init__(self, call: Call, address: bytes, *, whole: bool) -> None:
-        self.call = call
-        self.name, self.key_count, self.words = unpacked(call)
-        if call.waiter:
-            self.words.append(address)
-        self.token = self.words[self.key_count]
-        """Whom it is about; of scripts that are about nobody it is something else."""
-        self.whole = whole
-        self.link: Link
+    def __init__(self, link: Link, words: list[bytes]) -> None:
+        verb = words[0]
+        self.link = link
+        self.is_script = verb in (b"EVALSHA", b"EVAL")
+        self.source = verb == b"EVAL"
+        """Whether it brings the script's source along."""
         self.late = False
         """Whether it is executed even though its connection is gone by then."""
         self.lost_reply = False
+        self.name, self.token, self.key_count, self.words = verb, b"", 0, words[1:]
+        if self.is_script:
+            self.name, self.key_count, self.words = SCRIPT_NAMES[words[1]], int(words[2]), words[3:]
+            self.token = self.words[self.key_count]
+            """The first argument: the token that the script acts for, if it acts for one."""
 
 
 class Network:
-    """The server, and the connections to it."""
+    """The server, and the connections to it. ``tempo`` is how many seconds a message travels, about."""
 
     def __init__(self, world: World, server: SimulatedServer, tempo: float) -> None:
         self.world = world
         self.server = server
         self._chance = world.chance
         self.tempo = tempo
-        """Seconds that a message travels, about."""
         self.links: list[Link] = []
         self.subscribers: dict[bytes, list[Link]] = {}
-        self.known: set[str] = set()
-        """The digests of the scripts that the server knows."""
+        self.known: set[bytes] = set()
+        """The names of the scripts that the server knows."""
         self.refusal: ErrorReply | None = None
-        """What every script is answered."""
+        """What the server answers to every script."""
         self.jump_us = 0
         self.out_of_memory = False
         self.stalled = False
         self.is_down = False
         self.pushes_first = world.chance() < 0.5
+        """Whether a push that a script causes to its own connection comes before the script's reply."""
+        self.splitting = 0.3 if world.chance() < 0.1 else 0.0
+        """How often what arrives comes in two pieces."""
         self.losing_pushes = 0.0
         self.calls = 0
         self._count = 0
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._listen = server.model[b"listen"]
-        self.on_send: Callable[[SentCall], None] = lambda _: None
-        """Called before a request leaves: here faults strike."""
-        self.on_executed: Callable[[SentCall, Any, int], None] = lambda _, __, ___: None
-        """Called after a script was run, with the server's time, before anybody learns of it."""
+        self.on_send: Callable[[Command], None] = lambda _: None
+        """Called before a command leaves: faults strike here."""
+        self.on_executed: Callable[[Command, Any, int], None] = lambda _, __, ___: None
+        """Called after a script was run, with the server's time, before any client learns of it."""
 
     def now_us(self) -> int:
-        """What the server's clock shows."""
+        """Return what the server's clock shows."""
         return START_US + int(self.world.now * 1e6) + self.jump_us
 
     def moment(self, server_us: float) -> float:
-        """When the server's clock shows that, if it does not jump."""
+        """Return when the server's clock shows that, if it does not jump."""
         return (server_us - START_US - self.jump_us) / 1e6
 
     def travel(self) -> float:
-        """How long a message travels; one in thirty takes its time."""
+        """Return how long a message travels; one in thirty takes up to 18 times as long."""
         chance = self._chance()
         return self.tempo * (0.5 + chance if chance < 0.97 else (chance - 0.97) * 600)
 
     # --- the client's end
 
-    def open(self, process: Process, channel: bytes, caller: Caller) -> Link:
-        """Begin to connect; the caller is told."""
+    def open(self, process: Process, end: LinkEnd) -> Link:
+        """Begin to connect; the end is called when that has succeeded or failed."""
         self._count += 1
-        link = Link(self._count, process, channel, caller)
+        link = Link(self._count, process, end)
         self.links.append(link)
         link.to_server = max(self.world.now, process.blocked_until) + 2 * self.travel()
-        self.world.at(link.to_server, self._welcome, link)
+        self.world.at(link.to_server, self._accept, link)
         return link
 
-    def send(self, link: Link, request: SentCall) -> None:
-        """Send a script; the caller is told its reply."""
-        request.link = link
-        self.on_send(request)
-        if link.mute:
-            return
-        link.to_server = max(link.to_server, max(self.world.now, link.process.blocked_until) + self.travel())
-        self.world.at(link.to_server, self._run, link, request)
+    def write(self, link: Link, data: bytes) -> None:
+        """Send some commands."""
+        link.reader.feed(data)
+        while (words := link.reader.frame()) is not INCOMPLETE:
+            command = Command(link, words)
+            self.on_send(command)
+            if not link.mute:
+                link.to_server = max(link.to_server, max(self.world.now, link.process.blocked_until) + self.travel())
+                self.world.at(link.to_server, self._execute, command)
 
-    def send_late(self, request: SentCall, moment: float) -> None:
-        """Have a request executed at that moment whatever becomes of its connection."""
-        request.late = True
-        self.world.at(moment, self._run, request.link, request)
+    def send_late(self, command: Command, moment: float) -> None:
+        """Have a command executed at that moment even if its connection is gone by then."""
+        command.late = True
+        self.world.at(moment, self._execute, command)
 
     def close(self, link: Link) -> None:
-        """The client lets go of a connection. The server learns it behind what was sent before; or only much later."""
+        """Close the client's end. The server learns it after what was sent before; or, if that gets lost, much later."""
         link.here = False
         if link.process.alive and (link.there or not link.mute):
             wait = self.world.between(5, 90) if link.mute else self.travel()
@@ -176,36 +186,37 @@ class Network:
     def _break(self, link: Link) -> None:
         if link.here:
             link.mute = True
-            link.process.meet(link.caller.broken, link, RedisConnectionError("the connection to the server broke"))
+            link.process.deliver(link.end.broken)
 
     def drop(self, link: Link) -> None:
-        """The server's end is closed."""
-        if link.there:
-            link.there = False
-            heard = self.subscribers[link.channel]
-            heard.remove(link)
-            self._listen(link.channel, len(heard))
+        """Close the server's end."""
+        link.there = False
+        if link.channel is not None:
+            subscribed = self.subscribers[link.channel]
+            subscribed.remove(link)
+            self._listen(link.channel, len(subscribed))
+            link.channel = None
 
     # --- the server's end
 
     def set_memory(self, *, out: bool) -> None:
-        """It has memory for more, or is out of it."""
+        """Let the server have memory for more, or not."""
         self.out_of_memory = out
         self.server.model[b"set_memory"](out)
 
     def stall(self) -> None:
-        """The server stops, as by SIGSTOP."""
+        """Suspend the server, as SIGSTOP does."""
         self.stalled = True
 
     def resume(self) -> None:
-        """It goes on."""
+        """Resume the server."""
         self.stalled = False
         backlog, self._backlog = self._backlog, []
         for action, args in backlog:
             action(*args)
 
     def go_down(self) -> None:
-        """The server is gone, and with it all connections and scripts; what it stores is another matter."""
+        """End the server, and with it all connections and scripts. Its data are another matter."""
         self.is_down = True
         self.known.clear()
         self._backlog.clear()
@@ -215,51 +226,74 @@ class Network:
             self.world.at(self.world.now + self.travel(), self._break, link)
 
     def come_up(self) -> None:
-        """It is there again."""
+        """Start the server again."""
         self.is_down = False
 
-    def _welcome(self, link: Link) -> None:
+    def _accept(self, link: Link) -> None:
         if self.stalled:
-            self._backlog.append((self._welcome, (link,)))
-            return
-        if link.mute or not link.here:
-            return
-        if self.is_down or (self.refusal is not None and self.refusal.startswith(("LOADING", "BUSY"))):
-            self.world.at(self.world.now + self.travel(), self._break, link)
-            return
-        link.there = True
-        heard = self.subscribers.setdefault(link.channel, [])
-        heard.append(link)
-        self._listen(link.channel, len(heard))
-        self._answer(link, link.caller.opened, link)
+            self._backlog.append((self._accept, (link,)))
+        elif link.mute or not link.here:
+            pass
+        elif self.is_down:
+            self.world.at(self.world.now + self.travel(), self._refuse, link, None)
+        elif self.refusal is not None and self.refusal.startswith(("LOADING", "BUSY")):
+            self.world.at(self.world.now + self.travel(), self._refuse, link, self.refusal)
+        else:
+            link.there = True
+            self._travel_back(link, b"")
 
-    def _run(self, link: Link, request: SentCall) -> None:
+    def _refuse(self, link: Link, reply: str | None) -> None:
+        if link.here:
+            link.mute = True
+            link.process.deliver(link.end.refused, reply)
+
+    def _execute(self, command: Command) -> None:
+        link = command.link
         if self.stalled:
-            self._backlog.append((self._run, (link, request)))
-            return
-        if self.is_down or not (request.late or ((link.there or link.demoted) and not link.swallows)):
-            return
-        world, now_us = self.world, self.now_us()
+            self._backlog.append((self._execute, (command,)))
+        elif not self.is_down and (command.late or ((link.there or link.demoted) and not link.swallows)):
+            if command.is_script:
+                self._run(command)
+            elif link.there or link.demoted:
+                self._reply(link, self._plain(command))
+
+    def _plain(self, command: Command) -> bytes:
+        """Execute a command that is no script, and return the bytes of its reply."""
+        if command.name == b"SUBSCRIBE":
+            (channel,) = command.words
+            if command.link.there and command.link.channel is None:
+                command.link.channel = channel
+                subscribed = self.subscribers.setdefault(channel, [])
+                subscribed.append(command.link)
+                self._listen(channel, len(subscribed))
+            return _push([b"subscribe", channel, 1])
+        if command.name == b"PING":
+            refused = self.refusal is not None and self.refusal.startswith(("LOADING", "BUSY", "MASTERDOWN"))
+            return encode(self.refusal) if refused else b"+PONG\r\n"
+        return encode(ErrorReply(f"ERR unknown command '{command.name.decode()}'"))
+
+    def _run(self, command: Command) -> None:
+        link, world, now_us = command.link, self.world, self.now_us()
         messages: Any = ()
         if link.demoted:
             frame: Any = NO_PRIMARY
         elif self.refusal is not None:
             frame = self.refusal
-        elif not request.whole and request.call.head.digest not in self.known:
+        elif not command.source and command.name not in self.known:
             frame = NOT_KNOWN
         else:
-            self.known.add(request.call.head.digest)
+            self.known.add(command.name)
             self.calls += 1
-            frame, messages = self.server.run(request.name, now_us, request.key_count, request.words)
+            frame, messages = self.server.run(command.name, now_us, command.key_count, command.words)
         if world.log is not None:
-            self._say(link, request, frame, messages)
+            self._say(command, frame, messages)
         if messages and self.pushes_first:
             self._publish(messages)
-        if (link.there or link.demoted) and not request.lost_reply and not request.late:
-            self._answer(link, link.caller.answered, link, request, frame)
+        if (link.there or link.demoted) and not command.lost_reply and not command.late:
+            self._reply(link, encode(frame))
         if messages and not self.pushes_first:
             self._publish(messages)
-        self.on_executed(request, frame, now_us)
+        self.on_executed(command, frame, now_us)
 
     def _publish(self, messages: Any) -> None:
         for channel, payload in zip(messages[::2], messages[1::2], strict=True):
@@ -267,33 +301,69 @@ class Network:
                 if self.losing_pushes and self.world.chance() < self.losing_pushes:
                     self.world.say("net", f"a message to connection {link.number} is lost")
                 else:
-                    self._answer(link, link.caller.heard, link, payload)
+                    self._reply(link, _push([b"message", channel, payload]))
 
-    def _answer(self, link: Link, action: Callable[..., None], *args: Any) -> None:
+    def _reply(self, link: Link, data: bytes) -> None:
+        if self.splitting and self._chance() < self.splitting:
+            middle = int(self._chance() * len(data))
+            self._travel_back(link, data[:middle])
+            data = data[middle:]
+        self._travel_back(link, data)
+
+    def _travel_back(self, link: Link, data: bytes) -> None:
+        """Send bytes to the client; none for the end of the handshake."""
         link.to_client = max(link.to_client, max(self.world.now, link.process.blocked_until) + self.travel())
-        self.world.at(link.to_client, self._reach, link, action, args)
+        if data:
+            link.inbound.append((link.to_client, data))
+            self.world.at(link.to_client, link.process.deliver, self._receive, link)
+        else:
+            self.world.at(link.to_client, link.process.deliver, self._open, link)
 
-    def _reach(self, link: Link, action: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _open(self, link: Link) -> None:
         if link.here and not link.deaf:
-            process = link.process
-            if process.alive and not process.frozen:
-                action(*args)
-            else:
-                process.meet(action, *args)
+            link.end.opened()
 
-    def _say(self, link: Link, request: SentCall, frame: Any, messages: Any) -> None:
-        keys, args = request.words[: request.key_count], request.words[request.key_count :]
+    def _receive(self, link: Link) -> None:
+        """Give the client all that has arrived by now, in one piece."""
+        inbound, now = link.inbound, self.world.now
+        count = 0
+        while count < len(inbound) and inbound[count][0] <= now:
+            count += 1
+        if count and link.here and not link.deaf:
+            link.end.received(b"".join([data for _, data in inbound[:count]]))
+        del inbound[:count]
+
+    def _say(self, command: Command, frame: Any, messages: Any) -> None:
+        keys, args = command.words[: command.key_count], command.words[command.key_count :]
         names = " ".join(sorted({key.rsplit(b":", 1)[0].decode() for key in keys}))
         shown = frame if isinstance(frame, ErrorReply) else b" ".join(b"%b" % _text(item) for item in frame).decode()
         said = " ".join(arg.decode() for arg in args)
-        late = " LATE" if request.late else ""
+        late = " LATE" if command.late else ""
+        link = command.link
         self.world.say(
-            "server", f"{link.process.name}/{link.number}{late} {request.name.decode()} {names} {said} -> {shown}"
+            "server", f"{link.process.name}/{link.number}{late} {command.name.decode()} {names} {said} -> {shown}"
         )
         for channel, payload in zip(messages[::2], messages[1::2], strict=True):
             self.world.say(
                 "server", f"    to {channel.decode()} ({len(self.subscribers.get(channel, ()))}): {payload.decode()}"
             )
+
+
+def encode(value: Any) -> bytes:
+    """Return the bytes of a reply."""
+    if type(value) is bytes:
+        return b"$%d\r\n%b\r\n" % (len(value), value)
+    if type(value) is int:
+        return b":%d\r\n" % value
+    if isinstance(value, ErrorReply):
+        return b"-%b\r\n" % value.encode()
+    if value is None:
+        return b"_\r\n"
+    return b"*%d\r\n%b" % (len(value), b"".join(map(encode, value)))
+
+
+def _push(items: list[Any]) -> bytes:
+    return b">" + encode(items)[1:]
 
 
 def _text(item: Any) -> bytes:

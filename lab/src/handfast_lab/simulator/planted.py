@@ -1,7 +1,7 @@
 """Broken variants of the engine, each of which the simulation must catch: a check that finds nothing must be able to.
 
-A variant is one text of one file replaced by another: in a script, in a protocol, or in what stands in for a driver here.
-Seeds are run from 0 on until something is found; how many that took is the strength of the checks.
+A variant is one text of one file replaced by another: in a script, in a protocol or in the asyncio driver. Seeds are run
+from 0 on until something is found; how many that took is the strength of the checks.
 """
 
 from __future__ import annotations
@@ -134,21 +134,21 @@ PLANTED = (
         "scripts",
         "  redis.call('ZADD', past, now + 20000000 + (lost and 0.5 or 0), token)\n  redis.call('PEXPIRE', past, 80000)\n",
         "",
-        "an acquire that arrives after its cancel is granted to nobody",
+        "an acquire that arrives after its cancel is granted without an owner",
     ),
     Planted(
         "a release is forgotten",
         "permit_release",
         "  bury(token)\n",
         "",
-        "a release that is sent again is told that the lease was lost",
+        "a release that is sent again is answered with lost",
     ),
     Planted(
         "tombstones are not looked at",
         "permit_acquire",
         "if redis.call('ZSCORE', past, token) then",
         "if false then",
-        "an acquire that arrives after its cancel is granted to nobody",
+        "an acquire that arrives after its cancel is granted without an owner",
     ),
     Planted(
         "granted anew each time",
@@ -162,7 +162,7 @@ PLANTED = (
         "permit_cancel",
         "if redis.call('ZREM', holders, token) == 1 then",
         "if false then",
-        "a grant that came together with the timeout stays nobody's",
+        "a grant that came together with the timeout stays without an owner",
     ),
     Planted(
         "cancel leaves the place in line",
@@ -219,7 +219,7 @@ PLANTED = (
         "permit_release",
         "local more = hand_over()",
         "local more = 0",
-        "what is given up stays free until somebody asks",
+        "what is given up stays free until a client asks",
     ),
     Planted(
         "lowering hands nothing over",
@@ -229,7 +229,7 @@ PLANTED = (
         "readers wait though the writer has become one of them",
     ),
     Planted(
-        "nobody is rung",
+        "no message is sent",
         "scripts",
         "granted = redis.call('PUBLISH', inbox, 'granted ' .. grant .. ' ' .. claim_ms .. '000') > 0",
         "granted = true",
@@ -284,7 +284,7 @@ PLANTED = (
         "scripts",
         "    redis.call('PEXPIRE', holders, lease_ms + linger + 60000)\n",
         "",
-        "the holders of a name that nobody uses stay for ever",
+        "the holders of a name that is not used any more never expire",
     ),
     Planted(
         "a TTL is too short",
@@ -293,7 +293,7 @@ PLANTED = (
         "redis.call('PEXPIRE', key, 100)",
         "a key ends before the lease that is in it",
     ),
-    # --- what clients are told
+    # --- what the server answers
     Planted(
         "a ring promises too much",
         "scripts",
@@ -379,45 +379,44 @@ PLANTED = (
         "handfast._protocol.acquire",
         "attempt.pending = attempt.astray = attempt.astray or again",
         "attempt.pending = False",
-        "a try that was sent twice and told no is granted to nobody when the first copy arrives",
+        "a try that was sent twice and refused is granted without an owner when the first copy arrives",
     ),
-    # --- what drivers do, in what stands in for them
+    # --- the asyncio driver
     Planted(
-        "threads do not undo",
-        "handfast_lab.simulator.threads.client",
-        "        if attempt.pending and self.reached:\n",
-        "        if False:\n            yield\n",
-        "a cancelled acquire leaves its place, or its lease",
-    ),
-    Planted(
-        "tasks do not undo",
-        "handfast_lab.simulator.tasks.client",
-        "        if not attempt.pending or not self.reached or self._ended:\n",
+        "the driver does not undo",
+        "handfast._drivers.aio.driver",
+        "        if not attempt.pending or not self._recipe.reached or home is None:\n",
         "        if True:\n",
         "a cancelled acquire leaves its place, or its lease",
     ),
     Planted(
-        "threads renew what is released",
-        "handfast_lab.simulator.threads.client",
-        "            lost = holding.lost(self.monotonic())\n            self.ledger.drop(holding)\n",
-        "            lost = holding.lost(self.monotonic())\n"
-        "            if not holding.permits.renew:\n                self.ledger.drop(holding)\n",
-        "renewals go on when the release has returned",
+        "a request that was sent twice counts as sent once",
+        "handfast._drivers.aio.runner",
+        "return outcome if session.breaks == breaks else outcome._replace(again=True)",
+        "return outcome",
+        "a try whose first copy arrives after the answer to the second is granted without an owner",
     ),
     Planted(
-        "tasks renew what is released",
-        "handfast_lab.simulator.tasks.client",
-        "        self.ledger.drop(holding)\n        renewal = self._renewals.pop(holding.token, None)\n",
-        "        if not holding.permits.renew:\n            self.ledger.drop(holding)\n"
-        "        renewal = self._renewals.pop(holding.token, None)\n",
+        "the driver renews what is released",
+        "handfast._drivers.aio.renewer",
+        "        self._ledger.drop(holding)\n        if self._renewals",
+        "        if not holding.permits.renew:\n            self._ledger.drop(holding)\n        if self._renewals",
         "renewals go on when the release has returned",
     ),
     Planted(
         "a lease counts from its reply",
-        "handfast_lab.simulator.threads.session",
-        "return reply if type(reply) is ErrorReply else Answer(sent_at, reply)",
-        "return reply if type(reply) is ErrorReply else Answer(self._client.monotonic(), reply)",
+        "handfast._drivers.aio.session",
+        "request.future.set_result(Answer(request.sent_at, frame))",
+        "request.future.set_result(Answer(monotonic(), frame))",
         "a holder believes longer than the server, by the way back",
+    ),
+    Planted(
+        "a cancelled request is owed no reply",
+        "handfast._drivers.aio.session",
+        "                request = sent.popleft()\n",
+        "                while len(sent) > 1 and sent[0].future.done():\n                    sent.popleft()\n"
+        "                request = sent.popleft()\n",
+        "the reply to a request that was cancelled is taken for that to the next one",
     ),
     # --- the well-known listings
     Planted(
@@ -439,7 +438,7 @@ PLANTED = (
         "classic/lock_acquire",
         "redis.call('SETEX', lock, lock_seconds, identifier)",
         "redis.call('SET', lock, identifier)",
-        "whoever dies holds it for ever",
+        "a client that dies holds it for all time",
     ),
     Planted(
         "a place too many",
@@ -453,7 +452,7 @@ PLANTED = (
         "classic/semaphore_acquire",
         "redis.call('ZREMRANGEBYSCORE', semaphore, '-inf', oldest)\n",
         "",
-        "whoever dies keeps its place for ever",
+        "a client that dies keeps its place for all time",
     ),
     Planted(
         "a lost place is refreshed",

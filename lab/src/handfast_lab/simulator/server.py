@@ -1,14 +1,13 @@
 """A server in virtual time: the scripts run in a real Lua, on the model of the commands in ``server.lua``.
 
-Nothing in here knows of time, networks or clients: who calls says what the server's clock shows. Texts are bytes, as on the
-wire.
+Nothing here knows of time, networks or clients: the caller says what the server's clock shows. Texts are bytes, as they are
+on the wire.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -26,31 +25,32 @@ from handfast._engine.calls import (
     RESIZE,
     REVOKE,
 )
-from handfast._engine.effects import Call
 from handfast._engine.resp import ErrorReply, Reader
 
-__all__ = ["ENGINE_DIGESTS", "ENGINE_SCRIPTS", "SimulatedServer", "unpacked"]
+__all__ = ["ENGINE_SCRIPTS", "SCRIPT_NAMES", "SimulatedServer"]
 
 _SCRIPTS = (
     *(ACQUIRE, RELEASE, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE),
     *(ACQUIRE_ALL, RELEASE_ALL, RENEW_ALL, CANCEL_ALL),
 )
-ENGINE_DIGESTS = frozenset(script.digest for script in _SCRIPTS)
 ENGINE_SCRIPTS = {script.name: script.source for script in _SCRIPTS}
-"""The sources of the scripts that permits are made of."""
+"""The sources of the engine's scripts."""
+
+SCRIPT_NAMES = {text.encode(): script.name.encode() for script in _SCRIPTS for text in (script.digest, script.source)}
+"""Their names, by what clients send: the digest or the source."""
 
 _HERE = files("handfast_lab.simulator")
 
 
 class SimulatedServer:
-    """What a server stores, and the scripts that it can run.
+    """The data of a server, and the scripts that it can run.
 
     ``engine`` is a module of lupa: ``lua51`` is what servers have, ``luajit21`` is faster.
     """
 
     def __init__(self, scripts: dict[str, str] | None = None, *, engine: str = "lua51") -> None:
         lua = importlib.import_module(f"lupa.{engine}")
-        # The collector may be lazy: there is never much to keep.
+        # There is never much to keep, so Lua need not collect often.
         self.lua = lua.LuaRuntime(
             encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False
         )
@@ -66,17 +66,17 @@ class SimulatedServer:
         self.reset()
 
     def define(self, name: str, source: str) -> None:
-        """Have a script that can be run by this name. Raises ValueError for one that is no Lua."""
+        """Add a script under this name. Raises ValueError if it is not valid Lua."""
         complaint = self.model[b"define"](name.encode(), source.encode())
         if complaint is not None:
             raise ValueError(f"the script {name!r}: {complaint.decode()}")
 
     def reset(self) -> None:
-        """Store nothing and know nobody."""
+        """Forget all data and all subscribers."""
         self.model[b"reset"]()
 
     def run(self, name: bytes, moment_us: int, key_count: int, words: Iterable[bytes]) -> tuple[Any, Sequence[bytes]]:
-        """The reply to a script, or its error as an `ErrorReply`; and what it has published, channels and messages in turn."""
+        """Return a script's reply, or its error as an `ErrorReply`; and what it has published, channels and messages in turn."""
         count, *reply = self._call(name, moment_us, key_count, *words)
         messages: Sequence[bytes] = self._messages() if count else ()
         if reply[0] is None:
@@ -86,7 +86,7 @@ class SimulatedServer:
         return ErrorReply(reply[0].decode(errors="replace")), messages
 
     def dump(self, moment_us: int) -> str:
-        """Everything stored, in a fixed order."""
+        """Return everything stored, in a fixed order."""
         return str(self.model[b"dump"](moment_us).decode(errors="replace"))
 
 
@@ -94,14 +94,3 @@ def _read(data: bytes) -> Any:
     reader = Reader()
     reader.feed(data)
     return reader.frame()
-
-
-@cache
-def _opening(evalsha: bytes, name: str) -> tuple[bytes, int]:
-    return name.encode(), int(evalsha.rsplit(b"\r\n", 2)[1])
-
-
-def unpacked(call: Call) -> tuple[bytes, int, list[bytes]]:
-    """The script's name, how many keys it is given, and the keys and arguments. No line ends are in any of ours."""
-    name, keys = _opening(call.head.evalsha, call.head.name)
-    return name, keys, call.tail.split(b"\r\n")[1::2]

@@ -1,4 +1,4 @@
-"""One seed, from its plan to its verdict: callers that do what they are told, and all that is looked at meanwhile."""
+"""One seed, from its plan to its verdict: callers that carry out their orders, and all that is checked meanwhile."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from handfast_lab.checker.history import Operation
 from handfast_lab.simulator.callers import carry_out
 from handfast_lab.simulator.client import Client
 from handfast_lab.simulator.faults import Faults
-from handfast_lab.simulator.network import Network, SentCall
-from handfast_lab.simulator.plans import ClientPlan, Plan, draw
-from handfast_lab.simulator.server import ENGINE_DIGESTS, SimulatedServer
-from handfast_lab.simulator.tasks.client import TaskClient
-from handfast_lab.simulator.threads.client import ThreadClient
+from handfast_lab.simulator.isolation import isolated
+from handfast_lab.simulator.loop import VirtualLoop
+from handfast_lab.simulator.network import Command, Network
+from handfast_lab.simulator.orders import ClientPlan, Plan
+from handfast_lab.simulator.plans import draw
+from handfast_lab.simulator.server import SCRIPT_NAMES, SimulatedServer
 from handfast_lab.simulator.watch import Watch
 from handfast_lab.simulator.world import Process, World
 
 __all__ = ["Result", "Simulation"]
 
-LONGEST = 400.0
-"""Seconds after the last fault in which everybody must have come to an end."""
+LONGEST_S = 400.0
+"""Time after the last fault within which every caller must have come to an end."""
 
-TOO_MANY = 5_000
-"""Scripts that no plan comes near to, unless somebody asks again and again."""
+MAX_CALLS = 5_000
+"""A number of scripts that no plan comes near to, unless a client asks again and again."""
 
-IDLE = 4.0
-"""Seconds for which something that is free may stay so though somebody waits for it, when nothing goes wrong any more: a
-waiter that was not rung asks after two, and a call may take its time."""
+IDLE_S = 4.0
+"""Time for which a name may stay free though a waiter fits, when nothing goes wrong any more: a waiter that missed its
+message asks after two seconds, and a call may take its time."""
 
 
 class Result(NamedTuple):
-    """What came of a seed."""
+    """The outcome of a seed."""
 
     seed: int
     findings: list[str]
@@ -45,7 +46,7 @@ class Result(NamedTuple):
 
 
 class Simulation:
-    """One world. ``log`` takes what happens, line by line."""
+    """One world. ``log`` receives what happens, line by line; one in ``every`` histories is checked as a whole."""
 
     def __init__(
         self,
@@ -59,137 +60,142 @@ class Simulation:
         self.world = World(seed, log)
         self._seed = seed
         self.plan = draw(self.world.chance) if plan is None else plan
-        self.tags = self.plan.tags
-        self.clients: list[Client] = []
-        self.is_quiet = False
-        self.grace = 0.0
-        """Seconds by which everything may take longer."""
+        self._clients: list[Client] = []
         self._busy = 0
         server.reset()
-        self.network = Network(self.world, server, self.plan.tempo)
-        self.watch = Watch(self, records=seed % every == 0)
-        self.faults = Faults(self, self.plan.faults, self.plan.rate, self.plan.most_faults)
+        self._network = Network(self.world, server, self.plan.tempo)
+        self.watch = Watch(self.plan, self._network, records=seed % every == 0)
+        self._damage = self.watch.damage
+        self._faults = Faults(self.plan, self._network, self.watch, self._clients, self._kill)
         if self.plan.scripts_known:
-            self.network.known.update(ENGINE_DIGESTS)
-        self.network.on_send = self._sending
-        self.network.on_executed = self.watch.executed
-        for number, client in enumerate(self.plan.clients):
-            self._begin(chr(ord("A") + number), client)
+            self._network.known.update(SCRIPT_NAMES.values())
+        self._network.on_send = self._sending
+        self._network.on_executed = self.watch.executed
 
     def run(self) -> Result:
-        """Let it take its course, and look at what is left."""
+        """Let the plan take its course, and check what is left."""
         world, plan = self.world, self.plan
         if world.log is not None:
             world.say("plan", f"{plan.kind} {' '.join(plan.names)}, faults: {', '.join(plan.faults) or 'none'}")
-        world.at(plan.quiet_at, self._quiet)
-        world.run(inf)
-        if self._busy:
-            self.watch.find(f"liveness: {self._busy} callers never come to an end")
-        else:
-            self._at_rest()
+        with isolated():
+            for number, client in enumerate(plan.clients):
+                self._begin(chr(ord("A") + number), client)
+            world.at(plan.quiet_at, self._end_faults)
+            world.run(inf)
+            if self._busy:
+                self.watch.find(f"liveness: {self._busy} callers never come to an end")
+            else:
+                self._rest()
+            self._discard()
         self._judge()
         watch = self.watch
-        return Result(self._seed, watch.findings, self.network.calls, self.faults.counts, world.now, watch.history)
+        return Result(self._seed, watch.findings, self._network.calls, self._damage.counts, world.now, watch.history)
 
-    def _sending(self, request: SentCall) -> None:
-        if request.token in self.watch.returned:
-            self.watch.sent_after_all(request)
-        if self.network.calls > TOO_MANY:
-            self.watch.find(f"liveness: {TOO_MANY:,} scripts, and no end of it")
+    def _begin(self, name: str, plan: ClientPlan) -> None:
+        process = Process(self.world, name, plan.offset)
+        loop = VirtualLoop(
+            process,
+            lag=self.plan.tempo,
+            lagging=plan.lagging,
+            on_pause=lambda: self.watch.look(process),
+            on_error=lambda words: self.watch.find(f"event loop: {words}"),
+        )
+        client = Client(process, self._network, loop, plan.response_timeout)
+        self._clients.append(client)
+        for orders in plan.callers:
+            self._busy += 1
+            client.callers += 1
+            task = loop.create_task(carry_out(self.world, self.watch, client, orders))
+            task.add_done_callback(lambda _: self._finish(client))
+
+    def _finish(self, client: Client) -> None:
+        """A caller has carried out all its orders."""
+        client.callers -= 1
+        self._busy -= 1
+        self._end_if_done()
+
+    def _sending(self, command: Command) -> None:
+        self.watch.sent(command)
+        if self._network.calls > MAX_CALLS:
+            self.watch.find(f"liveness: more than {MAX_CALLS:,} scripts")
             self.world.stopped = True
-        self.faults.strike(request)
+        self._faults.strike(command)
 
-    # --- what faults do
-
-    def kill(self, process: Process, noticed: bool) -> None:  # noqa: FBT001 -- called by the clock
-        """A process is gone. Its connections end at once, or are noticed to be gone much later."""
+    def _kill(self, client: Client, noticed: bool) -> None:  # noqa: FBT001 -- called by the clock
+        """End a process. Its connections end at once, or the server notices much later that they are gone."""
+        process, world = client.process, self.world
         if not process.alive:
             return
         process.die()
-        self.world.say(process.name, "dies")
-        for link in self.network.links:
+        world.say(process.name, "dies")
+        for link in self._network.links:
             if link.process is process and link.here:
                 link.here = False
-                wait = self.network.travel() if noticed else self.world.between(1, 60)
-                self.world.at(max(self.world.now + wait, link.to_server), self.network.drop, link)
-        self.watch.died(process)
-        for client in self.clients:
-            if client.process is process:
-                self._busy -= client.callers
-                client.callers = 0
+                wait = self._network.travel() if noticed else world.between(1, 60)
+                world.at(max(world.now + wait, link.to_server), self._network.drop, link)
+        self.watch.died(client, client.tokens)
+        self._busy -= client.callers
+        client.callers = 0
         self._end_if_done()
 
     # --- how it ends
 
-    def _at_rest(self) -> None:
-        """Nothing is left of those who are done with what they had, and what others left runs out."""
-        self.world.stopped = False
-        self.world.run(self.world.now + 25)
-        self.watch.left()
-        self.world.run(self.world.now + 1_000)
-        self.watch.left_for_ever()
+    def _end_if_done(self) -> None:
+        if not self._busy:
+            self._end_faults()
+            self.world.stopped = True
 
-    def _judge(self) -> None:
-        """The history as a whole."""
-        faults, history = self.faults, self.watch.history
-        if not history:
+    def _end_faults(self) -> None:
+        if self._damage.is_over:
             return
-        if not (faults.lost_data or faults.jumped_forward):
-            # Where limits differ, the line is not modelled as it is; nor is a request that held while nobody heard of it.
-            held = [*check_holds(history), *check_fences(history, exclusive=True)]
-            found = check_all(history) if self.plan.uniform and not self.watch.held_unheard else held
-        elif not (faults.lost_data and faults.stepped_back):
-            found = check_fences(history)
-        else:
-            found = []
-        self.watch.findings += map(str, found)
-
-    def _quiet(self) -> None:
-        """Faults end."""
-        if self.is_quiet:
-            return
-        self.is_quiet = True
         self.world.say("FAULT", "no more faults")
-        self.faults.end()
-        self.world.at(self.world.now + LONGEST + 2 * self.grace, self._give_up)
+        self._faults.end()
+        self.world.at(self.world.now + LONGEST_S + 2 * self._damage.grace, self._give_up)
         self._end_if_done()
         if self._busy:
             self.world.at(self.world.now + 30, self._probe, [])
 
     def _probe(self, before: list[tuple[str, bytes]]) -> None:
-        """What is free and waited for is taken soon."""
+        """Check that what is free and waited for is taken soon."""
         idle = self.watch.idle()
         for name, token in idle:
             if (name, token) in before:
                 self.watch.find(f"liveness: {name} {token.decode()} waits for what is free")
         if self._busy:
-            self.world.at(self.world.now + IDLE, self._probe, idle)
+            self.world.at(self.world.now + IDLE_S, self._probe, idle)
 
     def _give_up(self) -> None:
         self.world.stopped = True
 
-    def _end_if_done(self) -> None:
-        if not self._busy:
-            self._quiet()
-            self.world.stopped = True
+    def _rest(self) -> None:
+        """Check that nothing is left of the tokens whose owners are done, and that all else expires."""
+        self.world.stopped = False
+        self.world.run(self.world.now + 25)
+        self.watch.check_remains()
+        self.world.run(self.world.now + 1_000)
+        self.watch.check_all_expired()
 
-    # --- what clients do
+    def _discard(self) -> None:
+        """End the world: nothing that is still finalized in it counts any more."""
+        self._network.on_send = lambda _: None
+        self.world.discard_events()
+        for client in self._clients:
+            client.discard()
+        self._clients.clear()
+        self._network.links.clear()
+        self.watch.discard()
 
-    def _begin(self, name: str, plan: ClientPlan) -> None:
-        process = Process(self.world, name, plan.offset)
-        client: Client
-        if plan.threads:
-            client = ThreadClient(process, self.network, self.watch, plan.response_timeout, plan.places)
+    def _judge(self) -> None:
+        """Check the history as a whole."""
+        damage, history = self._damage, self.watch.history
+        if not history:
+            return
+        if not (damage.lost_data or damage.jumped_forward):
+            # The model has one limit for all, and no request that held without its owner learning of it.
+            held = [*check_holds(history), *check_fences(history, exclusive=True)]
+            found = check_all(history) if self.plan.uniform and not self.watch.held_unheard else held
+        elif not (damage.lost_data and damage.stepped_back):
+            found = check_fences(history)
         else:
-            client = TaskClient(process, self.network, self.watch, plan.response_timeout)
-        self.clients.append(client)
-        for orders in plan.callers:
-            self._busy += 1
-            client.callers += 1
-            process.begin(carry_out(self, client, orders))
-
-    def leaves(self, client: Client) -> None:
-        """One of its callers has done all that it was told."""
-        client.callers -= 1
-        self._busy -= 1
-        self._end_if_done()
+            found = []
+        self.watch.findings += map(str, found)
