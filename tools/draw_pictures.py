@@ -3,6 +3,7 @@
 - ``queue``: six processes that queue for one lock, from ``results/pictures/queue.json``. ``--record`` makes that file anew: it
   starts an embedded server and six real processes, which takes a few seconds.
 - ``contended``: one lock and many asyncio tasks, from ``results/benchmarks/async.json``.
+- ``acquire-free``, ``acquire-taken``, ``lease``: how one acquire works, from the text below.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ BENCHMARK = ROOT / "results/benchmarks/async.json"
 
 THEMES = {
     "light": {
+        "back": "#ffffff",
         "text": "#3d444d",
         "faint": "#d1d9e0",
         "wait": "#9aa4ae",
@@ -34,6 +36,7 @@ THEMES = {
         "others": ("#b35900", "#2f7d32", "#8250df", "#b3261e", "#6e7781"),
     },
     "dark": {
+        "back": "#0d1117",
         "text": "#c9d1d9",
         "faint": "#3d444d",
         "wait": "#768390",
@@ -55,6 +58,28 @@ SERIES = {
     "py-redis-semaphore": "py-redis-semaphore",
 }
 """The lines of the plot: contenders of the benchmark and their labels."""
+
+Step = tuple[str, str, str]
+"""A message (from, to, text), or a note beside one line (whose, "", text)."""
+
+FREE: tuple[Step, ...] = (
+    ("client", "server", "permit_acquire: token, ttl 30 s"),
+    ("server", "", "no holder, queue empty:"),
+    ("server", "", "grant, fence = max(last + 1, clock)"),
+    ("server", "client", "granted, fence, 30 s"),
+    ("client", "", "deadline = moment of sending + 30 s"),
+)
+
+TAKEN: tuple[Step, ...] = (
+    ("B", "server", "permit_acquire"),
+    ("server", "", "taken: B enters the queue"),
+    ("server", "B", "queued"),
+    ("B", "", "waits on its own channel"),
+    ("A", "server", "permit_release"),
+    ("server", "", "remove A, grant B"),
+    ("server", "B", "message: granted, fence"),
+    ("server", "A", "released"),
+)
 
 
 def main() -> int:
@@ -84,6 +109,9 @@ def pictures() -> Iterator[tuple[str, Iterator[str]]]:
     for theme, colors in THEMES.items():
         yield f"queue-{theme}", queue(lanes, colors)
         yield f"contended-{theme}", contended(rows, colors)
+        yield f"acquire-free-{theme}", sequence({"client": 40, "server": 400}, FREE, colors)
+        yield f"acquire-taken-{theme}", sequence({"A": 40, "B": 190, "server": 400}, TAKEN, colors)
+        yield f"lease-{theme}", lease(colors)
 
 
 def record() -> list[dict[str, Any]]:
@@ -198,6 +226,56 @@ def contended(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, Any]) -> I
         weight = ' font-weight="700"' * ours
         at = f'x="{width - right + 12}" y="{labels[contender] + 4:.1f}"'
         yield f'<text {at} style="fill:{color}"{weight}>{escape(SERIES[contender])}</text>'
+    yield "</svg>"
+
+
+def sequence(actors: Mapping[str, float], steps: Sequence[Step], colors: Mapping[str, Any]) -> Iterator[str]:
+    """A diagram of messages: a line for each actor, time runs down."""
+    top, row, width = 46, 34, 480
+    height = top + row * len(steps) + 10
+    yield from _open(width, height, colors)
+    for actor, x in actors.items():
+        yield f'<text x="{x}" y="20" text-anchor="middle" font-weight="700">{actor}</text>'
+        yield f'<path d="M{x} 30V{height}" stroke="{colors["wait"]}" stroke-width="1.5"/>'
+    for number, (source, target, text) in enumerate(steps):
+        y, begin = top + row * number + 14, actors[source]
+        if not target:  # a note, on the side where there is room
+            y -= 4
+            left = begin > width / 2
+            yield f'<circle cx="{begin}" cy="{y}" r="4" fill="{colors["text"]}"/>'
+            anchor = "end" if left else "start"
+            yield f'<text x="{begin + (-10 if left else 10)}" y="{y + 4}" text-anchor="{anchor}">{escape(text)}</text>'
+            continue
+        end = actors[target]
+        way = 1 if end > begin else -1
+        yield f'<path d="M{begin} {y}H{end - 7 * way}" stroke="{colors["ours"]}" stroke-width="2"/>'
+        yield f'<path d="M{end} {y}l{-9 * way} -5v10z" fill="{colors["ours"]}"/>'
+        near = max(x for x in actors.values() if x < max(begin, end))  # between the last two lines that it crosses
+        middle = (near + max(begin, end)) / 2
+        yield f'<text x="{middle:.0f}" y="{y - 7}" text-anchor="middle" style="fill:{colors["ours"]}">{escape(text)}</text>'
+    yield "</svg>"
+
+
+def lease(colors: Mapping[str, Any]) -> Iterator[str]:
+    """A lease of 30 s whose renewals fail after the second one."""
+    left, right, width, height, y = 30, 20, 480, 132, 62
+    lost = colors["others"][3]
+
+    def x(seconds: float) -> float:
+        return left + (width - left - right) * seconds / 60
+
+    yield from _open(width, height, colors)
+    yield f'<rect x="{x(0):.0f}" y="{y - 9}" width="{x(50) - x(0):.0f}" height="18" rx="3" fill="{colors["ours"]}"/>'
+    yield f'<path d="M{x(50):.0f} {y}H{x(60):.0f}" stroke="{colors["wait"]}"/>'
+    for seconds, text in ((0, "granted"), (10, "renewed"), (20, "renewed"), (50, "lost")):
+        color = lost if text == "lost" else colors["text"]
+        yield f'<path d="M{x(seconds):.0f} {y - 16}v32" stroke="{color}" stroke-width="2"/>'
+        yield f'<text x="{x(seconds):.0f}" y="{y - 24}" text-anchor="middle" style="fill:{color}">{text}</text>'
+        yield f'<text x="{x(seconds):.0f}" y="{y + 34}" text-anchor="middle">{seconds} s</text>'
+    for seconds in range(30, 50, 2):
+        yield f'<path d="M{x(seconds) - 4:.1f} {y - 4}l8 8m0 -8l-8 8" stroke="{colors["back"]}" stroke-width="2"/>'
+    yield f'<text x="{x(40):.0f}" y="{y - 24}" text-anchor="middle">renewals fail</text>'
+    yield f'<text x="{x(29):.0f}" y="{y + 58}" text-anchor="middle">each renewal moves the deadline to 30 s after it was sent</text>'
     yield "</svg>"
 
 

@@ -19,12 +19,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from handfast._engine.script import load
 from handfast.cli import COMMANDS
 from handfast.lint import RULES
 
@@ -76,7 +76,7 @@ def _command(command: click.Command, path: str, level: int) -> Iterator[str]:
             return
         yield "```text\n" + " ".join([path, *command.collect_usage_pieces(ctx)]) + "\n```\n"
         yield _prose(command.help)
-        yield "\n| option | meaning | default |\n|---|---|---|"
+        yield "\n| option | meaning |\n|---|---|"
         for param in command.get_params(ctx):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None:
                 yield _option(*record)
@@ -87,9 +87,8 @@ def _command(command: click.Command, path: str, level: int) -> Iterator[str]:
 def _option(names: str, text: str) -> str:
     found = re.search(r"  \[(.*)\]$", text)
     text, notes = (text[: found.start()], found[1].split("; ")) if found else (text, [])
-    default = " ".join(note.removeprefix("default: ") for note in notes if note.startswith("default: "))
-    words = _cell(text) + " (required)" * ("required" in notes)
-    return f"| `{names}` | {words} | {f'`{default}`' if default and ' ' not in default else _cell(default)} |"
+    shown = [note for note in notes if note.startswith("default: ") or note == "required"]
+    return f"| `{names}` | {_cell(text)}{''.join(f' [{_cell(note)}]' for note in shown)} |"
 
 
 def _cell(text: str) -> str:
@@ -109,16 +108,10 @@ def _prose(text: str | None) -> str:
 
 
 def scripts() -> Iterator[str]:
-    """The engine's scripts: what each takes and what it may answer."""
-    yield "| script | purpose | keys | arguments | replies |\n|---|---|---|---|---|"
+    """The contracts of the engine's scripts, as they stand in the files."""
     for path in sorted(LUA.glob("*.lua")):
-        header = load(path.stem).header
-        first = path.read_text(encoding="utf-8").split("\n", 1)[0]
-        purpose = first.partition(": ")[2] or first.removeprefix("-- ")
-        keys = " ".join(header.keys) + "..." * header.more_keys
-        args = " ".join(header.args) + "..." * header.more_args
-        replies = "<br>".join(f"`{' '.join((tag, *fields))}`" for tag, fields in header.replies.items())
-        yield f"| `{path.stem}` | {_cell(purpose)} | {keys} | {args} | {replies} |"
+        header = takewhile(lambda line: line.startswith("--"), path.read_text(encoding="utf-8").splitlines())
+        yield f"### {path.stem}\n\n```lua\n" + "\n".join(header) + "\n```\n"
 
 
 def rules() -> Iterator[str]:

@@ -70,8 +70,9 @@ def test_the_commands_of_the_readme_run(server):
         subprocess.run([sys.executable, "-m", "handfast", *words, "--", "true"], check=True, timeout=30)
 
 
-def test_the_generated_sections_are_up_to_date():
-    subprocess.run([sys.executable, ROOT / "tools/refresh_docs.py", "--check"], check=True, timeout=60)
+@pytest.mark.parametrize("tool", ["refresh_docs.py", "draw_pictures.py"])
+def test_the_generated_sections_and_pictures_are_up_to_date(tool):
+    subprocess.run([sys.executable, ROOT / "tools" / tool, "--check"], check=True, timeout=60)
 
 
 def test_every_relative_link_of_the_readme_leads_somewhere():
