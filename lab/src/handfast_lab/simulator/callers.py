@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from handfast._protocol.acquire import Attempt
 from handfast.errors import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, QueueFull
 from handfast_lab.checker.history import Kind, Outcome
-from handfast_lab.simulator.client import ON_ATTEMPT, Client, state_of
+from handfast_lab.simulator.client import ON_ATTEMPT, Client, leaves_nothing, state_of
 from handfast_lab.simulator.orders import Order, Target
 from handfast_lab.simulator.watch import Note, Watch
 from handfast_lab.simulator.world import World
@@ -149,7 +149,7 @@ class _Doing:
         except _ENDS as error:
             attempt = self._attempt
             if attempt is not None:
-                watch.ended(client, attempt.token, certain=not attempt.pending)
+                watch.ended(client, attempt.token, certain=leaves_nothing(attempt))
                 in_time = order.verb == "acquire" and isinstance(error, AcquireTimeout | asyncio.CancelledError)
                 refused = isinstance(error, QueueFull | LimitExceeded)
                 outcome: Outcome = "timeout" if in_time else "refused" if refused else "failed"
@@ -158,7 +158,7 @@ class _Doing:
         assert self._attempt is not None  # noqa: S101 -- there is no lease without one
         token = self._attempt.token
         if lease is None:
-            watch.ended(client, token, certain=not self._attempt.pending)
+            watch.ended(client, token, certain=leaves_nothing(self._attempt))
             watch.noted(self._note, "refused")
             return None
         state = state_of(lease)

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from handfast import AsyncHandfast
+from handfast import AsyncHandfast, AsyncLease
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._engine.calls import Request
 from handfast._protocol.acquire import Attempt
@@ -26,7 +26,7 @@ from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.network import Network
 from handfast_lab.simulator.world import Process
 
-__all__ = ["ON_ATTEMPT", "Client", "SimulatedConnector", "SimulatedTransport", "state_of"]
+__all__ = ["ON_ATTEMPT", "Client", "SimulatedConnector", "SimulatedTransport", "leaves_nothing", "state_of"]
 
 ON_ATTEMPT: ContextVar[Callable[[Attempt], None]] = ContextVar("ON_ATTEMPT")
 """What a task wants to be called with when it begins to acquire."""
@@ -62,10 +62,14 @@ class Client:
                 value()
 
 
-def state_of(lease: Any) -> LeaseState:
+def state_of(lease: AsyncLease) -> LeaseState:
     """Return what the driver knows of a lease."""
-    state: LeaseState = lease._holding  # noqa: SLF001 -- see above
-    return state
+    return lease._state  # noqa: SLF001 -- see above
+
+
+def leaves_nothing(attempt: Attempt) -> bool:
+    """Return whether nothing can be left on the server of an attempt that has ended without a lease."""
+    return not attempt.pending
 
 
 class SimulatedConnector(AsyncConnector):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from handfast._drivers.timeouts import UNDO_WAIT
 from handfast._engine.calls import ACQUIRE, ACQUIRE_ALL, CANCEL, CANCEL_ALL, RELEASE, RELEASE_ALL, RESIZE
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
@@ -25,6 +24,9 @@ ROUNDING_S = 2e-6
 
 NOTICED_S = 8.0
 """Time after a fault in which even those clients notice it that nothing tells them of it."""
+
+UNDONE_S = 3.0
+"""Time within which a driver whose server answers has taken back what an operation may have left there."""
 
 REMEMBERED_S = 20.0
 """Time for which the server remembers what was released."""
@@ -207,7 +209,7 @@ class Watch:
         out: dict[bytes, int] = {}
         for believer in self._believers.values():
             state, offset = believer.state, believer.client.process.offset
-            if not state.given_up and not state.loss and state.deadline - offset > self._world.now:
+            if not state.loss and state.deadline - offset > self._world.now:
                 for tag in believer.target.tags:
                     out[tag] = out.get(tag, 0) + believer.weight
                     if out[tag] > believer.target.limit:
@@ -252,7 +254,7 @@ class Watch:
                 self._over(token)
             else:
                 self.fates[token] = "ending"
-                self._world.at(self._world.now + 3 * UNDO_WAIT, self._look_back, client, token)
+                self._world.at(self._world.now + UNDONE_S, self._look_back, client, token)
         if client.closed and self.fates[token] != "over":
             self.fates[token] = "dropped"  # a closed client takes nothing back
 
