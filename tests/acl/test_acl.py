@@ -61,13 +61,14 @@ def test_commands_of_finds_what_the_parser_finds(script):
     pytest.importorskip("tree_sitter")
     from handfast._engine.header import read_header
     from handfast.lint.parsing import build, parse
-    from handfast.lint.script import Body
+    from handfast.lint.script import CheckedScript
     from handfast.lint.versions import DEFAULT
 
     source = script.source
-    body = Body(script.name, source, read_header(source), build(parse(source), source), DEFAULT)
+    checked = CheckedScript(script.name, source, read_header(source), build(parse(source), source), DEFAULT)
     found = {
-        f"{sent.name}|{sent.words[0]}".lower() if sent.name == "PUBSUB" else sent.name.lower() for sent in body.commands
+        f"{sent.name}|{sent.words[0]}".lower() if sent.name == "PUBSUB" else sent.name.lower()
+        for sent in checked.commands
     }
     assert commands_of(source) == found
     assert script is CHECK or found

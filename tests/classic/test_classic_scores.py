@@ -8,14 +8,14 @@ import pytest
 import redis
 
 from handfast import Advance, Handfast, classic
-from handfast.classic.scores import PIECE
+from handfast.classic.scores import CHUNK
 from handfast.testing import command, script
 from tests._support import listings
 from tests._support.listings import Meddled, commands
 
 conn, proxy, resending = listings.conn, listings.proxy, listings.resending
 
-MANY = {f"m{number}": number for number in range(PIECE)}
+MANY = {f"m{number}": number for number in range(CHUNK)}
 
 
 def test_scores_only_move_forward_and_the_added_are_counted(conn):
@@ -69,12 +69,12 @@ def test_flaw_two_commands_for_each_member(conn, hf, raw):
     raw.config_resetstat()
     classic.zadd_unless_smaller(conn, "s", MANY)
     ran = commands(raw)
-    assert ran["zscore"] == ran["zadd"] == PIECE
+    assert ran["zscore"] == ran["zadd"] == CHUNK
     assert ran["evalsha"] == 1, "and nobody else was served meanwhile"
 
     raw.config_resetstat()
-    assert hf.scores("s").advance(MANY).added == PIECE
-    assert commands(raw)["zadd"] < PIECE / 100
+    assert hf.scores("s").advance(MANY).added == CHUNK
+    assert commands(raw)["zadd"] < CHUNK / 100
 
 
 def test_flaw_above_ten_thousand_others_see_a_part(conn, hf):
@@ -82,7 +82,7 @@ def test_flaw_above_ten_thousand_others_see_a_part(conn, hf):
     seen = []
     client = Meddled(conn, EVALSHA=[lambda: seen.append(conn.zcard("s"))] * 2)
     classic.zadd_unless_smaller(client, "s", MANY | {"one more": 1})
-    assert seen == [0, PIECE]
+    assert seen == [0, CHUNK]
 
 
 def test_flaw_when_a_reply_gets_lost_the_added_are_not_counted(conn, resending, proxy, hf):

@@ -32,7 +32,7 @@ def scripts(rule):
 
 
 def marked(source):
-    """What the marks promise: line, severity and rule."""
+    """Return the findings that the marks promise: line, severity and rule."""
     return sorted(
         (number - len(back), SEVERITIES[kind], rule)
         for number, line in enumerate(source.split("\n"), 1)
@@ -45,24 +45,24 @@ ALL = [pytest.param(rule, source, id=f"{rule}: {title}") for rule in RULES for t
 
 
 @pytest.mark.parametrize(("rule", "source"), ALL)
-def test_what_is_marked_is_found_and_nothing_else(rule, source):
+def test_check_finds_what_is_marked_and_nothing_else(rule, source):
     found = check(source)
     assert sorted((finding.line, finding.severity, finding.rule) for finding in found) == marked(source), found
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_each_rule_has_faults_and_near_misses(rule):
+def test_each_rule_has_cases_with_and_without_findings(rule):
     expected = [marked(source) for _, source in scripts(rule)]
     assert any(rule in [one[2] for one in marks] for marks in expected)
     assert any(rule not in [one[2] for one in marks] for marks in expected)
 
 
-def test_the_files_are_those_of_the_rules():
+def test_each_rule_has_a_file_of_cases():
     assert {path.stem.replace("_", "-") for path in CASES.glob("*.lua")} == set(RULES)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (SOURCE / "_engine/lua").glob("*.lua")))
-def test_the_engines_scripts_are_clean(name):
+def test_engine_scripts_have_no_findings(name):
     assert check(load(name).source, name=name) == []
 
 
@@ -70,11 +70,11 @@ OTHERS = [*(SOURCE / "classic/lua").glob("*.lua"), *(Path(__file__).parents[2] /
 
 
 @pytest.mark.parametrize("path", sorted(OTHERS), ids=lambda path: path.stem)
-def test_the_listings_and_the_examples_are_clean(path):
+def test_listings_and_examples_have_no_findings(path):
     assert check(path.read_text(), name=path.name) == []
 
 
-def test_a_finding_says_where_and_what():
+def test_finding_has_a_position_and_a_message():
     (finding,) = check("return redis.call('GET', 'x')", name="get.lua")
     assert finding == Finding(
         "get.lua",
@@ -82,7 +82,7 @@ def test_a_finding_says_where_and_what():
         26,
         "undeclared-key",
         "error",
-        "GET is called on the fixed key 'x': pass it as one of KEYS, since a cluster has to know every key before the script runs",
+        "GET is called on the fixed key 'x': pass it as one of KEYS, because a cluster must know every key before the script runs",
     )
     assert str(finding).startswith("get.lua:1:26: error [undeclared-key] GET is called on the fixed key 'x'")
 
@@ -92,12 +92,12 @@ def test_columns_count_characters():
     assert finding.column == 42
 
 
-def test_findings_come_in_the_order_of_the_lines():
+def test_findings_are_sorted_by_line():
     found = check("local b = y\nlocal a = x\nreturn redis.call('KEYS', a .. b)")
     assert [finding.line for finding in found] == [1, 2, 3]
 
 
-def test_the_oldest_server_may_be_told():
+def test_oldest_servers_can_be_passed():
     source = "return redis.call('LMPOP', 1, KEYS[1], 'LEFT')"
     assert [finding.rule for finding in check(source)] == ["too-new"]
     assert check(source, oldest={"redis": (7, 0), "valkey": (8, 0)}) == []
@@ -105,13 +105,13 @@ def test_the_oldest_server_may_be_told():
     assert check("-- NEEDS redis 6.2\n" + source, oldest={"redis": (7, 0)})[0].rule == "too-new"
 
 
-def test_what_is_fixed_cannot_be_allowed():
+def test_fixed_rules_cannot_be_suppressed():
     for rule in FIXED:
         found = check(f"-- @allow {rule}: because\nreturn 1")
         assert [finding.rule for finding in found] == ["allow"], rule
 
 
-def test_every_message_is_a_sentence_that_says_what_to_do():
+def test_every_message_says_what_to_do():
     for rule in RULES:
         for _, source in scripts(rule):
             for finding in check(source):
@@ -122,21 +122,21 @@ def test_every_message_is_a_sentence_that_says_what_to_do():
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("return redis.call('GET', ARGV[1])", "GET is called on ARGV[1], which is no key:"),
-        ("return redis.call('DEL', unpack(ARGV))", "DEL is called on one of ARGV, which is no key:"),
+        ("return redis.call('GET', ARGV[1])", "GET is called on ARGV[1], which is not a key:"),
+        ("return redis.call('DEL', unpack(ARGV))", "DEL is called on one of ARGV, which is not a key:"),
         ("return redis.call('GET', 'a' .. ARGV[1])", "a key that the script builds, 'a' .. ARGV[1]:"),
         ("return redis.call('GET', redis.call('GET', KEYS[1]))", "a key that the script has read:"),
         ("return redis.call('GET', redis.call('LRANGE', KEYS[1], 0, 0)[1])", "a key that the script has read:"),
-        ("return redis.call('GET', cjson.decode(ARGV[1]).key)", "a key that the script makes up:"),
-        ("return redis.call('GET', 5)", "GET is called on 5, which is no key of KEYS:"),
+        ("return redis.call('GET', cjson.decode(ARGV[1]).key)", "a key that the script makes:"),
+        ("return redis.call('GET', 5)", "GET is called on 5, which is not one of KEYS:"),
         ("return redis.call('GET', 'a' .. '" + 50 * "b" + "')", "builds, 'a' .. 'bbb"),
         ("return ARGV[1] ~= 5 and 1", "~= with a number is always true: write tonumber(ARGV[1])"),
         ("return ARGV[1] == 5 and 1", "== with a number is never true"),
         ("return redis.call('HEGT', KEYS[1], 'a')", "did you mean HGET?"),
-        ("return redis.call('QQQQQQ', KEYS[1], 'a')", "has a command QQQQQQ: look at its spelling"),
-        ("local names = 1 return name", "nothing is called 'name' here: did you mean 'names'?"),
+        ("return redis.call('QQQQQQ', KEYS[1], 'a')", "has a command QQQQQQ: check its spelling"),
+        ("local names = 1 return name", "there is no variable 'name' here: did you mean 'names'?"),
         ("if KEYS[1] then local a = 1 end return a", "'a' is a local of another block"),
-        ("return require('x')", "servers keep 'require' from scripts"),
+        ("return require('x')", "servers do not provide 'require' to scripts"),
         ("return string.gmach('a', 'b')", "did you mean string.gmatch?"),
         ("-- REPLY a\nreturn {'a', 1}", "the reply 'a' has 1 field here, and the header names no fields: none"),
         ("-- KEYS a\nreturn KEYS[2] .. KEYS[1]", "the header names 1 key: name it there"),
@@ -147,11 +147,11 @@ def test_every_message_is_a_sentence_that_says_what_to_do():
         ("-- @allow x: it is\nreturn 1", "the rules are header-name, "),
     ],
 )
-def test_messages_name_what_is_meant(source, words):
+def test_messages_name_the_code_and_the_remedy(source, words):
     assert any(words in finding.message for finding in check(source)), check(source)
 
 
-def test_it_knows_nothing_of_the_house_but_headers():
+def test_linter_imports_only_the_header_of_the_engine():
     folder = SOURCE / "lint"
     imported = {
         node.module
@@ -162,13 +162,13 @@ def test_it_knows_nothing_of_the_house_but_headers():
     assert imported == {"handfast._engine.header"}
 
 
-def test_a_missing_parser_is_named(monkeypatch):
+def test_missing_parser_raises_with_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tree_sitter_lua", None)
     with pytest.raises(ParserMissing, match=r"pip install 'handfast\[lint\]'"):
         check("return 1")
 
 
-def test_a_table_may_hold_itself_and_a_function_may_call_itself():
+def test_self_references_and_recursion_end():
     source = """
 local list = {}
 list[1] = list
@@ -180,7 +180,7 @@ return redis.call('GET', walk(list, 0)) .. x
     assert {finding.rule for finding in check(source)} == {"undeclared-key"}
 
 
-def test_many_ways_to_one_value_are_walked_once():
+def test_shared_sources_are_followed_once():
     lines = ["local x0, y0 = KEYS[1], KEYS[1]", "local a0 = 1"]
     for place in range(1, 60):
         lines.append(
@@ -191,7 +191,7 @@ def test_many_ways_to_one_value_are_walked_once():
     assert [(finding.rule, finding.column) for finding in found] == [("number-as-text", 38)]
 
 
-def test_variables_that_are_given_to_one_another_end():
+def test_cyclic_assignments_end():
     names = [f"v{place}" for place in range(15)]
     given = [f"{one} = {other}" for one in names for other in names]
     added = [f"{one} = {other} + {one}" for one in names for other in names]
@@ -202,6 +202,6 @@ def test_variables_that_are_given_to_one_another_end():
         assert check(source) == []
 
 
-def test_what_is_nested_beyond_reason_is_left_alone():
+def test_too_deep_nesting_is_a_warning():
     (finding,) = check("return " + " + ".join(["1"] * 5000))
     assert (finding.rule, finding.severity) == ("syntax", "warning")

@@ -152,7 +152,7 @@ def rules_of(source):
 
 
 @pytest.mark.parametrize("source", lines(REFUSED))
-def test_what_a_server_refuses_is_found(raw, source):
+def test_syntax_that_a_server_refuses_is_found(raw, source):
     assert not is_taken(raw, source)
     found = check(source)
     assert {finding.rule for finding in found} == {"syntax"}
@@ -160,14 +160,14 @@ def test_what_a_server_refuses_is_found(raw, source):
 
 
 @pytest.mark.parametrize("source", lines(TAKEN))
-def test_what_a_server_takes_is_let_through(raw, source):
+def test_syntax_that_a_server_accepts_has_no_findings(raw, source):
     if not source.startswith("#!"):  # the oldest know no such line
         assert is_taken(raw, source)
     assert "syntax" not in rules_of(source)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ("syntax", "too-new")])
-def test_the_cases_of_the_other_rules_are_lua(raw, rule):
+def test_cases_of_the_other_rules_are_valid_lua(raw, rule):
     for title, source in scripts(rule):
         assert is_taken(raw, source), title
 
@@ -180,21 +180,21 @@ def test_the_cases_of_the_other_rules_are_lua(raw, rule):
         ("f()\nend\n", 2, "this 'end' closes nothing"),
         ("if a then b()\nelse if c then d() end", 1, "'else if' opens one more, and elseif does not"),
         ("return 1\nreturn 2", 1, "return must be the last statement of its block"),
-        ("local s = 'abc\nreturn s", 1, "the text that begins with ' here is not closed"),
+        ("local s = 'abc\nreturn s", 1, "the string that begins with ' here is not closed"),
         ("--[[ never\nreturn 1", 1, "this comment is not closed"),
         ("\n\nx += 1", 3, "write x = x + 1"),
         ("if a != b then end", 1, "write ~= for 'not equal'"),
-        ("return a\n(1)", 2, "part them with a ';'"),
+        ("return a\n(1)", 2, "separate them with a ';'"),
         ("return '\\x41'", 1, "three decimal digits"),
         ("\ufeffreturn 1", 1, "byte order mark"),
         ("for i = 1, 2 do goto next ::next:: end", 1, "goto came with Lua 5.2"),
     ],
 )
-def test_the_message_says_what_is_missing(source, line, words):
+def test_message_names_the_error_and_the_remedy(source, line, words):
     found = check(source)
     assert found[0].line == line
     assert words in found[0].message
 
 
-def test_a_script_that_is_no_lua_is_looked_at_no_further():
+def test_syntax_error_skips_the_other_rules():
     assert rules_of("-- KEYS a b\nx = redis.call('KEYS', '*'") == ["syntax"]

@@ -109,17 +109,17 @@ def split(text):
     return [sample.split() for sample in text.replace("\n", " ").split(";")]
 
 
-def test_all_commands_are_known(known):
+def test_table_has_every_command(known):
     assert set(known) - set(commands.KNOWN) == set()
 
 
-def test_those_that_write_are_known(known):
+def test_table_has_every_write_command(known):
     not_for_scripts = {"CLUSTER", "FUNCTION"}
     containers = {"XGROUP"}  # of which the oldest servers say nothing
     assert flagged(known, "write") - not_for_scripts - containers == commands.WRITING & set(known) - containers
 
 
-def test_those_that_servers_refuse_in_scripts_are_known(known):
+def test_table_has_every_command_refused_in_scripts(known):
     refused = flagged(known, "noscript")
     assert (
         refused - commands.NOT_IN_SCRIPTS - set(commands.BLOCKING) - {"CLUSTER", "COMMANDLOG", "FUNCTION", "SLOWLOG"}
@@ -127,20 +127,20 @@ def test_those_that_servers_refuse_in_scripts_are_known(known):
     )
 
 
-def test_those_that_wait_are_known(known):
+def test_table_has_every_blocking_command(known):
     by_option = {"XREAD", "XREADGROUP"}
     assert flagged(known, "blocking") - by_option <= set(commands.BLOCKING)
 
 
-def test_the_tables_name_only_commands_that_there_are():
-    tables = [commands.WRITING, commands.TIDYING, commands.ALL_KEYS, commands.BLOCKING, commands.NOT_IN_SCRIPTS]
+def test_tables_name_only_existing_commands():
+    tables = [commands.WRITING, commands.CLEANUP, commands.ALL_KEYS, commands.BLOCKING, commands.NOT_IN_SCRIPTS]
     tables += [commands.RANDOM, commands.INTEGER_REPLIES, *commands.TEXT_REPLIES.values(), versions.COMMANDS]
     tables += [[name for name, _ in versions.OPTIONS], [name for name in commands.BLOCKING.values() if name]]
     for table in tables:
         assert set(table) <= set(commands.KNOWN)
 
 
-def test_keys_stand_where_the_table_says(plain, known):
+def test_table_has_the_positions_of_keys(plain, known):
     seen = 0
     for name, row in known.items():
         if not commands.KNOWN[name] or (name.startswith("X") and len(row) < 10):
@@ -158,7 +158,7 @@ def test_keys_stand_where_the_table_says(plain, known):
     assert seen > 150
 
 
-def test_versions_are_those_that_the_server_tells(docs, here):
+def test_versions_match_the_documentation_of_the_server(docs, here):
     kind, _ = here
     first = versions.DEFAULT[kind]
     told = {name: tuple(map(int, doc["since"].split(".")[:2])) for name, doc in docs.items()}
@@ -166,13 +166,13 @@ def test_versions_are_those_that_the_server_tells(docs, here):
     assert newer == {name: since[kind] for name, since in versions.COMMANDS.items() if name in told}
 
 
-def test_versions_are_those_of_the_commands_that_are_there(known, here):
+def test_versions_match_the_commands_of_the_server(known, here):
     kind, version = here
     there = {name for name, since in versions.COMMANDS.items() if since[kind] is not None and since[kind] <= version}
     assert there == set(versions.COMMANDS) & set(known)
 
 
-def test_options_are_those_that_the_server_tells(docs, here):
+def test_options_match_the_documentation_of_the_server(docs, here):
     kind, version = here
 
     def tokens(arguments):
@@ -187,14 +187,14 @@ def test_options_are_those_that_the_server_tells(docs, here):
         assert (option in offered) == is_there, (name, option)
 
 
-def test_the_globals_are_there(raw):
+def test_server_has_the_listed_globals(raw):
     for table, names in GLOBALS.items():
         for name in names.split():
             full = f"{table}.{name}" if table else name
             assert raw.eval(f"return type({full})", 0) != "nil", full
 
 
-def test_no_other_globals_are_there(raw, here):
+def test_server_has_no_other_globals(raw, here):
     found = raw.eval(
         """
         local names = {}
@@ -210,7 +210,7 @@ def test_no_other_globals_are_there(raw, here):
     assert set(found) - set(GLOBALS) - set(GLOBALS[""].split()) - not_for_scripts <= {"server", "os"}
 
 
-def test_functions_of_the_server_are_there_from_their_version_on(raw, here):
+def test_server_functions_exist_from_their_version_on(raw, here):
     kind, version = here
     for name, since in versions.API.items():
         is_there = since[kind] is not None and since[kind] <= version
@@ -219,7 +219,7 @@ def test_functions_of_the_server_are_there_from_their_version_on(raw, here):
     assert {f"redis.{name}" for name in SOME["redis"]} == {name for name in versions.API if name.startswith("redis.")}
 
 
-def test_the_first_line_is_for_newer_servers(raw, here):
+def test_shebang_needs_a_newer_server(raw, here):
     kind, version = here
     if version >= versions.SHEBANG[kind]:
         assert raw.eval("#!lua\nreturn 1", 0) == 1
@@ -237,7 +237,7 @@ def test_the_first_line_is_for_newer_servers(raw, here):
     ],
     ids=["texts", "arrays of texts", "integers"],
 )
-def test_replies_are_what_the_table_says(raw, samples, table, kind):
+def test_replies_have_the_type_in_the_table(raw, samples, table, kind):
     assert {name for name, *_ in split(samples)} == table
     for sample in split(samples):
         raw.flushall()
@@ -283,7 +283,7 @@ def test_replies_are_what_the_table_says(raw, samples, table, kind):
         ("return '5' + 1", 6),
     ],
 )
-def test_what_the_messages_say_is_true(raw, source, reply):
+def test_statements_of_the_messages_are_true(raw, source, reply):
     assert raw.eval(source, 0) == reply
 
 
@@ -291,12 +291,12 @@ def test_what_the_messages_say_is_true(raw, source, reply):
     "source",
     ["return ('5' < 6) and 1", "x = 1", "return x", "string.trim = 1", "return require('x')", "return os.time()"],
 )
-def test_what_the_messages_call_a_failure_is_one(raw, source):
+def test_failures_of_the_messages_fail(raw, source):
     with pytest.raises(redis.ResponseError):
         raw.eval(source, 0)
 
 
-def test_random_numbers_are_the_same_again(here):
+def test_math_random_repeats_itself(here):
     source = "return {math.random(1000000), math.random(1000000)}"
     found = []
     for _ in range(2):
@@ -308,7 +308,7 @@ def test_random_numbers_are_the_same_again(here):
     assert (first == second) == (here[1] < (7, 0)), "newer servers go on"
 
 
-def test_the_defaults_are_what_the_library_serves():
+def test_default_servers_are_those_of_the_library():
     assert versions.DEFAULT == {"redis": (6, 2), "valkey": (7, 2)}
     assert Header().needs == {}
 
@@ -320,11 +320,11 @@ def test_the_defaults_are_what_the_library_serves():
         ("redis=7.0, valkey=8.0.1", {"redis": (7, 0), "valkey": (8, 0)}),
     ],
 )
-def test_servers_are_told_in_words(text, servers):
+def test_parse_oldest_returns_versions(text, servers):
     assert versions.parse_oldest(text) == servers
 
 
 @pytest.mark.parametrize("text", ["", "redis", "redis=7", "keydb=6.3", "redis=7.0,", "redis 7.0"])
-def test_servers_that_cannot_be_meant_are_refused(text):
+def test_parse_oldest_refuses_other_text(text):
     with pytest.raises(ValueError, match=r"write redis=6\.2 or valkey=7\.2"):
         versions.parse_oldest(text)

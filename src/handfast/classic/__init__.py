@@ -1,14 +1,14 @@
-"""The classic listings: the functions that people copy from "Redis in Action" and from notes of that time.
+"""The classic listings: the functions that are often copied from "Redis in Action" and articles of that time.
 
-They are here under the names and signatures that people know, written afresh, for two reasons: whoever uses them can
-import instead of copy, and `handfast bench` has something to be measured against. This package has the Lua forms of
-chapter 11; `handfast.classic.watch` has the first forms of chapter 6, with SETNX or WATCH/MULTI/EXEC. A module there has
-the name of its pair here, and both use the same keys, so old and new code exclude each other. ``conn`` is a
-``redis.Redis``; with ``decode_responses`` on or off, identifiers and names come as str.
+They have the well-known names and signatures but were written anew. Programs can import them in place of a copy, and
+``handfast bench`` measures against them. This package has the Lua versions of chapter 11; `handfast.classic.watch` has the
+versions of chapter 6, with SETNX or WATCH/MULTI/EXEC. Both use the same keys, so a lock of one excludes the other.
 
-Each docstring says what is wrong with its function and what to use instead; ``hf`` is a `handfast.Handfast`. One flaw
-they share: redis-py sends a command again when its reply got lost, and these functions cannot tell the second time
-from the first.
+``conn`` is a ``redis.Redis``, with or without ``decode_responses``; identifiers and names are returned as str. Errors of
+redis-py propagate.
+
+Each docstring names the flaws of its function and what to use instead, where ``hf`` is a `handfast.Handfast`. All share one
+flaw: redis-py sends a command again after a lost reply, and these functions cannot tell the second call from the first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from handfast.classic.autocomplete import autocomplete_on_prefix, join_guild, le
 from handfast.classic.locks import acquire_lock_with_timeout, release_lock
 from handfast.classic.market import list_item, purchase_item
 from handfast.classic.scores import zadd_unless_smaller
-from handfast.classic.script import script_load
+from handfast.classic.script import LoadedScript, script_load
 from handfast.classic.semaphores import acquire_semaphore, refresh_semaphore, release_semaphore
 
 __all__ = [
+    "LoadedScript",
     "acquire_lock_with_timeout",
     "acquire_semaphore",
     "autocomplete_on_prefix",
@@ -34,3 +35,7 @@ __all__ = [
     "script_load",
     "zadd_unless_smaller",
 ]
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__  # as users import it: in tracebacks and help()
+del _name

@@ -1,4 +1,4 @@
-"""The lock as two scripts: nobody ever sees half of it."""
+"""The lock as two scripts, each of which is atomic."""
 
 from __future__ import annotations
 
@@ -19,15 +19,24 @@ _acquire, _release = load_file("lock_acquire"), load_file("lock_release")
 def acquire_lock_with_timeout(
     conn: redis.Redis, lockname: str, acquire_timeout: float = 10, lock_timeout: float = 10
 ) -> str | Literal[False]:
-    """Take ``lock:<lockname>`` within ``acquire_timeout`` seconds, for ``lock_timeout`` seconds.
+    """Acquire the lock ``lock:<lockname>``.
 
-    The identifier to release it with, or False when others had it all that time.
+    Flaws: it polls every millisecond, so each waiter costs the server a thousand calls a second, and a released lock stays
+    free until the next poll. It is unfair: the client that released it polls first. ``lock_timeout`` is rounded up to whole
+    seconds and never renewed, and the holder does not learn that its time is over. If the reply is lost and redis-py sends
+    the command again, the caller waits for its own lock.
 
-    Flaws: it polls every millisecond, so each waiter costs the server a thousand calls a second and a free lock stays
-    free until somebody looks. It is unfair: whoever has just released is the first to look again. ``lock_timeout`` is
-    rounded up to whole seconds and never renewed, and nothing tells a holder that its time was over. When the reply gets
-    lost and redis-py asks again, the caller waits for itself.
-    Instead: ``hf.lock(lockname).acquire(timeout=...)``, which waits in line and is woken.
+    Use instead: ``hf.lock(lockname).acquire(timeout=...)``, which waits in a queue and is woken by the release.
+
+    Args:
+        conn: The client.
+        lockname: The name of the lock.
+        acquire_timeout: Seconds to wait, 10 by default.
+        lock_timeout: Seconds until the lock expires, 10 by default; rounded up to whole seconds.
+
+    Returns:
+        The identifier for `release_lock`, or False if the lock was taken all that time.
+
     """
     identifier = secrets.token_hex(16)
     end = time.monotonic() + acquire_timeout
@@ -39,8 +48,19 @@ def acquire_lock_with_timeout(
 
 
 def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> bool:
-    """Give the lock up; False when it was no longer one's own.
+    """Release the lock ``lock:<lockname>``.
 
-    Flaw: nobody who waits is told. Instead: ``lease.release()``, which hands the lock to the next in line.
+    Flaws: waiters are not notified.
+
+    Use instead: ``lease.release()``, which hands the lock to the next waiter.
+
+    Args:
+        conn: The client.
+        lockname: The name of the lock.
+        identifier: What `acquire_lock_with_timeout` returned.
+
+    Returns:
+        True if this call released the lock, False if the caller no longer held it.
+
     """
     return bool(_release(conn, [f"lock:{lockname}"], [identifier]))

@@ -1,9 +1,9 @@
-"""The marketplace in two scripts: who sells gives an item and its price, who buys gives the price and has the item.
+"""The marketplace in two scripts: a seller lists an item at a price, a buyer pays the price and gets the item.
 
-The keys: ``market:`` is a ZSET of ``<item>.<seller>`` by price, ``inventory:<id>`` the SET of items that somebody has, and
-``users:<id>`` a HASH with ``funds``. Prices and funds are whole numbers, such as cents.
+The keys: ``market:`` is a ZSET of ``<item>.<seller>`` by price, ``inventory:<id>`` the SET of a user's items, and ``users:<id>``
+a HASH with ``funds``. Prices and funds are whole numbers, such as cents.
 
-Of all of it `handfast` makes no API: a market is not coordination. How it is written today shows ``examples/marketplace``.
+Handfast has no API for a market. ``examples/marketplace`` shows how to write one today.
 """
 
 from __future__ import annotations
@@ -22,31 +22,55 @@ _list, _purchase = load_file("market_list"), load_file("market_purchase")
 
 
 def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool:
-    """Put an item out of the seller's inventory on the market; False when it is not in there.
+    """Move an item from the seller's inventory to the market.
 
-    Raises ValueError for a price that is no whole number, or negative.
+    Flaws: the script builds keys from the ids, in other slots than ``market:``, so it does not work in a cluster, and neither
+    an ACL nor a proxy can see which keys a call uses. Ids with a dot collide: "a.b" of seller "c" and "a" of seller "b.c" are
+    one entry.
 
-    Flaws: the script makes keys of the ids, and ``market:`` and they have different slots: it is not for a cluster, and
-    no ACL or proxy sees by the call what it touches. Ids with a dot are mixed up: "a.b" of seller "c" and "a" of "b.c" are
-    one entry. Instead: the way of ``examples/marketplace``.
+    Use instead: the scripts of ``examples/marketplace``.
+
+    Args:
+        conn: The client.
+        itemid: The item.
+        sellerid: The seller.
+        price: The price; a whole number, 0 or more.
+
+    Returns:
+        True if the item is on the market, False if it was not in the inventory.
+
+    Raises:
+        ValueError: The price is negative or not a whole number.
+
     """
     require_price(price)
     return bool(_list(conn, ["market:"], [itemid, sellerid, price]))
 
 
 def purchase_item(conn: redis.Redis, buyerid: Id, itemid: Id, sellerid: Id) -> bool:
-    """Buy the item for its price; False when it is not on the market, or the buyer has not as much.
+    """Buy an item for its current price.
 
-    Flaws: the buyer pays what it costs by then, which may be more than what it saw. The script makes keys of the ids:
-    it is not for a cluster. An inventory is a set, so of an item that the buyer has already the second one is paid for
-    and gone. Nothing is rolled back: where the buyer's inventory is no set, the money has moved when that is found.
-    When the reply gets lost and redis-py asks again, it answers False though the item was bought.
-    Instead: the way of ``examples/marketplace``.
+    Flaws: the buyer pays the current price, which may be higher than the one it saw. The script builds keys from the ids, so
+    it does not work in a cluster. An inventory is a set: if the buyer already has the item, the second one is paid for and
+    vanishes. Nothing is rolled back: if the buyer's inventory is not a set, the money has already moved. If the reply is lost
+    and redis-py sends the command again, it returns False although the item was bought.
+
+    Use instead: the scripts of ``examples/marketplace``.
+
+    Args:
+        conn: The client.
+        buyerid: The buyer.
+        itemid: The item.
+        sellerid: The seller.
+
+    Returns:
+        True if the item was bought, False if it is not on the market or the buyer has too little.
+
     """
     return bool(_purchase(conn, ["market:"], [buyerid, itemid, sellerid]))
 
 
 def require_price(price: float) -> None:
-    """Raise ValueError for what is no price."""
+    """Raise ValueError unless the price is a whole number, 0 or more."""
     if not (price >= 0 and price % 1 == 0):
         raise ValueError(f"a price must be a whole number and not negative (count cents, say), not {price!r}")

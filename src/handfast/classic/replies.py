@@ -1,4 +1,4 @@
-"""What a client gives as bytes or as str, depending on its ``decode_responses``, always as str."""
+"""Replies as str, whether or not the client has ``decode_responses``."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ __all__ = ["text"]
 
 
 def text(value: str | bytes) -> str:
-    """The value as str."""
+    """Return the value as str."""
     return value.decode() if isinstance(value, bytes) else value

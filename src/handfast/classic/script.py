@@ -1,4 +1,4 @@
-"""A script as a function: by its digest where the server knows it, by its source where not."""
+"""A script as a function, which sends the digest, or the source if the server does not know the script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value: TypeAlias = str | bytes | int | float
 
 
 class LoadedScript(Protocol):
-    """What `script_load` gives: the script, to be called with a client, keys and arguments."""
+    """The result of `script_load`: a function of a client, keys and arguments."""
 
     def __call__(
         self,
@@ -25,20 +25,39 @@ class LoadedScript(Protocol):
         args: Sequence[Value] = (),
         force_eval: bool = False,  # noqa: FBT001, FBT002 -- the signature that people know
     ) -> Any:
-        """Run the script; with ``force_eval`` by its source at once, for a pipeline, where NOSCRIPT comes too late."""
+        """Run the script.
+
+        Args:
+            conn: The client.
+            keys: The keys, KEYS in the script.
+            args: The arguments, ARGV in the script.
+            force_eval: Send the source at once. For pipelines, where NOSCRIPT would arrive too late.
+
+        Returns:
+            The reply of the script.
+
+        """
 
 
 def script_load(script: str) -> LoadedScript:
-    """Make a function of a script: ``call(conn, keys=[], args=[], force_eval=False)``.
+    """Make a function from a script: ``call(conn, keys=[], args=[], force_eval=False)``.
 
-    The call sends EVALSHA, and on NOSCRIPT the whole source once. The digest is computed here. The listing that people
-    copy learns it from SCRIPT LOAD on the first server that it meets, which costs a round trip; the copies that do not
-    catch NOSCRIPT as well break with the first restart, failover or SCRIPT FLUSH.
+    The function sends EVALSHA, and after NOSCRIPT the source. The digest is computed locally. The original listing calls
+    SCRIPT LOAD on the first server that it uses, which costs a round trip; copies of it that do not handle NOSCRIPT fail
+    after the first restart, failover or SCRIPT FLUSH.
 
-    Flaws that remain: nothing checks that keys and arguments fit the script. In a pipeline NOSCRIPT comes too late, unless
-    one thinks of ``force_eval``. A call that redis-py sends again after a lost reply runs twice.
-    Instead: `handfast.Script`, which reads from the script's header what it takes; through ``hf``, it is sent again only
-    where the header says what happens then.
+    Flaws: keys and arguments are not checked against the script. In a pipeline NOSCRIPT arrives too late, unless
+    ``force_eval`` is given. A call that redis-py sends again after a lost reply runs twice.
+
+    Use instead: `handfast.Script`, which reads the keys and arguments from the script's header. Through ``hf``, it is sent
+    again only if the header says that this is safe.
+
+    Args:
+        script: The Lua source.
+
+    Returns:
+        The function.
+
     """
     digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
@@ -59,5 +78,5 @@ def script_load(script: str) -> LoadedScript:
 
 
 def load_file(name: str) -> LoadedScript:
-    """The script of that name from ``lua/``."""
+    """Return the script of that name in ``lua/``."""
     return script_load((files("handfast.classic") / "lua" / f"{name}.lua").read_text(encoding="utf-8"))

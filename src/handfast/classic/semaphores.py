@@ -1,7 +1,7 @@
-"""The semaphore as scripts: places are counted and taken in one step, so whoever asks first has it.
+"""The semaphore as scripts, which count the permits and take one atomically.
 
-A semaphore is a ZSET at ``semname``: identifiers, each with the time at which it was acquired or refreshed. That time is
-the clients', in seconds since 1970, and it decides whose place has timed out.
+A semaphore is a ZSET at ``semname``: identifiers by the time at which they were acquired or refreshed. These times are read
+from the clients' clocks, in seconds since 1970, and decide which permits have timed out.
 """
 
 from __future__ import annotations
@@ -19,32 +19,62 @@ _acquire, _refresh = load_file("semaphore_acquire"), load_file("semaphore_refres
 
 
 def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: float = 10) -> str | None:
-    """Take one of ``limit`` places, if one is free now: the identifier to release it with, else None.
+    """Acquire one of ``limit`` permits if one is free.
 
-    Places that were taken or refreshed more than ``timeout`` seconds ago count as given up, and are.
+    Flaws: it uses the clients' clocks. A fast clock ends the permits of others early, a slow one its own. (A difference of
+    10 ms does not steal a valid permit, as it does in `handfast.classic.watch`.) The ``timeout`` of the new client ends a
+    permit, not that of its holder, and the holder is not notified. There is no queue: callers must poll. If the reply is lost
+    and redis-py sends the command again, the caller's own permit may be the one that is missing.
 
-    Flaws: the clocks are the clients'. One that is ahead throws others out early, one that is slow is thrown out early
-    itself. (But 10 ms steal no place that still has its time, as they do in the first form.) It is the newcomer's
-    ``timeout`` that ends a place, not its holder's, and the holder is not told. Nobody waits in line: one must poll. When
-    the reply gets lost and redis-py asks again, the caller's own place may be the one that leaves it none.
-    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which goes by the server's clock and waits in line.
+    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which uses the server's clock and a queue.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        limit: The number of permits.
+        timeout: Seconds, 10 by default. Permits that were acquired or refreshed longer ago are removed.
+
+    Returns:
+        The identifier for `release_semaphore`, or None if no permit is free.
+
     """
     identifier, now = secrets.token_hex(16), time.time()
     return identifier if _acquire(conn, [semname], [identifier, limit, now, now - timeout]) else None
 
 
 def release_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
-    """Give the place up; False when it was no longer one's own.
+    """Release a permit.
 
-    Flaw: nobody who would like it is told. Instead: ``lease.release()``, which hands the place to the next in line.
+    Flaws: other clients are not notified.
+
+    Use instead: ``lease.release()``, which hands the permit to the next waiter.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        identifier: What `acquire_semaphore` returned.
+
+    Returns:
+        True if this call released the permit, False if the caller no longer held it.
+
     """
     return bool(conn.zrem(semname, identifier))
 
 
 def refresh_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
-    """Let the time of the place begin anew; False when it had timed out and somebody has thrown it out.
+    """Restart the time of a permit.
 
-    Flaws: one must think of it, often enough and with a clock that is right: a slow one may shorten the time.
-    Instead: ``hf.semaphore(semname, limit)``, which renews by itself and tells when the lease was lost.
+    Flaws: callers must do this often enough, and with a correct clock: a slow one shortens the time.
+
+    Use instead: ``hf.semaphore(semname, limit)``, which renews its leases and reports a lost one.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        identifier: What `acquire_semaphore` returned.
+
+    Returns:
+        True if the permit was refreshed, False if it had timed out and was removed.
+
     """
     return bool(_refresh(conn, [semname], [identifier, time.time()]))

@@ -1,45 +1,58 @@
-"""The linter of scripts: what is wrong with a Lua script, before a server finds out.
+"""The linter for Lua scripts: finds mistakes without a server.
 
     for finding in check(Path("take.lua").read_text(), name="take.lua"):
         print(finding)
 
-It works in steps, a file each:
+It works in steps, one module each:
 
-    parsing     Lua text becomes a tree, by the parser of the extra ``lint``
-    syntax      what the servers' Lua 5.1 does not take; the rest is left out then
-    scopes      which variable a name means, and who calls which function
-    flow        where a value comes from: through variables, tables and calls
-    values      whether a value is a text, how large a number gets
-    body        all of that about one script, for the rules
-    rules/      the rules themselves, one family a file
-    allowing    what the author allows, ``-- @allow <rule>: <reason>``
+    parsing       source to syntax tree, with the parser of the extra ``lint``
+    syntax        errors in the servers' Lua 5.1; if there are any, the other steps are skipped
+    scopes        which variable a name means, and the calls of each function
+    flow          where a value comes from, through variables, tables and calls
+    values        whether a value is a string, and how large a number gets
+    script        all of this about one script, for the rules
+    rules/        the rules, one family per module
+    suppressions  findings that the author allows, ``-- @allow <rule>: <reason>``
 
-`commands` and `versions` are tables of what the servers have, and `asking` ends circles. Nothing is run and no server is
-asked. A rule that cannot tell keeps quiet: a false alarm is a fault of the linter's.
+`commands` and `versions` are tables of the servers' commands, `memo` ends cycles of questions. The linter runs no script and
+contacts no server. A rule that cannot decide reports nothing: a false alarm is a bug of the linter.
 """
 
 from __future__ import annotations
+
+from types import FunctionType
 
 from handfast._engine.header import HeaderError, read_header
 from handfast.lint.findings import Finding, Severity
 from handfast.lint.parsing import ParserMissing, build, parse, place_of
 from handfast.lint.rules import FAMILIES, RULES
-from handfast.lint.script import Body
-from handfast.lint.suppressions import sift
+from handfast.lint.script import CheckedScript
+from handfast.lint.suppressions import apply_suppressions
 from handfast.lint.syntax import faults
 from handfast.lint.versions import DEFAULT, Servers, parse_oldest
 
 __all__ = ["RULES", "Finding", "ParserMissing", "Servers", "Severity", "check", "parse_oldest"]
 
+
 FIXED = ("syntax", "header", "allow")
-"""Rules that nobody can allow to be broken."""
+"""Rules that a comment cannot suppress."""
 
 
 def check(source: str, *, name: str = "script", oldest: Servers = DEFAULT) -> list[Finding]:
-    """What is wrong with a script, in the order of its lines.
+    """Find mistakes in a script.
 
-    ``oldest`` is the oldest server of each kind that it is to run on, as `parse_oldest` reads it; what the header NEEDS goes
-    before. Raises ParserMissing where the extra ``lint`` is not installed.
+    Args:
+        source: The Lua source.
+        name: What the findings call it, such as the name of its file.
+        oldest: The oldest server of each kind that it must run on, as `parse_oldest` returns it; by default Redis 6.2 and
+            Valkey 7.2. A NEEDS line in the header of the script takes precedence.
+
+    Returns:
+        The findings, in the order of the lines.
+
+    Raises:
+        ParserMissing: The extra ``lint`` is not installed.
+
     """
     parsed = parse(source)
     lines = source.split("\n")
@@ -51,12 +64,18 @@ def check(source: str, *, name: str = "script", oldest: Servers = DEFAULT) -> li
         return [Finding(name, fault.line, 1, "header", "error", str(fault))]
     try:
         tree = build(parsed, source)
-        body = Body(name, source, header, tree, oldest)
-        found = {finding for family in FAMILIES for finding in family.check(body)}
+        script = CheckedScript(name, source, header, tree, oldest)
+        found = {finding for family in FAMILIES for finding in family.check(script)}
     except RecursionError:
         return [
             Finding(
                 name, 1, 1, "syntax", "warning", "this is nested too deeply to be checked: split its longest expression"
             )
         ]
-    return sorted(sift(name, source, sorted(found), tree, [rule for rule in RULES if rule not in FIXED]))
+    return sorted(apply_suppressions(name, source, sorted(found), tree, [rule for rule in RULES if rule not in FIXED]))
+
+
+for _name in __all__:
+    if isinstance(_public := globals()[_name], type | FunctionType):
+        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
+del _name, _public

@@ -1,6 +1,6 @@
-"""What a linter has to know of the servers' commands: where their keys stand, which write, which have no place in a script.
+"""The servers' commands: which arguments are keys, which commands write, and which must not be used in a script.
 
-`tests/lint/test_lint_tables.py` holds all of it against what real servers say of themselves.
+`tests/lint/test_lint_tables.py` compares these tables with real servers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 __all__ = [
     "ALL_KEYS",
     "BLOCKING",
+    "CLEANUP",
     "INTEGER_REPLIES",
     "KNOWN",
     "NOT_IN_SCRIPTS",
     "RANDOM",
     "TEXT_REPLIES",
-    "TIDYING",
     "WRITING",
     "key_places",
 ]
@@ -59,14 +59,14 @@ PLACES = {
     "streams": "XREAD XREADGROUP",
     "1 store": "GEORADIUS GEORADIUSBYMEMBER SORT SORT_RO",
 }
-"""Commands by where their keys stand among the arguments, which count from 1.
+"""Commands by the positions of their keys among the arguments, counted from 1.
 
-"1-" is all from the first on, "-last" all but the last, "-pairs" every other one, "count1" as many as the first argument
-says, "streams" the first half of what follows STREAMS, "store" what follows STORE or STOREDIST.
+"1-": all from the first on; "-last": without the last; "-pairs": every other one; "count1": as many as the first argument
+says; "streams": the first half of the arguments after STREAMS; "store": the argument after STORE or STOREDIST.
 """
 
 KNOWN = {name: places for places, names in PLACES.items() for name in names.split()}
-"""Every command of Redis up to 8.8 and Valkey up to 9.1 that a module does not bring."""
+"""Every command of Redis up to 8.8 and Valkey up to 9.1, without those of modules."""
 
 WRITING = _words(
     """
@@ -82,20 +82,20 @@ WRITING = _words(
     """
 )
 
-TIDYING = _words("EXPIRE EXPIREAT PEXPIRE PEXPIREAT LTRIM XTRIM ZREMRANGEBYSCORE ZREMRANGEBYRANK")
-"""Writes that are as good when nothing follows: they take away what is over, or set when something will be."""
+CLEANUP = _words("EXPIRE EXPIREAT PEXPIRE PEXPIREAT LTRIM XTRIM ZREMRANGEBYSCORE ZREMRANGEBYRANK")
+"""Writes that do no harm if the script fails later: they remove expired data, or set a TTL."""
 
 ALL_KEYS = {
-    "KEYS": "walks all keys of the server: keep an index of them in a key of its own",
-    "SCAN": "walks all keys of the server: keep an index of them in a key of its own",
-    "CLUSTERSCAN": "walks all keys of the cluster: keep an index of them in a key of its own",
-    "RANDOMKEY": "takes any key of the server: keep an index of them in a key of its own",
+    "KEYS": "iterates over all keys of the server: keep an index in a key of its own",
+    "SCAN": "iterates over all keys of the server: keep an index in a key of its own",
+    "CLUSTERSCAN": "iterates over all keys of the cluster: keep an index in a key of its own",
+    "RANDOMKEY": "picks any key of the server: keep an index in a key of its own",
     "DBSIZE": "counts all keys of one server: keep a count in a key of its own",
     "FLUSHALL": "empties the server: leave that to an operator",
     "FLUSHDB": "empties the database: leave that to an operator",
     "SWAPDB": "swaps whole databases: leave that to an operator",
 }
-"""What is about more keys than a script can be passed, and what to do instead."""
+"""Commands on all keys of a server, and what to do instead."""
 
 BLOCKING = {
     "BLMOVE": "LMOVE",
@@ -109,7 +109,7 @@ BLOCKING = {
     "WAIT": "",
     "WAITAOF": "",
 }
-"""What waits, and what does the same without."""
+"""Commands that block, and the ones that do the same without blocking."""
 
 NOT_IN_SCRIPTS = _words(
     """
@@ -118,7 +118,7 @@ NOT_IN_SCRIPTS = _words(
     SCRIPT SHUTDOWN SLAVEOF SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE SYNC UNSUBSCRIBE UNWATCH WATCH
     """
 )
-"""What some server refuses within a script."""
+"""Commands that some server refuses within a script."""
 
 RANDOM = _words("HRANDFIELD SPOP SRANDMEMBER VRANDMEMBER ZRANDMEMBER")
 
@@ -135,7 +135,7 @@ TEXT_REPLIES = {
         """
     ),
 }
-"""What answers a text, though it be that of a number, or an array of them."""
+"""Commands that reply a string, perhaps of digits, or an array of strings."""
 
 INTEGER_REPLIES = _words(
     """
@@ -147,10 +147,16 @@ INTEGER_REPLIES = _words(
 
 
 def key_places(name: str, words: Sequence[str | None], given: int) -> list[int]:
-    """Which of the arguments behind a command's name are keys, from 0 on.
+    """Return the indexes, from 0, of the arguments of a command that are keys.
 
-    ``words`` are the arguments that are known, in capitals, and None for the others; ``given`` is how many there are.
-    Where that cannot be known, those that are keys in any case.
+    Args:
+        name: The command, in capitals.
+        words: The constant arguments in capitals, and None for the others.
+        given: The number of arguments.
+
+    Returns:
+        The indexes. If they depend on an argument that is not constant, only those that are keys in any case.
+
     """
     found: list[int] = []
     for place in KNOWN.get(name, "").split():

@@ -1,4 +1,4 @@
-"""What the linter says: one finding for each thing to mend."""
+"""The findings of the linter."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Something to mend in a script. ``line`` and ``column`` count from 1, columns in characters.
+    """A mistake in a script.
 
-    An error is wrong on some server or for some call. A warning is wrong more often than not.
+    Attributes:
+        name: The name of the script, as it was passed to `check`.
+        line: The line, from 1.
+        column: The column in characters, from 1.
+        rule: The rule, a key of `RULES`.
+        severity: ``"error"`` if it fails on some server or for some call, ``"warning"`` if it is probably a mistake.
+        message: What is wrong and what to do.
+
     """
 
     name: str
-    """Of the script, as `check` was told."""
     line: int
     column: int
     rule: str

@@ -1,7 +1,7 @@
-"""Where a value comes from: through variables, tables, parameters and the script's own functions to its sources.
+"""Data flow: the sources of a value, through variables, tables, parameters and the script's own functions.
 
-The answer is every source that a value may have, over the whole script, whatever the order of its lines. Where nobody can
-tell, the source is unknown, and the rules keep quiet about it.
+The result is every source that a value may have anywhere in the script, regardless of the order of its lines. A source that
+cannot be determined is unknown, and the rules ignore it.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from handfast.lint.memo import Asking
+from handfast.lint.memo import Memo
 from handfast.lint.parsing import Node
 from handfast.lint.scopes import Function, Giving, Scopes, Variable, values_at
 
 __all__ = ["CALLS", "Flow", "Origin"]
 
 CALLS = tuple(f"{table}.{name}" for table in ("redis", "server") for name in ("call", "pcall"))
-"""What sends a command."""
+"""Functions that send a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """One source of a value.
 
-    key, argument   ``node`` is KEYS[n] or ARGV[n], or what takes all of them, such as unpack(KEYS)
-    value           what the expression ``node`` makes
-    item            an item of the table that the expression ``node`` makes, a reply of several parts for instance
+    key, argument   ``node`` is KEYS[n] or ARGV[n], or an expression of all of them, such as unpack(KEYS)
+    value           the value of the expression ``node``
+    item            an item of the table that is the value of ``node``, such as a reply with several parts
     unknown         anything
     """
 
     kind: Literal["key", "argument", "value", "item", "unknown"]
     node: Node
     site: Node | None = None
-    """If it came through a parameter: what was written at the call."""
+    """If it came through a parameter: the argument at the call."""
 
 
 Follow = Callable[[Node, int], list[Origin]]
@@ -44,7 +44,7 @@ class Flow:
 
     def __init__(self, block: Node, scopes: Scopes) -> None:
         self._scopes = scopes
-        self._ask = Asking().ask
+        self._memo = Memo().get
         for call in block.walk():
             if call.kind == "call" and self.path(call.one("callee")) == "table.insert" and call.many("arguments"):
                 table, *rest = call.many("arguments")
@@ -54,7 +54,7 @@ class Flow:
             self._of(variable)
 
     def path(self, node: Node) -> str:
-        """What of the server's own is meant, such as ``redis.call``, also under a local name; "" if nothing is."""
+        """Return the global path that a node means, such as ``redis.call``, also under a local name; "" for anything else."""
         if node.kind == "index" and node.one("key").kind == "string":
             base = self.path(node.one("base"))
             return f"{base}.{node.one('key').word}" if base else ""
@@ -71,18 +71,18 @@ class Flow:
         return ""
 
     def called(self, node: Node) -> str:
-        """The `path` of what a call calls; "" for anything but a call."""
+        """Return the `path` of the function that a call calls; "" if the node is not a call."""
         return self.path(node.one("callee")) if node.kind == "call" else ""
 
     def constants(self, node: Node) -> frozenset[str] | None:
-        """The texts that a value is one of; None where it may be something else."""
+        """Return the strings that a value may be; None if it may be anything else."""
         found = self.origins(node)
         if not found or any(origin.kind != "value" or origin.node.kind != "string" for origin in found):
             return None
         return frozenset(origin.node.word for origin in found)
 
     def made_of(self, node: Node) -> Iterator[Node]:
-        """All nodes that the value of an expression depends on, also through variables."""
+        """Yield all nodes that the value of an expression depends on, also through variables."""
         waiting, seen = [node], set()
         while waiting:
             for part in waiting.pop().walk():
@@ -93,7 +93,7 @@ class Flow:
                     waiting += [giving.node for giving in variable.given if giving.how in ("value", "item")]
 
     def origins(self, node: Node) -> list[Origin]:  # noqa: PLR0911 -- one for each kind of node
-        """All sources of the value of an expression. None for one that is always nil."""
+        """Return all sources of the value of an expression; an empty list if it is always nil."""
         match node.kind:
             case "name":
                 variable = self._scopes.variable(node)
@@ -112,7 +112,7 @@ class Flow:
                 return [Origin("value", node)]
 
     def items(self, table: Node, key: Node | None, at: Node | None = None) -> list[Origin]:
-        """All sources of a table's items, or of one where the key is known. ``at`` is where they are asked for."""
+        """Return all sources of a table's items, or of one item if the key is constant. ``at`` is where they are read."""
         at = at or table
         match table.kind:
             case "name":
@@ -130,7 +130,7 @@ class Flow:
                 return [Origin("item" if table.kind == "call" else "unknown", table)]
 
     def _of(self, variable: Variable) -> list[Origin]:
-        return self._ask(("value", variable), lambda: self._each(map(self._given, variable.given)), [])
+        return self._memo(("value", variable), lambda: self._each(map(self._given, variable.given)), [])
 
     def _given(self, giving: Giving) -> list[Origin]:
         match giving.how:
@@ -146,7 +146,7 @@ class Flow:
                 return self._passed_in(giving, self._one_of_several)
 
     def _looped(self, giving: Giving) -> list[Origin]:
-        """What a loop gives: for ipairs and pairs, the items of a table."""
+        """Return the values of a loop variable: for ipairs and pairs, the items of a table."""
         values = giving.node.many("values")
         if (
             values
@@ -158,7 +158,7 @@ class Flow:
         return [Origin("unknown", giving.node)]
 
     def _passed_in(self, giving: Giving, follow: Follow) -> list[Origin]:
-        """What a parameter is given by all calls of its function."""
+        """Return the arguments for a parameter in all calls of its function."""
         function = self._scopes.functions[giving.node]
         if not function.known:
             return [Origin("unknown", giving.node)]
@@ -170,7 +170,7 @@ class Flow:
         )
 
     def _of_call(self, call: Node, index: int) -> list[Origin]:
-        """One of the values that a call gives."""
+        """Return the sources of one of the values that a call returns."""
         first = next(iter(call.many("arguments")), None)
         called = self.called(call)
         if first is not None and called in ("unpack", "table.remove"):
@@ -180,7 +180,7 @@ class Flow:
         if first is not None and called == "select" and first.word != "#":
             return self._one_of_several(call.many("arguments")[-1], 1)
         if first is not None and called == "tostring":
-            found = self.origins(first)  # a text stays what it is
+            found = self.origins(first)  # a string does not change
             return found if all(origin.kind in ("key", "argument") for origin in found) else [Origin("value", call)]
         if function := self._scopes.function_of(call.one("callee")):
             return self._returned(function, index, self._one_of_several, index)
@@ -194,7 +194,7 @@ class Flow:
             given = [values_at(node.many("values"), index) for node in function.returns()]
             return self._each(follow(*value) for value in given if value)
 
-        return self._ask(("return", function, *what), every, [])
+        return self._memo(("return", function, *what), every, [])
 
     def _items_of(self, variable: Variable, key: Node | None, at: Node) -> list[Origin]:
         def every() -> list[Origin]:
@@ -208,10 +208,10 @@ class Flow:
                     found.append(Origin("unknown", at))
             return self._each([found, *(self.origins(value) for place, value in variable.items if _may_be(place, key))])
 
-        return self._ask(("items", variable, _constant(key), at), every, []) or [Origin("unknown", at)]
+        return self._memo(("items", variable, _constant(key), at), every, []) or [Origin("unknown", at)]
 
     def _items_made(self, table: Node, key: Node | None) -> list[Origin]:
-        """What a table's constructor puts at that key; anywhere, if the key is not known."""
+        """Return the sources of the item at that key in a table constructor; of all items if the key is not constant."""
         found: list[list[Origin]] = []
         place = 0
         for item in table.many("items"):
@@ -241,23 +241,23 @@ class Flow:
 
 
 def _sides(node: Node) -> list[Node]:
-    """Which sides of an `and` or `or` its value may be: the left one of an `and` is nil or false then."""
+    """Return the operands that may be the value of an `and` or `or`: the left one of an `and` only if nil or false."""
     return [node.one("left"), node.one("right")] if node.word == "or" else [node.one("right")]
 
 
 def _passed(table: Node, at: Node) -> Origin:
-    """What a global table holds."""
+    """Return the source of an item of a global table."""
     if table.word == "KEYS":
         return Origin("key", at)
     return Origin("argument" if table.word == "ARGV" else "unknown", at)
 
 
 def _may_be(place: Node | None, key: Node | None) -> bool:
-    """Whether these two keys of a table may be the same."""
+    """Return whether two keys of a table may be equal."""
     one, other = _constant(place), _constant(key)
     return one is None or other is None or one == other
 
 
 def _constant(key: Node | None) -> tuple[str, str] | None:
-    """A key that is written down; None for any other."""
+    """Return a constant key; None for any other."""
     return (key.kind, key.word) if key is not None and key.kind in ("string", "number") else None

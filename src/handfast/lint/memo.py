@@ -1,23 +1,23 @@
-"""Questions whose answer may need the answer to the same question: a variable can be made of itself."""
+"""Memoized recursive questions that may depend on themselves: a variable can be assigned from itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-__all__ = ["Asking"]
+__all__ = ["Memo"]
 
 T = TypeVar("T")
 
-FARTHEST = 25
-"""How many questions may wait for one another. Who asks in the order of a script's lines never comes near."""
+MAX_DEPTH = 25
+"""How deep questions may nest. Questions in the order of a script's lines stay far below."""
 
-MOST = 1000
-"""How many are asked for the sake of one. Variables that are all given to one another have many ways around."""
+MAX_QUESTIONS = 1000
+"""How many questions one question may cause. Variables assigned to one another have many cycles."""
 
 
-class Asking:
-    """Remembers answers, and ends circles."""
+class Memo:
+    """Stores answers and ends cycles."""
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, Any] = {}
@@ -25,16 +25,22 @@ class Asking:
         self._is_cut = False
         self._asked = 0
 
-    def ask(self, question: Hashable, find: Callable[[], T], otherwise: T) -> T:
-        """The answer; ``otherwise`` within a circle, and where it takes too long.
+    def get(self, question: Hashable, find: Callable[[], T], otherwise: T) -> T:
+        """Return the answer to a question.
 
-        An answer that a circle has cut short is not remembered, since whoever asks elsewhere gets a longer one.
+        An answer that a cycle has cut short is not stored, because the same question gets a longer answer elsewhere.
+
+        Args:
+            question: The key of the answer.
+            find: Computes the answer.
+            otherwise: The answer within a cycle, and beyond the limits.
+
         """
         if question in self._answers:
             known: T = self._answers[question]
             return known
         self._asked = self._asked + 1 if self._waiting else 0
-        if len(self._waiting) == FARTHEST or self._asked > MOST:
+        if len(self._waiting) == MAX_DEPTH or self._asked > MAX_QUESTIONS:
             return otherwise
         if question in self._waiting:
             self._is_cut = True
@@ -46,7 +52,7 @@ class Asking:
         finally:
             self._waiting.pop()
         if not self._waiting:
-            self._is_cut = False  # the circle has been walked to its end
+            self._is_cut = False  # the cycle is complete
         if not self._is_cut:
             self._answers[question] = answer
         self._is_cut |= was_cut

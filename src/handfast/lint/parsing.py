@@ -1,7 +1,7 @@
-"""Lua text becomes a tree: here the parser's tree becomes our own, with few kinds of nodes and a parent for each.
+"""Parsing: converts the parser's tree to a simpler one, with few kinds of nodes and a parent for each.
 
-The parser is tree-sitter with its grammar of Lua, an extra of ours. Nothing but this file and `handfast.lint.syntax` knows
-its kinds and fields; the rules know `Node`.
+The parser is tree-sitter with its Lua grammar, an extra. Only this module and `handfast.lint.syntax` know its kinds and
+fields; the rules know `Node`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Raw: TypeAlias = "tree_sitter.Node"
 _TEXT = re.compile(
     rb"""--\[(=*)\[.*?\]\1\]|--[^\n]*|\[(=*)\[.*?\]\2\]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
 )
-"""Comments and texts, of several lines or one."""
+"""Comments and strings, of one or several lines."""
 _ESCAPED_BYTE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPABLE = b"abfnrtvxzu0123456789\\'\"\n"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\n": "\n"}
@@ -29,15 +29,15 @@ _ESCAPE = re.compile(r"\\(\d{1,3}|.)", re.DOTALL)
 
 
 class ParserMissing(ImportError):
-    """The parser is an extra, and it is not installed."""
+    """The parser, an extra of Handfast, is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("checking scripts needs a parser of Lua; install it with: pip install 'handfast[lint]'")
+        super().__init__("checking scripts needs a Lua parser; install it with: pip install 'handfast[lint]'")
 
 
 @dataclass(eq=False, slots=True, repr=False)
 class Node:
-    """A piece of a script.
+    """A node of the syntax tree: an expression, a statement or a block.
 
     Expressions
         name        ``word`` is the name
@@ -50,7 +50,7 @@ class Node:
         unary       operand; ``word`` is the operator
         binary      left, right; ``word`` is the operator
         function    parameters, body
-        table       items, each of kind item: key (none where it has a place only), value
+        table       items, each of kind item: key (none if it has only a position), value
 
     Statements
         local       names, values
@@ -79,21 +79,21 @@ class Node:
     parts: dict[str, list[Node]] = field(default_factory=dict)
     parent: Node | None = None
     grouped: bool = False
-    """Whether it stands in parentheses: then it has one value at most."""
+    """Whether it is in parentheses, and so has one value at most."""
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.line}:{self.column} {self.text!r}>"
 
     def many(self, part: str) -> list[Node]:
-        """All that the part has; none where there is no such part."""
+        """Return the nodes of a part; an empty list if there is no such part."""
         return self.parts.get(part, [])
 
     def one(self, part: str) -> Node:
-        """The part's only node."""
+        """Return the only node of a part."""
         return self.parts[part][0]
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below, in the order of the text."""
+        """Yield this node and all below, in the order of the source."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -101,7 +101,7 @@ class Node:
             waiting += [child for part in reversed(node.parts.values()) for child in reversed(part)]
 
     def above(self) -> Iterator[Node]:
-        """What it stands in, from the inside out."""
+        """Yield its ancestors, from the inside out."""
         node = self.parent
         while node is not None:
             yield node
@@ -110,7 +110,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment that reaches to the end of its line. ``alone`` if nothing else stands on that line."""
+    """A comment that ends with its line. ``alone``: there is nothing else on that line."""
 
     text: str
     line: int
@@ -120,21 +120,21 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A whole script."""
+    """The tree of a whole script, and its comments."""
 
     block: Node
     comments: list[Comment]
 
 
 class Parsed(NamedTuple):
-    """The parser's own tree, and the bytes that it is of."""
+    """The parser's own tree, and the bytes that were parsed."""
 
     root: Raw
     data: bytes
 
 
 def parse(source: str) -> Parsed:
-    """The parser's own tree. Raises ParserMissing."""
+    """Parse a script to the parser's own tree. Raises ParserMissing."""
     try:
         import tree_sitter
         import tree_sitter_lua
@@ -146,33 +146,33 @@ def parse(source: str) -> Parsed:
 
 
 def _without_odd_escapes(text: re.Match[bytes]) -> bytes:
-    """Lua 5.1 takes any letter behind a backslash for itself; the grammar stumbles, so it is given another text as long."""
+    """Replace escapes that the grammar does not know, keeping the length: in Lua 5.1 any escaped letter is itself."""
     if text[0][:1] not in (b"'", b'"'):
         return text[0]
     return _ESCAPED_BYTE.sub(lambda escape: escape[0] if escape[1] in _ESCAPABLE else b"_" + escape[1], text[0])
 
 
 def build(parsed: Parsed, source: str) -> Tree:
-    """Our tree of a script without faults of syntax."""
+    """Convert the parser's tree of a script without syntax errors."""
     builder = _Builder(source)
     return Tree(builder.block(parsed.root, parsed.root), builder.comments(parsed.root))
 
 
 def place_of(raw: Raw, lines: list[str]) -> tuple[int, int]:
-    """Line and column, both from 1; the parser counts columns in bytes."""
+    """Return line and column in characters, both from 1; the parser counts columns in bytes, from 0."""
     row, column = raw.start_point.row, raw.start_point.column
     line = lines[row] if row < len(lines) else ""
     return row + 1, len(line.encode(errors="surrogateescape")[:column].decode(errors="replace")) + 1
 
 
 class _Builder:
-    """Makes our nodes of the parser's."""
+    """Converts the parser's nodes."""
 
     def __init__(self, source: str) -> None:
         self._lines = source.split("\n")
         self._makers: dict[str, Callable[[Raw], Node]] = {
             "identifier": lambda raw: self._node("name", raw, word=_text(raw)),
-            "global": lambda raw: self._node("name", raw, word=_text(raw)),  # a word of Lua 5.5, and a name in 5.1
+            "global": lambda raw: self._node("name", raw, word=_text(raw)),  # a keyword in Lua 5.5, a name in 5.1
             "number": lambda raw: self._node("number", raw, word=_text(raw)),
             "string": lambda raw: self._node("string", raw, word=_string(raw)),
             "vararg_expression": lambda raw: self._node("vararg", raw),
@@ -209,7 +209,7 @@ class _Builder:
         return sorted(found, key=lambda comment: comment.line)
 
     def block(self, raw: Raw | None, around: Raw) -> Node:
-        """A block; an empty one leaves nothing in the parser's tree but what it stands in."""
+        """Convert a block; an empty one has no node of its own in the parser's tree, so ``around`` locates it."""
         made = [self._made(child) for child in _named(raw)] if raw is not None else []
         return self._node("block", raw if raw is not None else around, statements=made)
 
@@ -227,14 +227,14 @@ class _Builder:
 
     def _part(self, raw: Raw, name: str) -> Node:
         part = raw.child_by_field_name(name)
-        assert part is not None, f"{raw.type} has no {name}"  # noqa: S101 -- the grammar says so, and no fault was found
+        assert part is not None, f"{raw.type} has no {name}"  # noqa: S101 -- guaranteed by the grammar
         return self._made(part)
 
     def _body(self, raw: Raw) -> Node:
         return self.block(raw.child_by_field_name("body"), raw)
 
     def _listed(self, raw: Raw, kind: str) -> list[Node]:
-        """The members of a list below, where there is one."""
+        """Return the members of a child list of that kind."""
         return [self._made(one) for child in _named(raw) if child.type == kind for one in _named(child, "attribute")]
 
     def _group(self, raw: Raw) -> Node:
@@ -331,7 +331,7 @@ class _Builder:
 
 
 def _named(raw: Raw | None, *but: str) -> list[Raw]:
-    """The parser's children that mean something, without comments and the line with the shebang."""
+    """Return the significant children, without comments and the shebang line."""
     left_out = ("comment", "hash_bang_line", *but)
     children = raw.children if raw is not None else []
     return [one for one in children if one.type == "global" or (one.is_named and one.type not in left_out)]

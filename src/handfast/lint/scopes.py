@@ -1,7 +1,7 @@
-"""Which name means which variable, what each variable is given, and who calls which function.
+"""Scopes: which variable a name means, the values assigned to each variable, and the calls of each function.
 
-A name that no `local`, loop or parameter declares is a global. What a variable is given is collected over the whole
-script, in no order: the rules ask what a value may be, not what it is on a certain line.
+A name that no `local`, loop or parameter declares is a global. Assignments are collected over the whole script, without
+order: the rules ask what a value may be, not what it is at a certain line.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["Function", "Giving", "Scopes", "Variable", "values_at"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Giving:
-    """One place where a variable gets its value.
+    """One place where a variable gets a value.
 
     value       the ``index``-th value of the expression ``node``, from 0; most have one only
     nothing     ``local x``, or fewer values than names
-    parameter   the ``index``-th that the function ``node`` is called with
-    item        the ``index``-th name of the loop ``node`` over the items of something
-    counter     the name of a counting loop ``node``
+    parameter   the ``index``-th argument of the function ``node``
+    item        the ``index``-th name of the generic loop ``node``
+    counter     the name of the numeric loop ``node``
     """
 
     how: Literal["value", "nothing", "parameter", "item", "counter"]
@@ -32,7 +32,7 @@ class Giving:
 
 @dataclass(slots=True, eq=False)
 class Variable:
-    """A local variable, a loop's or a parameter."""
+    """A local variable, a loop variable or a parameter."""
 
     name: str
     node: Node
@@ -40,30 +40,30 @@ class Variable:
     given: list[Giving] = field(default_factory=list)
     reads: list[Node] = field(default_factory=list)
     items: list[tuple[Node | None, Node]] = field(default_factory=list)
-    """What is put into it where it is a table: key and value. The key is None where it is not known."""
+    """If it is a table: the keys and values assigned to it. The key is None if it is not constant."""
 
 
 @dataclass(slots=True, eq=False)
 class Function:
-    """A function of the script's own, and the arguments of each of its calls."""
+    """A function of the script, and the arguments of each of its calls."""
 
     node: Node
     calls: list[list[Node]] = field(default_factory=list)
     escapes: bool = False
-    """Whether it may be called from elsewhere, with who knows what."""
+    """Whether it may be called from elsewhere, with unknown arguments."""
 
     @property
     def known(self) -> bool:
-        """Whether `calls` are all."""
+        """Whether `calls` are all its calls."""
         return bool(self.calls) and not self.escapes
 
     def returns(self) -> list[Node]:
-        """Its return statements, without those of functions within it."""
+        """Return its return statements, without those of nested functions."""
         return [node for node in self.node.one("body").walk() if node.kind == "return" and owner(node) is self.node]
 
 
 class Scopes:
-    """All names of a script."""
+    """The names of a script and the variables that they mean."""
 
     def __init__(self, block: Node) -> None:
         self._variables: dict[Node, Variable] = {}
@@ -76,22 +76,22 @@ class Scopes:
 
     @property
     def variables(self) -> list[Variable]:
-        """All of them, in the order in which they are declared."""
+        """All variables, in the order of their declarations."""
         return list(dict.fromkeys(self._variables.values()))
 
     def variable(self, name: Node) -> Variable | None:
-        """What a name means; None where it is a global, or no name."""
+        """Return the variable that a name means; None for a global, or another kind of node."""
         return self._variables.get(name)
 
     def function_of(self, callee: Node) -> Function | None:
-        """The script's own function that is called by that; None where it may be another."""
+        """Return the function of the script that a callee means; None if it may be another."""
         given = self._held(callee)
         if len(given) == 1 and given[0].kind == "function":
             return self.functions[given[0]]
         return None
 
     def is_global(self, node: Node, name: str) -> bool:
-        """Whether it is that global."""
+        """Return whether a node is the global of that name."""
         return node.kind == "name" and node.word == name and node not in self._variables
 
     def _held(self, callee: Node) -> list[Node]:
@@ -108,7 +108,7 @@ class Scopes:
             return [value for name, value in [*named, *holder.items] if name is None or name.word == key]
         return []
 
-    # Names, block by block. A scope is a dict that a block copies: what it adds ends with it.
+    # Names, block by block. A block copies the dict of its scope, so what it declares ends with it.
 
     def _block(self, block: Node, scope: dict[str, Variable]) -> None:
         scope = dict(scope)
@@ -137,7 +137,7 @@ class Scopes:
                 self._expressions(node.many("values"), scope)
                 self._loop(node.many("names"), "item", node, scope)
             case "repeat":
-                inner = dict(scope)  # the condition still sees what the body declares
+                inner = dict(scope)  # the condition sees the locals of the body
                 for statement in node.one("body").many("statements"):
                     self._statement(statement, inner)
                 self._expressions(node.many("condition"), inner)
@@ -220,7 +220,7 @@ class Scopes:
                 function.escapes = not self._is_called_at_once(function)
 
     def _place_of(self, function: Node) -> Variable | tuple[Variable, str] | None:
-        """The variable that the function is put into, or the table and the key there."""
+        """Return the variable that the function is assigned to, or the table variable and the key."""
         around = function.parent
         if around is None:
             return None
@@ -269,7 +269,7 @@ class Scopes:
 
 
 def values_at(values: list[Node], place: int) -> tuple[Node, int] | None:
-    """The expression that a list gives at that place, and which of its values; a call at the end may give several."""
+    """Return the expression for a position of a list, and the index of its value: a last call may have several."""
     if place < len(values):
         return values[place], 0
     if values and values[-1].kind in ("call", "vararg") and not values[-1].grouped:
@@ -278,7 +278,7 @@ def values_at(values: list[Node], place: int) -> tuple[Node, int] | None:
 
 
 def owner(node: Node) -> Node | None:
-    """The function that it stands in; None for the script itself."""
+    """Return the innermost function around a node; None at the top level."""
     return next((above for above in node.above() if above.kind == "function"), None)
 
 

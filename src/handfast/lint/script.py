@@ -1,4 +1,4 @@
-"""A script as the rules see it: its header, its tree, its names, where values come from, and its commands."""
+"""A script as the rules see it: header, syntax tree, names, data flow and commands."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from handfast.lint.parsing import Node, Tree
 from handfast.lint.scopes import Scopes
 from handfast.lint.versions import Servers
 
-__all__ = ["Body", "Command", "Passed"]
+__all__ = ["CheckedScript", "Command", "Passed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
-    """A command that a script may send. Where a call takes one of several names, each makes one of these."""
+    """A command that a script may send. A call whose command may be one of several names makes several of these."""
 
     node: Node
     """The whole call."""
     name: str
-    """In capitals."""
+    """The name, in capitals."""
     arguments: list[Node]
-    """Those behind the name."""
+    """The arguments after the name."""
     words: list[str | None]
-    """The arguments that are texts or numbers as they stand, in capitals; None for all others."""
+    """The constant arguments, in capitals; None for the others."""
     sure: bool
-    """Whether these arguments go with this name: not so where both came into a function from several calls."""
+    """Whether these arguments belong to this name: unknown if both are parameters of a function with several calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,12 +37,12 @@ class Passed:
 
     table: str
     place: int | None
-    """From 1; None where all of them may be meant."""
+    """The index, from 1; None if it is not constant."""
     node: Node
 
 
-class Body:
-    """All that there is to know of a script before any rule has looked at it."""
+class CheckedScript:
+    """A script with everything that the rules need, computed once."""
 
     def __init__(self, name: str, source: str, header: Header, tree: Tree, oldest: Servers) -> None:
         self.name = name
@@ -60,11 +60,11 @@ class Body:
         self.passed = [passed for name in self.scopes.globals_read if (passed := self._passed(name))]
 
     def finding(self, rule: str, node: Node, message: str, severity: Severity = "error") -> Finding:
-        """What a rule has found at that node."""
+        """Make a finding at a node."""
         return Finding(self.name, node.line, node.column, rule, severity, message)
 
     def finding_in_header(self, rule: str, keyword: str, word: str, message: str) -> Finding:
-        """What a rule has found in a line of the header, at that word."""
+        """Make a finding at a word of a header line."""
         number = self.header.lines.get(keyword, 1)
         for offset, line in enumerate(self.lines[number - 1 :]):
             if not line.lstrip().startswith("--"):
@@ -76,7 +76,7 @@ class Body:
         return Finding(self.name, number, 1, rule, "error", message)
 
     def sent_by(self, call: Node) -> list[Command]:
-        """The commands that a call may send; none for a call of something else."""
+        """Return the commands that a call may send; an empty list for other calls."""
         return self._sent.get(call, [])
 
     def _commands(self, call: Node) -> Iterator[Command]:

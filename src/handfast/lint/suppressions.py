@@ -1,8 +1,8 @@
-"""What a script's author allows: ``-- @allow <rule>: <reason>``.
+"""Comments that suppress findings: ``-- @allow <rule>: <reason>``.
 
-At the end of a line it holds for the statement of that line, alone on a line for the one below, and in the comment that
-the script begins with for all of it. One that has no reason, names no rule or silences nothing is itself an error, so that
-none outlives what it was written for.
+At the end of a line it applies to the statement on that line; alone on a line, to the next statement; in the comment at the
+top, to the whole script. A comment without a reason, with an unknown rule, or that suppresses nothing is an error itself, so
+none outlives its purpose.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from difflib import get_close_matches
 from handfast.lint.findings import Finding
 from handfast.lint.parsing import Comment, Node, Tree
 
-__all__ = ["RULE", "sift"]
+__all__ = ["RULE", "apply_suppressions"]
 
 RULE = "allow"
-FAR = 1 << 31
-"""A line behind every other."""
+LAST_LINE = 1 << 31
+"""Greater than any line number."""
 
 _ALLOW = re.compile(r"--\s*@allow\b:?\s*([\w-]*)\s*:?\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """A comment that allows something, and the lines that it speaks of."""
+class Suppression:
+    """A comment that suppresses a rule, and the lines to which it applies."""
 
     comment: Comment
     rule: str
@@ -34,36 +34,40 @@ class Allowance:
     lines: Container[int]
 
 
-def sift(name: str, source: str, findings: list[Finding], tree: Tree, rules: list[str]) -> Iterator[Finding]:
-    """The findings that nobody has allowed, and what is wrong with the comments that allow some."""
+def apply_suppressions(
+    name: str, source: str, findings: list[Finding], tree: Tree, rules: list[str]
+) -> Iterator[Finding]:
+    """Yield the findings that are not suppressed, and the errors of suppression comments."""
     used: set[Comment] = set()
-    allowances = list(_allowances(tree, _header_end(source)))
+    suppressions = list(_suppressions(tree, _header_end(source)))
     for finding in findings:
-        allowing = [one for one in allowances if one.rule == finding.rule and finding.line in one.lines and one.reason]
-        used.update(one.comment for one in allowing)
-        if not allowing:
+        suppressing = [
+            one for one in suppressions if one.rule == finding.rule and finding.line in one.lines and one.reason
+        ]
+        used.update(one.comment for one in suppressing)
+        if not suppressing:
             yield finding
-    for one in allowances:
+    for one in suppressions:
         if message := _fault(one, rules, used=one.comment in used):
             yield Finding(name, one.comment.line, one.comment.column, RULE, "error", message)
 
 
-def _fault(one: Allowance, rules: list[str], *, used: bool) -> str:
+def _fault(one: Suppression, rules: list[str], *, used: bool) -> str:
     if not one.rule:
-        return "this allows nothing: write -- @allow <rule>: <reason>"
+        return "this comment names no rule: write -- @allow <rule>: <reason>"
     if one.rule not in rules:
         close = get_close_matches(one.rule, rules, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"the rules are {', '.join(rules)}"
         return f"there is no rule {one.rule!r} to allow: {hint}"
     if not one.reason:
-        return f"this does not say why: write -- @allow {one.rule}: <reason>"
+        return f"this comment gives no reason: write -- @allow {one.rule}: <reason>"
     if not used:
-        return f"nothing here is silenced by this: take it away, or move it to the line that {one.rule!r} is about"
+        return f"this comment suppresses nothing: remove it, or move it to the line with the {one.rule!r} finding"
     return ""
 
 
 def _header_end(source: str) -> int:
-    """The first line behind the comment that the script begins with, as `handfast._engine.header` takes it."""
+    """Return the first line after the comment at the top, as `handfast._engine.header` reads it."""
     begun = False
     for number, line in enumerate(source.split("\n"), 1):
         text = line.strip()
@@ -71,21 +75,21 @@ def _header_end(source: str) -> int:
             begun = True
         elif begun or (text and not (number == 1 and text.startswith("#!"))):
             return number
-    return FAR
+    return LAST_LINE
 
 
-def _allowances(tree: Tree, header_end: int) -> Iterator[Allowance]:
+def _suppressions(tree: Tree, header_end: int) -> Iterator[Suppression]:
     comments = {comment.line for comment in tree.comments if comment.alone}
     statements = [node for node in tree.block.walk() if node.parent is not None and node.parent.kind == "block"]
     for comment in tree.comments:
         if match := _ALLOW.match(comment.text):
             everywhere = comment.alone and comment.line < header_end
-            lines = range(1, FAR) if everywhere else _lines(comment, statements, comments)
-            yield Allowance(comment, match[1], match[2], lines)
+            lines = range(1, LAST_LINE) if everywhere else _lines(comment, statements, comments)
+            yield Suppression(comment, match[1], match[2], lines)
 
 
 def _lines(comment: Comment, statements: list[Node], comments: Container[int]) -> Container[int]:
-    """Which lines a comment within the code speaks of."""
+    """Return the lines to which a comment within the code applies."""
     line = comment.line
     while comment.alone and line in comments:
         line += 1

@@ -1,7 +1,7 @@
-"""What is not Lua 5.1, which is what every server runs, whatever the Lua on one's own machine may take.
+"""Syntax errors in Lua 5.1, the version of every server.
 
-The parser reads newer Luas too, and goes on after a fault; so this looks for the faults that it met, and then for what
-only newer Luas know. Where brackets or blocks do not match, that is said first: it explains whatever else went wrong.
+The parser accepts newer versions of Lua and continues after an error, so this looks for the parser's errors and then for
+newer syntax. Unmatched brackets or blocks are reported first, because they cause other errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Fault", "faults"]
 
 
 class Fault(NamedTuple):
-    """What is wrong, and where."""
+    """A syntax error and its node."""
 
     raw: Raw
     message: str
@@ -29,7 +29,7 @@ NEWER = {
     "goto_statement": "goto came with Lua 5.2, and servers run 5.1: use a loop, an if or a function",
     "label_statement": "labels came with Lua 5.2, and servers run 5.1: use a loop, an if or a function",
     "attribute": "<const> and <close> came with Lua 5.4, and servers run 5.1: leave them out",
-    "global": "global came with Lua 5.5, and servers run 5.1, which let no script write one: write local",
+    "global": "global came with Lua 5.5, and servers run 5.1, which refuse writes of globals: write local",
     "//": "integer division came with Lua 5.3, and servers run 5.1: write math.floor(a / b)",
     "&": "bitwise operators came with Lua 5.3, and servers run 5.1: write bit.band(a, b)",
     "|": "bitwise operators came with Lua 5.3, and servers run 5.1: write bit.bor(a, b)",
@@ -44,9 +44,9 @@ FOREIGN = {
     "?": "write condition and a or b",
     "+": "write x = x + 1",
     "-": "write x = x - 1",
-    "=": "write == to compare, and one = to give a value",
+    "=": "write == to compare, and = to assign",
 }
-"""What people write who come from other languages."""
+"""Operators of other languages, and what to write instead."""
 
 _RESERVED = re.compile(
     "and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|repeat|return|then|true|until|while"
@@ -61,14 +61,14 @@ _FUNCTIONS = ("function_declaration", "function_definition")
 
 
 def faults(parsed: Parsed, source: str) -> list[Fault]:
-    """All that keeps a server from taking the script; where the parser stumbled, the first thing only."""
+    """Return the syntax errors of a script; if the parser failed, only the first one."""
     root = parsed.root
     if source.startswith("\ufeff"):
         return [
-            Fault(root, "the file begins with a byte order mark, and servers refuse that: save it as UTF-8 without one")
+            Fault(root, "the file begins with a byte order mark, which servers refuse: save it as UTF-8 without one")
         ]
     if source.lstrip().startswith("#") and not source.startswith("#!"):
-        return [Fault(root, "servers refuse a first line that begins with #, but for #!lua: take it away")]
+        return [Fault(root, "servers refuse a first line that begins with #, except #!lua: remove it")]
     if root.has_error:
         return [_unmatched(root) or _stumble(root)]
     return [fault for raw in _walk(root) for fault in _strange(raw, parsed.data)]
@@ -83,7 +83,7 @@ def _walk(raw: Raw) -> Iterator[Raw]:
 
 
 def _unmatched(root: Raw) -> Fault | None:
-    """The first bracket or block that is never closed, or is closed without having been opened."""
+    """Return the first bracket or block that is not closed, or not opened."""
     opened: list[Raw] = []
     for leaf in _walk(root):
         if leaf.child_count or leaf.is_missing or _in_text(leaf):
@@ -93,7 +93,9 @@ def _unmatched(root: Raw) -> Fault | None:
             opened.append(leaf)
         elif word in OPENERS_OF:
             if not opened:
-                return Fault(leaf, f"this {word!r} closes nothing: take it away, or look for what was closed too early")
+                return Fault(
+                    leaf, f"this {word!r} closes nothing: remove it, or look for a block that was closed too early"
+                )
             opener = opened.pop()
             before = _text(opener)
             if before not in OPENERS_OF[word]:
@@ -109,37 +111,37 @@ def _unmatched(root: Raw) -> Fault | None:
 
 
 def _stumble(root: Raw) -> Fault:
-    """Where the parser lost its way first."""
+    """Return the first error of the parser."""
     lost = next(raw for raw in _walk(root) if raw.is_error or raw.is_missing)
     if lost.is_missing and lost.parent is not None and lost.parent.type == "string":
-        return Fault(lost.parent, f"the text that begins with {lost.type} here is not closed")
+        return Fault(lost.parent, f"the string that begins with {lost.type} here is not closed")
     if lost.is_missing:
         kind = "a value" if lost.type in ("identifier", "number") else repr(lost.type)
         return Fault(lost, f"{kind} is missing here")
     if any(raw.type == "return_statement" for raw in _walk(lost)):
         return Fault(
-            lost, "return must be the last statement of its block: take away what follows, or write do return end"
+            lost, "return must be the last statement of its block: remove what follows, or write do return end"
         )
     shown = _text(lost).split("\n")[0][:40]
     if shown.startswith("--["):
         return Fault(lost, "this comment is not closed: ]] is missing at its end")
-    return _hint(lost) or Fault(lost, f"this is not Lua: something is missing or too much near {shown!r}")
+    return _hint(lost) or Fault(lost, f"this is not Lua: something is missing or superfluous near {shown!r}")
 
 
 def _hint(lost: Raw) -> Fault | None:
-    """What people mean who write what Lua has not."""
+    """Return an error with a hint, if the code looks like another language."""
     leaves = [leaf for leaf in _walk(lost) if not leaf.child_count]
     for leaf in leaves:
         if _text(leaf) in ("'", '"', "[[") and (leaf.parent is None or leaf.parent.type != "string"):
-            return Fault(leaf, f"the text that begins with {_text(leaf)} here is not closed")
+            return Fault(leaf, f"the string that begins with {_text(leaf)} here is not closed")
     for leaf in leaves:
         if hint := FOREIGN.get(_text(leaf)[:1]):
             return Fault(leaf, f"this is not Lua: {hint}")
-    return Fault(lost, f"this is not Lua: {_text(lost)!r} has no place here") if len(leaves) == 1 else None
+    return Fault(lost, f"this is not Lua: {_text(lost)!r} is not allowed here") if len(leaves) == 1 else None
 
 
 def _strange(raw: Raw, data: bytes) -> Iterator[Fault]:
-    """What a newer Lua would take at this node, or what the parser does not look at."""
+    """Yield errors at this node that the parser does not report: newer syntax, and details that it ignores."""
     text = _text(raw)
     if raw.type in NEWER and (raw.type != "global" or (raw.parent is not None and raw.parent.type in _DECLARATIONS)):
         yield Fault(raw, NEWER[raw.type])
@@ -153,21 +155,22 @@ def _strange(raw: Raw, data: bytes) -> Iterator[Fault]:
     elif raw.type == "empty_statement":
         before = raw.prev_named_sibling
         if before is None or before.type in ("empty_statement", "comment"):
-            yield Fault(raw, "Lua 5.1 takes a ';' only behind a statement: leave it out")
+            yield Fault(raw, "Lua 5.1 allows a ';' only after a statement: remove it")
     elif raw.type == "break_statement":
         yield from _break_faults(raw)
     elif raw.type == "vararg_expression":
         yield from _more_faults(raw)
     elif raw.type == "arguments" and text.startswith("(") and _begins_a_line(raw):
         yield Fault(
-            raw, "Lua 5.1 takes no call that goes on in a new line with '(': join the lines, or part them with a ';'"
+            raw,
+            "Lua 5.1 allows no call that continues on a new line with '(': join the lines, or separate them with a ';'",
         )
 
 
 def _more_faults(raw: Raw) -> Iterator[Fault]:
     function = _around(raw, _FUNCTIONS)
     if function is not None and not _takes_more(function):
-        yield Fault(raw, "this function takes no '...': write it as the last of its parameters")
+        yield Fault(raw, "this function has no '...': add it as the last parameter")
     after = raw.next_named_sibling
     if raw.parent is not None and raw.parent.type == "parameters" and after is not None and after.type == "identifier":
         yield Fault(after, "'...' has no name before Lua 5.5, and servers run 5.1: write local name = {...} below")
@@ -178,14 +181,14 @@ def _begins_a_line(arguments: Raw) -> bool:
     if called is None or call is None or called.end_point.row == arguments.start_point.row:
         return False
     is_item = call.parent is not None and call.parent.type == "field"
-    return not (is_item and called.type == "identifier")  # where Lua looks ahead, it does not mind
+    return not (is_item and called.type == "identifier")  # Lua looks ahead here and accepts it
 
 
 def _number_faults(raw: Raw, data: bytes) -> Iterator[Fault]:
     joined = _JOINED.match(data, raw.start_byte)
     text = (joined[0] if joined else data[raw.start_byte : raw.end_byte]).decode()
     if not _NUMBER.fullmatch(text):
-        yield Fault(raw, f"{text!r} is no number in Lua 5.1: write it as 12, 1.5, 1e9 or 0xff, and a space behind it")
+        yield Fault(raw, f"{text!r} is not a number in Lua 5.1: write it as 12, 1.5, 1e9 or 0xff, followed by a space")
 
 
 def _text_faults(raw: Raw, text: str) -> Iterator[Fault]:
@@ -198,7 +201,8 @@ def _text_faults(raw: Raw, text: str) -> Iterator[Fault]:
             return
     if "\n" in _ESCAPE.sub("", text):
         yield Fault(
-            raw, f"this text is not closed on its line: {text[0]} is missing; a text of several lines stands in [[ ]]"
+            raw,
+            f"this string is not closed on its line: {text[0]} is missing; write a string of several lines in [[ ]]",
         )
 
 
@@ -212,11 +216,11 @@ def _break_faults(raw: Raw) -> Iterator[Fault]:
         )
     around = _around(raw, (*_LOOPS, *_FUNCTIONS))
     if around is None or around.type in _FUNCTIONS:
-        yield Fault(raw, "break stands in no loop")
+        yield Fault(raw, "break is outside of a loop")
 
 
 def _around(raw: Raw, kinds: tuple[str, ...]) -> Raw | None:
-    """The innermost of these kinds that it stands in."""
+    """Return the innermost ancestor of one of these kinds."""
     node = raw.parent
     while node is not None and node.type not in kinds:
         node = node.parent

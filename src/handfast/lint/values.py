@@ -1,7 +1,7 @@
-"""What a value is: a text or a number, how large a number gets, and whether it has a fraction.
+"""Properties of values: whether one is a string or a number, how large a number gets, and whether it has a fraction.
 
-All three say yes only where the script leaves little doubt. Lua makes numbers of texts and texts of numbers without being
-asked, and the rules on numbers are about where that goes wrong.
+All three answer yes only if the script leaves little doubt. Lua converts between strings and numbers implicitly, and the
+rules on numbers report where that goes wrong.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 
 from handfast.lint.commands import INTEGER_REPLIES, TEXT_REPLIES
 from handfast.lint.flow import Origin
-from handfast.lint.memo import Asking
+from handfast.lint.memo import Memo
 from handfast.lint.parsing import Node
-from handfast.lint.script import Body
+from handfast.lint.script import CheckedScript
 
 __all__ = ["TOO_LARGE", "Values"]
 
 TOO_LARGE = 1e14
-"""From here on Lua's own way from numbers to texts loses digits: it writes 14, and then an exponent."""
+"""From here on Lua's implicit conversion of numbers to strings loses digits: it writes 14, and an exponent."""
 
 NOW_S = 1.7e9
-"""The time in seconds, roughly."""
+"""The time in seconds since 1970, roughly."""
 
 ARITHMETIC = ("+", "-", "*", "/", "%", "^")
 WHOLE = ("math.floor", "math.ceil")
@@ -35,22 +35,22 @@ TEXTS = (
 
 
 class Values:
-    """What the values of one script are."""
+    """Properties of the values of one script."""
 
-    def __init__(self, body: Body) -> None:
-        self._body = body
-        self._flow = body.flow
-        self._ask = Asking().ask
-        for statement in body.nodes:  # in their order, so that no question goes far
+    def __init__(self, script: CheckedScript) -> None:
+        self._script = script
+        self._flow = script.flow
+        self._memo = Memo().get
+        for statement in script.nodes:  # in the order of the source, so that questions do not nest deeply
             for value in statement.many("values"):
                 for know in (self.is_text, self.size, self.has_fraction):
                     know(value)
 
-    # Texts and numbers.
+    # Strings and numbers.
 
     def is_text(self, node: Node) -> bool:
-        """Whether it is, or may be where a default stands beside it, a text that came from outside."""
-        return self._ask(("text", node), lambda: self._is_text(node), otherwise=False)
+        """Return whether a value is a string from outside, or may be one if it has a default."""
+        return self._memo(("text", node), lambda: self._is_text(node), otherwise=False)
 
     def _is_text(self, node: Node) -> bool:
         match node.kind:
@@ -58,7 +58,7 @@ class Values:
                 return self.is_text(node.one("left")) or self.is_text(node.one("right"))
             case "binary" if node.word == "and":
                 return self.is_text(node.one("right"))
-            case "name" if variable := self._body.scopes.variable(node):
+            case "name" if variable := self._script.scopes.variable(node):
                 sources = [giving for giving in variable.given if giving.how != "nothing"]
                 if len(sources) == 1 and sources[0].how == "value" and sources[0].index == 0:
                     return self.is_text(sources[0].node)
@@ -72,11 +72,11 @@ class Values:
         return origin.kind in ("key", "argument")
 
     def from_argument(self, node: Node) -> bool:
-        """Whether any of its sources is one of ARGV."""
+        """Return whether any of its sources is one of ARGV."""
         return any(origin.kind == "argument" for origin in self._flow.origins(node))
 
     def is_number(self, node: Node) -> bool:
-        """Whether it is a number, whatever it is given."""
+        """Return whether it is a number in any case."""
         return self._all(node, self._is_number_from)
 
     def _is_number_from(self, origin: Origin) -> bool:
@@ -95,14 +95,14 @@ class Values:
         return bool(origins) and all(map(holds, origins))
 
     def _replies(self, call: Node, names: frozenset[str]) -> bool:
-        sent = self._body.sent_by(call)
+        sent = self._script.sent_by(call)
         return bool(sent) and all(command.name in names for command in sent)
 
     # How large.
 
     def size(self, node: Node) -> float | None:
-        """How large a number gets, as far as that is known; None where nothing is."""
-        return self._ask(("size", node), lambda: self._size(node), otherwise=None)
+        """Return how large a number gets, as far as known; None if nothing is known."""
+        return self._memo(("size", node), lambda: self._size(node), otherwise=None)
 
     def _size(self, node: Node) -> float | None:
         match node.kind:
@@ -126,8 +126,8 @@ class Values:
     # Fractions.
 
     def has_fraction(self, node: Node) -> bool:
-        """Whether it is a number that is not whole, for some values of what it is made of."""
-        return self._ask(("fraction", node), lambda: self._has_fraction(node), otherwise=False)
+        """Return whether it is a number that is not whole for some inputs."""
+        return self._memo(("fraction", node), lambda: self._has_fraction(node), otherwise=False)
 
     def _has_fraction(self, node: Node) -> bool:  # noqa: PLR0911 -- one for each kind of node
         match node.kind:
@@ -161,7 +161,7 @@ class Values:
         return self.has_fraction(node) or self._all(node, lambda origin: self._replies(origin.node, FLOAT_REPLIES))
 
     def _divides_evenly(self, node: Node) -> bool:
-        """Two constants that do, or the half of how many a table has: it is filled with pairs."""
+        """Return whether a quotient is whole: of two constants, or of the length of a table, which then holds pairs."""
         left, right = node.one("left"), node.one("right")
         if left.kind == "number" and right.kind == "number" and _value(right):
             return (_value(left) / _value(right)).is_integer()
@@ -169,7 +169,7 @@ class Values:
 
 
 def _combined(operator: str, left: float | None, right: float | None) -> float | None:
-    """How large a result is. What is unknown counts for nothing in a sum, and makes every other result unknown."""
+    """Return how large a result is. An unknown operand counts as 0 in a sum, and makes other results unknown."""
     if operator == "+":
         return _largest([left, right]) and (left or 0) + (right or 0)
     if operator == "%":
@@ -197,6 +197,6 @@ def _value(node: Node) -> float:
 
 
 def _takes_fraction_off(node: Node) -> bool:
-    """Whether it is ``x - x % 1``, which is whole."""
+    """Return whether it is ``x - x % 1``, which is whole."""
     right = node.one("right")
     return right.kind == "binary" and right.word == "%" and right.one("right").word == "1"

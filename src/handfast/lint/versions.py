@@ -1,6 +1,6 @@
-"""Which servers have what: all that is newer than Redis 6.2, the oldest server that this library works with.
+"""Which server versions have which features: everything newer than Redis 6.2, the oldest supported server.
 
-`tests/lint/test_lint_tables.py` asks real servers for it.
+`tests/lint/test_lint_tables.py` compares these tables with real servers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["API", "COMMANDS", "DEFAULT", "OPTIONS", "SHEBANG", "Servers", "missi
 Version: TypeAlias = tuple[int, int]
 Servers: TypeAlias = Mapping[str, Version]
 Since: TypeAlias = dict[str, Version | None]
-"""From which version on each kind of server has something; None for never."""
+"""The first version of each kind of server that has a feature; None if no version has it."""
 
 DEFAULT: Servers = {"redis": (6, 2), "valkey": (7, 2)}
-"""The oldest servers that a script is held against if nobody says otherwise."""
+"""The oldest servers that scripts are checked for by default."""
 
 COMMANDS_TABLE = """
 7.0  7.2  BLMPOP BZMPOP EVALSHA_RO EVAL_RO EXPIRETIME FCALL FCALL_RO FUNCTION LCS LMPOP PEXPIRETIME SINTERCARD SORT_RO
@@ -61,7 +61,7 @@ OPTIONS_TABLE = """
 8.6  -    XADD IDMP IDMPAUTO
 8.4  -    XREADGROUP CLAIM
 """
-"""A command, and those of its options that are newer than it."""
+"""A command, and its options that are newer than the command."""
 
 API_TABLE = """
 7.0  7.2  redis.acl_check_cmd redis.REDIS_VERSION redis.REDIS_VERSION_NUM
@@ -91,32 +91,41 @@ SHEBANG: Since = {"redis": (7, 0), "valkey": (7, 2)}
 
 
 def missing_on(since: Since, oldest: Servers) -> str:
-    """Which of the oldest servers lacks it, and since when its kind has it, in words; "" if none does."""
+    """Say which of the oldest servers lacks a feature, and since when its kind has it; "" if none lacks it."""
     for kind, version in oldest.items():
         first = since[kind]
         if first is None:
             return f"no {shown(kind)} has it"
         if version < first:
-            return (
-                f"{shown(kind)} has it from {first[0]}.{first[1]} on, and {version[0]}.{version[1]} is to be served too"
-            )
+            return f"{shown(kind)} has it from {first[0]}.{first[1]} on, and the script must run on {version[0]}.{version[1]}"
     return ""
 
 
 def shown(kind: str) -> str:
-    """The name of a kind of server as people write it."""
+    """Return the name of a kind of server for messages."""
     return kind.capitalize()
 
 
 def parse_oldest(text: str) -> Servers:
-    """``redis=6.2,valkey=7.2``, or one of the two, as `check` takes it. Raises ValueError for what is neither."""
+    """Parse the oldest servers for `check`.
+
+    Args:
+        text: Such as ``"redis=6.2,valkey=7.2"``, or one of the two.
+
+    Returns:
+        The versions by kind of server.
+
+    Raises:
+        ValueError: The text has another form.
+
+    """
     found: dict[str, Version] = {}
     for part in text.split(","):
         kind, _, version = part.strip().partition("=")
         parsed = _version(version)
         if kind not in DEFAULT or parsed is None:
             raise ValueError(
-                f"{part.strip()!r} is no server: write redis=6.2 or valkey=7.2, or both with a comma between"
+                f"{part.strip()!r} is not a server version: write redis=6.2 or valkey=7.2, or both, separated by a comma"
             )
         found[kind] = parsed
     return found

@@ -1,8 +1,8 @@
--- lock_release: give the lock up if it is still one's own.
+-- lock_release: release the lock if the identifier still holds it.
 --
 -- KEYS lock
 -- ARGV identifier
--- REPLY - 1 when it was given up, 0 when somebody else has it or nobody
+-- REPLY - 1 if it was released, 0 if the identifier does not hold it
 local lock, identifier = KEYS[1], ARGV[1]
 
 if redis.call('GET', lock) == identifier then

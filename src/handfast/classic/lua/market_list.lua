@@ -1,10 +1,10 @@
--- market_list: put an item out of its seller's inventory on the market.
+-- market_list: move an item from the inventory of its seller to the market.
 --
 -- KEYS market
 -- ARGV itemid sellerid price
--- REPLY - 1 when it is there, 0 when the seller does not have it
+-- REPLY - 1 if it is on the market, 0 if the seller does not have it
 --
--- @allow undeclared-key: the listing makes its keys of the ids, and so is not for a cluster
+-- @allow undeclared-key: the listing builds its keys from the ids, so it does not work in a cluster
 local market, itemid, sellerid, price = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local inventory = 'inventory:' .. sellerid
 

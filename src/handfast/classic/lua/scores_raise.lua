@@ -1,10 +1,10 @@
--- scores_raise: set the score of each member that is missing or has a smaller one.
+-- scores_raise: set the score of each member that is missing or has a smaller score.
 --
 -- KEYS scores
 -- ARGV scores_and_members...
 -- REPLY - how many members were added
 --
--- One by one, since unpack takes some thousands at most; a score is set as the text that it came as.
+-- One by one, because unpack is limited to some thousands of values; a score is set as the string that was passed.
 local scores = KEYS[1]
 
 local added = 0

@@ -1,12 +1,12 @@
--- semaphore_acquire: take a place if there is one.
+-- semaphore_acquire: acquire a permit if one is free.
 --
 -- KEYS semaphore
 -- ARGV identifier limit now oldest
--- REPLY - the identifier when a place was taken, nothing when there was none
+-- REPLY - the identifier if a permit was acquired, nil if none is free
 --
--- The times stay text, and so lose no digit in here.
+-- The times stay strings, so that they lose no digits.
 --
--- @allow clock: the listing goes by its callers' clocks, which is its known flaw
+-- @allow clock: the listing uses the clocks of its callers, which is its known flaw
 local semaphore, identifier, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local now, oldest = ARGV[3], ARGV[4]
 

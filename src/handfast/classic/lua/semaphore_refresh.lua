@@ -1,10 +1,10 @@
--- semaphore_refresh: let the time of a place begin anew if it is still one's own.
+-- semaphore_refresh: restart the time of a permit if the identifier still holds it.
 --
 -- KEYS semaphore
 -- ARGV identifier now
--- REPLY - 1 when it did, 0 when the place was lost
+-- REPLY - 1 if it was restarted, 0 if the permit was lost
 --
--- @allow clock: the listing goes by its callers' clocks, which is its known flaw
+-- @allow clock: the listing uses the clocks of its callers, which is its known flaw
 local semaphore, identifier, now = KEYS[1], ARGV[1], ARGV[2]
 
 if redis.call('ZSCORE', semaphore, identifier) then

@@ -1,8 +1,8 @@
-"""The first forms: one command after the other, with SETNX, or with WATCH, MULTI and EXEC where one must see first.
+"""The listings without scripts: single commands, SETNX, or WATCH, MULTI and EXEC.
 
-The same names, signatures and keys as in `handfast.classic`. They cost more round trips than the scripts. The loops with
-WATCH start over when somebody else was faster, as often as that happens: none has a limit. And where a client dies
-between two commands, its half of the work stays.
+They have the names, signatures and keys of `handfast.classic`, and the same arguments and results. They take more round
+trips than the scripts. The loops with WATCH start over after each concurrent change, without a limit. If a client dies
+between two commands, the first part of its work remains.
 """
 
 from __future__ import annotations
@@ -34,3 +34,7 @@ __all__ = [
     "release_lock",
     "release_semaphore",
 ]
+
+for _name in set(__all__) - {"join_guild", "leave_guild", "release_semaphore"}:  # these are those of handfast.classic
+    globals()[_name].__module__ = __name__  # as users import it: in tracebacks and help()
+del _name

@@ -1,4 +1,4 @@
-"""Completing names within a guild, with two sentinels that everybody can see, and WATCH to notice when they have moved."""
+"""Autocompletion of the names in a guild, with two sentinels that all clients see, and WATCH to notice changes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,23 @@ __all__ = ["autocomplete_on_prefix", "find_prefix_range", "join_guild", "leave_g
 
 
 def autocomplete_on_prefix(conn: redis.Redis, guild: str, prefix: str) -> list[str]:
-    """At most ten names of the guild that begin with the prefix, in their order; with the empty one, the first ten.
+    """Return up to ten names of a guild that begin with a prefix.
 
-    Flaws: whatever happens to the guild between WATCH and EXEC makes it start over, other completions included, so the
-    more clients ask, the less each of them gets. The sentinels of others count among the ten, and are dropped. Who dies
-    in the middle leaves its sentinels for ever. At best it takes five round trips. And all of the Lua form's flaws.
-    Instead: ``hf.autocomplete(guild).complete(prefix)``.
+    Flaws: any change of the guild between WATCH and EXEC makes it start over, also a completion by another client, so the
+    throughput falls with the number of clients. The sentinels of other clients count among the ten and are dropped. A client
+    that dies within the call leaves its sentinels behind. It takes at least five round trips. It has all flaws of the Lua
+    version too.
+
+    Use instead: ``hf.autocomplete(guild).complete(prefix)``.
+
+    Args:
+        conn: The client.
+        guild: The guild.
+        prefix: The prefix; the empty one matches all names.
+
+    Returns:
+        The first ten of these names at most, sorted by their bytes.
+
     """
     key, identifier = f"members:{guild}", secrets.token_hex(16)
     sentinels = [f"{edge}{identifier}" for edge in find_prefix_range(prefix)]
@@ -31,12 +42,12 @@ def autocomplete_on_prefix(conn: redis.Redis, guild: str, prefix: str) -> list[s
                 pipe.watch(key)  # type: ignore[no-untyped-call]  # the client library leaves it untyped
                 ranks: list[Any] = [pipe.zrank(key, sentinel) for sentinel in sentinels]
                 if None in ranks:
-                    return []  # somebody has removed the guild meanwhile
+                    return []  # another client has deleted the guild
                 first, last = ranks
                 count = min(10, last - first - 1)
                 pipe.multi()
                 pipe.zrem(key, *sentinels)
-                if count > 0:  # else ZRANGE would count a last place below 0 from the end
+                if count > 0:  # ZRANGE would count a negative index from the end
                     pipe.zrange(key, first, first + count - 1)
                 _, *found = pipe.execute()
             except WatchError:

@@ -1,4 +1,4 @@
-"""The lock before scripts: SETNX and EXPIRE to take it, WATCH and MULTI to give it up."""
+"""The lock without scripts: SETNX and EXPIRE to acquire it, WATCH and MULTI to release it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,29 @@ __all__ = ["acquire_lock_with_timeout", "release_lock"]
 def acquire_lock_with_timeout(
     conn: redis.Redis, lockname: str, acquire_timeout: float = 10, lock_timeout: float = 10
 ) -> str | Literal[False]:
-    """Take ``lock:<lockname>`` within ``acquire_timeout`` seconds, for ``lock_timeout`` seconds.
+    """Acquire the lock ``lock:<lockname>``.
 
-    The identifier to release it with, or False when others had it all that time.
+    Flaws: a client that dies between SETNX and EXPIRE leaves a lock without a TTL. Only the next client that finds the lock
+    taken repairs that, and ``lock_timeout`` starts then; until one comes, the lock stays taken. A failed attempt takes two
+    round trips. As the Lua version, it polls, is unfair and counts whole seconds.
 
-    Flaws: whoever dies between SETNX and EXPIRE leaves a lock without an end. Only the next loser repairs that, and only
-    then do the ``lock_timeout`` seconds begin; with nobody waiting, the lock stays for ever. A loser takes two round
-    trips to find that it lost. And, as with the Lua form, it polls, is unfair and counts whole seconds.
-    Instead: ``hf.lock(lockname).acquire(timeout=...)``.
+    Use instead: ``hf.lock(lockname).acquire(timeout=...)``.
+
+    Args:
+        conn: The client.
+        lockname: The name of the lock.
+        acquire_timeout: Seconds to wait, 10 by default.
+        lock_timeout: Seconds until the lock expires, 10 by default; rounded up to whole seconds.
+
+    Returns:
+        The identifier for `release_lock`, or False if the lock was taken all that time.
+
     """
     identifier = secrets.token_hex(16)
     key, seconds = f"lock:{lockname}", math.ceil(lock_timeout)
     end = time.monotonic() + acquire_timeout
     while not conn.setnx(key, identifier):
-        if conn.ttl(key) == -1:  # there, and without an end
+        if conn.ttl(key) == -1:  # the lock exists without a TTL
             conn.expire(key, seconds)
         if time.monotonic() >= end:
             return False
@@ -41,10 +50,21 @@ def acquire_lock_with_timeout(
 
 
 def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> bool:
-    """Give the lock up; False when it was no longer one's own.
+    """Release the lock ``lock:<lockname>``.
 
-    Flaws: three round trips (WATCH, GET, and MULTI to EXEC in one), all over again when somebody touched the key
-    meanwhile, a loser's repair of the TTL included; nobody who waits is told. Instead: ``lease.release()``.
+    Flaws: it takes three round trips (WATCH, GET, and MULTI to EXEC in one), and starts over if another client has changed
+    the key, if only to repair its TTL. Waiters are not notified.
+
+    Use instead: ``lease.release()``.
+
+    Args:
+        conn: The client.
+        lockname: The name of the lock.
+        identifier: What `acquire_lock_with_timeout` returned.
+
+    Returns:
+        True if this call released the lock, False if the caller no longer held it.
+
     """
     key = f"lock:{lockname}"
     with conn.pipeline() as pipe:
@@ -53,7 +73,7 @@ def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> b
                 pipe.watch(key)  # type: ignore[no-untyped-call]  # the client library leaves it untyped
                 held = pipe.get(key)
                 if held is None or text(held) != text(identifier):
-                    return False  # leaving the block unwatches
+                    return False  # the end of the block sends UNWATCH
                 pipe.multi()
                 pipe.delete(key)
                 pipe.execute()

@@ -1,4 +1,4 @@
-"""The marketplace before scripts: what is decided upon is watched, which is the market as a whole."""
+"""The marketplace without scripts: WATCH on every key that a decision depends on, which is the whole market."""
 
 from __future__ import annotations
 
@@ -11,12 +11,25 @@ __all__ = ["list_item", "purchase_item"]
 
 
 def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool:
-    """Put an item out of the seller's inventory on the market; False when it is not in there.
+    """Move an item from the seller's inventory to the market.
 
-    Raises ValueError for a price that is no whole number, or negative.
+    Flaws: it takes three round trips, and starts over if the inventory has changed. The keys are in different slots, so it
+    does not work in a cluster. Ids with a dot collide, as in the Lua version.
 
-    Flaws: three round trips, all over again when anything happened to the inventory. The keys have different slots: it is
-    not for a cluster. Ids with a dot are mixed up, as in the Lua form. Instead: the way of ``examples/marketplace``.
+    Use instead: the scripts of ``examples/marketplace``.
+
+    Args:
+        conn: The client.
+        itemid: The item.
+        sellerid: The seller.
+        price: The price; a whole number, 0 or more.
+
+    Returns:
+        True if the item is on the market, False if it was not in the inventory.
+
+    Raises:
+        ValueError: The price is negative or not a whole number.
+
     """
     require_price(price)
     inventory = f"inventory:{sellerid}"
@@ -36,11 +49,23 @@ def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool
 
 
 def purchase_item(conn: redis.Redis, buyerid: Id, itemid: Id, sellerid: Id) -> bool:
-    """Buy the item for its price; False when it is not on the market, or the buyer has not as much.
+    """Buy an item for its current price.
 
-    Flaws: four round trips, all over again whenever anybody has listed or bought anything meanwhile: the market is one
-    key, so a busy one lets few through. MULTI does not roll back either: where one command fails, the others have
-    happened. And all of the Lua form's flaws. Instead: the way of ``examples/marketplace``.
+    Flaws: it takes four round trips, and starts over whenever another client has listed or bought anything, because the
+    market is one key; on a busy market few purchases succeed. MULTI does not roll back: if one command fails, the others have
+    run. It has all flaws of the Lua version too.
+
+    Use instead: the scripts of ``examples/marketplace``.
+
+    Args:
+        conn: The client.
+        buyerid: The buyer.
+        itemid: The item.
+        sellerid: The seller.
+
+    Returns:
+        True if the item was bought, False if it is not on the market or the buyer has too little.
+
     """
     buyer, seller = f"users:{buyerid}", f"users:{sellerid}"
     item = f"{itemid}.{sellerid}"

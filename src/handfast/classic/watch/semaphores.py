@@ -1,8 +1,9 @@
-"""The semaphore before scripts: whoever asks puts itself in, and takes itself out again if it finds itself too late.
+"""The semaphore without scripts: a client adds its identifier, and removes it if its rank is above the limit.
 
-The plain one decides by the clients' clocks who came first. The fair one counts instead, in two more keys: the ZSET
-``<semname>:owner`` has the identifiers by a counter, ``<semname>:counter``; the one by time is left to say who has timed
-out. Do not mix them: the fair one does not see the places of the other, nor of the Lua form, which needs none of this.
+The plain version ranks clients by their clocks. The fair version ranks them by a counter, in two more keys: the ZSET
+``<semname>:owner`` has the identifiers by their number, and ``<semname>:counter`` the last number; the ZSET by time then only
+decides which permits have timed out. Do not mix the two: the fair version does not see permits of the plain version, nor of
+the Lua version.
 """
 
 from __future__ import annotations
@@ -27,15 +28,25 @@ __all__ = [
 
 
 def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: float = 10) -> str | None:
-    """Take one of ``limit`` places, if one is free now: the identifier to release it with, else None.
+    """Acquire one of ``limit`` permits if one is free.
 
-    Places that were taken more than ``timeout`` seconds ago count as given up, and are.
+    Flaws: the slowest clock wins. A client whose clock is 10 ms slow ranks before clients that acquired the last permits
+    within 10 ms, so one permit too many is held. A client above the limit stays in the set until it removes itself; until
+    then it blocks others, and if it dies, for ``timeout`` seconds. Permits cannot be refreshed. It has all flaws of the Lua
+    version too.
 
-    Flaws: the earliest clock wins. A client that is 10 ms slow comes before those who took the last places within 10 ms,
-    and holds one too many; so does anybody where the holder's clock was ahead. A loser stands in the set until it has
-    taken itself out: meanwhile it is in the way of others, and if it dies there, for ``timeout`` seconds. There is no
-    refreshing. And all of the Lua form's flaws.
-    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``; `handfast.classic.acquire_semaphore` steals no place.
+    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, or at least `handfast.classic.acquire_semaphore`,
+    which does not steal permits.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        limit: The number of permits.
+        timeout: Seconds, 10 by default. Permits that were acquired  longer ago are removed.
+
+    Returns:
+        The identifier for `release_semaphore`, or None if no permit is free.
+
     """
     identifier, now = secrets.token_hex(16), time.time()
     with conn.pipeline() as pipe:
@@ -50,15 +61,26 @@ def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: floa
 
 
 def acquire_fair_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: float = 10) -> str | None:
-    """Take one of ``limit`` places, if one is free now: the identifier to release it with, else None.
+    """Acquire one of ``limit`` permits if one is free, ranked by a counter.
 
-    Who came first is counted, so clocks only decide who has timed out, and may differ by a second or so.
+    Clocks decide only which permits have timed out, so they may differ by a second or so.
 
-    Flaws: the count and the place are taken in two steps. Who counted first and puts itself in last finds its number the
-    smaller one, and takes the place that somebody else got in between: `acquire_semaphore_with_lock` closes this. Two
-    round trips, three for a loser. ``<semname>:counter`` stays for ever.
-    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, one round trip and fair in that who waits longest is
-    next; `handfast.classic.acquire_semaphore` has no race either.
+    Flaws: the number and the rank are taken in two steps. A client that gets its number first and adds itself last has the
+    smaller number, and steals the permit of a client in between; `acquire_semaphore_with_lock` prevents this. It takes two
+    round trips, three if no permit is free. ``<semname>:counter`` has no TTL.
+
+    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which takes one round trip and serves waiters in order;
+    `handfast.classic.acquire_semaphore` has no race either.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        limit: The number of permits.
+        timeout: Seconds, 10 by default. Permits that were acquired or refreshed longer ago are removed.
+
+    Returns:
+        The identifier for `release_fair_semaphore`, or None if no permit is free.
+
     """
     identifier, now = secrets.token_hex(16), time.time()
     owners = f"{semname}:owner"
@@ -79,9 +101,20 @@ def acquire_fair_semaphore(conn: redis.Redis, semname: str, limit: int, timeout:
 
 
 def release_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
-    """Give the place up; False when it was no longer one's own.
+    """Release a permit of the fair semaphore.
 
-    Flaw: nobody who would like it is told. Instead: ``lease.release()``, which hands the place to the next in line.
+    Flaws: other clients are not notified.
+
+    Use instead: ``lease.release()``, which hands the permit to the next waiter.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        identifier: What `acquire_fair_semaphore` returned.
+
+    Returns:
+        True if this call released the permit, False if the caller no longer held it.
+
     """
     with conn.pipeline() as pipe:
         pipe.zrem(semname, identifier)
@@ -90,25 +123,46 @@ def release_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
 
 
 def refresh_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
-    """Let the time of the place begin anew; False when it had timed out and somebody has thrown it out.
+    """Restart the time of a permit of the fair semaphore.
 
-    Flaw: it finds out by putting itself in, so who had lost its place and dies here stands in the set for another
-    ``timeout``. Instead: ``hf.semaphore(semname, limit)``, which renews by itself; `handfast.classic.refresh_semaphore`
-    looks first.
+    Flaws: it adds the identifier to find out whether it was there. A client that had lost its permit and dies here blocks one
+    for another ``timeout``.
+
+    Use instead: ``hf.semaphore(semname, limit)``, which renews its leases; `handfast.classic.refresh_semaphore` checks first.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        identifier: What `acquire_fair_semaphore` returned.
+
+    Returns:
+        True if the permit was refreshed, False if it had timed out and was removed.
+
     """
-    if conn.zadd(semname, {text(identifier): time.time()}):  # added: it was not there any more
+    if conn.zadd(semname, {text(identifier): time.time()}):  # added: the permit was lost
         release_fair_semaphore(conn, semname, identifier)
         return False
     return True
 
 
 def acquire_semaphore_with_lock(conn: redis.Redis, semname: str, limit: int, timeout: float = 10) -> str | None:
-    """`acquire_fair_semaphore`, one client at a time; also None when the lock ``lock:<semname>`` was busy for 10 ms.
+    """Acquire a permit with `acquire_fair_semaphore` while holding the lock ``lock:<semname>``.
 
-    Flaws: the lock costs five round trips more, and the semaphore has the lock's flaws too. Where many ask, places stay
-    free because the lock is busy.
-    Instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, in one round trip and without a lock, as is
+    Flaws: the lock costs five more round trips and adds its own flaws. Under contention permits stay free because the lock is
+    busy.
+
+    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which takes one round trip and no lock, as does
     `handfast.classic.acquire_semaphore`.
+
+    Args:
+        conn: The client.
+        semname: The key of the semaphore.
+        limit: The number of permits.
+        timeout: Seconds, 10 by default. Permits that were acquired or refreshed longer ago are removed.
+
+    Returns:
+        The identifier for `release_fair_semaphore`, or None if no permit is free, or the lock was busy for 10 ms.
+
     """
     identifier = acquire_lock_with_timeout(conn, semname, acquire_timeout=0.01)
     if not identifier:

@@ -1,4 +1,4 @@
-"""The rules, one family a file. Each has RULES, what its rules ask for, and ``check``, which yields what breaks them."""
+"""The rules, one family per module. Each module has RULES, what its rules require, and ``check``, which yields findings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["FAMILIES", "RULES"]
 FAMILIES = (header, replies, keys, commands, chance, numbers, names, servers, order)
 
 RULES: dict[str, str] = {
-    "syntax": "The script is Lua 5.1, which is what servers run.",
-    "header": "The header can be understood.",
+    "syntax": "The script is valid Lua 5.1, the version that servers run.",
+    "header": "The header is valid.",
 } | {rule: words for family in FAMILIES for rule, words in family.RULES.items()}
-RULES[ALLOW] = "What is allowed has a reason, and something to allow."
-"""Each rule, and what it asks for."""
+RULES[ALLOW] = "A comment that suppresses a rule gives a reason and suppresses a finding."
+"""The rules by name, and what each requires."""

@@ -1,9 +1,9 @@
-"""Chance and clocks: what makes a second run of the same script do something else.
+"""Randomness and clocks: what makes a second run of the same script behave differently.
 
-Servers pass on what a script wrote, not the script, so replicas stay right. But a script is sent again when its reply got
-lost, and it is tested; for both it has to do the same thing twice. So random commands are warned of. Lua's own random
-numbers are worse, since they can be foretold: they begin anew with the server, and up to Redis 6.2 with each run. Of clocks
-there is one that all clients share, the server's.
+Servers replicate the writes of a script, not the script, so replicas are consistent in any case. But a client sends a script
+again after a lost reply, and tests repeat it; both need the same behaviour twice. Random commands are therefore a warning.
+Lua's own random numbers are an error, because they are predictable: they restart with the server, and up to Redis 6.2 with
+each run. The server's clock is the only one that all clients share.
 """
 
 from __future__ import annotations
@@ -14,83 +14,83 @@ from collections.abc import Iterator
 from handfast.lint.commands import RANDOM
 from handfast.lint.findings import Finding
 from handfast.lint.parsing import Node
-from handfast.lint.script import Body
+from handfast.lint.script import CheckedScript
 
 __all__ = ["RULES", "check"]
 
 RULES = {
-    "random": "Nothing depends on chance, unless the caller passes it in.",
-    "clock": "The time is the server's, redis.call('TIME'), and not a client's.",
+    "random": "Randomness comes from the caller.",
+    "clock": "The time is read from the server, redis.call('TIME'), not from a client.",
 }
 
 _CLIENT_CLOCK = re.compile(r"(?:now|current_time|client_time)(?:_\w+)?", re.IGNORECASE)
 
 
-def check(body: Body) -> Iterator[Finding]:
-    """Commands, functions of Lua, and arguments that are called like a clock."""
-    for command in body.commands:
+def check(script: CheckedScript) -> Iterator[Finding]:
+    """Check commands, functions of Lua, and arguments named like a clock."""
+    for command in script.commands:
         if command.name in RANDOM:
-            yield body.finding(
+            yield script.finding(
                 "random",
                 command.node,
-                f"{command.name} answers at random, so a second run does something else: let the caller choose, or pass a "
+                f"{command.name} replies at random, so a second run behaves differently: let the caller choose, or pass a "
                 "random number as an argument",
                 "warning",
             )
-    for call in body.nodes:
+    for call in script.nodes:
         if call.kind == "call":
-            yield from _call(body, call)
-    yield from _client_clocks(body)
+            yield from _call(script, call)
+    yield from _client_clocks(script)
 
 
-def _call(body: Body, call: Node) -> Iterator[Finding]:
-    called = body.flow.called(call)
+def _call(script: CheckedScript, call: Node) -> Iterator[Finding]:
+    called = script.flow.called(call)
     if called == "math.random":
-        yield from _random(body, call)
+        yield from _random(script, call)
     elif called in ("os.time", "os.date", "os.difftime", "os.clock"):
-        why = "counts the server's computing time" if called == "os.clock" else "is not there for scripts"
-        yield body.finding(
-            "clock", call, f"{called} {why}: ask redis.call('TIME'), which gives seconds and microseconds"
+        why = "measures the server's CPU time" if called == "os.clock" else "is not available to scripts"
+        yield script.finding(
+            "clock", call, f"{called} {why}: call redis.call('TIME'), which replies seconds and microseconds"
         )
 
 
-def _random(body: Body, call: Node) -> Iterator[Finding]:
-    seeds = [one for one in body.nodes if body.flow.called(one) == "math.randomseed"]
+def _random(script: CheckedScript, call: Node) -> Iterator[Finding]:
+    seeds = [one for one in script.nodes if script.flow.called(one) == "math.randomseed"]
     if not seeds:
-        yield body.finding(
+        yield script.finding(
             "random",
             call,
-            "math.random gives the same numbers on every server, after every start, and on Redis 6.2 in every run: pass a random "
+            "math.random returns the same numbers on every server after each start, and on Redis 6.2 in each run: pass a random "
             "number as an argument, or seed it with one",
         )
-    elif not any(_from_caller(body, seed) for seed in seeds):
-        yield body.finding(
+    elif not any(_from_caller(script, seed) for seed in seeds):
+        yield script.finding(
             "random",
             call,
-            "math.random is not seeded by the caller, so a second run does something else: pass the seed",
+            "math.random is not seeded by the caller, so a second run behaves differently: pass the seed",
             "warning",
         )
 
 
-def _from_caller(body: Body, seed: Node) -> bool:
-    return any(body.scopes.is_global(node, "ARGV") for node in body.flow.made_of(seed))
+def _from_caller(script: CheckedScript, seed: Node) -> bool:
+    return any(script.scopes.is_global(node, "ARGV") for node in script.flow.made_of(seed))
 
 
-def _client_clocks(body: Body) -> Iterator[Finding]:
-    message = "{!r} looks like the time on a client, and clients disagree: ask redis.call('TIME') in the script"
-    declared = [name for name in body.header.args if _CLIENT_CLOCK.fullmatch(name)]
+def _client_clocks(script: CheckedScript) -> Iterator[Finding]:
+    message = "{!r} looks like the time of a client, and clients disagree: call redis.call('TIME') in the script"
+    declared = [name for name in script.header.args if _CLIENT_CLOCK.fullmatch(name)]
     for name in declared:
-        found = body.finding_in_header("clock", "ARGV", name, message.format(name))
+        found = script.finding_in_header("clock", "ARGV", name, message.format(name))
         yield Finding(found.name, found.line, found.column, found.rule, "warning", found.message)
-    if body.header.declares:
+    if script.header.declares:
         return
-    for node in body.nodes:
+    for node in script.nodes:
         for local, value in zip(node.many("names"), node.many("values"), strict=False):
-            if node.kind == "local" and _CLIENT_CLOCK.fullmatch(local.word) and _is_argument(body, value):
-                yield body.finding("clock", local, message.format(local.word), "warning")
+            if node.kind == "local" and _CLIENT_CLOCK.fullmatch(local.word) and _is_argument(script, value):
+                yield script.finding("clock", local, message.format(local.word), "warning")
 
 
-def _is_argument(body: Body, value: Node) -> bool:
-    if body.flow.called(value) == "tonumber" and value.many("arguments"):
+def _is_argument(script: CheckedScript, value: Node) -> bool:
+    if script.flow.called(value) == "tonumber" and value.many("arguments"):
         value = value.many("arguments")[0]
-    return any(origin.kind == "argument" for origin in body.flow.origins(value))
+    return any(origin.kind == "argument" for origin in script.flow.origins(value))

@@ -1,4 +1,4 @@
-"""The header against the body: what it calls KEYS and ARGV, and how many there are."""
+"""The header and the code: the names of KEYS and ARGV, and their number."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Iterator
 from handfast.lint.findings import Finding
 from handfast.lint.parsing import Node
 from handfast.lint.scopes import Variable
-from handfast.lint.script import Body, Passed
+from handfast.lint.script import CheckedScript, Passed
 
 __all__ = ["RULES", "check"]
 
 RULES = {
-    "header-name": "A local that holds one of KEYS or ARGV is called what the header calls it.",
-    "header-count": "The body uses no more KEYS and ARGV than the header names.",
-    "unused": "What the header names is used.",
+    "header-name": "A local for one of KEYS or ARGV has its name in the header.",
+    "header-count": "The script uses only the KEYS and ARGV that the header names.",
+    "unused": "The script uses every key and argument that the header names.",
 }
 
-WHAT = {"KEYS": "key", "ARGV": "argument"}
+NOUNS = {"KEYS": "key", "ARGV": "argument"}
 CONVERTING = ("tonumber", "tostring", "assert")
 
 
-def check(body: Body) -> Iterator[Finding]:
-    """All that the header and the first lines disagree on. Without KEYS and ARGV in the header, nothing."""
-    header = body.header
+def check(script: CheckedScript) -> Iterator[Finding]:
+    """Compare the header with the code. Yields nothing if the header declares no KEYS and ARGV."""
+    header = script.header
     if not header.declares:
         return
     for table, names, more in (("KEYS", header.keys, header.more_keys), ("ARGV", header.args, header.more_args)):
-        uses = [passed for passed in body.passed if passed.table == table]
+        uses = [passed for passed in script.passed if passed.table == table]
         single = names[:-1] if more else names
-        yield from _names(body, table, single, uses)
+        yield from _names(script, table, single, uses)
         if not more:
-            yield from _count(body, table, len(names), uses)
-        yield from _unused(body, table, names, uses, more=more)
+            yield from _count(script, table, len(names), uses)
+        yield from _unused(script, table, names, uses, more=more)
 
 
-def _names(body: Body, table: str, names: tuple[str, ...], uses: list[Passed]) -> Iterator[Finding]:
-    """A place may have several locals, such as the text and the number made of it: one of them has its name."""
+def _names(script: CheckedScript, table: str, names: tuple[str, ...], uses: list[Passed]) -> Iterator[Finding]:
+    """Check names. A key or argument may have several locals, such as a string and its number: one must have its name."""
     held: dict[int, list[Node]] = defaultdict(list)
     for passed in uses:
         if passed.place is not None and passed.place <= len(names) and (name := _local_for(passed.node)):
@@ -48,50 +48,52 @@ def _names(body: Body, table: str, names: tuple[str, ...], uses: list[Passed]) -
     for place, locals_ in held.items():
         wanted = names[place - 1]
         if all(name.word != wanted for name in locals_):
-            yield body.finding(
+            yield script.finding(
                 "header-name",
                 locals_[0],
-                f"{table}[{place}] is {locals_[0].word!r} here and {wanted!r} in the header: give it one name, or mend the order",
+                f"{table}[{place}] is {locals_[0].word!r} here and {wanted!r} in the header: use one name, or correct the order",
             )
 
 
-def _count(body: Body, table: str, count: int, uses: list[Passed]) -> Iterator[Finding]:
+def _count(script: CheckedScript, table: str, count: int, uses: list[Passed]) -> Iterator[Finding]:
     beyond = [passed for passed in uses if passed.place is not None and passed.place > count]
     if beyond:
         first = beyond[0]
-        yield body.finding(
+        yield script.finding(
             "header-count",
             first.node,
-            f"{table}[{first.place}] is used, but the header names {count or 'no'} {WHAT[table]}{'s' * (count != 1)}: "
+            f"{table}[{first.place}] is used, but the header names {count or 'no'} {NOUNS[table]}{'s' * (count != 1)}: "
             f"name it there, in a line that begins with -- {table}",
         )
 
 
-def _unused(body: Body, table: str, names: tuple[str, ...], uses: list[Passed], *, more: bool) -> Iterator[Finding]:
-    used = {passed.place for passed in uses if not _is_idle(body, passed)}
+def _unused(
+    script: CheckedScript, table: str, names: tuple[str, ...], uses: list[Passed], *, more: bool
+) -> Iterator[Finding]:
+    used = {passed.place for passed in uses if not _is_ignored(script, passed)}
     if None in used:
         return
     for place, name in enumerate(names, 1):
         rest = more and place == len(names)
         if place in used or (rest and any(one is not None and one >= place for one in used)):
             continue
-        yield body.finding_in_header(
+        yield script.finding_in_header(
             "unused",
             table,
             name,
-            f"the script never uses the {WHAT[table]} {name!r}: use it, or take it out of the header",
+            f"the script never uses the {NOUNS[table]} {name!r}: use it, or remove it from the header",
         )
 
 
-def _is_idle(body: Body, passed: Passed) -> bool:
-    """Whether it is only put into a local that nobody reads."""
+def _is_ignored(script: CheckedScript, passed: Passed) -> bool:
+    """Return whether it is only assigned to a local that is never read."""
     name = _local_for(passed.node)
-    variable: Variable | None = body.scopes.variable(name) if name else None
+    variable: Variable | None = script.scopes.variable(name) if name else None
     return variable is not None and not variable.reads
 
 
 def _local_for(passed: Node) -> Node | None:
-    """The local that is given just this, perhaps as a number or with a default."""
+    """Return the local that is assigned just this, perhaps as a number or with a default."""
     node, around = passed, passed.parent
     while around is not None and around.kind != "local":
         is_call = (
@@ -109,7 +111,7 @@ def _local_for(passed: Node) -> Node | None:
 
 
 def _unpacked_into(table: Node) -> list[Node]:
-    """The locals of ``local a, b = unpack(KEYS)``."""
+    """Return the locals of ``local a, b = unpack(KEYS)``."""
     call = table.parent
     if call is None or call.kind != "call" or call.one("callee").word != "unpack" or call.many("arguments") != [table]:
         return []

@@ -1,8 +1,8 @@
-"""Every key that a command is called with is one that the caller passed.
+"""Keys: every key of a command was passed by the caller.
 
-A cluster routes a script by its KEYS before it runs, and an ACL lets it through or not; a key that the script builds is
-known to neither. What is passed may go through locals, tables, parameters and returns of the script's own functions.
-Where a key comes from somewhere that cannot be followed, nothing is said.
+Before a script runs, a cluster routes it by its KEYS and an ACL checks them; neither knows a key that the script builds. A
+key may pass through locals, tables, parameters and return values of the script's own functions. A key of unknown origin is
+not reported.
 """
 
 from __future__ import annotations
@@ -13,81 +13,79 @@ from handfast.lint.commands import KNOWN, key_places
 from handfast.lint.findings import Finding
 from handfast.lint.flow import Origin
 from handfast.lint.parsing import Node
-from handfast.lint.script import Body, Command
+from handfast.lint.script import CheckedScript, Command
 
 __all__ = ["RULES", "check"]
 
-RULES = {"undeclared-key": "A command's keys are KEYS[n], or come from there."}
+RULES = {"undeclared-key": "Every key of a command comes from KEYS."}
 
-MEND = "pass it as one of KEYS, since a cluster has to know every key before the script runs"
+REMEDY = "pass it as one of KEYS, because a cluster must know every key before the script runs"
 
 
-def check(body: Body) -> Iterator[Finding]:
-    """Each key of each command, once for each place that it may come from."""
-    told: set[Node] = set()
-    for command in body.commands:
-        for at, finding in _of_command(body, command):
-            if at not in told:
-                told.add(at)
+def check(script: CheckedScript) -> Iterator[Finding]:
+    """Check each key of each command, once for each of its sources."""
+    reported: set[Node] = set()
+    for command in script.commands:
+        for at, finding in _of_command(script, command):
+            if at not in reported:
+                reported.add(at)
                 yield finding
-    for node in body.nodes:
+    for node in script.nodes:
         for target in node.many("targets"):
-            if target.kind == "index" and body.scopes.is_global(target.one("base"), "KEYS"):
-                yield body.finding(
+            if target.kind == "index" and script.scopes.is_global(target.one("base"), "KEYS"):
+                yield script.finding(
                     "undeclared-key",
                     target,
-                    "KEYS is what the caller passed: put other things into a table of your own",
+                    "KEYS holds the keys that the caller passed: use a local table for other values",
                 )
 
 
-def _of_command(body: Body, command: Command) -> Iterator[tuple[Node, Finding]]:
+def _of_command(script: CheckedScript, command: Command) -> Iterator[tuple[Node, Finding]]:
     arguments = command.arguments
     if not arguments and KNOWN.get(command.name):
         yield (
             command.node,
-            body.finding("undeclared-key", command.node, f"{command.name} needs a key: name it behind the command"),
+            script.finding("undeclared-key", command.node, f"{command.name} needs a key: add it after the command"),
         )
     if not command.sure:
         return
     for place in key_places(command.name, command.words, len(arguments)):
-        for origin in _origins(body, command, place):
+        for origin in _origins(script, command, place):
             at = origin.site or arguments[place]
-            yield at, _finding(body, command, at, origin)
+            yield at, _finding(script, command, at, origin)
     for place, word in enumerate(command.words[1:], 1):
         if command.name in ("SORT", "SORT_RO") and command.words[place - 1] in ("BY", "GET") and "*" in (word or ""):
             by = f"{command.name} {command.words[place - 1]}"
-            message = (
-                f"{by} reads keys that it builds from a pattern, and a cluster cannot know them: read them one by one"
-            )
-            yield arguments[place], body.finding("undeclared-key", arguments[place], message)
+            message = f"{by} builds keys from a pattern, which a cluster cannot know: read them one by one"
+            yield arguments[place], script.finding("undeclared-key", arguments[place], message)
 
 
-def _origins(body: Body, command: Command, place: int) -> list[Origin]:
-    """Where the key at that place comes from, as far as it is not from KEYS."""
+def _origins(script: CheckedScript, command: Command, place: int) -> list[Origin]:
+    """Return the sources of the key at that index that are not KEYS."""
     argument = command.arguments[place]
-    origins = body.flow.origins(argument)
-    spread = argument is command.arguments[-1] and body.flow.called(argument) == "unpack"
+    origins = script.flow.origins(argument)
+    spread = argument is command.arguments[-1] and script.flow.called(argument) == "unpack"
     if spread and KNOWN[command.name] != "1-" and any(origin.kind in ("key", "unknown") for origin in origins):
-        return []  # of what is unpacked only some are keys, and nobody knows which
+        return []  # only some of the unpacked values are keys, and it is unknown which
     return [origin for origin in origins if origin.kind not in ("key", "unknown")]
 
 
-def _finding(body: Body, command: Command, at: Node, origin: Origin) -> Finding:
+def _finding(script: CheckedScript, command: Command, at: Node, origin: Origin) -> Finding:
     by = command.name if command.node.line == at.line else f"{command.name} on line {command.node.line}"
-    return body.finding("undeclared-key", at, f"{by} is called on {_shown(body, origin)}: {MEND}")
+    return script.finding("undeclared-key", at, f"{by} is called on {_shown(script, origin)}: {REMEDY}")
 
 
-def _shown(body: Body, origin: Origin) -> str:
+def _shown(script: CheckedScript, origin: Origin) -> str:
     node = origin.node
     if origin.kind == "argument":
-        return f"{node.text if node.kind == 'index' else 'one of ARGV'}, which is no key"
+        return f"{node.text if node.kind == 'index' else 'one of ARGV'}, which is not a key"
     if node.kind == "string":
         return f"the fixed key {node.word!r}"
-    if origin.kind == "item" or body.sent_by(node):
-        return "a key that the script has read" if body.sent_by(node) else "a key that the script makes up"
-    if (node.kind == "binary" and node.word == "..") or body.flow.called(node).startswith("string."):
+    if origin.kind == "item" or script.sent_by(node):
+        return "a key that the script has read" if script.sent_by(node) else "a key that the script makes"
+    if (node.kind == "binary" and node.word == "..") or script.flow.called(node).startswith("string."):
         return f"a key that the script builds, {_short(node.text)}"
-    return f"{_short(node.text)}, which is no key of KEYS"
+    return f"{_short(node.text)}, which is not one of KEYS"
 
 
 def _short(text: str) -> str:

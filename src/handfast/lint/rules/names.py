@@ -1,4 +1,4 @@
-"""Globals. All scripts of a server share one Lua, so servers let none of them write a global, and reading one fails."""
+"""Globals: all scripts of a server share one Lua state, so servers refuse writes of globals, and reads of unknown ones fail."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from difflib import get_close_matches
 
 from handfast.lint.findings import Finding
 from handfast.lint.parsing import Node
-from handfast.lint.script import Body
+from handfast.lint.script import CheckedScript
 
 __all__ = ["GLOBALS", "RULES", "check"]
 
-RULES = {"global": "Every name is a local, or one that servers give to scripts."}
+RULES = {"global": "Every name is a local, or a global that servers provide."}
 
 GLOBALS = {
     "": """
@@ -32,7 +32,7 @@ GLOBALS = {
     "struct": "pack size unpack",
     "table": "concat foreach foreachi getn insert maxn remove setn sort",
 }
-"""What every server gives to scripts, by the table that it stands in. `handfast.lint.versions` has what only some give."""
+"""The globals of every server, by the table that holds them. Those of only some servers are in `handfast.lint.versions`."""
 
 SOME = {
     "redis": {
@@ -45,7 +45,7 @@ SOME = {
     }
 }
 ELSEWHERE = {"server", "os", "print"}
-"""Globals of some servers, which `handfast.lint.rules.servers` and `.chance` speak of."""
+"""Globals of some servers, which `handfast.lint.rules.servers` and `.chance` check."""
 
 NEWER = {
     "table.unpack": "unpack(t)",
@@ -55,63 +55,61 @@ NEWER = {
     "math.tointeger": "math.floor(n)",
     "utf8": "patterns over bytes",
     "bit32": "bit",
-    "redis.register_function": "FUNCTION LOAD, for this belongs to a library of functions",
+    "redis.register_function": "FUNCTION LOAD, because this belongs to a library of functions",
 }
-"""What people look for, and what to write."""
+"""Functions of newer Lua versions, and what to write instead."""
 
 ABSENT = {"debug", "dofile", "getfenv", "io", "loadfile", "module", "newproxy", "package", "require", "setfenv"}
-"""Globals of Lua 5.1 that servers do not give, or no more."""
+"""Globals of Lua 5.1 that servers do not provide, or no longer do."""
 
 
-def check(body: Body) -> Iterator[Finding]:
-    """Writes, then reads, then what is asked of the libraries."""
-    written = {name.word for name in body.scopes.globals_written}
-    for name in body.scopes.globals_written:
+def check(script: CheckedScript) -> Iterator[Finding]:
+    """Check writes of globals, reads of globals, and members of libraries."""
+    written = {name.word for name in script.scopes.globals_written}
+    for name in script.scopes.globals_written:
         around = name.parent
         form = f"local function {name.word}" if around is not None and around.kind == "define" else f"local {name.word}"
-        yield body.finding(
-            "global", name, f"{name.word!r} is a global, and servers let no script write one: write {form}"
+        yield script.finding(
+            "global", name, f"{name.word!r} is a global, and servers refuse writes of globals: write {form}"
         )
     libraries = set(GLOBALS) - {""}
     known = set(GLOBALS[""].split()) | libraries | written | ELSEWHERE
-    for name in body.scopes.globals_read:
+    for name in script.scopes.globals_read:
         if name.word not in known:
-            yield body.finding("global", name, _unknown(body, name))
+            yield script.finding("global", name, _unknown(script, name))
         elif (
             name.word in libraries
             and (use := name.parent) is not None
             and use.kind == "index"
             and use.one("base") is name
         ):
-            yield from _of_library(body, name.word, use)
+            yield from _of_library(script, name.word, use)
 
 
-def _unknown(body: Body, name: Node) -> str:
+def _unknown(script: CheckedScript, name: Node) -> str:
     if name.word in NEWER:
         return f"there is no {name.word!r} in the Lua 5.1 of a server: use {NEWER[name.word]}"
     locals_ = {
         variable.word
-        for node in body.nodes
+        for node in script.nodes
         if node.kind in ("local", "local define")
         for variable in node.many("names")
     }
     if name.word in ABSENT:
-        return f"servers keep {name.word!r} from scripts: do without"
+        return f"servers do not provide {name.word!r} to scripts: do without it"
     if name.word in locals_:
-        return (
-            f"{name.word!r} is a local of another block, or of lines below, and not seen here: declare it before both"
-        )
+        return f"{name.word!r} is a local of another block or of a later line: declare it before both"
     close = get_close_matches(name.word, sorted(locals_), 1)
-    hint = f"did you mean {close[0]!r}?" if close else "declare it with local before, or look at its spelling"
-    return f"nothing is called {name.word!r} here: {hint}"
+    hint = f"did you mean {close[0]!r}?" if close else "declare it with local first, or check its spelling"
+    return f"there is no variable {name.word!r} here: {hint}"
 
 
-def _of_library(body: Body, library: str, use: Node) -> Iterator[Finding]:
+def _of_library(script: CheckedScript, library: str, use: Node) -> Iterator[Finding]:
     key = use.one("key")
     around = use.parent
     if around is not None and use in (*around.many("targets"), *around.many("target")):
-        yield body.finding(
-            "global", use, f"all scripts share {library!r}, and servers let none change it: use a local table"
+        yield script.finding(
+            "global", use, f"all scripts share {library!r}, and servers refuse to change it: use a local table"
         )
     elif key.kind == "string" and key.word not in GLOBALS[library].split() and key.word not in SOME.get(library, ()):
         full = f"{library}.{key.word}"
@@ -121,6 +119,6 @@ def _of_library(body: Body, library: str, use: Node) -> Iterator[Finding]:
             if full in NEWER
             else f"did you mean {library}.{close[0]}?"
             if close
-            else "look at its spelling"
+            else "check its spelling"
         )
-        yield body.finding("global", use, f"servers give no {full} to scripts: {hint}")
+        yield script.finding("global", use, f"servers do not provide {full} to scripts: {hint}")
