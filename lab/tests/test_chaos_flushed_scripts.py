@@ -42,6 +42,6 @@ def test_errors_are_seen(contender, monkeypatch):
 
 
 def test_leases_that_are_not_renewed_are_seen(monkeypatch):
-    monkeypatch.setattr(lease, "RENEWALS", 0.5)
+    monkeypatch.setattr(lease, "RENEWALS_PER_TTL", 0.5)
     figure = figure_of(OURS, 500)
     assert any("renewals: the lease was lost" in example for example in figure.examples), figure

@@ -100,8 +100,8 @@ def test_a_lease_that_is_believed_in_is_seen(contender, monkeypatch, chance):
 @needs_compiler
 @pytest.mark.parametrize("contender", [OURS_AIO], ids=lambda one: one.name)
 def test_waiters_that_say_nothing_for_too_long_are_seen(contender, monkeypatch):
-    monkeypatch.setattr(acquire, "SHORT_NAP", 600)
-    monkeypatch.setattr(acquire, "LONGEST_NAP", 600)
+    monkeypatch.setattr(acquire, "HEAD_POLL_S", 600)
+    monkeypatch.setattr(acquire, "MAX_POLL_S", 600)
     monkeypatch.setattr(stalls, "RETRY_FOR", 0.2)
     monkeypatch.setattr(stalls, "WAITERS", 2)
     figure = stalls._patience(contender, ignore)

@@ -34,7 +34,7 @@ def test_a_few_messages_of_ours_are_lost_and_nobody_is_stuck(contender):
 @pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
 def test_waiters_who_ask_again_too_late_are_seen(contender, monkeypatch):
-    monkeypatch.setattr(acquire, "SHORT_NAP", 2.5)
+    monkeypatch.setattr(acquire, "HEAD_POLL_S", 2.5)
     figure = figure_of(contender)
     assert figure.bad > 0
     assert figure.measured["longest from release to hold, s"] > 2
@@ -43,8 +43,8 @@ def test_waiters_who_ask_again_too_late_are_seen(contender, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
 def test_waiters_who_never_ask_again_are_seen(contender, monkeypatch):
-    monkeypatch.setattr(acquire, "SHORT_NAP", 600)
-    monkeypatch.setattr(acquire, "LONGEST_NAP", 600)
+    monkeypatch.setattr(acquire, "HEAD_POLL_S", 600)
+    monkeypatch.setattr(acquire, "MAX_POLL_S", 600)
     monkeypatch.setattr(wakeups, "RETRY_FOR", 1.0)
     figure = figure_of(contender)
     assert figure.measured["stuck"] == figure.bad == wakeups.WAITERS - 1

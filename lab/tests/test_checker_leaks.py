@@ -100,7 +100,7 @@ def test_many_things_are_told_in_short():
     assert finding.text == "9 left behind: key 0, key 1, key 2, key 3, key 4, ..."
 
 
-PIECE = 40_000_000
+BATCH = 40_000_000
 """Bytes. So much at once no allocator takes from what it has: the process gets more memory for it, each time."""
 
 
@@ -116,12 +116,12 @@ def test_memory_that_grows_with_every_operation_is_found(measure, untraced):
     kept = []
     watch = MemoryWatch(measure)
     for _ in range(5):
-        kept.append(b"x" * PIECE)
+        kept.append(b"x" * BATCH)
         watch.sample(1_000)
-    assert watch.slope == pytest.approx(PIECE / 1_000, rel=0.1)
+    assert watch.slope == pytest.approx(BATCH / 1_000, rel=0.1)
     (finding,) = watch.findings()
     assert str(finding).endswith("bytes an operation over 5000 operations")
-    assert watch.findings(most=PIECE / 500) == []
+    assert watch.findings(most=BATCH / 500) == []
 
 
 def test_memory_that_is_kept_once_is_no_leak(untraced):

@@ -27,7 +27,7 @@ from handfast._drivers.clients import Value
 from handfast._engine.header import read_header
 from handfast._engine.replies import Reader, Reply, reader, tagged
 from handfast._engine.script import LuaScript
-from handfast._protocol import calling
+from handfast._protocol.structures import run_script
 
 __all__ = ["Script"]
 
@@ -193,7 +193,7 @@ class Script:
 
     def _run(self, client: Any, keys: Sequence[Value], args: Sequence[Value], read: Reader) -> Any:
         if isinstance(client, Handfast | AsyncHandfast):
-            given = client._driver.ask(calling.run(self._script, keys, args), self.name)  # noqa: SLF001 -- of the same floor
+            given = client._driver.run(run_script(self._script, keys, args), self.name)  # noqa: SLF001 -- of the same floor
             return _reading(given, read) if inspect.iscoroutine(given) else read(given)
         if not clients.is_supported(client):
             raise TypeError(f"a script takes a client of redis-py, a Handfast or an AsyncHandfast, not {client!r}")

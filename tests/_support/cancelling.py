@@ -35,7 +35,7 @@ AGAIN = ("sent", "answered")
 
 def home_of(client):
     """What the client has on this loop."""
-    return client._driver._homes[asyncio.get_running_loop()]
+    return client._driver._contexts[asyncio.get_running_loop()]
 
 
 def session_of(client):
@@ -45,7 +45,7 @@ def session_of(client):
 async def settled(client):
     """Wait until nothing of this client is under way."""
     home = home_of(client)
-    await eventually_async(lambda: home.session.is_idle and home.keeper.is_idle and home.session._connecting is None)
+    await eventually_async(lambda: home.session.is_idle and home.renewer.is_idle and home.session._connecting is None)
 
 
 def newest(raw):
@@ -149,7 +149,7 @@ class Scene:
             self.lease = self.lease and (await self.lease.release(), None)[1]
             await (await asyncio.wait_for(self.waiter, 10)).release()
         for lease in (self.lease, self.held):
-            if lease is not None and not lease._state.given_up:
+            if lease is not None and not lease._state.is_released:
                 await lease.release()
         if self.third is not None:
             await self.third.close()
@@ -166,10 +166,10 @@ class Scene:
         books = {
             "requests unanswered": home.session._sent,
             "requests unsent": home.session._outbox,
-            "ears": home.session.ears,
-            "errands": home.keeper._errands,
-            "renewals": home.keeper._renewals,
-            "leases in the ledger": home.ledger.all(),
+            "ears": home.session.inbox,
+            "errands": home.renewer._cleanups,
+            "renewals": home.renewer.renewals,
+            "leases in the ledger": home.leases.all(),
             "blocks entered": self.lock._entered,
             "connections": connections_since(self.known, self.raw),
             "holders": self.engine.holders(),
@@ -312,12 +312,12 @@ class _Strike:
         return await self.stepper
 
     def session(self):
-        home = self.scene.at_work._driver._homes.get(asyncio.get_running_loop())
+        home = self.scene.at_work._driver._contexts.get(asyncio.get_running_loop())
         return home and home.session
 
     def line(self):
         session = self.session()
-        return session and session._line
+        return session and session._transport
 
     def open_up(self):
         line = self.line()

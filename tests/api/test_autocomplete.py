@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from handfast import HandfastError, ServerRefused
-from handfast._protocol.pieces import PIECE
+from handfast._protocol.structures import BATCH
 from handfast.testing import FaultProxy, command, containing, script
 from tests._support.apis import SYNC
 
@@ -381,7 +381,7 @@ async def test_many_names_are_sent_in_pieces(here, raw, options):
     await names.add(many[:1])
     raw.config_resetstat()
     await names.add(name for name in many)
-    assert commands(raw)["evalsha" if options["ranked"] else "zadd"] == 10_000 / PIECE
+    assert commands(raw)["evalsha" if options["ranked"] else "zadd"] == 10_000 / BATCH
     assert await names.size() == 10_000
     assert await names.complete("", limit=10_000) == tuple(many)
     await names.remove(name for name in many[1:])

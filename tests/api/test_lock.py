@@ -326,7 +326,7 @@ def test_a_server_that_cannot_be_is_refused(api, server, error, words):
 
 async def test_a_client_of_the_other_api_is_refused(api):
     async with (ASYNCIO if api is SYNC else SYNC).users_client() as client:
-        with pytest.raises(TypeError, match=rf"goes with {api.other.__name__}\b"):
+        with pytest.raises(TypeError, match=rf"needs {api.other.__name__}\b"):
             api.client(client)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from handfast import Advance, HandfastError, Scored, ServerRefused
-from handfast._protocol.pieces import PIECE
+from handfast._protocol.structures import BATCH
 from handfast.testing import FaultProxy, command, containing, script
 from tests._support.apis import SYNC
 from tests._support.helpers import eventually_async
@@ -288,7 +288,7 @@ async def test_many_members_are_sent_in_pieces_and_counted_together(seen, raw):
     await seen.advance({f"m{number:05}": number for number in range(0, 10_000, 4)})
     raw.config_resetstat()
     advance = await seen.advance({f"m{number:05}": number + number % 8 for number in range(10_000)})
-    assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 10_000 / PIECE
+    assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 10_000 / BATCH
     assert advance == Advance(added=7500, moved=1250, stale=1250)
     assert await seen.size() == 10_000
     found = dict(pairs(await seen.oldest(limit=10_000)))
@@ -298,7 +298,7 @@ async def test_many_members_are_sent_in_pieces_and_counted_together(seen, raw):
     assert pairs(await seen.oldest()) == (("m09999", 10_006),)
 
 
-@pytest.mark.parametrize("count", [1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE])
+@pytest.mark.parametrize("count", [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH])
 async def test_where_one_piece_ends_none_is_lost(seen, count):
     scores = {f"m{number}": number for number in range(count)}
     assert await seen.advance(scores) == Advance(count, 0, 0)

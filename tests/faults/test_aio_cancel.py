@@ -291,7 +291,7 @@ async def test_a_lease_may_come_out_of_a_group(scene):
 
 async def test_what_was_not_released_because_of_a_cancellation_is_released_behind_its_back(scene):
     lease = await scene.lock.acquire()
-    home_of(scene.mine).session._line.pause_writing()  # so that it cannot be released at once
+    home_of(scene.mine).session._transport.pause_writing()  # so that it cannot be released at once
     task = asyncio.create_task(lease.release())
     for _ in range(2):  # the second time while it cleans up
         await asyncio.sleep(0.01)
@@ -299,7 +299,7 @@ async def test_what_was_not_released_because_of_a_cancellation_is_released_behin
     await asyncio.wait((task,))
     assert task.cancelled()
     assert scene.engine.holders() == [lease.token]
-    home_of(scene.mine).session._line.resume_writing()
+    home_of(scene.mine).session._transport.resume_writing()
     await settled(scene.mine)
     assert scene.engine.holders() == []
     assert await lease.release() is True, "it was given up, and by this lease"

@@ -107,7 +107,7 @@ async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 
 async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = await far.lock("a", renew=False).acquire()
-    loop, keeper = asyncio.get_running_loop(), far._driver._owner(lease._state)
+    loop, keeper = asyncio.get_running_loop(), lease._state.owner
 
     def find(_):
         loop.call_soon_threadsafe(keeper.lose, lease._state, "its time was over")
@@ -169,11 +169,11 @@ async def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy,
     lease = await near.lock("a").acquire()
     waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
     (token,) = await eventually_async(lambda: Engine(raw).queue())
-    session_of(far)._line._transport.pause_reading()  # it rings and nobody hears it
+    session_of(far)._transport._transport.pause_reading()  # it rings and nobody hears it
     Engine(raw).run("release", token=lease.token)
     assert Engine(raw).holders() == [token]
     proxy.cut()
-    session_of(far)._line._transport.resume_reading()
+    session_of(far)._transport._transport.resume_reading()
     session_of(far)._ring = lambda _: None
     granted = await waiter
     del session_of(far)._ring
@@ -304,7 +304,7 @@ async def test_a_server_that_stays_away_is_given_up_by_all_in_the_end(monkeypatc
         hf = AsyncHandfast(server.url)
         lease = await hf.lock("a", ttl=0.5).acquire()
         waiters = [asyncio.create_task(hf.lock("a").acquire()) for _ in range(3)]
-        await eventually_async(lambda: len(session_of(hf).ears) == 3 and not session_of(hf)._sent)
+        await eventually_async(lambda: len(session_of(hf).inbox) == 3 and not session_of(hf)._sent)
     for outcome in await asyncio.gather(*waiters, return_exceptions=True):
         assert isinstance(outcome, redis.ConnectionError)
     await eventually_async(lambda: lease.lost)
@@ -326,7 +326,7 @@ async def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_ta
                 with pytest.raises(AcquireTimeout, match="the server did not answer"):
                     await waiter
             assert time.monotonic() - started < 5, "the response timeout is longer than the caller's"
-            assert not home_of(hf).keeper.is_idle
+            assert not home_of(hf).renewer.is_idle
             os.kill(server.pid, signal.SIGCONT)
             await settled(hf)
             assert nothing_left(behind)
@@ -466,17 +466,17 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
     session = session_of(far)
     with contextlib.ExitStack() as trouble:
         if state == "unsent":
-            session._line.pause_writing()
+            session._transport.pause_writing()
             await eventually_async(lambda: session._outbox)
         else:
             trouble.enter_context(proxy.black_hole("to server"))
             await eventually_async(lambda: session._sent and any(map(CALLS["renew"], proxy.commands)))
-        assert home_of(far).keeper._renewals
+        assert home_of(far).renewer.renewals
         seen = len(proxy.commands)
         releasing = asyncio.create_task(lease.release())
         await asyncio.sleep(0.01)
     if state == "unsent":
-        session._line.resume_writing()
+        session._transport.resume_writing()
     else:
         proxy.cut()
     assert await releasing is True
@@ -753,7 +753,7 @@ def test_a_loop_may_begin_while_another_one_looks_for_those_that_are_gone(server
             return True
 
     gone = Gone()
-    hf._driver._homes[gone] = SimpleNamespace(loop=gone, leave=lambda: left.append(True))
+    hf._driver._contexts[gone] = SimpleNamespace(loop=gone, close_now=lambda: left.append(True))
     assert asyncio.run(use()) is False
     assert len(asked) > 1
     assert left

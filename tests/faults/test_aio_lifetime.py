@@ -103,7 +103,7 @@ async def main():
     other, hf = AsyncHandfast(url), AsyncHandfast(url)
     await use(hf)
     await use(other)
-    transport = next(iter(hf._driver._homes.values())).session._line._transport
+    transport = next(iter(hf._driver._contexts.values())).session._transport._transport
     del hf
     gc.collect()
     for _ in range(5):
@@ -242,7 +242,7 @@ run(main())
         if kind == "uvloop":
             pytest.importorskip("uvloop")
         done = subprocess.run(command, input=f"{server.pid}\n", capture_output=True, text=True, timeout=30, check=False)
-    said = [line for line in done.stderr.splitlines() if not line.startswith(("lost the lease", "could not release"))]
+    said = [line for line in done.stderr.splitlines() if not line.startswith(("lost the lease", "the cleanup of"))]
     assert (done.returncode, said) == (0, [])
 
 
@@ -326,7 +326,7 @@ async def test_closing_while_others_wait_fails_them_and_takes_their_requests_bac
 
 async def test_closing_while_grants_arrive_loses_none(mine, other, raw):
     for turn in range(20):
-        client = AsyncHandfast(mine._driver._recipe)
+        client = AsyncHandfast(mine._driver._connector)
         waiters = [asyncio.create_task(client.lock(f"n{number}").acquire()) for number in range(10)]
         for _ in range(turn):
             await asyncio.sleep(0)
@@ -338,7 +338,7 @@ async def test_closing_while_grants_arrive_loses_none(mine, other, raw):
             else:
                 assert holders == [outcome.token], "who has a lease has it"
                 Engine(raw, f"n{number}").release(outcome.token)
-                outcome._state.given_up = True
+                outcome._state.let_go()
 
 
 async def test_a_closed_client_says_so(mine, raw):
@@ -356,11 +356,11 @@ async def test_a_closed_client_says_so(mine, raw):
 
 async def test_closing_that_is_cancelled_lets_go_of_the_connection_all_the_same(mine, other, raw):
     lease = await other.lock("a").acquire()
-    client = AsyncHandfast(mine._driver._recipe)
+    client = AsyncHandfast(mine._driver._connector)
     waiter = asyncio.create_task(client.lock("a").acquire())
     await eventually_async(Engine(raw).queue)
-    known = session_of(client)._line._transport
-    session_of(client)._line.pause_writing()  # so that the request cannot be taken back
+    known = session_of(client)._transport._transport
+    session_of(client)._transport.pause_writing()  # so that the request cannot be taken back
     closing = asyncio.create_task(client.close())
     await asyncio.sleep(0.01)
     closing.cancel()
@@ -425,7 +425,7 @@ def test_loops_that_come_and_go_leave_no_files_or_homes(server, raw):
     files = open_files()
     for _ in range(CYCLES):
         asyncio.run(use())
-    assert len(hf._driver._homes) <= 1
+    assert len(hf._driver._contexts) <= 1
     assert open_files() <= files
     eventually(lambda: not connections_since(known, raw))
 
@@ -445,7 +445,7 @@ async def test_a_crowd_that_waits_has_one_connection(server, raw, other):
         assert await (await waiter).release() is True
     assert len(connections_since(known, raw)) == 1
     await settled(hf)
-    assert not home_of(hf).session.ears
+    assert not home_of(hf).session.inbox
     assert nothing_left(raw)
     await hf.close()
 
@@ -455,11 +455,11 @@ async def test_what_is_held_and_given_back_is_not_remembered(mine, raw):
 
     def remembered():
         home = home_of(mine)
-        session, keeper = home.session, home.keeper
+        session, keeper = home.session, home.renewer
         return [
             len(book)
-            for book in (session.ears, session._sent, session._outbox, session.ears._revoked, keeper._renewals)
-        ] + [len(home.ledger.all()), len(keeper._errands), len(lock._entered)]
+            for book in (session.inbox, session._sent, session._outbox, session.inbox._revoked, keeper.renewals)
+        ] + [len(home.leases.all()), len(keeper._cleanups), len(lock._entered)]
 
     for _ in range(20):
         async with lock:

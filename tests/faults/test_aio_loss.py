@@ -91,7 +91,7 @@ async def test_a_server_that_is_gone_for_longer_than_the_ttl_ends_the_block():
         hf = AsyncHandfast(server.url)
         lock = hf.lock("a", ttl=0.3)
         entered = await lock.__aenter__()
-    with pytest.raises(LeaseLost, match="time was over"):
+    with pytest.raises(LeaseLost, match="its ttl ended"):
         try:
             await asyncio.sleep(LONG)
         except asyncio.CancelledError as error:
@@ -103,7 +103,7 @@ async def test_a_server_that_is_gone_for_longer_than_the_ttl_ends_the_block():
 
 async def test_a_loop_that_was_blocked_for_longer_than_the_ttl_ends_the_block_at_its_next_await(mine):
     went_on = []
-    with pytest.raises(LeaseLost, match="time was over"):
+    with pytest.raises(LeaseLost, match="its ttl ended"):
         async with mine.lock("a", ttl=0.05):
             time.sleep(0.1)  # noqa: ASYNC251 -- a loop that is blocked is just what is tested
             await asyncio.sleep(LONG)
@@ -113,7 +113,7 @@ async def test_a_loop_that_was_blocked_for_longer_than_the_ttl_ends_the_block_at
 
 
 async def test_a_loop_that_was_blocked_and_a_block_without_an_await(mine):
-    with pytest.raises(LeaseLost, match="time was over"):
+    with pytest.raises(LeaseLost, match="its ttl ended"):
         async with mine.lock("a", ttl=0.05):
             time.sleep(0.1)  # noqa: ASYNC251 -- a loop that is blocked is just what is tested
     assert clean()
@@ -160,9 +160,9 @@ async def test_a_loss_found_while_the_block_is_being_left_is_raised(mine, raw):
 async def test_a_loss_that_strikes_while_the_block_is_being_left_cancels_nothing(mine, take, raw):
     with pytest.raises(LeaseLost):
         async with mine.lock("a"):
-            session_of(mine)._line.pause_writing()  # the release cannot leave before the lease is taken
+            session_of(mine)._transport.pause_writing()  # the release cannot leave before the lease is taken
             taking = soon(take())
-            taking.add_done_callback(lambda _: session_of(mine)._line.resume_writing())
+            taking.add_done_callback(lambda _: session_of(mine)._transport.resume_writing())
     await taking
     assert clean()
     await asyncio.sleep(0.01)
@@ -216,7 +216,7 @@ async def test_a_block_that_returns_from_within_its_cancellation_hears_of_the_lo
                 return "done"
 
     task = soon(work())
-    await eventually_async(home_of(mine).ledger.all)
+    await eventually_async(home_of(mine).leases.all)
     await take()
     with pytest.raises(LeaseLost):
         await task
@@ -247,7 +247,7 @@ async def test_a_cancellation_from_outside_at_the_same_time_wins(mine, take, raw
             raise
 
     task = soon(work())
-    await eventually_async(home_of(mine).ledger.all)
+    await eventually_async(home_of(mine).leases.all)
     await take()
     await asyncio.wait((task,))
     assert task.cancelled()
@@ -259,14 +259,14 @@ async def test_a_cancellation_from_outside_while_the_block_is_being_left_wins(mi
     async def work():
         async with mine.lock("a"):
             raw.flushall()
-            session_of(mine)._line._transport.pause_reading()
+            session_of(mine)._transport._transport.pause_reading()
 
     task = soon(work())
-    await eventually_async(lambda: not session_of(mine)._line._transport.is_reading())
+    await eventually_async(lambda: not session_of(mine)._transport._transport.is_reading())
     task.cancel()
     await asyncio.sleep(0.01)
     assert not task.done(), "the release is not answered yet"
-    session_of(mine)._line._transport.resume_reading()
+    session_of(mine)._transport._transport.resume_reading()
     await asyncio.wait((task,))
     assert task.cancelled()
     assert await settled_and_free(mine, raw)
@@ -331,10 +331,10 @@ async def test_when_both_strike_at_once_the_outer_one_is_heard(mine, take, way, 
     async def strike(timeout):
         """In one turn of the loop, before the task learns of either."""
         loop = asyncio.get_running_loop()
-        (holding,) = home_of(mine).ledger.all()
+        (holding,) = home_of(mine).leases.all()
         calls = [
             lambda: timeout.reschedule(loop.time()),
-            lambda: loop.call_soon(home_of(mine).keeper.lose, holding, "the test says so"),
+            lambda: loop.call_soon(home_of(mine).renewer.lose, holding, "the test says so"),
         ]
         for call in calls if first == "timeout" else reversed(calls):
             call()
@@ -408,7 +408,7 @@ async def test_a_block_in_a_group_fails_the_group(mine, take, raw):
         async with asyncio.TaskGroup() as group:
             sibling = group.create_task(asyncio.sleep(LONG))
             task = group.create_task(work())
-            await eventually_async(home_of(mine).ledger.all)
+            await eventually_async(home_of(mine).leases.all)
             group.create_task(take())
     assert [type(error) for error in caught.value.exceptions] == [LeaseLost]
     assert sibling.cancelled()
@@ -472,11 +472,11 @@ async def test_after_the_inner_block_was_lost_the_outer_one_goes_on(mine, take, 
 async def test_both_lost_at_once_is_the_loss_of_the_outer_one(mine, raw):
     with pytest.raises(LeaseLost, match="outer"):
         async with mine.lock("outer"), mine.lock("inner"):
-            for holding in home_of(mine).ledger.all():
-                asyncio.get_running_loop().call_soon(home_of(mine).keeper.lose, holding, "the test says so")
+            for holding in home_of(mine).leases.all():
+                asyncio.get_running_loop().call_soon(home_of(mine).renewer.lose, holding, "the test says so")
             await asyncio.sleep(LONG)
     assert clean()
-    assert not any(home_of(mine).ledger.all())
+    assert not any(home_of(mine).leases.all())
 
 
 async def test_one_lease_guards_two_blocks_of_two_tasks(mine, take):
@@ -566,7 +566,7 @@ async def test_a_block_in_an_asynchronous_generator(mine, raw):
     assert await settled_and_free(mine, raw)
     async with contextlib.aclosing(generate(mine.lock("a"), ended)) as generator:
         assert await anext(generator) > numbers[0]
-        assert Engine(raw).holders() == [home_of(mine).ledger.all()[0].token.decode()]
+        assert Engine(raw).holders() == [home_of(mine).leases.all()[0].token.decode()]
     assert len(ended) == 2
     assert Engine(raw).holders() == []
     assert not mine.lock("a")._entered
@@ -575,11 +575,11 @@ async def test_a_block_in_an_asynchronous_generator(mine, raw):
 async def test_an_asynchronous_generator_that_is_closed_has_given_its_lease_up_by_then(mine, raw):
     generator = generate(mine.lock("a"), [])
     await anext(generator)
-    session_of(mine)._line.pause_writing()
+    session_of(mine)._transport.pause_writing()
     closing = soon(generator.aclose())
     await asyncio.sleep(0.02)
     assert not closing.done()
-    session_of(mine)._line.resume_writing()
+    session_of(mine)._transport.resume_writing()
     await closing
     assert Engine(raw).holders() == []
 

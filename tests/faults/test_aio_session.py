@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast import ServerRefused
 from handfast._drivers.aio.session import BATCH, Session
-from handfast._drivers.aio.transport import Line
+from handfast._drivers.aio.transport import FrameTransport
+from handfast._drivers.connect import Connector
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, GrantMessage, Park
 from handfast._engine.keys import KeySet
@@ -88,19 +90,20 @@ class Stage:
 
     def __init__(self):
         self.recipe = SimpleNamespace(connect=self.connect, response_timeout=5.0, reached=True)
+        self.recipe.may_recover = partial(Connector.may_recover, self.recipe)
         self.peers = asyncio.Queue()
         self.all = []
         self.count = 0
         self.greeting_timeout = 5.0
         self.refuse = None
         self.revoked, self.gaps = [], []
-        self.session = Session(
-            self.recipe,
-            "inbox",
-            "inbox home me",
-            on_revoked=lambda *ring: self.revoked.append(ring),
-            on_gap=lambda: self.gaps.append(True),
-        )
+        self.session = Session(self.recipe, "inbox", "inbox home me")
+        self.session.on_revoked = self.on_revoked
+        self.session.on_break = lambda: self.gaps.append(True)
+
+    def on_revoked(self, token, reason):
+        self.revoked.append((token, reason))
+        self.session.inbox.note_revoked(token, reason)
 
     async def connect(self):
         if self.refuse is not None:
@@ -204,8 +207,8 @@ async def test_a_request_that_is_withdrawn_while_connecting_is_forgotten(stage):
 
 async def test_what_is_sent_within_one_turn_of_the_loop_leaves_in_one_write(stage, monkeypatch):
     peer = await stage.open()
-    writes, write = [], Line.write
-    monkeypatch.setattr(Line, "write", lambda line, data: (writes.append(data), write(line, data)))
+    writes, write = [], FrameTransport.write
+    monkeypatch.setattr(FrameTransport, "write", lambda line, data: (writes.append(data), write(line, data)))
     futures = send(stage, *range(100))
     await peer.hear(100)
     assert len(writes) == 2, "the first one on a quiet connection, and the rest"
@@ -245,14 +248,14 @@ async def test_errors_of_the_server_are_answers(stage):
 
 async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost(stage):
     peer = await stage.open()
-    transport = stage.session._line._transport
+    transport = stage.session._transport._transport
     big = PERMITS.revoke(0, "x" * 2000)
     futures, largest = [], 0
     for _ in range(60):
         futures += [stage.session.send(big) for _ in range(50)]
         await asyncio.sleep(0)
         largest = max(largest, transport.get_write_buffer_size())
-    assert stage.session._line.paused
+    assert stage.session._transport.paused
     assert largest < 64 * 1024 + BATCH * 3000, "one batch beyond what the transport takes by itself"
     assert len(stage.session._outbox) > 1000
     for future in futures[1::2]:
@@ -263,7 +266,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     assert len(commands) < len(futures)
     assert all(command[-2] == b"x" * 2000 for command in commands)
     await eventually_async(lambda: not stage.session._outbox)
-    assert not stage.session._line.paused
+    assert not stage.session._transport.paused
     peer.say(*map(number, range(sent + unsent)))
     answered = await replies(futures[::2])
     assert answered == sorted(set(answered))
@@ -281,7 +284,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
 async def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces, size):
     peer = await stage.open()
     session = stage.session
-    session.ears.expect(TOKEN)
+    session.inbox.register(TOKEN)
     coming = session.send(PERMITS.acquire(TOKEN))
     (command,) = await peer.hear()
     assert command[-1] == b"inbox home me", "an acquire is signed with the address"
@@ -295,10 +298,10 @@ async def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces, size):
 
     playing = asyncio.create_task(play())
     assert (await coming).reply == [b"queued", 1000, 0, 5000]
-    waking = await asyncio.wait_for(session.ears.park(Park(TOKEN, time.monotonic() + 30)), 10)
+    waking = await asyncio.wait_for(session.inbox.park(Park(TOKEN, time.monotonic() + 30)), 10)
     assert waking.bell == GrantMessage(7, 2000, 3000)
     await playing
-    assert session.ears.forget(TOKEN) is None
+    assert session.inbox.unregister(TOKEN) is None
     assert session.is_idle
 
 
@@ -306,42 +309,42 @@ async def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces, size):
 async def test_what_was_heard_before_the_server_answered_is_over(stage, older):
     """Its grant was over by then, whatever the time of it says: the server's clock may have jumped back meanwhile."""
     peer = await stage.open()
-    ears = stage.session.ears
-    ears.expect(TOKEN)
+    inbox = stage.session.inbox
+    inbox.register(TOKEN)
     for answer in (QUEUED, QUEUED, b"*3\r\n$7\r\ngranted\r\n:7\r\n:3000\r\n"):
         coming = stage.session.send(PERMITS.acquire(TOKEN))
         await peer.hear()
         peer.say(older + answer)
         await coming
-        assert (await ears.park(Park(TOKEN, time.monotonic() + 0.02))).bell is None
-    assert ears.forget(TOKEN) is None
+        assert (await inbox.park(Park(TOKEN, time.monotonic() + 0.02))).bell is None
+    assert inbox.unregister(TOKEN) is None
 
 
 @pytest.mark.parametrize("parked", [False, True], ids=["about to wait", "waiting"])
 async def test_a_grant_that_is_taken_away_before_anybody_could_see_to_it_is_told(stage, parked):
     peer = await stage.open()
-    ears = stage.session.ears
-    ears.expect(TOKEN)
+    inbox = stage.session.inbox
+    inbox.register(TOKEN)
     coming = stage.session.send(PERMITS.acquire(TOKEN))
     await peer.hear()
     peer.say(QUEUED)
     await coming
-    parking = ears.park(Park(TOKEN, time.monotonic() + 30))
+    parking = inbox.park(Park(TOKEN, time.monotonic() + 30))
     if parked:
         parking = asyncio.create_task(parking)
         await asyncio.sleep(0)
     peer.say(GRANTED + REVOKED)
     await eventually_async(lambda: stage.revoked)
     assert (await asyncio.wait_for(parking, 10)).bell == GrantMessage(7, 2000, 3000)
-    assert ears.forget(TOKEN) == "too slow"
+    assert inbox.unregister(TOKEN) == "too slow"
 
 
 async def test_each_of_many_hears_its_own_ring(stage):
     peer = await stage.open()
     session, tokens = stage.session, [b"%032d" % value for value in range(50)]
     for token in tokens:
-        session.ears.expect(token)
-    parked = [asyncio.create_task(session.ears.park(Park(token, time.monotonic() + 30))) for token in tokens]
+        session.inbox.register(token)
+    parked = [asyncio.create_task(session.inbox.park(Park(token, time.monotonic() + 30))) for token in tokens]
     await asyncio.sleep(0)
     parked[7].cancel()
     for value in reversed(range(50)):
@@ -360,8 +363,8 @@ async def test_each_of_many_hears_its_own_ring(stage):
 )
 async def test_what_strangers_say_is_not_listened_to(stage, words):
     peer = await stage.open()
-    stage.session.ears.expect(TOKEN)
-    parked = asyncio.create_task(stage.session.ears.park(Park(TOKEN, time.monotonic() + 0.05)))
+    stage.session.inbox.register(TOKEN)
+    parked = asyncio.create_task(stage.session.inbox.park(Park(TOKEN, time.monotonic() + 0.05)))
     peer.say(push(words), b">2\r\n+invalidate\r\n*1\r\n+key\r\n", push(b"revoked abc too slow, sorry"))
     assert (await parked).bell is None
     assert stage.revoked == [(b"abc", "too slow, sorry")]
@@ -370,12 +373,12 @@ async def test_what_strangers_say_is_not_listened_to(stage, words):
 
 async def test_a_ring_for_somebody_who_went_away_is_not_kept(stage):
     peer = await stage.open()
-    stage.session.ears.expect(TOKEN)
-    stage.session.ears.forget(TOKEN)
+    stage.session.inbox.register(TOKEN)
+    stage.session.inbox.unregister(TOKEN)
     peer.say(GRANTED, push(b"revoked abc so that we know"))
     await eventually_async(lambda: stage.revoked)
     assert stage.session.is_idle
-    assert not stage.session.ears._revoked
+    assert not stage.session.inbox._revoked
 
 
 # --- scripts that were forgotten
@@ -446,7 +449,7 @@ async def test_what_was_not_answered_is_sent_again_in_order_but_not_what_was_wit
     peer.say(number(0), number(1)[:5])
     assert await replies(futures[:1]) == [0]
     futures[2].cancel()
-    stage.session._line.pause_writing()
+    stage.session._transport.pause_writing()
     futures += send(stage, 6)
     peer.writer.close()
     peer = await stage.meet()
@@ -495,13 +498,13 @@ async def test_nonsense_breaks_the_connection_and_all_is_asked_again(stage, capl
 async def test_a_connection_that_breaks_wakes_those_who_wait_and_is_not_missed_by_those_who_are_about_to(stage):
     peer = await stage.open()
     session, late = stage.session, b"l" * 32
-    session.ears.expect(TOKEN)
-    session.ears.expect(late)
-    parked = asyncio.create_task(session.ears.park(Park(TOKEN, time.monotonic() + 30)))
+    session.inbox.register(TOKEN)
+    session.inbox.register(late)
+    parked = asyncio.create_task(session.inbox.park(Park(TOKEN, time.monotonic() + 30)))
     await asyncio.sleep(0)
     peer.writer.close()
     assert (await asyncio.wait_for(parked, 10)).bell is None
-    assert (await asyncio.wait_for(session.ears.park(Park(late, time.monotonic() + 30)), 10)).bell is None
+    assert (await asyncio.wait_for(session.inbox.park(Park(late, time.monotonic() + 30)), 10)).bell is None
     assert stage.gaps == [True]
     assert stage.count == 1, "nobody needs a new connection"
 
@@ -665,8 +668,8 @@ async def test_a_subscription_that_is_refused_for_now_is_tried_again(stage):
 async def test_an_end_with_an_error_fails_those_who_wait_and_those_who_come_later(stage):
     peer = await stage.open()
     session = stage.session
-    session.ears.expect(TOKEN)
-    parked = asyncio.create_task(session.ears.park(Park(TOKEN, time.monotonic() + 30)))
+    session.inbox.register(TOKEN)
+    parked = asyncio.create_task(session.inbox.park(Park(TOKEN, time.monotonic() + 30)))
     (asked,) = send(stage, 1)
     await asyncio.sleep(0)
     session.end(RedisConnectionError("the end"))

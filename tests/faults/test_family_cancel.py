@@ -105,7 +105,7 @@ class SemaphoreScene(FamilyScene):
         await self.way(self.other).resize(1)
 
     async def clear(self, result):
-        if self.held is not None and self.waiter is not None and not self.held._state.given_up:
+        if self.held is not None and self.waiter is not None and not self.held._state.is_released:
             await self.held.release()
         await super().clear(result)
         await self.way(self.other).resize(None)
@@ -141,7 +141,7 @@ class WriteScene(ReadScene):
         await eventually_async(self.engine.queue)
 
     async def clear(self, result):
-        if self.lease is not None and not self.lease._state.given_up:
+        if self.lease is not None and not self.lease._state.is_released:
             await self.lease.downgrade()  # whatever became of the first one, it may be done again
             assert not self.lease.writes
             assert {holder.weight for holder in (await self.lock.status()).holders} == {1}
@@ -462,7 +462,7 @@ class Blocks:
         While something is held all the time, the keeper need not be woken, and each run has the same points.
         """
         with self.hf.lock("warm"):
-            eventually(lambda: self.hf._driver._keeper._wakes_at < inf)
+            eventually(lambda: self.hf._driver._renewer._wakes_at < inf)
             return self._everywhere(interrupted, exception)
 
     def _everywhere(self, interrupted, exception):

@@ -352,7 +352,7 @@ def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
     hf = Handfast(server.url)
     hf.lock("a", ttl=0.1).acquire().release()
     gone = weakref.ref(hf._driver)
-    thread = hf._driver._keeper._thread
+    thread = hf._driver._renewer._thread
     del hf
     gc.collect()
     assert gone() is None
@@ -364,21 +364,21 @@ def test_a_callback_is_called_by_the_keepers_thread(hf, other, raw):
     callers = []
     lease = hf.lock("a").acquire()
     lease.add_lost_callback(lambda: callers.append(threading.current_thread()))
-    eventually(lambda: hf._driver._keeper._session.is_open)
+    eventually(lambda: hf._driver._renewer._session.is_open)
     assert other.lock("a").force_release() == 1
     eventually(lambda: callers)
-    assert callers == [hf._driver._keeper._thread]
+    assert callers == [hf._driver._renewer._thread]
     assert lease.release() is False
 
 
 def test_a_dropped_lease_may_be_collected_while_the_keeper_is_at_the_gate(hf):
     lease = hf.lock("a").acquire()
-    with hf._driver._keeper._gate:
-        hf._driver._keeper._sending = True
+    with hf._driver._renewer._gate:
+        hf._driver._renewer._sending = True
         with pytest.warns(ResourceWarning):
             del lease
             gc.collect()
-        hf._driver._keeper._sending = False
+        hf._driver._renewer._sending = False
 
 
 def test_a_release_without_a_server_raises_the_client_librarys_error(monkeypatch):
@@ -388,5 +388,5 @@ def test_a_release_without_a_server_raises_the_client_librarys_error(monkeypatch
         lease = hf.lock("a").acquire()
     with pytest.raises(redis.ConnectionError):
         lease.release()
-    lease._state.given_up = True
+    lease._state.let_go()
     hf.close()

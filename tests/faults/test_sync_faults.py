@@ -87,7 +87,9 @@ def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 
 def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = far.lock("a", renew=False).acquire()
-    found = proxy.before(CALLS["renew"], lambda _: far._driver._keeper.lose(lease._state, "its time was over"), times=1)
+    found = proxy.before(
+        CALLS["renew"], lambda _: far._driver._renewer.lose(lease._state, "its time was over"), times=1
+    )
     with pytest.raises(LeaseLost):
         lease.extend(30)
     assert found.spent
@@ -176,7 +178,7 @@ def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_taken_ba
             hf.lock("a").acquire(timeout=0.3)
         assert time.monotonic() - started < 5, "the response timeout is longer than the caller's"
         os.kill(server.pid, signal.SIGCONT)
-        eventually(lambda: not hf._driver._keeper._errands)
+        eventually(lambda: not hf._driver._renewer._cleanups)
         assert nothing_left(behind)
         with hf.lock("a").acquire(timeout=5):
             pass
@@ -202,9 +204,9 @@ def test_a_client_that_is_closed_waits_a_moment_for_the_server_to_take_back_what
         server.kill()
         with pytest.raises((AcquireTimeout, redis.ConnectionError)):
             waiter.result(20)
-        eventually(lambda: hf._driver._keeper._errands)
+        eventually(lambda: hf._driver._renewer._cleanups)
         closing = threads.submit(hf.close)
-        eventually(lambda: hf._driver._keeper._stopping)
+        eventually(lambda: hf._driver._renewer._stopping)
         server.restart(keep_data=True)
         closing.result(20)
         assert (held.holders(), held.queue()) == (["somebody"], [])
@@ -304,9 +306,9 @@ def test_a_block_whose_leaving_is_interrupted_waits_no_longer_for_a_silent_serve
         points = interrupt_at(lambda: block(calm), 1 << 30, within=ours).reached
         run = interrupt_at(lambda: block(server.pause), points + after, within=ours)
         assert (run.how, run.struck) == ("stopped", 1)
-        assert len(hf._driver._keeper._errands) == 1
+        assert len(hf._driver._renewer._cleanups) == 1
         server.resume()
-        eventually(lambda: not hf._driver._keeper._errands)
+        eventually(lambda: not hf._driver._renewer._cleanups)
         assert other.lock("a").try_acquire().release()
 
 
@@ -317,7 +319,7 @@ def test_a_block_that_cannot_be_left_for_want_of_a_server_has_one_errand(monkeyp
         with pytest.raises(redis.ConnectionError):
             with hf.lock("a"):
                 server.kill()
-        assert len(hf._driver._keeper._errands) == 1
+        assert len(hf._driver._renewer._cleanups) == 1
 
 
 def test_a_block_that_was_never_entered_is_said_to_be_none_and_nothing_else(hf):
@@ -428,7 +430,7 @@ def open_files():
 
 def test_a_closed_client_says_so_and_its_threads_and_files_are_gone(server, raw):
     def threads():
-        return [thread for thread in threading.enumerate() if thread.name == "handfast-keeper"]
+        return [thread for thread in threading.enumerate() if thread.name == "handfast-renewer"]
 
     before = open_files()
     for _ in range(5):
@@ -522,5 +524,5 @@ def test_the_blocks_own_exception_wins_over_a_server_that_is_gone(caplog):
             with lock:
                 server.close()
                 raise KeyError
-    assert "after its block had failed" in caplog.text
+    assert "the cleanup of 'a' goes on in the background" in caplog.text
     hf.close()

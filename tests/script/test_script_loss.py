@@ -125,7 +125,7 @@ async def test_a_server_that_was_restarted_while_nobody_asked_is_found_again(api
         ours = api.handfast(server.url)
         assert await settled(COUNT(ours, counter="c")) == 1
     if api is not SYNC:
-        await eventually_async(lambda: not ours._driver._here().session.is_open)
+        await eventually_async(lambda: not ours._driver._running_context().session.is_open)
     again = restarted(server.socket)
     try:
         assert await settled(COUNT(ours, counter="c")) == 1
@@ -141,7 +141,7 @@ async def test_a_connection_that_was_cut_while_nobody_asked_is_made_anew(api, pr
             assert await settled(COUNT(ours, counter="c")) == count
             proxy.cut()
             if api is not SYNC:
-                await eventually_async(lambda: not ours._driver._here().session.is_open)
+                await eventually_async(lambda: not ours._driver._running_context().session.is_open)
 
 
 async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(api, proxy, raw):
@@ -149,7 +149,7 @@ async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(api,
         assert await settled(COUNT(ours, counter="c")) == 1
         proxy.cut()
         if api is not SYNC:
-            await eventually_async(lambda: not ours._driver._here().session.is_open)
+            await eventually_async(lambda: not ours._driver._running_context().session.is_open)
         fault = proxy.lose_reply(command("SUBSCRIBE"), times=2)
         assert await settled(COUNT(ours, counter="c")) == 2
         assert fault.spent

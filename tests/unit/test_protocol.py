@@ -9,9 +9,18 @@ from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRe
 from handfast._engine.effects import Answer, Call, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.resp import bulk
-from handfast._protocol.acquire import GRACE, LONGER, LONGEST_NAP, SHORT_NAP, Attempt, Grant, acquire, try_acquire
+from handfast._protocol.acquire import (
+    EXPIRY_SLACK_S,
+    HEAD_POLL_S,
+    MAX_POLL_S,
+    POLL_STAGGER_S,
+    Attempt,
+    Grant,
+    acquire,
+    try_acquire,
+)
 from handfast._protocol.admin import force_release, resize, status
-from handfast._protocol.lease import LeaseState, LeaseTable, lower, release, renew
+from handfast._protocol.lease import LeaseState, LeaseTable, downgrade, release, renew
 from handfast.testing.scripted import ScriptedDriver
 
 TOKEN = b"t" * 32
@@ -104,17 +113,17 @@ def test_a_waiter_asks_again_when_the_lease_before_it_ends():
     effects, _ = perform(
         acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
     )
-    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + GRACE)
+    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S)
     assert effects[0] == effects[2], "the very same call: it is idempotent"
 
 
 @pytest.mark.parametrize(
     ("position", "retry_us", "nap"),
     [
-        (0, 10**9, SHORT_NAP),
-        (10, 10**9, SHORT_NAP + 10 * LONGER),
-        (9999, 10**9, LONGEST_NAP),
-        (9999, -1, LONGEST_NAP),
+        (0, 10**9, HEAD_POLL_S),
+        (10, 10**9, HEAD_POLL_S + 10 * POLL_STAGGER_S),
+        (9999, 10**9, MAX_POLL_S),
+        (9999, -1, MAX_POLL_S),
         (9999, 0, 0.0),
     ],
 )
@@ -131,7 +140,7 @@ def test_a_timeout_takes_the_request_back_as_often_as_the_server_asks():
     effects, grant = perform(acquire(attempt, 101.0), queued(100.0), Waking(101.0, None), more, done)
     assert verbs(effects) == ["acquire", "park", "cancel", "cancel"]
     assert grant is None
-    assert not attempt.pending
+    assert not attempt.needs_undo
 
 
 def test_a_grant_that_comes_with_the_timeout_is_taken():
@@ -144,7 +153,7 @@ def test_a_full_line_leaves_nothing_to_undo():
     attempt = Attempt(permits(), TOKEN)
     with pytest.raises(QueueFull, match="3 are already waiting"):
         perform(acquire(attempt, 1e9), Answer(100.0, [b"full", 3]))
-    assert not attempt.pending
+    assert not attempt.needs_undo
 
 
 @pytest.mark.parametrize("ask", [lambda attempt: acquire(attempt, 1e9), try_acquire])
@@ -153,7 +162,7 @@ def test_more_than_there_is_leaves_nothing_to_undo(ask):
     with pytest.raises(LimitExceeded, match="limit of 3 permits") as caught:
         perform(ask(attempt), Answer(100.0, [b"never", 3]))
     assert caught.value.limit == 3
-    assert not attempt.pending
+    assert not attempt.needs_undo
 
 
 def test_a_grant_of_no_length_is_a_word_to_ask_again():
@@ -169,7 +178,7 @@ def test_a_refusal_leaves_something_to_undo_only_after_the_request_had_stood_in_
     attempt = Attempt(permits(), TOKEN)
     with pytest.raises(ServerRefused):
         perform(acquire(attempt, 1e9), ServerRefused("no", name="a", changed_nothing=True))
-    assert not attempt.pending
+    assert not attempt.needs_undo
     with pytest.raises(ServerRefused):
         perform(
             acquire(attempt, 1e9),
@@ -177,14 +186,15 @@ def test_a_refusal_leaves_something_to_undo_only_after_the_request_had_stood_in_
             Waking(101.0, None),
             ServerRefused("no", name="a", changed_nothing=True),
         )
-    assert attempt.pending
+    assert attempt.needs_undo
+    attempt = Attempt(permits(), TOKEN)
     with pytest.raises(ServerRefused):
         perform(try_acquire(attempt), ServerRefused("no", name="a", changed_nothing=True))
-    assert not attempt.pending
+    assert not attempt.needs_undo
 
 
 def test_a_request_that_was_taken_back_elsewhere_says_so():
-    with pytest.raises(HandfastError, match="taken back"):
+    with pytest.raises(HandfastError, match="cancelled while it waited"):
         perform(acquire(Attempt(permits(), TOKEN), 1e9), Answer(100.0, [b"over"]))
 
 
@@ -222,13 +232,13 @@ def test_a_lease_is_lost_at_its_deadline_without_asking_anybody():
 
 def test_a_lease_that_was_given_up_is_not_lost():
     lease = holding()
-    lease.given_up = True
+    lease.let_go()
     assert not lease.lost(1000.0)
 
 
 def test_the_ledger_renews_at_a_third_and_tries_again_before_the_end():
     ledger, lease = LeaseTable(), holding()
-    ledger.add(lease)
+    ledger[lease.token] = lease
     assert ledger.next_due() == 110.0
     assert ledger.due(109.9) == []
     assert ledger.due(110.0) == [lease]
@@ -242,7 +252,7 @@ def test_renewals_that_are_nearly_due_go_along_with_one_that_is():
     ledger = LeaseTable()
     leases = [LeaseState(permits(), b"%d" % number, Grant(7, 130.0 + number / 4, 30.0)) for number in range(8)]
     for lease in leases:
-        ledger.add(lease)
+        ledger[lease.token] = lease
     assert ledger.due(109.9) == [], "none goes early alone"
     assert ledger.due(110.0) == leases[:5], "a second is a tenth of the time between two renewals"
     assert ledger.next_due() == 111.0
@@ -255,19 +265,19 @@ def test_a_handed_over_lease_is_due_within_its_claim_window():
 
 def test_a_lease_without_renewal_is_due_when_it_ends():
     ledger, lease = LeaseTable(), holding(renew=False)
-    ledger.add(lease)
+    ledger[lease.token] = lease
     assert ledger.next_due() == 130.0
     assert ledger.due(1000.0) == []
-    assert ledger.over(129.0) == []
-    assert ledger.over(130.0) == [lease]
+    assert ledger.remove_expired(129.0) == []
+    assert ledger.remove_expired(130.0) == [lease]
     assert not ledger
 
 
 def test_what_is_dropped_is_neither_due_nor_over():
     ledger, lease = LeaseTable(), holding()
-    ledger.add(lease)
-    ledger.drop(lease)
-    assert ledger.due(1e9) == ledger.over(1e9) == []
+    ledger[lease.token] = lease
+    ledger.pop(lease.token)
+    assert ledger.due(1e9) == ledger.remove_expired(1e9) == []
     assert ledger.next_due() is None
 
 
@@ -291,11 +301,11 @@ def test_to_downgrade_goes_on_while_the_line_does_and_changes_what_is_held():
     write = permits(limit=MAX_PERMITS, weight=MAX_PERMITS)
     read = write.with_weight(1)
     lease = LeaseState(write, TOKEN, Grant(7, 130.0, 30.0))
-    assert perform(lower(lease, read), Answer(1.0, [b"lost"])) == ([read.lower(TOKEN)], False)
-    assert lease.permits is write
-    effects, done = perform(lower(lease, read), Answer(1.0, [b"lowered", 1]), Answer(1.0, [b"lowered", 0]))
+    assert perform(downgrade(lease, read), Answer(1.0, [b"lost"])) == ([read.lower(TOKEN)], False)
+    assert lease.request is write
+    effects, done = perform(downgrade(lease, read), Answer(1.0, [b"lowered", 1]), Answer(1.0, [b"lowered", 0]))
     assert (effects, done) == ([read.lower(TOKEN)] * 2, True)
-    assert lease.permits is read
+    assert lease.request is read
 
 
 def test_to_resize_goes_on_while_the_line_does():

@@ -46,7 +46,7 @@ class ReentrantHold:
     @property
     def is_active(self) -> bool:
         """Whether further leases may share the grant."""
-        return bool(self.leases) and not self.state.given_up
+        return bool(self.leases) and not self.state.is_released
 
     def forget(self, attempt: Attempt) -> None:
         """Remove the lease of an attempt that raised: it may live on in the traceback, but its caller never got it."""

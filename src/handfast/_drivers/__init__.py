@@ -1,5 +1,13 @@
-"""Floor 3: doing it.
+"""Layer 4: perform the protocols.
 
-Sessions, waiting, renewal, undo and the embedded server. The only floor that touches redis, sockets, threads,
-tasks, processes and clocks. It decides nothing that a protocol of floor 2 can decide.
+Sessions, waiting, renewal and undo. The only layer that touches redis-py, sockets, threads, tasks and clocks. Whatever a
+protocol can decide (retries, the outcome of a renewal, the end of a cleanup) is decided in ``_protocol``. The sync and
+the asyncio driver have the same parts: connect, session, renewer, driver; asyncio adds inbox, transport and loop context,
+sync adds a pool.
+
+Loggers, all below ``handfast``; records carry the lock's name as ``lock`` and a ``reason``, never a token:
+
+    handfast.renewal     DEBUG the server is out of reach · WARNING a renewal was refused, a lease is lost ·
+                         ERROR a lease without lost callbacks is lost, a callback or the renewal thread failed
+    handfast.cleanup     DEBUG a background cleanup was given up · WARNING an undo goes on in the background
 """

@@ -1,8 +1,8 @@
-"""How to reach the server: the connection class and settings of the user's own client, made fit for a session.
+"""Connect to the server with the connection class and the settings of the user's own client.
 
-TLS, credentials, Sentinel, unix sockets and what else a client was given come along. Ours are only the settings that a
-session depends on: RESP3, bytes, and no retries behind our back, since a session re-sends by itself. Each colour adds
-how it connects.
+TLS, credentials, Sentinel, unix sockets and every other setting of the client are kept. Only the settings that a session
+depends on are replaced: RESP3, bytes, and no retries by the client library, since a session sends again itself. The sync
+and the asyncio driver each add how they connect.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any, ClassVar, Self
 
 import redis
 import redis.asyncio
+from redis.exceptions import AuthenticationError
 
 from handfast.errors import NoServer, ServerUnsupported
 
 __all__ = ["RESPONSE_TIMEOUT", "Connector"]
 
 RESPONSE_TIMEOUT = 5.0
-"""Seconds to wait for a reply where the user's client does not say otherwise."""
+"""Seconds to wait for a reply, unless the user's client sets ``socket_timeout``."""
 
-_NOT_OURS = frozenset(
+_DROPPED_SETTINGS = frozenset(
     {
         "event_dispatcher",
         "maint_notifications_pool_handler",
@@ -34,22 +35,24 @@ _NOT_OURS = frozenset(
 
 
 class Connector:
-    """Makes connections like those of the user's client."""
+    """Makes connections like those of the user's client. ``restart_server`` is called when an embedded server is gone."""
 
     library: ClassVar[Any]
-    """``redis`` or ``redis.asyncio``: where the clients of this colour come from."""
+    """The module of the clients that this connector takes: ``redis`` or ``redis.asyncio``."""
     no_retry: ClassVar[Any]
-    """The library's object for not trying again."""
+    """redis-py's retry object that never retries."""
     other: ClassVar[str]
-    """Who takes the clients of the other colour."""
+    """The class that takes clients of the other module."""
 
-    def __init__(self, pool: Any, revive: Callable[[], object] | None = None) -> None:
+    def __init__(self, pool: Any, restart_server: Callable[[], object] | None = None) -> None:
         settings = pool.connection_kwargs
         self._connection_class = pool.connection_class
-        self._pool = pool  # a Sentinel's connections know theirs only weakly
-        self._revive = revive
+        self._pool = pool  # connections of a Sentinel pool hold only a weak reference to it
+        self._restart_server = restart_server
         self.response_timeout = settings.get("socket_timeout") or RESPONSE_TIMEOUT
-        self._settings: dict[str, Any] = {key: value for key, value in settings.items() if key not in _NOT_OURS} | {
+        self._settings: dict[str, Any] = {
+            key: value for key, value in settings.items() if key not in _DROPPED_SETTINGS
+        } | {
             "protocol": 3,
             "decode_responses": False,
             "retry": self.no_retry,
@@ -61,44 +64,44 @@ class Connector:
         }
         self._settings |= _without_maintenance_pushes()
         try:
-            self._make()  # connects to nothing yet
+            self._make()  # does not connect yet
         except TypeError as error:
-            raise ValueError(f"the server's settings are not understood: {error}") from error
+            raise ValueError(f"the connection settings are not valid: {error}") from error
         self.reached = False
-        """Whether a connection was ever made. A server that was there may come back: it is worth waiting for."""
+        """Whether a connection was ever made. Only a server that was reached once is worth waiting for."""
+
+    def may_recover(self, error: Exception) -> bool:
+        """Return whether connecting again may help after this error."""
+        return self.reached and not isinstance(error, AuthenticationError)
 
     @classmethod
-    def of(cls, server: object, revive: Callable[[], object] | None = None) -> Self:
-        """The recipe for a URL, for an existing client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``.
-
-        ``revive`` brings a server of ours back that has gone meanwhile.
-        """
+    def of(cls, server: object, restart_server: Callable[[], object] | None = None) -> Self:
+        """Return the connector for a URL, for a client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``."""
         if isinstance(server, cls):
             return server
         if server is None:
             server = os.environ.get("HANDFAST_URL") or os.environ.get("REDIS_URL")
             if server is None:
                 raise NoServer(
-                    "no server was named: pass a URL or a client of redis-py, set HANDFAST_URL or REDIS_URL, "
+                    "no server is configured: pass a URL or a redis-py client, set HANDFAST_URL or REDIS_URL, "
                     "or try it out with .embedded()"
                 )
         if isinstance(server, str):
-            return cls(cls.library.ConnectionPool.from_url(server), revive)
+            return cls(cls.library.ConnectionPool.from_url(server), restart_server)
         if isinstance(server, cls.library.Redis):
-            return cls(server.connection_pool, revive)
+            return cls(server.connection_pool, restart_server)
         if isinstance(server, redis.RedisCluster | redis.asyncio.RedisCluster):
             raise ServerUnsupported("Redis Cluster is not supported yet; use a client of a single primary")
         if isinstance(server, redis.Redis | redis.asyncio.Redis):
-            raise TypeError(f"a client of {type(server).__module__} goes with {cls.other}, not with this class")
+            raise TypeError(f"a client of {type(server).__module__} needs {cls.other}, not this class")
         raise TypeError(f"the server must be a URL, a {cls.library.__name__}.Redis or None, not {server!r}")
 
     def _make(self, **limits: float) -> Any:
-        """A connection that is not connected yet."""
         return self._connection_class(**self._settings | limits)
 
 
 def _without_maintenance_pushes() -> dict[str, Any]:
-    """Newer clients subscribe RESP3 connections to pushes about server maintenance, which a session cannot use."""
+    """Return the setting that keeps newer redis-py from asking for maintenance pushes, which a session cannot use."""
     try:
         from redis.maint_notifications import MaintNotificationsConfig
     except ImportError:

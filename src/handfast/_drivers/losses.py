@@ -1,45 +1,71 @@
-"""Telling holders that their leases are lost: what the keepers of both colours have in common."""
+"""Notify holders that their leases are lost: what the renewers of both drivers have in common."""
 
 from __future__ import annotations
 
 import logging
 
-from handfast._protocol.lease import LeaseState, LeaseTable
+from handfast._engine.effects import Answer
+from handfast._engine.resp import ErrorReply
+from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 
-__all__ = ["LossNotifier", "tell"]
+__all__ = ["LossNotifier", "run_lost_callbacks"]
 
-logger = logging.getLogger("handfast")
+logger = logging.getLogger("handfast.renewal")
 
 
 class LossNotifier:
-    """Enters losses in the ledger and calls the callbacks."""
+    """Removes lost leases from the table and notifies their holders."""
 
-    def __init__(self, ledger: LeaseTable) -> None:
-        self._ledger = ledger
+    def __init__(self, leases: LeaseTable) -> None:
+        self._leases = leases
 
-    def lose(self, holding: LeaseState, reason: str) -> None:
-        """The lease is gone, and its holder is to know."""
-        self._ledger.lose(holding, reason)
-        self.announce(holding)
+    def lose(self, lease: LeaseState, reason: str) -> None:
+        self._leases.lose(lease, reason)
+        self.notify_lost(lease)
 
-    def revoked(self, token: bytes, reason: str) -> None:
-        """The server rang: an operator took this lease away."""
-        holding = self._ledger.find(token)
-        if holding is not None:
-            self.lose(holding, reason)
+    def revoked(self, token: bytes, reason: str) -> bool:
+        """Take a revocation from the server. Return False if no lease here has that token."""
+        lease = self._leases.get(token)
+        if lease is None:
+            return False
+        self.lose(lease, reason)
+        return True
 
-    def announce(self, holding: LeaseState) -> None:
-        """Let everybody know of a loss."""
-        logger.warning("lost the lease of %r with fence %d: %s", holding.permits.name, holding.fence, holding.loss)
-        tell(holding)
+    def notify_lost(self, lease: LeaseState) -> None:
+        """Log the loss and call the callbacks. A lease without callbacks has a holder that does not know yet."""
+        logger.log(
+            logging.WARNING if lease.callbacks else logging.ERROR,
+            "lost the lease of %r with fence %d: %s",
+            lease.request.name,
+            lease.fence,
+            lease.loss,
+            extra={"lock": lease.request.name, "reason": lease.loss},
+        )
+        run_lost_callbacks(lease)
+
+    def settle(self, lease: LeaseState, outcome: Answer | ErrorReply, now: float) -> Renewal:
+        """Judge the outcome of a renewal, log a refusal and notify of a loss. Return what is left to do."""
+        verdict = self._leases.settle(lease, outcome, now)
+        if verdict is Renewal.LOST:
+            self.notify_lost(lease)
+        elif verdict in (Renewal.RETRY, Renewal.RECONNECT):
+            logger.warning(
+                "could not renew the lease of %r, retrying: %s",
+                lease.request.name,
+                outcome,
+                extra={"lock": lease.request.name, "reason": str(outcome)},
+            )
+        return verdict
 
 
-def tell(holding: LeaseState) -> None:
-    """Call the callbacks of a lease that was lost, each of them once."""
-    while holding.callbacks:
+def run_lost_callbacks(lease: LeaseState) -> None:
+    """Call the callbacks of a lost lease, each of them once."""
+    while lease.callbacks:
         try:
-            holding.callbacks.pop(0)()
+            lease.callbacks.pop(0)()
         except KeyboardInterrupt:
             raise
         except BaseException:
-            logger.exception("a callback for the lost lease of %r failed", holding.permits.name)
+            logger.exception(
+                "a callback for the lost lease of %r failed", lease.request.name, extra={"lock": lease.request.name}
+            )

@@ -1,44 +1,109 @@
-"""From asking for permits to holding them.
+"""Acquire: from a request to a lease.
 
-The server decides who gets in; this decides when to ask again and what to believe. Two rules bound the belief:
+The server decides who gets a lease. This module decides when to ask again, and which deadline to believe:
 
-- A lease is counted from the moment before its request was sent. The server starts counting later, so our
-  deadline is never later than the server's (invariant 8).
-- A grant that is rung after a wait carries the server's time of the grant. The reply that put us in line carried the
-  server's time too, so the difference of the two, added to the moment before we asked, bounds the grant from below.
-  It may not exceed the moment we woke at either: that guards against a server clock that jumped ahead meanwhile.
+- A lease that is granted at once is counted from the moment before its request was sent. The server starts counting
+  later, so the local deadline is never later than the server's (invariant 8).
+- A grant message carries the server's time of the grant, and the reply that enqueued the request carried the server's
+  time, too. Their difference, added to the moment before the request was sent, is a lower bound for the local time of the
+  grant. It is capped at the moment when the waiter woke, in case the server's clock jumped ahead.
 
-A ring may get lost, so it is never the only way in: a waiter asks again when the earliest lease ends, those at the
-front of the line first; often enough that a grant to somebody frozen is found over; and in any case often enough for
-the server to know that it is still there.
+A grant message may be lost, so it is never the only way in. A waiter polls when the earliest lease ends, spread by queue
+position; soon enough to take over from a grantee that froze; and at least every third of its wait-lease, so that the
+server knows that it is alive.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import NamedTuple
 
 from handfast._engine.calls import CLAIM_MS, WAIT_MS, Request
 from handfast._engine.effects import Answer, Park, Steps, Waking
 from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefused
 
-__all__ = ["Attempt", "Grant", "acquire", "cancel", "try_acquire"]
+__all__ = ["Attempt", "AttemptEvent", "AttemptState", "Grant", "acquire", "cancel", "try_acquire"]
 
-LONGEST_NAP = WAIT_MS / 3000
-"""Seconds after which every waiter asks again, whatever happens."""
 
-SHORT_NAP, LONGER = CLAIM_MS / 2000, 0.02
-"""Seconds after which the head of the line asks again, and how much later each further place does. A grant that is handed
-to a frozen process is over after its claim window, and nobody rings then: the next in line has to come and see. And who was
-near the front and was not rung, or did not hear it, comes before the claim window of its grant is over."""
+class AttemptState(StrEnum):
+    """What the server may have of one attempt that its caller does not have yet."""
 
-GRACE, STEP = 0.002, 0.001
-"""Seconds that the head asks after the end of a lease that it knows of, and how much later each further place does."""
+    NEW = "new"
+    """Nothing: no request is on its way, and none left anything behind."""
+    SENT = "sent"
+    """A request was sent, and its reply is not known."""
+    QUEUED = "queued"
+    """A queue entry, or a grant whose message has not arrived yet."""
+    LATE = "late"
+    """Perhaps more than the last reply says: an earlier copy of the request had no reply and may still run."""
+    GRANTED = "granted"
+    """A lease that the caller does not have yet."""
+    UNANSWERED = "unanswered"
+    """Any of these; the server stopped replying, so it is cancelled in the background and the caller does not wait."""
+    CANCELLING = "cancelling"
+    """Any of these; background cleanup is cancelling it, and the caller has nothing left to do."""
+    DONE = "done"
+    """Nothing, and nothing can come of it: a tombstone stops copies of the request that arrive later."""
 
-_NO = {b"full": QueueFull, b"never": LimitExceeded}
+
+class AttemptEvent(StrEnum):
+    """What happens to an attempt."""
+
+    SEND = "send"
+    """A request is sent."""
+    DUPLICATE = "duplicate"
+    """A reply came, but an earlier copy of the request had none."""
+    QUEUE = "queue"
+    GRANT = "grant"
+    REJECT = "reject"
+    """The script ran and neither granted nor enqueued the request: busy, queue full, or above the limit."""
+    REFUSE = "refuse"
+    """The server replied with an error and ran nothing."""
+    SILENCE = "silence"
+    """The server stopped replying."""
+    CLEAN_UP = "clean_up"
+    """Background cleanup takes over."""
+    CANCEL = "cancel"
+    """The server confirmed that it is cancelled."""
+
+
+NEW, SENT, QUEUED, LATE, GRANTED, UNANSWERED, CANCELLING, DONE = AttemptState
+SEND, DUPLICATE, QUEUE, GRANT, REJECT, REFUSE, SILENCE, CLEAN_UP, CANCEL = AttemptEvent
+
+_TO_UNDO = {SILENCE: UNANSWERED, CLEAN_UP: CANCELLING, CANCEL: DONE}
+
+TRANSITIONS: dict[AttemptState, dict[AttemptEvent, AttemptState]] = {
+    NEW: {SEND: SENT, SILENCE: NEW},
+    SENT: {SEND: SENT, DUPLICATE: LATE, QUEUE: QUEUED, GRANT: GRANTED, REJECT: NEW, REFUSE: NEW} | _TO_UNDO,
+    QUEUED: {SEND: QUEUED, DUPLICATE: LATE, QUEUE: QUEUED, GRANT: GRANTED, REJECT: NEW, REFUSE: QUEUED} | _TO_UNDO,
+    LATE: {SEND: LATE, DUPLICATE: LATE, QUEUE: LATE, GRANT: GRANTED, REJECT: LATE, REFUSE: LATE} | _TO_UNDO,
+    GRANTED: _TO_UNDO,
+    UNANSWERED: _TO_UNDO,
+    CANCELLING: _TO_UNDO | {SILENCE: CANCELLING},
+    DONE: {SILENCE: DONE, CANCEL: DONE},
+}
+
+MAX_POLL_S = WAIT_MS / 3000
+"""Longest poll interval of a waiter, in seconds: a third of its wait-lease."""
+
+HEAD_POLL_S = CLAIM_MS / 2000
+"""Poll interval of the first waiter, in seconds. Polling is the fallback for lost messages: half a claim window is early
+enough both to take over from a frozen grantee and to claim a grant whose message was lost."""
+
+POLL_STAGGER_S = 0.02
+"""What each queue position adds to the poll interval, in seconds."""
+
+EXPIRY_SLACK_S = 0.002
+"""How long after the end of the earliest lease the first waiter polls, in seconds."""
+
+EXPIRY_STAGGER_S = 0.001
+"""What each queue position adds to that, in seconds."""
+
+_REJECTIONS = {b"full": QueueFull, b"never": LimitExceeded}
 
 
 class Grant(NamedTuple):
-    """A lease as it begins: ``deadline`` on the local clock, ``lease`` its length in seconds."""
+    """A new lease: ``deadline`` on the local monotonic clock, ``lease`` its length, both in seconds."""
 
     fence: int
     deadline: float
@@ -46,97 +111,114 @@ class Grant(NamedTuple):
 
 
 class Attempt:
-    """One try to acquire.
+    """One attempt to acquire, under a token of its own."""
 
-    ``pending`` while the server may have something of it that its caller does not have yet, ``astray`` once a request for it
-    was sent that nobody answered and that may still arrive, and ``unanswered`` once the server has stopped to answer.
-    """
+    __slots__ = ("request", "state", "token")
 
-    __slots__ = ("astray", "pending", "token", "unanswered", "want")
-
-    def __init__(self, want: Request, token: bytes) -> None:
-        self.want = want
+    def __init__(self, request: Request, token: bytes) -> None:
+        self.request = request
         self.token = token
-        self.pending = False
-        self.astray = False
-        self.unanswered = False
+        self.state = NEW
+
+    def apply(self, event: AttemptEvent) -> None:
+        """Change the state as ``TRANSITIONS`` says. Raises AssertionError for an event that cannot happen now."""
+        try:
+            self.state = TRANSITIONS[self.state][event]
+        except KeyError:
+            raise AssertionError(f"an attempt that is {self.state} cannot {event}") from None
+
+    @property
+    def needs_undo(self) -> bool:
+        """Whether the server may have something of it that has to be cancelled (invariant 7)."""
+        return self.state not in (NEW, CANCELLING, DONE)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the server stopped replying, so that waiting for a cancel is pointless."""
+        return self.state is UNANSWERED
 
 
 def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
-    """Ask and wait for the permits; None when the moment ``until`` came first and the request was taken back.
+    """Acquire, waiting in the queue if need be. Return None if the moment ``until`` came first and the request is cancelled.
 
-    Raises QueueFull when the line takes no more waiters, LimitExceeded when there are fewer permits in all.
+    Raises QueueFull, LimitExceeded if the name has fewer permits than requested, and ServerRefused.
     """
-    want, token = attempt.want, attempt.token
-    call, waiting = want.acquire(token), False
-    attempt.pending = True
+    request, token = attempt.request, attempt.token
+    call = request.acquire(token)
+    attempt.apply(SEND)
     while True:
         try:
             answer: Answer = yield call
         except ServerRefused as error:
-            attempt.pending = waiting or attempt.astray or not error.changed_nothing
+            if error.changed_nothing:
+                attempt.apply(REFUSE)
             raise
         sent_at, reply, again = answer
-        attempt.astray = attempt.astray or again
+        if again:
+            attempt.apply(DUPLICATE)
         if reply[0] == b"granted":
             _, fence, lease_us = reply
-            if lease_us < want.ttl_ms * 500:
-                # It was granted a while ago, and the ring or the reply got lost: nobody is given the end of a lease.
-                answer = yield want.renew_for(token, want.ttl_ms)
+            if lease_us < request.ttl_ms * 500:
+                # Granted some time ago, and the message or the reply was lost: make the rest a whole lease first.
+                answer = yield request.renew_for(token, request.ttl_ms)
                 if answer.reply[0] == b"lost":
                     continue
                 sent_at, lease_us = answer.sent_at, answer.reply[1]
+            attempt.apply(GRANT)
             return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6)
-        if reply[0] in _NO:
-            attempt.pending = attempt.astray
-            raise _NO[reply[0]](want.name, reply[1])
+        if reply[0] in _REJECTIONS:
+            attempt.apply(REJECT)
+            raise _REJECTIONS[reply[0]](request.name, reply[1])
         if reply[0] != b"queued":
-            raise HandfastError(f"the request for {want.name!r} was taken back while it waited", name=want.name)
-        waiting = True
+            raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
+        attempt.apply(QUEUE)
         _, asked_us, position, retry_us = reply
-        waking: Waking = yield Park(token, min(until, sent_at + _nap(position, retry_us)))
-        woke_at, bell = waking
-        if bell is not None:
-            granted_at = min(sent_at + (bell.granted_us - asked_us) / 1e6, woke_at)
-            lease = bell.lease_us / 1e6
-            if granted_at + lease / 2 > woke_at:  # else it came too late to be relied on, and asking again tells
-                return Grant(bell.fence, granted_at + lease, lease)
+        waking: Waking = yield Park(token, min(until, sent_at + _poll_interval(position, retry_us)))
+        woke_at, message = waking
+        if message is not None:
+            granted_at = min(sent_at + (message.granted_us - asked_us) / 1e6, woke_at)
+            lease = message.lease_us / 1e6
+            if granted_at + lease / 2 > woke_at:  # else it came too late to rely on, and asking again tells
+                attempt.apply(GRANT)
+                return Grant(message.fence, granted_at + lease, lease)
         if woke_at >= until:
             yield from cancel(attempt)
             return None
 
 
 def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
-    """Ask once; None when others hold the permits or wait for them.
-
-    It is pending even then if it went astray: one that arrives later would be granted to nobody.
-    """
-    attempt.pending = True
+    """Acquire if that needs no waiting, else return None. The attempt may need an undo even then, if a copy is late."""
+    attempt.apply(SEND)
     try:
-        answer: Answer = yield attempt.want.try_acquire(attempt.token)
+        answer: Answer = yield attempt.request.try_acquire(attempt.token)
     except ServerRefused as error:
-        attempt.pending = attempt.astray or not error.changed_nothing
+        if error.changed_nothing:
+            attempt.apply(REFUSE)
         raise
     sent_at, reply, again = answer
+    if again:
+        attempt.apply(DUPLICATE)
     if reply[0] == b"granted":
+        attempt.apply(GRANT)
         return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
-    attempt.pending = attempt.astray = attempt.astray or again
+    attempt.apply(REJECT)
     if reply[0] == b"never":
-        raise LimitExceeded(attempt.want.name, reply[1])
+        raise LimitExceeded(attempt.request.name, reply[1])
     return None
 
 
 def cancel(attempt: Attempt) -> Steps[None]:
-    """Take a request back, and with it what it may have been granted meanwhile (invariant 7)."""
+    """Cancel a request, and give back what it was granted in the meantime (invariant 7)."""
     more = 1
     while more:
-        answer: Answer = yield attempt.want.cancel(attempt.token)
+        answer: Answer = yield attempt.request.cancel(attempt.token)
         more = answer.reply[1]
-    attempt.pending = False
+    attempt.apply(CANCEL)
 
 
-def _nap(position: int, retry_us: int) -> float:
-    if retry_us == 0:  # there is more to be done at once, by whoever comes first
+def _poll_interval(position: int, retry_us: int) -> float:
+    """Seconds until a waiter polls. ``retry_us``: until the earliest lease ends; 0 to ask at once, -1 if unknown."""
+    if retry_us == 0:
         return 0.0
-    nap = min(LONGEST_NAP, SHORT_NAP + LONGER * position)
-    return nap if retry_us < 0 else min(nap, retry_us / 1e6 + GRACE + STEP * position)
+    interval = min(MAX_POLL_S, HEAD_POLL_S + POLL_STAGGER_S * position)
+    return interval if retry_us < 0 else min(interval, retry_us / 1e6 + EXPIRY_SLACK_S + EXPIRY_STAGGER_S * position)

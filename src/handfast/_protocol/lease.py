@@ -1,146 +1,290 @@
-"""From holding permits to giving them up: what is held, until when, and what is due next.
+"""Keep a lease: its status and deadline, when it is renewed, and how it ends.
 
-The `LeaseTable` is the book that one client keeps of its leases. It decides which renewals are due and which leases are
-lost; a keeper (a thread or a task of floor 3) does what it says. Adding and dropping a lease are single dict
-operations, so they need no lock and no system call.
+`LeaseTable` holds the leases of one client (in asyncio: of one client on one event loop). It decides which renewals are
+due, which leases are lost and what the outcome of a renewal means; the renewers of the drivers send, wait and notify. To
+add and to remove a lease are single dict operations, so they need neither a lock nor a system call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
 
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Answer, Steps
+from handfast._engine.resp import ErrorReply
+from handfast._engine.server_errors import is_failover, is_noscript
 from handfast._protocol.acquire import Grant
 
-__all__ = ["LeaseState", "LeaseTable", "lower", "release", "renew"]
+__all__ = [
+    "FORKED",
+    "GONE",
+    "HELD",
+    "LOST",
+    "LOST_RELEASED",
+    "RELEASED",
+    "RELEASING",
+    "LeaseEvent",
+    "LeaseState",
+    "LeaseStatus",
+    "LeaseTable",
+    "Renewal",
+    "downgrade",
+    "release",
+    "renew",
+]
 
-RENEWALS = 3
+
+class LeaseStatus(StrEnum):
+    """Where a lease is between its grant and its end."""
+
+    HELD = "held"
+    RELEASING = "releasing"
+    """Its holder releases it, and the server has not confirmed that. It may be released again if that failed."""
+    RELEASED = "released"
+    """Its holder let it go. If the server could not be reached, background cleanup releases it there."""
+    LOST = "lost"
+    """It ended before its holder let it go, and the holder still has it to release."""
+    LOST_RELEASED = "lost and released"
+    """It was lost, and its holder let it go."""
+
+
+class LeaseEvent(StrEnum):
+    """What happens to a lease."""
+
+    RELEASE = "release"
+    """A release is sent."""
+    LET_GO = "let_go"
+    """The release is confirmed, or left to background cleanup."""
+    LOSE = "lose"
+    """It expired, was revoked, or the server no longer has it."""
+
+
+HELD, RELEASING, RELEASED, LOST, LOST_RELEASED = LeaseStatus
+RELEASE, LET_GO, LOSE = LeaseEvent
+
+TRANSITIONS: dict[LeaseStatus, dict[LeaseEvent, LeaseStatus]] = {
+    HELD: {RELEASE: RELEASING, LET_GO: RELEASED, LOSE: LOST},
+    RELEASING: {RELEASE: RELEASING, LET_GO: RELEASED, LOSE: LOST},
+    RELEASED: {RELEASE: RELEASED, LET_GO: RELEASED, LOSE: LOST_RELEASED},
+    LOST: {RELEASE: LOST, LET_GO: LOST_RELEASED, LOSE: LOST},
+    LOST_RELEASED: {RELEASE: LOST_RELEASED, LET_GO: LOST_RELEASED, LOSE: LOST_RELEASED},
+}
+"""Every event may come in every status: the holder releases in one thread while a renewer loses the lease in another."""
+
+EXPIRED = "its ttl ended before it was renewed or released"
+GONE = "the server no longer had it when it was to be {}"
+FORKED = "it belongs to the process that this process was forked from"
+
+RENEWALS_PER_TTL = 3
 """Renewals that fit into one ttl: the first two may fail."""
 
-EARLY = 0.1
-"""Part of the time between two renewals by which one may come early, so that it goes along with others: however many
-leases are held, a ttl has some thirty looks at them."""
+EARLY_FRACTION = 0.1
+"""Leases due within this fraction of the renewal period are renewed early in the same batch, which bounds the number of
+batches per ttl to about 30 for any number of leases."""
 
-SHORTEST_RETRY, LONGEST_RETRY = 0.02, 1.0
-"""Seconds between two tries of a renewal that failed."""
+MIN_RETRY_S = 0.02
+"""Shortest pause before a renewal that failed is tried again, in seconds."""
+
+MAX_RETRY_S = 1.0
+"""Longest pause before a renewal that failed is tried again, in seconds."""
 
 
 class LeaseState:
-    """One lease. ``deadline`` and ``due_at`` are moments on the local monotonic clock, in seconds."""
+    """One lease. ``deadline`` and ``due_at`` are moments on the local monotonic clock, in seconds.
 
-    __slots__ = ("__weakref__", "callbacks", "deadline", "due_at", "fence", "given_up", "loss", "permits", "token")
+    ``owner`` is what renews it: the driver finds it there without a search.
+    """
 
-    def __init__(self, permits: Request, token: bytes, grant: Grant) -> None:
-        self.permits = permits
+    __slots__ = (
+        "__weakref__",
+        "callbacks",
+        "deadline",
+        "due_at",
+        "fence",
+        "loss",
+        "owner",
+        "request",
+        "status",
+        "token",
+    )
+
+    def __init__(self, request: Request, token: bytes, grant: Grant, owner: Any = None) -> None:
+        self.request = request
         self.token = token
+        self.owner = owner
         self.fence = grant.fence
         self.deadline = grant.deadline
-        self.due_at = grant.deadline - grant.lease * (1 - 1 / RENEWALS) if permits.renew else grant.deadline
-        self.given_up = False
+        self.due_at = grant.deadline - grant.lease * (1 - 1 / RENEWALS_PER_TTL) if request.renew else grant.deadline
+        self.status = HELD
         self.loss: str | None = None
-        """Why the lease was lost; None while it is not known to be."""
+        """Why it was lost; None unless it was."""
         self.callbacks: list[Callable[[], object]] = []
+        """Called once each when it is lost."""
+
+    def apply(self, event: LeaseEvent) -> None:
+        """Change the status as ``TRANSITIONS`` says. Raises AssertionError for an event that it does not have.
+
+        Reading and writing the status is one expression without a call, which no other thread interrupts.
+        """
+        try:
+            self.status = TRANSITIONS[self.status][event]
+        except KeyError:
+            raise AssertionError(f"a lease that is {self.status} cannot {event}") from None
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its holder let it go, lost or not."""
+        return self.status is RELEASED or self.status is LOST_RELEASED
 
     @property
     def period(self) -> float:
         """Seconds from one renewal to the next."""
-        return self.permits.ttl_ms / 1000 / RENEWALS
+        return self.request.ttl_ms / 1000 / RENEWALS_PER_TTL
+
+    def status_at(self, now: float) -> LeaseStatus:
+        """Return the status; a lease that reached its deadline is lost, without any I/O (invariant 9)."""
+        if now >= self.deadline and self.status in (HELD, RELEASING):
+            self.lose(EXPIRED)
+        return self.status
 
     def lost(self, now: float) -> bool:
-        """Whether the lease ended before it was given up. Needs no I/O: the deadline is known (invariant 9)."""
-        if self.loss is None and now >= self.deadline and not self.given_up:
-            self.loss = "its time was over before it was renewed or released"
+        """Return whether the lease ended before its holder let it go."""
+        self.status_at(now)
         return self.loss is not None
 
+    def lose(self, reason: str) -> None:
+        """Note that it is lost. The first reason stays."""
+        self.loss = self.loss or reason
+        self.apply(LOSE)
+
+    def let_go(self) -> None:
+        """Note that its holder is through with it, whether or not the server confirmed a release."""
+        self.apply(LET_GO)
+
+    def disown(self) -> None:
+        """Give it up in a forked child, where it is the parent's."""
+        self.lose(FORKED)
+        self.let_go()
+
     def renewed(self, sent_at: float, lease_us: int) -> None:
-        """The server let the lease go on. Its new deadline counts from before the renewal was sent."""
+        """Set the new deadline, counted from before the renewal was sent. It never moves back."""
         self.deadline = max(self.deadline, sent_at + lease_us / 1e6)
-        self.due_at = sent_at + self.period if self.permits.renew else self.deadline
+        self.due_at = sent_at + self.period if self.request.renew else self.deadline
 
 
-class LeaseTable:
-    """All leases that one client holds."""
+class Renewal(StrEnum):
+    """What a renewer does about the outcome of one renewal."""
 
-    __slots__ = ("_held",)
+    SETTLED = "settled"
+    """Nothing: the lease was renewed, or released in the meantime."""
+    LOST = "lost"
+    """Notify the holder."""
+    SEND_SOURCE = "send source"
+    """Send it again with the script's source, which the server does not know."""
+    RETRY = "retry"
+    """Log the refusal; the lease is due again soon."""
+    RECONNECT = "reconnect"
+    """The same, after a new connection: another server may be the primary by now."""
 
-    def __init__(self) -> None:
-        self._held: dict[bytes, LeaseState] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._held)
+class LeaseTable(dict[bytes, LeaseState]):
+    """The leases that are renewed and watched, by token. A lease that is released is removed first."""
 
-    def add(self, holding: LeaseState) -> None:
-        """Enter a lease."""
-        self._held[holding.token] = holding
-
-    def drop(self, holding: LeaseState) -> bool:
-        """Strike a lease out: it is renewed no more (invariant 10). Whether it was there."""
-        return self._held.pop(holding.token, None) is not None
-
-    def find(self, token: bytes) -> LeaseState | None:
-        """The lease of that token."""
-        return self._held.get(token)
+    __slots__ = ()
 
     def all(self) -> list[LeaseState]:
-        """Every lease, whatever others add or drop meanwhile."""
-        return list(self._held.values())
+        """Return a copy: other threads may add and remove leases."""
+        return list(self.values())
 
     def next_due(self) -> float | None:
-        """The moment at which something is to be done next; None when nothing is held."""
-        return min((holding.due_at for holding in self.all()), default=None)
+        """Return the moment of the next renewal or expiry; None if the table is empty."""
+        return min((lease.due_at for lease in self.all()), default=None)
 
-    def over(self, now: float) -> list[LeaseState]:
-        """The leases that time has ended, struck out."""
-        over = [holding for holding in self.all() if holding.lost(now)]
-        for holding in over:
-            self.drop(holding)
-        return over
+    def remove_expired(self, now: float) -> list[LeaseState]:
+        """Remove the leases that are lost by now, and return them."""
+        expired = [lease for lease in self.all() if lease.lost(now)]
+        for lease in expired:
+            self.pop(lease.token, None)
+        return expired
 
     def due(self, now: float) -> list[LeaseState]:
-        """The leases to renew now, once the first of them is due. Each is put off by a retry, in case its renewal fails."""
-        kept = [holding for holding in self.all() if holding.permits.renew]
-        if not any(holding.due_at <= now for holding in kept):
+        """Return the leases to renew now, once the first is due. Each is put off by a retry in case its renewal fails."""
+        renewed = [lease for lease in self.all() if lease.request.renew]
+        if not any(lease.due_at <= now for lease in renewed):
             return []
-        due = [holding for holding in kept if holding.due_at <= now + holding.period * EARLY]
-        for holding in due:
-            pause = holding.period / 4
-            holding.due_at = min(holding.deadline, now + min(LONGEST_RETRY, max(SHORTEST_RETRY, pause)))
+        due = [lease for lease in renewed if lease.due_at <= now + lease.period * EARLY_FRACTION]
+        for lease in due:
+            lease.due_at = min(lease.deadline, now + min(MAX_RETRY_S, max(MIN_RETRY_S, lease.period / 4)))
         return due
 
-    def lose(self, holding: LeaseState, reason: str) -> None:
-        """The server says that the lease is gone."""
-        holding.loss = holding.loss or reason
-        self.drop(holding)
+    def renew_all(self, now: float) -> None:
+        """Make every renewed lease due: messages may have been missed, among them that one was revoked."""
+        for lease in self.all():
+            if lease.request.renew:
+                lease.due_at = now
+
+    def stop_renewing(self) -> None:
+        """Let all leases run out. Those whose holder wants to be notified of that stay in the table."""
+        for lease in self.all():
+            lease.due_at = lease.deadline
+            if not lease.callbacks:
+                self.pop(lease.token, None)
+
+    def lose(self, lease: LeaseState, reason: str) -> None:
+        """Remove a lease that the server no longer has."""
+        lease.lose(reason)
+        self.pop(lease.token, None)
+
+    def settle(self, lease: LeaseState, outcome: Answer | ErrorReply, now: float) -> Renewal:
+        """Judge the outcome of a renewal, and update the lease."""
+        if isinstance(outcome, ErrorReply):
+            if is_noscript(outcome):
+                lease.due_at = now
+                return Renewal.SEND_SOURCE
+            return Renewal.RECONNECT if is_failover(outcome) else Renewal.RETRY
+        if outcome.reply[0] == b"renewed":
+            lease.renewed(outcome.sent_at, outcome.reply[1])
+        elif self.get(lease.token) is lease:
+            self.lose(lease, GONE.format("renewed"))
+            return Renewal.LOST
+        return Renewal.SETTLED
 
 
-def release(holding: LeaseState) -> Steps[bool]:
-    """Give a lease up; False when the server no longer had it."""
-    more = 1
-    while more:
-        answer: Answer = yield holding.permits.release(holding.token)
-        if answer.reply[0] == b"lost":
-            return False
-        more = answer.reply[1]
-    return True
+def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
+    """Release a lease and hand it to the next waiters. Return False if the server no longer had it.
+
+    Background cleanup is not ``by_holder``: it leaves the status alone.
+    """
+    if by_holder:
+        lease.apply(RELEASE)
+    released, more = True, 1
+    while released and more:
+        answer: Answer = yield lease.request.release(lease.token)
+        released = answer.reply[0] != b"lost"
+        more = released and answer.reply[1]
+    if by_holder:
+        lease.apply(LET_GO)
+    return released
 
 
-def renew(holding: LeaseState, ttl_ms: int) -> Steps[bool]:
-    """Let a lease last that long from now; False when the server no longer had it."""
-    answer: Answer = yield holding.permits.renew_for(holding.token, ttl_ms)
+def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:
+    """Extend a lease to that many milliseconds from now. Return False if the server no longer had it."""
+    answer: Answer = yield lease.request.renew_for(lease.token, ttl_ms)
     if answer.reply[0] == b"lost":
         return False
-    holding.renewed(answer.sent_at, answer.reply[1])
+    lease.renewed(answer.sent_at, answer.reply[1])
     return True
 
 
-def lower(holding: LeaseState, permits: PermitRequest) -> Steps[bool]:
-    """Keep only these permits of a lease; False when the server no longer had it."""
+def downgrade(lease: LeaseState, request: PermitRequest) -> Steps[bool]:
+    """Keep only the permits of ``request`` of a lease. Return False if the server no longer had it."""
     more = 1
     while more:
-        answer: Answer = yield permits.lower(holding.token)
+        answer: Answer = yield request.lower(lease.token)
         if answer.reply[0] == b"lost":
             return False
         more = answer.reply[1]
-    holding.permits = permits
+    lease.request = request
     return True

@@ -23,7 +23,7 @@ import redis.asyncio
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers.aio.connect import AsyncConnector
-from handfast._drivers.aio.transport import Line
+from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
 from handfast._engine.server_errors import is_transient
@@ -156,7 +156,7 @@ class Ear(_Ear):
 class AsyncEar(_Ear):
     """For the task that waits."""
 
-    _line: Line | None = None
+    _line: FrameTransport | None = None
 
     async def listen(self, within: float) -> None:
         """Subscribe, if that is possible within these seconds and not yet done."""
@@ -191,12 +191,12 @@ class AsyncEar(_Ear):
         self._told = asyncio.Event()
         self._answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(min(self._recipe.response_timeout, within)):
-            self._line = await Line.open(self._recipe, self)
+            self._line = await FrameTransport.open(self._recipe, self)
             self._line.write(self._subscribe)
             await self._answer
         self._has_opened()
 
-    def hear(self, frames: Iterable[Any]) -> None:
+    def on_frames(self, frames: Iterable[Any]) -> None:
         """Called by the line."""
         for frame in frames:
             if self._answer.done():
@@ -209,12 +209,12 @@ class AsyncEar(_Ear):
             except RedisConnectionError as error:
                 self._answer.set_exception(error)
 
-    def resume(self) -> None:
+    def on_writable(self) -> None:
         """Called by the line. There is never more to write."""
 
-    def hang_up(self, line: Line, error: Exception | None) -> None:
+    def on_disconnect(self, transport: FrameTransport, error: Exception | None) -> None:
         """Called by the line: it is dead."""
-        if line is not self._line:
+        if transport is not self._line:
             return
         gone = RedisConnectionError(f"the connection ended: {error}")
         if not self._answer.done():

@@ -23,8 +23,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import LockError, LockNotOwnedError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from handfast._drivers.timeouts import CLEANUP_FOR, PAUSES, UNDO_WAIT
 from handfast._engine.replies import Reply
+from handfast._protocol.retry import CLEANUP_FOR, PAUSES, UNDO_WAIT
 from handfast.compat import shared
 from handfast.compat.inbox import Ear
 from handfast.compat.shared import Asked, Token

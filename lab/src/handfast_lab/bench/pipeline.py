@@ -23,7 +23,7 @@ from handfast_lab.bench.floor import Bare
 
 __all__ = ["Pipeline"]
 
-PIECE = 1 << 16
+BATCH = 1 << 16
 """Bytes to receive at once: more would make the allocator ask the system for memory each time."""
 
 TOKEN_AT, TOKEN_END = len("granted "), len("granted ") + 32
@@ -51,7 +51,7 @@ class Pipeline:
             if self._pieces:
                 self._socket.sendall(b"".join(self._pieces))
                 self._pieces.clear()
-            self._take(self._socket.recv(PIECE))
+            self._take(self._socket.recv(BATCH))
         return self._notes
 
     def _take(self, data: bytes) -> None:

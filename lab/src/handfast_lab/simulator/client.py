@@ -49,8 +49,8 @@ class Client:
         self._begin_attempt = self._driver.attempt
         self._driver.attempt = self._attempt  # type: ignore[method-assign]  # see above
 
-    def _attempt(self, want: Request) -> Attempt:
-        attempt = self._begin_attempt(want)
+    def _attempt(self, request: Request) -> Attempt:
+        attempt = self._begin_attempt(request)
         ON_ATTEMPT.get()(attempt)
         return attempt
 
@@ -69,7 +69,7 @@ def state_of(lease: AsyncLease) -> LeaseState:
 
 def leaves_nothing(attempt: Attempt) -> bool:
     """Return whether nothing can be left on the server of an attempt that has ended without a lease."""
-    return not attempt.pending
+    return not attempt.needs_undo
 
 
 class SimulatedConnector(AsyncConnector):

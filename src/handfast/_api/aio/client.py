@@ -96,7 +96,7 @@ class AsyncHandfast:
         """
         from handfast.embedded import shared_url
 
-        return cls(AsyncConnector.of(shared_url(), revive=shared_url), **options)
+        return cls(AsyncConnector.of(shared_url(), restart_server=shared_url), **options)
 
     def lock(
         self,

@@ -45,7 +45,7 @@ class AsyncInspectable:
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return await self._driver.ask(admin.status(self._permits), self.name)
+        return await self._driver.run(admin.status(self._permits), self.name)
 
     async def force_release(self, *, reason: str = "released by force") -> int:
         """Revoke the leases of all current holders and hand over to the next waiters.
@@ -64,4 +64,4 @@ class AsyncInspectable:
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return await self._driver.ask(admin.force_release(self._permits, reason), self.name)
+        return await self._driver.run(admin.force_release(self._permits, reason), self.name)

@@ -11,7 +11,7 @@ from time import monotonic
 
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncLeaseScope
-from handfast._drivers.losses import tell
+from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
 from handfast.errors import LeaseLost, NotHeld
@@ -51,7 +51,7 @@ class AsyncLease(AsyncLeaseScope):
     @property
     def name(self) -> str:
         """The name that is held. Of several names: all of them, separated by commas."""
-        return self._state.permits.name
+        return self._state.request.name
 
     @property
     def token(self) -> str:
@@ -153,7 +153,7 @@ class AsyncLease(AsyncLeaseScope):
         """
         self._state.callbacks.append(partial(copy_context().run, callback))
         if self.lost:
-            tell(self._state)
+            run_lost_callbacks(self._state)
 
     async def _leave(self, error: BaseException | None) -> bool:
         return await self._driver.leave(self._state, error)
@@ -166,8 +166,8 @@ class AsyncLease(AsyncLeaseScope):
 
     def __del__(self) -> None:
         state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
-        if state is None or not state.permits.renew or state.given_up or self.lost:
+        if state is None or not state.request.renew or state.is_released or self.lost:
             return
-        if self._driver.let_go(state):
+        if self._driver.stop_renewing(state):
             message = f"{self!r} was dropped without a release; it runs out after its ttl"
             warnings.warn(message, ResourceWarning, stacklevel=2)

@@ -74,7 +74,7 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return {part.name: await self._driver.ask(admin.status(part), part.name) for part in self._parts}
+        return {part.name: await self._driver.run(admin.status(part), part.name) for part in self._parts}
 
     async def force_release(self, *, reason: str = "released by force") -> int:
         """Revoke the leases of all current holders of each lock, and hand over to the next waiters.
@@ -93,7 +93,7 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        revoked = [await self._driver.ask(admin.force_release(part, reason), part.name) for part in self._parts]
+        revoked = [await self._driver.run(admin.force_release(part, reason), part.name) for part in self._parts]
         return sum(revoked)
 
     def _lease(self, state: LeaseState) -> AsyncLeaseOfAll:

@@ -39,7 +39,7 @@ class AsyncRWLease(AsyncLease):
     @property
     def writes(self) -> bool:
         """True if it is a lease to write; False after `downgrade`."""
-        return isinstance(self._state.permits, PermitRequest) and self._state.permits.weight == MAX_PERMITS
+        return isinstance(self._state.request, PermitRequest) and self._state.request.weight == MAX_PERMITS
 
     async def downgrade(self) -> None:
         """Turn a lease to write into one to read, without releasing it in between.
@@ -56,13 +56,13 @@ class AsyncRWLease(AsyncLease):
             redis.exceptions.TimeoutError: The server does not answer. The lease may be of either kind; try again.
         """
         self.check()
-        if self.writes and not await self._driver.lower(self._state, self._read):
+        if self.writes and not await self._driver.downgrade(self._state, self._read):
             self.check()
 
     @property
     def is_in_block(self) -> bool:
         """True while a ``with`` block of the lease runs and the lease is held: the caller that is in it can't acquire again."""
-        return self._in_block and not self._state.given_up and not self.lost
+        return self._in_block and not self._state.is_released and not self.lost
 
     def _on_enter(self) -> None:
         caller, tag = self._driver.caller(), self._read.place.tag

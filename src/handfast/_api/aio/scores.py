@@ -9,8 +9,7 @@ from math import inf
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_limit, check_score, utf8
-from handfast._protocol.advancing import advance, read
-from handfast._protocol.pieces import ask, each_piece
+from handfast._protocol.structures import advance, ask, in_batches, read_scores
 from handfast.records import Advance, Scored
 
 __all__ = ["AsyncScores"]
@@ -64,7 +63,7 @@ class AsyncScores:
         if not isinstance(scores, Mapping):
             raise TypeError(f"scores must be a mapping of members to scores, not {scores!r}")
         pairs = [(check_score(score, member), utf8(member, "a member")) for member, score in scores.items()]
-        return await self._driver.ask(advance(self._calls, pairs, secrets.token_hex(16)), self.name)
+        return await self._driver.run(advance(self._calls, pairs, secrets.token_hex(16)), self.name)
 
     async def oldest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the smallest scores, in ascending order. Takes one round trip.
@@ -72,7 +71,7 @@ class AsyncScores:
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return await self._driver.ask(read(self._calls.oldest(check_limit(limit))), self.name)
+        return await self._driver.run(read_scores(self._calls.oldest(check_limit(limit))), self.name)
 
     async def newest(self, *, limit: int = 10) -> tuple[Scored, ...]:
         """Return the members with the largest scores, in descending order. Takes one round trip.
@@ -80,7 +79,7 @@ class AsyncScores:
         Args:
             limit: How many members at most, from 1 to 10,000.
         """
-        return await self._driver.ask(read(self._calls.newest(check_limit(limit))), self.name)
+        return await self._driver.run(read_scores(self._calls.newest(check_limit(limit))), self.name)
 
     async def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
         """Return the members with at least this score, in ascending order. Takes one round trip.
@@ -93,7 +92,7 @@ class AsyncScores:
             limit: How many members at most, from 1 to 10,000.
         """
         least = score if score == -inf else check_score(score, "since")
-        return await self._driver.ask(read(self._calls.since(least, check_limit(limit))), self.name)
+        return await self._driver.run(read_scores(self._calls.since(least, check_limit(limit))), self.name)
 
     async def remove(self, members: str | Iterable[str]) -> None:
         """Remove members. Those that are not there are ignored; a later `advance` adds them anew.
@@ -102,12 +101,12 @@ class AsyncScores:
             members: One member, or several.
         """
         encoded = [utf8(member, "a member") for member in ([members] if isinstance(members, str) else members)]
-        await self._driver.ask(each_piece(self._calls.remove, encoded), self.name)
+        await self._driver.run(in_batches(self._calls.remove, encoded), self.name)
 
     async def size(self) -> int:
         """Return the number of members. Takes one round trip."""
-        return int(await self._driver.ask(ask(self._calls.size()), self.name))
+        return int(await self._driver.run(ask(self._calls.size()), self.name))
 
     async def clear(self) -> None:
         """Remove all members. Takes one round trip."""
-        await self._driver.ask(ask(self._calls.clear()), self.name)
+        await self._driver.run(ask(self._calls.clear()), self.name)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.validate import check_limit, check_score
-from handfast._protocol.completing import complete
-from handfast._protocol.pieces import ask, each_piece
+from handfast._protocol.structures import ask, complete, in_batches
 
 __all__ = ["Autocomplete"]
 
@@ -56,9 +55,9 @@ class Autocomplete:
             if not self._calls.ranked:
                 raise TypeError(f"{self.name!r} does not rank its names: make it with ranked=True to give them scores")
             scored = [(self._calls.entry(name), check_score(score, name)) for name, score in names.items()]
-            self._driver.ask(each_piece(self._calls.rank, scored), self.name)
+            self._driver.run(in_batches(self._calls.rank, scored), self.name)
         else:
-            self._driver.ask(each_piece(self._calls.add, self._entries(names)), self.name)
+            self._driver.run(in_batches(self._calls.add, self._entries(names)), self.name)
 
     def remove(self, names: str | Iterable[str]) -> None:
         """Remove entries, spelled as they were added. Those that are not there are ignored.
@@ -66,7 +65,7 @@ class Autocomplete:
         Args:
             names: One entry, or several.
         """
-        self._driver.ask(each_piece(self._calls.remove, self._entries(names)), self.name)
+        self._driver.run(in_batches(self._calls.remove, self._entries(names)), self.name)
 
     def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
         """Return entries that begin with a prefix, and write nothing.
@@ -79,15 +78,15 @@ class Autocomplete:
             prefix: What the entries begin with; the empty prefix returns all of them.
             limit: How many entries at most, from 1 to 10,000.
         """
-        return self._driver.ask(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
+        return self._driver.run(complete(self._calls, self._calls.prefix(prefix), check_limit(limit)), self.name)
 
     def size(self) -> int:
         """Return the number of entries. Takes one round trip."""
-        return int(self._driver.ask(ask(self._calls.size()), self.name))
+        return int(self._driver.run(ask(self._calls.size()), self.name))
 
     def clear(self) -> None:
         """Remove all entries. Takes one round trip."""
-        self._driver.ask(ask(self._calls.clear()), self.name)
+        self._driver.run(ask(self._calls.clear()), self.name)
 
     def _entries(self, names: str | Iterable[str]) -> list[bytes]:
         return [self._calls.entry(name) for name in ([names] if isinstance(names, str) else names)]

@@ -95,7 +95,7 @@ class Handfast:
         """
         from handfast.embedded import shared_url
 
-        return cls(SyncConnector.of(shared_url(), revive=shared_url), **options)
+        return cls(SyncConnector.of(shared_url(), restart_server=shared_url), **options)
 
     def lock(
         self,

@@ -46,7 +46,7 @@ class Inspectable:
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return self._driver.ask(admin.status(self._permits), self.name)
+        return self._driver.run(admin.status(self._permits), self.name)
 
     def force_release(self, *, reason: str = "released by force") -> int:
         """Revoke the leases of all current holders and hand over to the next waiters.
@@ -65,4 +65,4 @@ class Inspectable:
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return self._driver.ask(admin.force_release(self._permits, reason), self.name)
+        return self._driver.run(admin.force_release(self._permits, reason), self.name)

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from time import monotonic
 
-from handfast._drivers.losses import tell
+from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import LeaseScope
 from handfast._engine.validate import milliseconds
@@ -52,7 +52,7 @@ class Lease(LeaseScope):
     @property
     def name(self) -> str:
         """The name that is held. Of several names: all of them, separated by commas."""
-        return self._state.permits.name
+        return self._state.request.name
 
     @property
     def token(self) -> str:
@@ -154,7 +154,7 @@ class Lease(LeaseScope):
         """
         self._state.callbacks.append(partial(copy_context().run, callback))
         if self.lost:
-            tell(self._state)
+            run_lost_callbacks(self._state)
 
     def _leave(self, error: BaseException | None) -> bool:
         return self._driver.leave(self._state, error)
@@ -167,8 +167,8 @@ class Lease(LeaseScope):
 
     def __del__(self) -> None:
         state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
-        if state is None or not state.permits.renew or state.given_up or self.lost:
+        if state is None or not state.request.renew or state.is_released or self.lost:
             return
-        if self._driver.let_go(state):
+        if self._driver.stop_renewing(state):
             message = f"{self!r} was dropped without a release; it runs out after its ttl"
             warnings.warn(message, ResourceWarning, stacklevel=2)

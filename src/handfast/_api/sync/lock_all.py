@@ -75,7 +75,7 @@ class LockAll(Primitive[LeaseOfAll]):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return {part.name: self._driver.ask(admin.status(part), part.name) for part in self._parts}
+        return {part.name: self._driver.run(admin.status(part), part.name) for part in self._parts}
 
     def force_release(self, *, reason: str = "released by force") -> int:
         """Revoke the leases of all current holders of each lock, and hand over to the next waiters.
@@ -94,7 +94,7 @@ class LockAll(Primitive[LeaseOfAll]):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        revoked = [self._driver.ask(admin.force_release(part, reason), part.name) for part in self._parts]
+        revoked = [self._driver.run(admin.force_release(part, reason), part.name) for part in self._parts]
         return sum(revoked)
 
     def _lease(self, state: LeaseState) -> LeaseOfAll:

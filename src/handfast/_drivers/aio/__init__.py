@@ -1,1 +1,1 @@
-"""The asyncio colour of floor 3: one multiplexed session per event loop, and no task of its own but to connect."""
+"""The asyncio driver: one connection per event loop for all of its tasks, and a renewer that is a timer of the loop."""

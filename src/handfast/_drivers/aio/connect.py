@@ -1,4 +1,4 @@
-"""Reaching the server in the asyncio colour."""
+"""Connect to the server from an event loop."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["AsyncConnector"]
 
 
 class AsyncConnector(Connector):
-    """Connects without holding the event loop up."""
+    """Connects without blocking the event loop."""
 
     library: ClassVar[Any] = redis.asyncio
     no_retry: ClassVar[Any] = Retry(NoBackoff(), 0)
     other: ClassVar[str] = "Handfast"
 
     async def connect(self) -> asyncio.StreamWriter:
-        """A new connection, through its handshake. The client library's errors pass through."""
+        """Open a connection and complete its handshake. Errors of the client library pass through."""
         try:
             return await self._connect()
         except RedisConnectionError:
-            if self._revive is None:
+            if self._restart_server is None:
                 raise
-            await asyncio.to_thread(self._revive)
+            await asyncio.to_thread(self._restart_server)
             return await self._connect()
 
     async def _connect(self) -> asyncio.StreamWriter:
@@ -41,11 +41,10 @@ class AsyncConnector(Connector):
         except BaseException as error:
             with contextlib.suppress(Exception):
                 await connection.disconnect(nowait=True)
-            if isinstance(error.__cause__, RedisError):  # the client library wraps it up, on some kinds of connection
+            if isinstance(error.__cause__, RedisError):  # some connection classes wrap the real error
                 raise error.__cause__ from None
             raise
-        # The client library has no public way to its streams. It is to forget them: they are ours from now on.
-        writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001
-        connection._reader = connection._writer = None  # noqa: SLF001
+        writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 -- redis-py has no public way to its streams
+        connection._reader = connection._writer = None  # noqa: SLF001 -- they belong to the session from here on
         self.reached = True
         return writer

@@ -1,268 +1,337 @@
-"""Performs protocols for the tasks of an event loop.
+"""Perform protocols for the tasks of event loops.
 
-Whatever ends an operation early (a cancellation, a timeout, an error of our own), what it may have left on the server is
-undone by an errand of the keeper: it is on its way before anything is awaited, and no further cancellation stops it.
-The caller waits for it, but not for long and not against another cancellation. The original exception always wins.
+When an operation ends early (a cancellation, a timeout, an error), what it may have left on the server is undone by
+background cleanup, which is sent before anything is awaited and which no further cancellation stops. The caller waits for
+it at most UNDO_WAIT seconds. The original exception always wins.
 
-Every event loop that a client is used on has a home of its own there; a client may be made before any loop runs.
+A client has a `LoopContext` on every event loop that it is used on. It may be made before any loop runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import sys
 import weakref
 from asyncio import AbstractEventLoop, Future
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
-from handfast._drivers.aio.loop_context import LoopContext
-from handfast._drivers.aio.loops import current_task
-from handfast._drivers.aio.runner import perform
-from handfast._drivers.aio.session import Outcome
-from handfast._drivers.timeouts import UNDO_WAIT
+from handfast._drivers.aio.loop_context import LoopContext, current_task
+from handfast._drivers.aio.session import Outcome, Session
+from handfast._drivers.failures import (
+    client_closed,
+    closed_while_waiting,
+    log_unfinished_cleanup,
+    server_silent,
+    timed_out,
+)
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import Answer, Steps
-from handfast._protocol.acquire import Attempt, Grant, acquire, try_acquire
-from handfast._protocol.lease import LeaseState, lower, release, renew
-from handfast.errors import AcquireTimeout, HandfastError, NotHeld
+from handfast._engine.effects import Answer, Call, Park, Steps
+from handfast._engine.server_errors import refusal
+from handfast._protocol.acquire import Attempt, AttemptEvent, Grant, acquire, cancel, try_acquire
+from handfast._protocol.lease import GONE, LOST, LeaseState, downgrade, release, renew
+from handfast._protocol.retry import RETRY_FOR, UNDO_WAIT, Retry, time_left
+from handfast.errors import AcquireTimeout, NotHeld, ServerRefused
 
 __all__ = ["AsyncDriver"]
-
-logger = logging.getLogger("handfast")
 
 T = TypeVar("T")
 
 _drivers: weakref.WeakSet[AsyncDriver] = weakref.WeakSet()
 _parents: list[LoopContext] = []
-"""In a forked child: what its parent has, not to be finalized here."""
+"""The parent's contexts in a forked child, which may not finalize them."""
 
 
 class AsyncDriver:
-    """Everything of one client that is not words: a home on each event loop."""
+    """What one client has behind its API."""
 
-    def __init__(self, recipe: AsyncConnector, namespace: str, label: str | None) -> None:
-        self._recipe = recipe
+    def __init__(self, connector: AsyncConnector, namespace: str, label: str | None) -> None:
+        self._connector = connector
         self._namespace = namespace
         self._label = label
         self._closed = False
-        self._homes: dict[AbstractEventLoop, LoopContext] = {}
-        self._finalizer = weakref.finalize(self, _leave_all, self._homes)
+        self._contexts: dict[AbstractEventLoop, LoopContext] = {}
+        self._finalizer = weakref.finalize(self, _close_all, self._contexts)
         _drivers.add(self)
 
     @staticmethod
     def caller() -> object:
-        """Who is calling: the current task, if there is one."""
+        """Return the running task; None outside of any."""
         return current_task()
 
     @staticmethod
     def is_over(caller: object) -> bool:
-        """Whether that task has ended."""
+        """Return whether that task has ended."""
         return isinstance(caller, asyncio.Task) and caller.done()
 
-    def attempt(self, want: Request) -> Attempt:
-        """Begin to acquire. Whoever does must call `undo` on any exception."""
+    def attempt(self, request: Request) -> Attempt:
+        """Start to acquire. The caller must call `undo` on any exception."""
         if self._closed:
-            raise HandfastError("this client was closed; make a new one", name=want.name)
-        return Attempt(want, os.urandom(16).hex().encode())
+            raise client_closed(request.name)
+        return Attempt(request, os.urandom(16).hex().encode())
 
     async def acquire(self, attempt: Attempt, timeout: float | None) -> LeaseState:
-        """Wait for the lease. Raises AcquireTimeout after that many seconds, and QueueFull."""
+        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, and QueueFull."""
         until = inf if timeout is None else monotonic() + timeout
         try:
-            holding = await self._hold(attempt, acquire(attempt, until), until)
+            lease = await self._hold(attempt, acquire(attempt, until), until)
         except (RedisConnectionError, RedisTimeoutError) as error:
-            attempt.unanswered = True
-            if monotonic() >= until and isinstance(error, RedisTimeoutError):
-                raise AcquireTimeout(attempt.want.name, timeout or 0, "the server did not answer") from error
+            attempt.apply(AttemptEvent.SILENCE)
+            if (timeout_error := timed_out(error, attempt.request.name, timeout, until)) is not None:
+                raise timeout_error from error
             raise
-        if holding is None:
-            raise AcquireTimeout(attempt.want.name, timeout or 0)
-        return holding
+        if lease is None:
+            raise AcquireTimeout(attempt.request.name, timeout or 0)
+        return lease
 
     async def try_acquire(self, attempt: Attempt) -> LeaseState | None:
-        """The lease, or None when it is not free. One round trip."""
-        holding = await self._hold(attempt, try_acquire(attempt))
-        if holding is None:
+        """Return the lease, or None if it is not free. One round trip."""
+        lease = await self._hold(attempt, try_acquire(attempt))
+        if lease is None:
             await self.undo(attempt)
-        return holding
+        return lease
 
     async def undo(self, attempt: Attempt) -> None:
-        """Leave nothing behind: no place in line, no permit, no renewal."""
-        errand = self._begin_undo(attempt)
-        if errand is not None and not attempt.unanswered:
-            await _see_to(errand)
+        """Leave nothing behind: no queue entry, no permit, no renewal."""
+        cleanup = self._begin_undo(attempt)
+        if cleanup is not None and not attempt.is_unanswered:
+            await _wait_for(cleanup)
 
-    async def release(self, holding: LeaseState) -> bool:
-        """Give a lease up; False when there was nothing left to give up."""
-        if holding.given_up:
+    async def release(self, lease: LeaseState) -> bool:
+        """Release a lease. Return False if it was lost or released before."""
+        if lease.is_released:
             return False
-        home = self._home(holding.permits.name)
-        lost = holding.lost(monotonic())
-        owner = self._forget(holding) or home
+        context = self._context(lease.request.name)
+        lost = lease.status_at(monotonic()) is LOST
+        lease.owner.remove(lease)
         try:
-            released = await perform(home.session, release(holding), holding.permits.name)
+            released = await run(context.session, release(lease), lease.request.name)
         except (RedisConnectionError, RedisTimeoutError, GeneratorExit):
-            home.keeper.clean_up_later(holding.permits.release(holding.token))
+            context.renewer.clean_up(release(lease, by_holder=False))
             raise
         except BaseException:
-            await _see_to(home.keeper.clean_up_later(holding.permits.release(holding.token)))
+            await _wait_for(context.renewer.clean_up(release(lease, by_holder=False)))
             raise
-        holding.given_up = True
         if not released and not lost:
-            owner.lose(holding, "the server no longer had it when it was to be released")
+            lease.owner.lose(lease, GONE.format("released"))
         return released and not lost
 
-    async def leave(self, holding: LeaseState, error: BaseException | None) -> bool:
-        """Release at the end of a block that ended with this error; False when the caller is to hear of a loss.
+    async def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
+        """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
 
-        When the block itself failed, its exception is what matters, and does not wait for a server that is gone. Nor
-        does a loss that is known.
+        If the scope failed, its exception matters, and a server that is gone is not waited for. The same holds after a
+        loss that is known.
         """
-        if error is None and not holding.lost(monotonic()):
-            return await self.release(holding)
-        if not holding.given_up:
-            home = self._here()
-            owner = self._forget(holding) or home
-            holding.given_up = True
-            if home is not None and owner is not None:
-                errand = home.keeper.clean_up_later(holding.permits.release(holding.token))
-                if holding.loss is None and _may_wait(error):
-                    await _see_released(owner, holding, errand)
+        lost = lease.lost(monotonic())
+        if error is None and not lost:
+            return await self.release(lease)
+        if not lease.is_released:
+            context = self._running_context()
+            lease.owner.remove(lease)
+            lease.let_go()
+            if context is not None:
+                cleanup = context.renewer.clean_up(release(lease, by_holder=False))
+                if not lost and _may_wait(error):
+                    await _wait_for_release(lease, cleanup)
         return error is not None
 
-    async def extend(self, holding: LeaseState, ttl_ms: int) -> bool:
-        """Let a lease last that long from now; False when it was lost. Raises NotHeld if it is being given up."""
-        return await self._change(holding, renew(holding, ttl_ms), "extended")
+    async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
+        """Extend a lease to that long from now. Return False if it was lost. Raises NotHeld if it is being released."""
+        return await self._change(lease, renew(lease, ttl_ms), "extended")
 
-    async def lower(self, holding: LeaseState, permits: PermitRequest) -> bool:
-        """Keep only these permits of a lease; False when it was lost. Raises NotHeld if it is being given up."""
-        return await self._change(holding, lower(holding, permits), "downgraded")
+    async def downgrade(self, lease: LeaseState, request: PermitRequest) -> bool:
+        """Keep only these permits of a lease. Return False if it was lost. Raises NotHeld if it is being released."""
+        return await self._change(lease, downgrade(lease, request), "downgraded")
 
-    def let_go(self, holding: LeaseState) -> bool:
-        """Renew a lease no more: its holder is gone without a word. Whether it was renewed until now.
+    def stop_renewing(self, lease: LeaseState) -> bool:
+        """Let a lease run out whose holder dropped it. Return whether it was renewed until now.
 
-        May be called in the middle of anything, by any thread.
+        May be called at any point of any thread, by the garbage collector.
         """
-        owner = self._owner(holding)
-        return owner is not None and owner.ledger.drop(holding) and not self._closed and not owner.loop.is_closed()
+        owner: LoopContext = lease.owner
+        return owner.leases.pop(lease.token, None) is not None and not self._closed and not owner.loop.is_closed()
 
-    async def ask(self, steps: Steps[T], name: str) -> T:
+    async def run(self, steps: Steps[T], name: str) -> T:
         """Perform a protocol that leaves nothing behind."""
-        return await perform(self._home(name).session, steps, name)
+        return await run(self._context(name).session, steps, name)
 
     async def close(self) -> None:
-        """Close the connections. Leases that are still held run out by themselves."""
+        """Close the connections. Leases that are still held run out."""
         self._closed = True
-        home = self._here()
-        if home is not None:
-            await home.close(HandfastError("this client was closed meanwhile"))
-            self._homes.pop(home.loop, None)
+        context = self._running_context()
+        if context is not None:
+            await context.close()
+            self._contexts.pop(context.loop, None)
         self._finalizer()
 
-    def forget_parent(self) -> None:
-        """This process was forked: the parent's leases, sessions and keepers are none of its business."""
+    def disown_parent(self) -> None:
+        """Start anew in a forked child: leases, sessions and renewers are the parent's."""
         self._finalizer.detach()
-        for home in self._homes.values():
-            for holding in home.ledger.all():
-                holding.given_up, holding.loss = True, "it belongs to the process that this one was forked from"
-            home.session.abandon()
-        _parents.extend(self._homes.values())
-        self._homes = {}
-        self._finalizer = weakref.finalize(self, _leave_all, self._homes)
+        for context in self._contexts.values():
+            for lease in context.leases.all():
+                lease.disown()
+            context.session.abandon()
+        _parents.extend(self._contexts.values())
+        self._contexts = {}
+        self._finalizer = weakref.finalize(self, _close_all, self._contexts)
 
-    async def _change(self, holding: LeaseState, steps: Steps[bool], what: str) -> bool:
-        home = self._home(holding.permits.name)
-        if await perform(home.session, steps, holding.permits.name, holding.deadline) and holding.loss is None:
+    async def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
+        context = self._context(lease.request.name)
+        if await run(context.session, steps, lease.request.name, lease.deadline) and lease.loss is None:
             return True
-        owner = self._owner(holding)
-        if owner is not None:
-            owner.lose(holding, f"the server no longer had it when it was to be {what}")
-        if holding.loss is None:
-            raise NotHeld(holding.permits.name)
+        if lease.owner.leases.get(lease.token) is lease:
+            lease.owner.lose(lease, GONE.format(change))
+        if lease.loss is None:
+            raise NotHeld(lease.request.name)
         return False
 
-    def _home(self, name: str) -> LoopContext:
+    def _context(self, name: str) -> LoopContext:
+        """Return the context of the running loop, which is made at first use."""
         loop = asyncio.get_running_loop()
-        home = self._homes.get(loop)
-        if home is None:
+        context = self._contexts.get(loop)
+        if context is None:
             if self._closed:
-                raise HandfastError("this client was closed; make a new one", name=name)
-            for other in list(self._homes.values()):
+                raise client_closed(name)
+            for other in list(self._contexts.values()):
                 if other.loop.is_closed():
-                    self._homes.pop(other.loop, None)
-                    other.leave()
+                    self._contexts.pop(other.loop, None)
+                    other.close_now()
             label = self._label or f"{os.uname().nodename}:{os.getpid()}"
-            home = self._homes[loop] = LoopContext(self._recipe, self._namespace, label)
-        return home
+            context = self._contexts[loop] = LoopContext(self._connector, self._namespace, label)
+        return context
 
-    def _here(self) -> LoopContext | None:
-        """The home on the running loop, if there are both."""
+    def _running_context(self) -> LoopContext | None:
+        """Return the context of the running loop, if both exist."""
         try:
-            return self._homes.get(asyncio.get_running_loop())
+            return self._contexts.get(asyncio.get_running_loop())
         except RuntimeError:
             return None
 
-    def _owner(self, holding: LeaseState) -> LoopContext | None:
-        """The home that keeps this lease."""
-        homes = list(self._homes.values())
-        return next((home for home in homes if home.ledger.find(holding.token) is holding), None)
-
-    def _forget(self, holding: LeaseState) -> LoopContext | None:
-        """Let nobody keep this lease any more. The home that did."""
-        owner = self._owner(holding)
-        if owner is not None:
-            owner.keeper.forget(holding)
-        return owner
-
     async def _hold(self, attempt: Attempt, steps: Steps[Grant | None], until: float = inf) -> LeaseState | None:
-        """Perform an acquire, and keep what it grants."""
-        home = self._home(attempt.want.name)
-        home.session.ears.expect(attempt.token)
+        """Perform an acquire, and renew what it grants."""
+        context = self._context(attempt.request.name)
+        inbox = context.session.inbox
+        inbox.register(attempt.token)
         try:
-            grant = await perform(home.session, steps, attempt.want.name, until)
-        except GeneratorExit:  # the coroutine is closed before its end, and may not wait for anything
-            self._begin_undo(attempt)
-            attempt.pending = False
+            grant = await run(context.session, steps, attempt.request.name, until)
+        except GeneratorExit:  # the coroutine is closed, and may not await anything
+            if self._begin_undo(attempt) is not None:
+                attempt.apply(AttemptEvent.CLEAN_UP)
             raise
         finally:
-            revoked = home.session.ears.forget(attempt.token)
+            revoked = inbox.unregister(attempt.token)
         if grant is None:
             return None
         if self._closed:
-            raise HandfastError("this client was closed while it waited", name=attempt.want.name)
-        holding = LeaseState(attempt.want, attempt.token, grant)
-        home.keeper.watch(holding)
+            raise closed_while_waiting(attempt.request.name)
+        lease = LeaseState(attempt.request, attempt.token, grant, context)
+        context.renewer.add(lease)
         if revoked is not None:
-            home.keeper.lose(holding, revoked)
-        return holding
+            context.renewer.lose(lease, revoked)
+        return lease
 
-    def _begin_undo(self, attempt: Attempt) -> Future[Outcome | None] | None:
-        home = self._here()
-        if not attempt.pending or not self._recipe.reached or home is None:
+    def _begin_undo(self, attempt: Attempt) -> Future[Any] | None:
+        context = self._running_context()
+        if not attempt.needs_undo or not self._connector.reached or context is None:
             return None
-        holding = home.ledger.find(attempt.token)
-        if holding is not None:
-            home.keeper.forget(holding)
-            holding.given_up = True
-        return home.keeper.clean_up_later(attempt.want.cancel(attempt.token))
+        lease = context.leases.get(attempt.token)
+        if lease is not None:
+            context.remove(lease)
+            lease.let_go()
+        return context.renewer.clean_up(cancel(attempt))
 
 
-async def _see_to(errand: Future[Outcome | None]) -> None:
-    """Wait until an errand is done, but not for long. It goes on whatever becomes of the waiting."""
-    await asyncio.wait((errand,), timeout=UNDO_WAIT)
+async def run(session: Session, steps: Steps[T], name: str, until: float = inf) -> T:
+    """Perform a protocol on a session, until that moment at most, and return its result."""
+    try:
+        effect = next(steps)
+        while True:
+            if isinstance(effect, Park):
+                effect = steps.send(await session.inbox.park(effect))
+                continue
+            try:
+                answer = await _call(session, effect, name, until)
+            except ServerRefused as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(answer)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+async def _call(session: Session, call: Call, name: str, until: float) -> Answer:
+    """Send a call and wait for its reply; again while the refusals of the server are transient.
+
+    The session itself sends again after a broken connection.
+    """
+    asked_at, breaks = monotonic(), session.breaks
+    sent = session.send(call)
+    if until != inf:
+        until = asked_at + time_left(until, asked_at)
+    outcome = await sent if until == inf else await _within(sent, until)
+    if isinstance(outcome, Answer):
+        return outcome if session.breaks == breaks else outcome._replace(again=True)
+    give_up_at = min(monotonic() + RETRY_FOR, until)
+    retry = Retry(name, give_up_at, once=call.once)
+    while True:
+        retry.may_have_run = session.breaks != breaks
+        verdict = retry.after_refusal(outcome, monotonic())
+        if verdict.reconnect:
+            session.reconnect(asked_at)
+        if verdict.error is not None:
+            raise verdict.error
+        await asyncio.sleep(verdict.pause)
+        asked_at, refused = monotonic(), outcome
+        try:
+            outcome = await _within(session.send(call), give_up_at)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise refusal(refused, name, again=True) from error
+        if isinstance(outcome, Answer):
+            return outcome._replace(again=session.breaks != breaks)
+
+
+async def _within(sent: Future[Outcome], until: float) -> Outcome:
+    """Wait for a reply until that moment at most."""
+    alarm = sent.get_loop().call_later(until - monotonic(), _give_up, sent, until)
+    try:
+        return await sent
+    finally:
+        alarm.cancel()
+
+
+def _give_up(sent: Future[Outcome], until: float) -> None:
+    if sent.done():
+        return
+    early = until - monotonic()  # some event loops round timers to whole milliseconds
+    if early > 0:
+        sent.get_loop().call_later(early, _give_up, sent, until)
+    else:
+        sent.set_exception(server_silent())
+
+
+async def _wait_for(cleanup: Future[Any]) -> None:
+    """Wait for a cleanup, at most UNDO_WAIT seconds. A cancellation ends the wait and not the cleanup."""
+    await asyncio.wait((cleanup,), timeout=UNDO_WAIT)
+
+
+async def _wait_for_release(lease: LeaseState, cleanup: Future[Any]) -> None:
+    await _wait_for(cleanup)
+    released = cleanup.result() if cleanup.done() else None
+    if released is None:
+        log_unfinished_cleanup(lease.request.name, "the server did not answer in time")
+    elif not released:
+        lease.owner.lose(lease, GONE.format("released"))
 
 
 def _may_wait(error: BaseException | None) -> bool:
-    """Whether the caller, who handles this error, may wait: a coroutine that is closed may not, an async generator may."""
+    """Return whether the caller, which handles this error, may await: a closed coroutine may not, an async generator may."""
     if not isinstance(error, GeneratorExit):
         return True
     frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells the two apart
@@ -271,24 +340,15 @@ def _may_wait(error: BaseException | None) -> bool:
     return bool(frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR)
 
 
-async def _see_released(owner: LoopContext, holding: LeaseState, errand: Future[Outcome | None]) -> None:
-    await _see_to(errand)
-    outcome = errand.result() if errand.done() else None
-    if not isinstance(outcome, Answer):
-        logger.warning("could not release %r yet after its block had failed", holding.permits.name)
-    elif outcome.reply[0] == b"lost":
-        owner.lose(holding, "the server no longer had it when it was to be released")
-
-
-def _leave_all(homes: dict[AbstractEventLoop, LoopContext]) -> None:
-    for home in list(homes.values()):
-        home.leave()
-    homes.clear()
+def _close_all(contexts: dict[AbstractEventLoop, LoopContext]) -> None:
+    for context in list(contexts.values()):
+        context.close_now()
+    contexts.clear()
 
 
 def _after_fork_in_child() -> None:
     for driver in list(_drivers):
-        driver.forget_parent()
+        driver.disown_parent()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,9 +1,9 @@
-"""Who waits for a grant on this event loop, and what was heard for whom.
+"""Pending wake-ups of one event loop.
 
-A ring may come before the reply that puts its waiter in line has been looked at, even in one piece with it. So whoever
-begins to acquire is expected from then on, and what rings for it is kept until the next reply: the server rings and answers
-in one stream, so the order tells what is over by then, whatever becomes of clocks. What rings for anybody else came too late:
-that one is gone, and has taken its request back.
+A grant message can arrive before the reply that enqueued its waiter, even in the same TCP segment. Tokens are therefore
+registered before the request is sent, and a message for a registered token is kept until the next reply to that token,
+which supersedes it: the server publishes and replies in one stream, so the order on the connection tells which is newer,
+and no clock is needed. Messages for unknown tokens belong to cancelled requests and are dropped.
 """
 
 from __future__ import annotations
@@ -14,97 +14,97 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TypeAlias
 
-from handfast._drivers.timeouts import copy_exception
+from handfast._drivers.failures import copy_exception
 from handfast._engine.effects import GrantMessage, Park, Waking
 
 __all__ = ["Inbox"]
 
 
-class _Gap:
-    """Instead of a bell: the line was down, and something may have been missed."""
+class _Disconnected:
+    """In place of a message: the connection broke, and messages may have been missed."""
 
 
-_GAP = _Gap()
+_DISCONNECTED = _Disconnected()
 
-Heard: TypeAlias = GrantMessage | _Gap | None
+_Received: TypeAlias = GrantMessage | _Disconnected | None
 
 
 class Inbox:
-    """One for each token that is expected."""
+    """The latest message of each registered token, or the future of its waiter."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._heard: dict[bytes, Heard | Future[GrantMessage | None]] = {}
+        self._received: dict[bytes, _Received | Future[GrantMessage | None]] = {}
         self._revoked: dict[bytes, str] = {}
-        self._refusal: Exception | None = None
+        self._failure: Exception | None = None
 
     def __len__(self) -> int:
-        return len(self._heard)
+        return len(self._received)
 
-    def expect(self, token: bytes) -> None:
-        """Keep what rings for this token, until `forget`."""
-        self._heard[token] = None
+    def register(self, token: bytes) -> None:
+        """Keep messages for this token, until `unregister`."""
+        self._received[token] = None
 
-    def forget(self, token: bytes) -> str | None:
-        """Listen for this token no more. The reason, if it was granted and taken away before anybody could see to it."""
-        self._heard.pop(token, None)
+    def unregister(self, token: bytes) -> str | None:
+        """Drop messages for this token from now on. Return the reason if its grant was revoked in the meantime."""
+        self._received.pop(token, None)
         return self._revoked.pop(token, None) if self._revoked else None
 
     async def park(self, park: Park) -> Waking:
-        """Wait for the ring. A gap ends the wait too: whoever waits asks again then."""
+        """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
         token, until = park
-        if self._refusal is not None:
-            raise copy_exception(self._refusal)
-        heard = self._heard[token]
+        if self._failure is not None:
+            raise copy_exception(self._failure)
+        received = self._received[token]
         left = until - monotonic()
-        if heard is None and left > 0:
-            ear: Future[GrantMessage | None] = self._loop.create_future()
-            self._heard[token] = ear
-            alarm = self._loop.call_later(left, _wake, ear)
+        if received is None and left > 0:
+            waiter: Future[GrantMessage | None] = self._loop.create_future()
+            self._received[token] = waiter
+            alarm = self._loop.call_later(left, _wake, waiter)
             try:
-                heard = await ear
+                received = await waiter
             finally:
                 alarm.cancel()
-        self._heard[token] = None
-        return Waking(monotonic(), heard if isinstance(heard, GrantMessage) else None)
+        self._received[token] = None
+        return Waking(monotonic(), received if isinstance(received, GrantMessage) else None)
 
-    def hush(self, token: bytes) -> None:
-        """The server has answered for this token. What was heard for it before was about a grant that is over."""
-        if token in self._heard:
-            self._heard[token] = None
+    def discard(self, token: bytes) -> None:
+        """Drop what arrived for this token before the reply that just came: it concerns an earlier grant."""
+        if token in self._received:
+            self._received[token] = None
             self._revoked.pop(token, None)
 
-    def granted(self, token: bytes, bell: GrantMessage) -> None:
-        """It rang for this token."""
-        heard = self._heard.get(token, _GAP)
-        if isinstance(heard, Future):
-            if not heard.done():
-                heard.set_result(bell)
-        elif token in self._heard:
-            self._heard[token] = bell
+    def dispatch(self, token: bytes, message: GrantMessage) -> None:
+        """Deliver a grant message to its waiter, or keep it until the waiter parks."""
+        received = self._received.get(token, _DISCONNECTED)
+        if isinstance(received, Future):
+            if not received.done():
+                received.set_result(message)
+        elif token in self._received:
+            self._received[token] = message
 
-    def revoked(self, token: bytes, reason: str) -> None:
-        """The grant of this token was taken away again."""
-        if token in self._heard:
+    def note_revoked(self, token: bytes, reason: str) -> None:
+        """Keep the news that a grant was revoked before its waiter saw it."""
+        if token in self._received:
             self._revoked[token] = reason
 
-    def gap(self) -> None:
-        """The line was down: a ring may have been missed. Wake everybody, and whoever is about to wait."""
-        for ear in self._waiting():
-            ear.set_result(None)
-        for token, heard in self._heard.items():
-            self._heard[token] = heard or _GAP
+    def on_disconnect(self) -> None:
+        """Wake all waiters, and those that are about to park: a message may have been missed."""
+        for waiter in self._waiters():
+            waiter.set_result(None)
+        for token, received in self._received.items():
+            self._received[token] = received or _DISCONNECTED
 
-    def refuse(self, error: Exception) -> None:
-        """Let everybody fail who waits, now or later."""
-        self._refusal = error
-        for ear in self._waiting():
-            ear.set_exception(copy_exception(error))
+    def fail_all(self, error: Exception) -> None:
+        """Fail all waiters, present and future."""
+        self._failure = error
+        for waiter in self._waiters():
+            waiter.set_exception(copy_exception(error))
 
-    def _waiting(self) -> Iterator[Future[GrantMessage | None]]:
-        return (ear for ear in list(self._heard.values()) if isinstance(ear, Future) and not ear.done())
+    def _waiters(self) -> Iterator[Future[GrantMessage | None]]:
+        return (one for one in list(self._received.values()) if isinstance(one, Future) and not one.done())
 
 
-def _wake(ear: Future[GrantMessage | None]) -> None:
-    if not ear.done():
-        ear.set_result(None)
+def _wake(waiter: Future[GrantMessage | None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

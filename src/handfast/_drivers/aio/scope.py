@@ -21,7 +21,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from handfast._drivers.aio.loops import call_on, current_task, runs_here
+from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
 from handfast._protocol.lease import LeaseState
 from handfast.records import OnLost
 
@@ -95,7 +95,7 @@ class AsyncLeaseScope:
 
     @property
     def _released(self) -> bool:
-        return self._state.given_up
+        return self._state.is_released
 
     def _on_enter(self) -> None:
         """Called when a block begins that holds the lease."""

@@ -1,8 +1,8 @@
-"""One connection to the server, as the event loop drives it: bytes out, frames in.
+"""One connection to the server as the event loop drives it: bytes out, frames in.
 
-The client library makes the connection and goes through the handshake; then the line takes its transport over, whatever
-kind it is (plain, TLS, uvloop's), and is the protocol that the loop calls. Back-pressure is the transport's own: while
-it says pause, nothing is to be written.
+The client library opens the connection and completes the handshake. Then `FrameTransport` takes over its transport,
+whatever kind it is (plain, TLS, uvloop's), and becomes the protocol that the loop calls. Back-pressure is the loop's own:
+while ``paused`` is set, nothing may be written.
 """
 
 from __future__ import annotations
@@ -18,82 +18,77 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._engine.resp import INCOMPLETE, Reader
 
-__all__ = ["FrameHandler", "Line"]
+__all__ = ["FrameHandler", "FrameTransport"]
 
 _abandoned: list[object] = []
-"""What a forked child must neither use nor finalize."""
+"""Transports of the parent in a forked child, which may neither use nor finalize them."""
 
 
 class FrameHandler(Protocol):
-    """Who talks over a line."""
+    """The owner of a transport, whose methods it calls."""
 
-    def hear(self, frames: Iterable[Any]) -> None:
-        """Take the frames that came in one piece."""
+    def on_frames(self, frames: Iterable[Any]) -> None:
+        """Take the frames that arrived together."""
 
-    def resume(self) -> None:
-        """Go on writing."""
+    def on_writable(self) -> None:
+        """Continue to write after back-pressure."""
 
-    def hang_up(self, line: Line, error: Exception | None) -> None:
-        """Take note that the line is dead."""
+    def on_disconnect(self, transport: FrameTransport, error: Exception | None) -> None:
+        """Note that the connection is gone."""
 
 
-class Line(asyncio.Protocol):
-    """A transport and the reader of what comes in."""
+class FrameTransport(asyncio.Protocol):
+    """An asyncio transport and the reader of its frames."""
 
-    def __init__(self, writer: asyncio.StreamWriter, party: FrameHandler) -> None:
-        self._writer = writer  # the transport lives no longer than this
+    def __init__(self, writer: asyncio.StreamWriter, handler: FrameHandler) -> None:
+        self._writer = writer  # keeps the transport alive
         self._transport = cast("asyncio.Transport", writer.transport)
-        self._party = party
+        self._handler = handler
         self._reader = Reader()
+        self._lost = False
         self.paused = False
-        self._dead = False
 
     @classmethod
-    async def open(cls, recipe: AsyncConnector, party: FrameHandler) -> Self:
-        """Connect, and take the transport over."""
-        line = cls(await recipe.connect(), party)
-        if line._transport.is_closing():
+    async def open(cls, connector: AsyncConnector, handler: FrameHandler) -> Self:
+        """Connect, and take over the transport."""
+        transport = cls(await connector.connect(), handler)
+        if transport._transport.is_closing():
             raise RedisConnectionError("the server closed the connection at once")
-        line._transport.set_protocol(line)
-        return line
+        transport._transport.set_protocol(transport)
+        return transport
 
     def write(self, data: bytes) -> None:
-        """Send, or keep until the transport can."""
         self._transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop."""
         self._reader.feed(data)
-        self._party.hear(iter(self._reader.frame, INCOMPLETE))
+        self._handler.on_frames(iter(self._reader.frame, INCOMPLETE))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the event loop."""
-        self._dead = True
-        self._party.hang_up(self, exc)
+        self._lost = True
+        self._handler.on_disconnect(self, exc)
 
     def pause_writing(self) -> None:
-        """Called by the event loop."""
         self.paused = True
 
     def resume_writing(self) -> None:
-        """Called by the event loop."""
         self.paused = False
-        self._party.resume()
+        self._handler.on_writable()
 
     def close(self) -> None:
-        """Let go of the connection at once."""
+        """Close the connection without waiting for what is still to be written."""
         self._transport.abort()
 
-    def bury(self) -> None:
-        """Let go of the connection when its loop is closed: asyncio has no public way of it that makes no noise."""
-        with contextlib.suppress(RuntimeError):  # it wants to be called back by the loop
+    def close_after_loop(self) -> None:
+        """Close the connection of an event loop that is closed. asyncio has no public way that raises no warning."""
+        with contextlib.suppress(RuntimeError):  # abort() schedules a callback on the closed loop
             self._transport.abort()
-        lose = getattr(self._transport, "_call_connection_lost", None)
-        if lose is not None and not self._dead:
-            lose(None)
+        connection_lost = getattr(self._transport, "_call_connection_lost", None)
+        if connection_lost is not None and not self._lost:
+            connection_lost(None)
 
     def abandon(self) -> None:
-        """Close the connection in a forked child, where it is the parent's, without touching what both of them share."""
+        """Close the connection in a forked child without a byte to the server: it is the parent's."""
         _abandoned.append(self)
         socket = self._transport.get_extra_info("socket")
         if socket is not None and socket.fileno() >= 0:

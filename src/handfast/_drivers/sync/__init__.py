@@ -1,1 +1,1 @@
-"""The sync colour of floor 3: a small pool of sessions, the caller's own thread, and one keeper thread."""
+"""The sync driver: a pool of connections, protocols performed in the caller's thread, and one renewal thread."""

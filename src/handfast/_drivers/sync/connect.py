@@ -1,4 +1,4 @@
-"""Reaching the server in the sync colour."""
+"""Connect to the server from a thread."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["SyncConnector"]
 
 
 class SyncConnector(Connector):
-    """Connects the calling thread."""
+    """Connects in the calling thread."""
 
     library: ClassVar[Any] = redis
     no_retry: ClassVar[Any] = Retry(NoBackoff(), 0)
     other: ClassVar[str] = "AsyncHandfast"
 
     def connect(self, timeout: float | None = None) -> AbstractConnection:
-        """A new connection, through its handshake. The client library's errors pass through."""
+        """Open a connection and complete its handshake. Errors of the client library pass through."""
         limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
         connection: AbstractConnection = self._make(**limits)
         try:
-            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
+            connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
         except RedisConnectionError:
-            if self._revive is None:
+            if self._restart_server is None:
                 raise
-            self._revive()
-            connection.connect()  # type: ignore[no-untyped-call]  # the client library's
+            self._restart_server()
+            connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
         self.reached = True
         return connection

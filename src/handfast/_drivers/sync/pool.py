@@ -1,8 +1,8 @@
-"""The sessions of one client, reused, and the places for those who wait on one.
+"""The sessions of one client, reused, and the places for waiting threads.
 
-Only waiting is bounded: a thread that stands in line keeps its session until it is served. Whoever does not wait (a try,
-a release, an undo) is never kept: a client whose threads all stand in line for a lock that it holds itself would
-otherwise never let go of it. Every step here is a single atomic operation of a list or a queue.
+Only waiting is bounded: a waiting thread keeps its session until it gets its lease. A call that does not wait (a try, a
+release, an undo) always gets a session; otherwise a client whose threads all wait for a lock that it holds itself could
+never release it. Every step here is a single atomic operation of a list or a queue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Pool"]
 
 
 class Pool:
-    """Lends sessions that ``make`` makes. ``places`` holds a token for each thread that may still begin to wait."""
+    """Lends the sessions that ``make`` makes. ``places`` has an item for each further thread that may wait."""
 
     def __init__(self, make: Callable[[], Session], places: int) -> None:
         self._make = make
@@ -29,7 +29,7 @@ class Pool:
             self.places.put(None)
 
     def take(self) -> Session:
-        """An idle session, or a new one that is not yet open."""
+        """Lend an idle session, or a new one that is not open yet."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -44,7 +44,7 @@ class Pool:
             self.close()
 
     def enter(self, seconds: float) -> bool:
-        """Take a place to wait at; False when none came free in that time. Whoever leaves puts None into ``places``."""
+        """Take a place to wait; return False if none is free in that time. To leave, put None into ``places``."""
         try:
             self.places.get(seconds > 0, seconds)
         except Empty:
@@ -52,12 +52,12 @@ class Pool:
         return True
 
     def close(self) -> None:
-        """Close what is idle, and from now on what comes back."""
+        """Close the idle sessions now, and the others when they come back."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
 
     def abandon(self) -> None:
-        """Close every session there is, lent or not: this is a forked child, and they are its parent's."""
+        """Close every session, lent or not, in a forked child: they are the parent's."""
         for session in list(self._all):
             session.close()

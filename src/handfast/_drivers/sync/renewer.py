@@ -1,20 +1,22 @@
-"""One thread that keeps the leases of one client: it renews them, and tells their holders when they are lost.
+"""One thread that renews the leases of one client, and notifies their holders when they are lost.
 
-It sleeps on a doorbell and on its own session, whose inbox is the client's home: there the server rings when an operator
-takes a lease away. Entering a lease in the ledger costs no system call: the thread looks by itself at least every half
-a second while anything is held, and is nudged only for what is due sooner. Its connection is made when a lease first
-lives to be looked at; a program that holds locks for milliseconds never pays for it.
+It waits on a self-pipe and on its own session, which is subscribed to the client's control channel: the server publishes
+there when an operator revokes a lease. To add a lease costs no system call: the thread looks at the table every TICK_S
+seconds while any lease is held, and is woken only for a lease that is due sooner. The connection is opened on the first
+tick that finds a live lease, so programs that hold locks for milliseconds never open it.
 
-No renewal is sent for a token after its release has returned (invariant 10): collecting what is due and sending it
-happen behind one gate, a release strikes its lease out of the ledger first, and passes through the gate second.
+No renewal is sent for a token after its release has returned (invariant 10). The thread collects what is due and sends it
+while it holds ``_gate``; a release first removes its lease from the table and then passes the gate.
 
-It also runs errands: what could not be taken back while the server was silent is taken back when it speaks again, and
-what is still left of it when the client is closed is tried for a moment longer.
+The thread also runs background cleanup: an undo that could not be finished in time goes on until the server replies, and
+for UNDO_WAIT seconds after the client is closed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import select
 import threading
 import time
@@ -28,209 +30,239 @@ from redis.exceptions import RedisError
 
 from handfast._drivers.losses import LossNotifier
 from handfast._drivers.sync.session import Session
-from handfast._drivers.sync.waker import Waker
-from handfast._drivers.timeouts import CLEANUP_FOR, PAUSES, UNDO_WAIT
-from handfast._engine.effects import Call
+from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
-from handfast._engine.server_errors import is_noscript, is_transient
-from handfast._protocol.lease import LeaseState, LeaseTable
+from handfast._engine.server_errors import is_noscript
+from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
+from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
 
 __all__ = ["Renewer"]
 
-logger = logging.getLogger("handfast")
+logger = logging.getLogger("handfast.renewal")
 
-TICK = 0.5
-"""Seconds between two looks at the ledger while something is held."""
+TICK_S = 0.5
+"""Time between two passes over the table while any lease is held, in seconds."""
+
+CLOSING_PAUSE_S = 0.05
+"""Pause between two tries of the cleanups that are left when the client is closed, in seconds."""
 
 
 class Renewer(LossNotifier):
-    """Renews what is in the ledger. ``make_session`` makes the session that listens to the client's home."""
+    """Renews what is in the table. ``make_session`` makes the session that listens to the control channel."""
 
     def __init__(
         self,
-        make_session: Callable[[Callable[[bytes, str], None]], Session],
-        ledger: LeaseTable,
+        make_session: Callable[[Callable[[bytes, str], object]], Session],
+        leases: LeaseTable,
         response_timeout: float,
     ) -> None:
-        super().__init__(ledger)
+        super().__init__(leases)
         self._session = make_session(self.revoked)
         self._response_timeout = response_timeout
-        self._errands: list[tuple[Call, float]] = []
+        self._cleanups: list[Cleanup] = []
         self._gate = threading.Lock()
         self._sending = False
-        self._sources = False
+        self._send_sources = False
         self._wakes_at = inf
         self._stopping = False
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._doorbell = Waker()
+        self._waker = Waker()
 
-    def watch(self, holding: LeaseState) -> None:
-        """Keep this lease from now on."""
-        self._ledger.add(holding)
-        if holding.due_at < self._wakes_at:
-            self._nudge()
+    def add(self, lease: LeaseState) -> None:
+        """Renew this lease from now on."""
+        self._leases[lease.token] = lease
+        if lease.due_at < self._wakes_at:
+            self._wake()
 
-    def forget(self, holding: LeaseState) -> None:
-        """Keep this lease no more. When this returns, no renewal is sent for it again."""
-        self._ledger.drop(holding)
+    def remove(self, lease: LeaseState) -> None:
+        """Stop renewing this lease. When this returns, no renewal is sent for it again."""
+        self._leases.pop(lease.token, None)
         if self._sending:
             with self._gate:
                 pass
 
-    def clean_up_later(self, call: Call) -> None:
-        """Send this as soon as the server can be reached."""
-        self._errands.append((call, monotonic() + CLEANUP_FOR))
-        self._nudge()
+    def clean_up(self, steps: Steps[Any]) -> None:
+        """Perform an undo as soon as the server can be reached."""
+        self._cleanups.append(Cleanup(steps, monotonic() + CLEANUP_FOR))
+        self._wake()
 
     def stop(self) -> None:
-        """End the thread and its session; leases run out by themselves."""
+        """End the thread and its session. The leases run out."""
         with self._starting:
             self._stopping = True
             thread = self._thread
         if thread is None:
-            self._doorbell.close()
+            self._waker.close()
         elif thread is not threading.current_thread():
-            self._doorbell.ring()
+            self._waker.wake()
             thread.join(self._response_timeout + UNDO_WAIT)
 
     def abandon(self) -> None:
-        """Forget everything without touching the thread: this is a forked child, it has none."""
+        """Drop everything in a forked child, which does not have the thread."""
         self._stopping = True
         self._session.close()
-        self._doorbell.close()
+        self._waker.close()
 
-    def _nudge(self) -> None:
+    def _wake(self) -> None:
         with self._starting:
             if self._thread is None and not self._stopping:
-                thread = threading.Thread(target=self._run, name="handfast-keeper", daemon=True)
+                thread = threading.Thread(target=self._run, name="handfast-renewer", daemon=True)
                 thread.start()
                 self._thread = thread
                 return
-        self._doorbell.ring()
+        self._waker.wake()
 
     def _run(self) -> None:
         try:
             while not self._stopping:
                 try:
                     self._sleep()
-                    self._look()
+                    self._tick()
                 except Exception:
-                    logger.exception("the keeper of leases stumbled and goes on")
+                    logger.exception("unexpected error in the lease renewal thread; retrying in %g s", TICK_S)
                     self._session.close()
-                    time.sleep(TICK)
-            self._finish_errands()
+                    time.sleep(TICK_S)
+            self._finish_cleanups()
         finally:
             self._session.close()
-            self._doorbell.close()
+            self._waker.close()
 
     def _sleep(self) -> None:
-        """Until something is due, a tick has passed while anything is held, or somebody nudges or rings."""
-        busy = bool(self._ledger) or bool(self._errands)
-        lazy = self._wakes_at != inf and not busy
-        self._wakes_at = inf if lazy else monotonic() + TICK
-        # Told first, looked second; who enters a lease does it the other way round, so none is overslept.
-        due = self._ledger.next_due()
+        """Sleep until something is due, a tick is over while there is work, or the pipe or the session has bytes."""
+        busy = bool(self._leases) or bool(self._cleanups)
+        idle_tick_done = self._wakes_at != inf and not busy
+        self._wakes_at = inf if idle_tick_done else monotonic() + TICK_S
+        # Publish the wake-up time before reading the table; add() writes the table before it reads the wake-up time. One of
+        # the two always sees the other.
+        due = self._leases.next_due()
         if due is not None:
-            self._wakes_at = min(due, monotonic() + TICK)
+            self._wakes_at = min(due, monotonic() + TICK_S)
         poll = select.poll()
-        poll.register(self._doorbell, select.POLLIN)
+        poll.register(self._waker, select.POLLIN)
         if self._session.is_open:
             poll.register(self._session, select.POLLIN)
-        rang = [
-            fd for fd, _ in poll.poll(None if self._wakes_at == inf else max(0, self._wakes_at - monotonic()) * 1000)
-        ]
-        if self._doorbell.fileno() in rang:
-            self._doorbell.answer()
-        if self._session.is_open and self._session.fileno() in rang:
+        timeout_ms = None if self._wakes_at == inf else max(0, self._wakes_at - monotonic()) * 1000
+        ready = [fd for fd, _ in poll.poll(timeout_ms)]
+        if self._waker.fileno() in ready:
+            self._waker.clear()
+        if self._session.is_open and self._session.fileno() in ready:
             self._try(self._session.listen)
 
-    def _look(self) -> None:
-        for holding in self._ledger.over(monotonic()):
-            self.announce(holding)
-        if (self._ledger or self._errands) and not self._session.is_open:
+    def _tick(self) -> None:
+        for lease in self._leases.remove_expired(monotonic()):
+            self.notify_lost(lease)
+        if (self._leases or self._cleanups) and not self._session.is_open:
             self._try(self._open)
         if not self._session.is_open:
-            self._ledger.due(monotonic())  # puts off what cannot be renewed now
-            for errand in [errand for errand in self._errands if monotonic() >= errand[1]]:
-                self._errands.remove(errand)  # in place: another thread may be adding one
+            self._leases.due(monotonic())  # puts off the leases that cannot be renewed now
+            for cleanup in list(self._cleanups):
+                cleanup.expire(monotonic())
+            self._drop_finished_cleanups()
             return
         self._try(self._renew)
-        if self._errands and self._session.is_open:
-            self._try(self._do_errands)
+        if self._cleanups and self._session.is_open:
+            self._try(self._clean_up)
 
     def _open(self) -> None:
-        self._session.open(self._patience())
-        # While nobody listened, a lease may have been taken away: ask for each.
-        for holding in self._ledger.all():
-            if holding.permits.renew:
-                holding.due_at = monotonic()
+        self._session.open(self._reply_timeout())
+        self._leases.renew_all(monotonic())  # the message that one was revoked may have been missed
 
     def _renew(self) -> None:
         self._sending = True
         try:
             with self._gate:
-                due = self._ledger.due(monotonic())
+                due = self._leases.due(monotonic())
                 if due:
-                    calls = [holding.permits.renew_for(holding.token, holding.permits.ttl_ms) for holding in due]
-                    sent_at = self._session.send(calls, sources=self._sources, within=self._patience())
+                    calls = [lease.request.renew_for(lease.token, lease.request.ttl_ms) for lease in due]
+                    sent_at = self._session.send(calls, sources=self._send_sources, within=self._reply_timeout())
         finally:
             self._sending = False
-        if due:
-            self._settle(due, sent_at, self._session.replies(len(due)))
+        if not due:
+            return
+        replies = self._session.replies(len(due))
+        self._send_sources = False
+        for lease, reply in zip(due, replies, strict=True):
+            verdict = self.settle(lease, _outcome(sent_at, reply), monotonic())
+            if verdict is Renewal.SEND_SOURCE:
+                self._send_sources = True
+            elif verdict is Renewal.RECONNECT:
+                self._session.close()
 
-    def _settle(self, due: list[LeaseState], sent_at: float, replies: list[Any]) -> None:
-        self._sources = False
-        for holding, reply in zip(due, replies, strict=True):
-            if isinstance(reply, ErrorReply):
-                if is_noscript(reply):
-                    self._sources, holding.due_at = True, monotonic()
-                    continue
-                logger.warning("could not renew the lease of %r, trying again: %s", holding.permits.name, reply)
-                if is_transient(reply):
-                    self._session.close()  # a new connection also finds a new primary
-            elif reply[0] == b"renewed":
-                holding.renewed(sent_at, reply[1])
-            elif self._ledger.find(holding.token) is holding:
-                self.lose(holding, "the server no longer had it when it was to be renewed")
-
-    def _do_errands(self) -> None:
-        errands = list(self._errands)
-        replies = self._ask([call for call, _ in errands], sources=False)
-        # By their sources only where the server has forgotten them: there are users who may send none.
-        unknown = [place for place, reply in enumerate(replies) if isinstance(reply, ErrorReply) and is_noscript(reply)]
+    def _clean_up(self) -> None:
+        cleanups = [cleanup for cleanup in self._cleanups if cleanup.call is not None]
+        calls = [cleanup.call for cleanup in cleanups if cleanup.call is not None]
+        replies = self._call(calls, sources=False)
+        # Sources are sent only for scripts that the server does not know: some users may not send any.
+        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, ErrorReply) and is_noscript(reply)]
         if unknown:
-            whole = self._ask([errands[place][0] for place in unknown], sources=True)
-            for place, reply in zip(unknown, whole, strict=True):
-                replies[place] = reply
-        for errand, reply in zip(errands, replies, strict=True):
-            goes_on = isinstance(reply, ErrorReply) or (reply[0] != b"lost" and reply[1])
-            if not goes_on or monotonic() >= errand[1]:
-                self._errands.remove(errand)
+            again = self._call([calls[index] for index in unknown], sources=True)
+            for index, reply in zip(unknown, again, strict=True):
+                replies[index] = reply
+        for cleanup, reply in zip(cleanups, replies, strict=True):
+            cleanup.settle(_outcome(monotonic(), reply), monotonic())
+        self._drop_finished_cleanups()
 
-    def _finish_errands(self) -> None:
-        """What is still to be taken back is tried a little longer, since nobody will after this."""
+    def _drop_finished_cleanups(self) -> None:
+        for cleanup in [cleanup for cleanup in self._cleanups if cleanup.call is None]:
+            self._cleanups.remove(cleanup)  # in place: another thread may be adding one
+
+    def _finish_cleanups(self) -> None:
+        """Try the cleanups that are left for UNDO_WAIT seconds more; after this nothing does."""
         until = monotonic() + UNDO_WAIT
-        while self._errands and monotonic() < until:
+        while self._cleanups and monotonic() < until:
             if not self._session.is_open:
                 self._try(partial(self._session.open, until - monotonic()))
             if self._session.is_open:
-                self._try(self._do_errands)
-            if self._errands:
-                time.sleep(PAUSES[1])
+                self._try(self._clean_up)
+            if self._cleanups:
+                time.sleep(CLOSING_PAUSE_S)
 
-    def _ask(self, calls: list[Call], *, sources: bool) -> list[Any]:
-        self._session.send(calls, sources=sources, within=self._patience())
+    def _call(self, calls: list[Call], *, sources: bool) -> list[Any]:
+        self._session.send(calls, sources=sources, within=self._reply_timeout())
         return self._session.replies(len(calls))
 
-    def _patience(self) -> float:
-        """How long to wait for the server: no longer than until the next lease ends that is to be renewed."""
-        ends = min((holding.deadline for holding in self._ledger.all() if holding.permits.renew), default=inf)
+    def _reply_timeout(self) -> float:
+        """Seconds to wait for the server: at most until the next renewed lease ends."""
+        ends = min((lease.deadline for lease in self._leases.all() if lease.request.renew), default=inf)
         return min(self._response_timeout, ends - monotonic())
 
-    def _try(self, action: Any) -> None:
-        """Do something that the network may prevent; the ledger knows when to try again."""
+    def _try(self, action: Callable[[], object]) -> None:
+        """Do what the network may prevent; the table knows when to try again."""
         try:
             action()
         except RedisError as error:
-            logger.debug("the keeper could not reach the server: %s", error)
+            logger.debug("could not reach the server to renew leases: %s", error)
+
+
+class Waker:
+    """A self-pipe: wakes a thread from its poll."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        os.set_blocking(self._writing, False)
+
+    def fileno(self) -> int:
+        """Return the end to poll."""
+        return self._reading
+
+    def wake(self) -> None:
+        """Wake the thread. A full pipe wakes it already; a closed one has no thread any more."""
+        with contextlib.suppress(OSError):
+            os.write(self._writing, b"!")
+
+    def clear(self) -> None:
+        """Take note of all wake-ups so far."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reading, 4096)
+
+    def close(self) -> None:
+        ends, self._reading, self._writing = (self._reading, self._writing), -1, -1
+        for fd in ends:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _outcome(sent_at: float, reply: Any) -> Answer | ErrorReply:
+    return reply if isinstance(reply, ErrorReply) else Answer(sent_at, reply)

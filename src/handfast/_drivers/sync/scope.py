@@ -60,7 +60,7 @@ class LeaseScope:
 
     @property
     def _released(self) -> bool:
-        return self._state.given_up
+        return self._state.is_released
 
     def _on_enter(self) -> None:
         """Called when a block begins that holds the lease."""

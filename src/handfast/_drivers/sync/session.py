@@ -1,10 +1,10 @@
-"""One RESP3 connection that sends scripts and hears its own inbox.
+"""One RESP3 connection that sends scripts and receives the messages of its own inbox channel.
 
-The connection is made by the client library; from then on the session reads its socket itself, since replies and
-pushes arrive interleaved and in either order: a push that a script causes to its own connection comes before the
-script's reply up to Redis 7.0 and after it from 7.2 on, and both may come in one piece.
+The client library opens the connection. From then on the session reads the socket itself, since replies and pushes
+arrive interleaved and in either order: a push that a script causes to its own connection comes before the script's
+reply up to Redis 7.0 and after it from 7.2 on, and both may arrive in one segment.
 
-A session belongs to one thread at a time. After any exception it is closed, never reused: a reply may still be on its way.
+A session belongs to one thread at a time. After an exception it is closed and not reused: a reply may still be on its way.
 """
 
 from __future__ import annotations
@@ -21,85 +21,88 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.failures import connection_broke, not_subscribed, server_silent, server_starting
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.effects import Answer, Call, GrantMessage, Park, Waking
 from handfast._engine.messages import Granted, Revoked, parse_message
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
-from handfast._engine.server_errors import is_noscript, is_transient, subscribe_denied
+from handfast._engine.server_errors import is_noscript, is_transient
 
 __all__ = ["Session"]
 
-SHORTEST_LIMIT = 0.02
-"""Seconds that the server is given for a reply even when the caller's time is all but over."""
+MIN_TIMEOUT_S = 0.02
+"""Time that the server has for a reply even when the caller's time is nearly over, in seconds."""
 
 
 class Session:
-    """One connection and its inbox. ``address`` is what the server is told about its owner."""
+    """One connection and its inbox. ``address`` tells the server where to publish grants, and who asks."""
 
     def __init__(
-        self, recipe: SyncConnector, inbox: str, address: str, on_revoked: Callable[[bytes, str], None] | None = None
+        self,
+        connector: SyncConnector,
+        channel: str,
+        address: str,
+        on_revoked: Callable[[bytes, str], object] | None = None,
     ) -> None:
-        self._recipe = recipe
-        self._inbox = inbox
+        self._connector = connector
+        self._channel = channel
         self._address = bulk(address)
         self._on_revoked = on_revoked
         self._connection: AbstractConnection | None = None
-        self._bells: dict[bytes, GrantMessage] = {}
+        self._grants: dict[bytes, GrantMessage] = {}
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as is known."""
         return self._connection is not None
 
     def open(self, within: float | None = None) -> None:
-        """Connect and subscribe to the inbox, each step within that many seconds."""
-        limit = self._recipe.response_timeout if within is None else within
+        """Connect and subscribe to the inbox channel, each step within that many seconds."""
+        timeout = self._connector.response_timeout if within is None else within
         try:
-            connection = self._recipe.connect(max(limit, SHORTEST_LIMIT))
+            connection = self._connector.connect(max(timeout, MIN_TIMEOUT_S))
         except ResponseError as error:
             if is_transient(str(error)):
-                raise RedisConnectionError(f"the server is not ready: {error}") from error
+                raise server_starting(error) from error
             raise
         self._connection = connection
-        # The client library has no public way to its socket.
-        self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001
-        self._limited = 0.0
+        self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001 -- redis-py has no public way to its socket
+        self._timeout = 0.0
         self._reader = Reader()
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
-        self._bells.clear()
+        self._grants.clear()
         with self._closing_on_error():
-            self._limit(limit)
-            # The confirmation of a subscription is a push, so the reply to wait for is that of a PING behind it.
-            self._socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._inbox) + b"*1\r\n" + bulk("PING"))
+            self._set_timeout(timeout)
+            # The confirmation of SUBSCRIBE is a push, so the reply to wait for is that of the PING behind it.
+            self._socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._channel) + b"*1\r\n" + bulk("PING"))
             reply = self._reply()
             if isinstance(reply, ErrorReply):
-                raise RedisConnectionError(str(reply)) if is_transient(reply) else subscribe_denied(reply, self._inbox)
+                raise not_subscribed(reply, self._channel)
 
     def close(self) -> None:
-        """Let go of the connection, whatever state it is in."""
+        """Close the connection, whatever state it is in."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
-                connection.disconnect()  # type: ignore[no-untyped-call]  # the client library's
+                connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
 
     def fileno(self) -> int:
-        """The socket's, for those who wait on several things at once."""
+        """Return the socket's, for select and poll."""
         return self._socket.fileno()
 
     def call(self, call: Call, within: float) -> Answer | ErrorReply:
         """Run a script and wait that many seconds for its reply, opening the session first if need be.
 
-        An error of the server's is returned, one of the network's raised.
+        An error reply is returned, an error of the network raised.
         """
         if self._connection is None:
             self.open(within)
         head, tail, waiter, _ = call
         if waiter:
             tail += self._address
-        try:  # the hot path: without the context manager that does the same elsewhere
-            if within != self._limited:
-                self._limit(within)
+        try:  # the hot path: written out instead of entering `_closing_on_error`
+            if within != self._timeout:
+                self._set_timeout(within)
             sent_at = monotonic()
             self._socket.sendall(head.evalsha + tail)
             reply = self._reply()
@@ -115,34 +118,34 @@ class Session:
             raise
         if type(reply) is ErrorReply:
             return reply
-        self._bells.clear()  # what rang before the server answered was for a grant that is over
+        self._grants.clear()  # a grant that was published before this reply is over
         return Answer(sent_at, reply)
 
     def send(self, calls: list[Call], *, sources: bool, within: float) -> float:
-        """Send several scripts at once and say when; their `replies` are to come within that many seconds."""
+        """Send several calls in one write and return the moment. Their `replies` must come within that many seconds."""
         with self._closing_on_error():
-            self._limit(within)
+            self._set_timeout(within)
             sent_at = monotonic()
-            heads = ((call.head.eval_source if sources else call.head.evalsha) + call.tail for call in calls)
-            self._socket.sendall(b"".join(heads))
+            parts = ((call.head.eval_source if sources else call.head.evalsha) + call.tail for call in calls)
+            self._socket.sendall(b"".join(parts))
         return sent_at
 
     def replies(self, count: int) -> list[Any]:
-        """The replies to what was sent, errors among them."""
+        """Return the replies to the calls that were sent, error replies among them."""
         with self._closing_on_error():
             return [self._reply() for _ in range(count)]
 
     def park(self, park: Park) -> Waking:
-        """Wait for the inbox to ring. A connection that breaks ends the wait too: whoever waits asks again then."""
+        """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
         token, until = park
         try:
             while True:
-                self._hear_all()  # what came in one piece with a reply is here already: no poll tells of it
-                bell = self._bells.pop(token, None)
+                self._take_frames()  # a message that came with a reply is in the reader already, where no poll sees it
+                message = self._grants.pop(token, None)
                 now = monotonic()
-                if bell is not None or now >= until:
-                    return Waking(now, bell)
-                self._bells.clear()  # what rang for others rang too late: they are gone
+                if message is not None or now >= until:
+                    return Waking(now, message)
+                self._grants.clear()  # the others are for requests that were cancelled
                 self._await_bytes(until - now)
         except (OSError, RedisConnectionError):
             self.close()
@@ -152,28 +155,28 @@ class Session:
             raise
 
     def listen(self) -> None:
-        """Take in what has arrived, without waiting."""
+        """Take the messages that have arrived, without waiting."""
         with self._closing_on_error():
             self._await_bytes(0)
-            self._hear_all()
+            self._take_frames()
 
     def _await_bytes(self, seconds: float) -> None:
-        pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already, no poll tells of
+        pending = getattr(self._socket, "pending", None)  # bytes that TLS has decrypted already, which no poll sees
         if (pending and pending()) or self._poll.poll(seconds * 1000):
             self._receive()
 
-    def _hear_all(self) -> None:
+    def _take_frames(self) -> None:
         while (frame := self._reader.frame()) is not INCOMPLETE:
-            self._hear(frame)
+            self._on_push(frame)
 
     def _reply(self) -> Any:
-        """The next frame that is no push; the pushes before it are heard."""
+        """Return the next frame that is not a push, and take the pushes before it."""
         while True:
             frame = self._reader.frame()
             if frame is INCOMPLETE:
                 self._receive()
             elif type(frame) is Push:
-                self._hear(frame)
+                self._on_push(frame)
             else:
                 return frame
 
@@ -183,15 +186,15 @@ class Session:
             raise RedisConnectionError("the server closed the connection")
         self._reader.feed(data)
 
-    def _limit(self, within: float) -> None:
-        """Let no send and no receive last longer than that."""
-        self._limited = within
-        self._socket.settimeout(max(within, SHORTEST_LIMIT))
+    def _set_timeout(self, within: float) -> None:
+        """Limit each send and each receive from now on."""
+        self._timeout = within
+        self._socket.settimeout(max(within, MIN_TIMEOUT_S))
 
-    def _hear(self, frame: Any) -> None:
+    def _on_push(self, frame: Any) -> None:
         match parse_message(frame):
-            case Granted(token, bell):
-                self._bells[token] = bell
+            case Granted(token, message):
+                self._grants[token] = message
             case Revoked(token, reason) if self._on_revoked is not None:
                 self._on_revoked(token, reason)
 
@@ -208,7 +211,5 @@ class Session:
 
 
 def _translated(error: OSError) -> RedisConnectionError | RedisTimeoutError:
-    """The client library's own errors for a socket that fails, as its users know them."""
-    if isinstance(error, TimeoutError | BlockingIOError):
-        return RedisTimeoutError("the server did not answer in time")
-    return RedisConnectionError(f"the connection to the server broke: {error}")
+    """Return redis-py's error for a socket error, as its users know it."""
+    return server_silent() if isinstance(error, TimeoutError | BlockingIOError) else connection_broke(error)

@@ -242,7 +242,7 @@ class _Ours:
     async def _forget(self) -> str:
         """Its holder is gone without a word."""
         lease = self._lease()
-        lease._driver.let_go(lease._state)  # noqa: SLF001 -- as its end would do, which warns of it
+        lease._driver.stop_renewing(lease._state)  # noqa: SLF001 -- as its end would do, which warns of it
         return repr(lease)
 
     async def _force(self) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import redis
 
 from handfast import AcquireTimeout, ServerRefused
-from handfast._protocol.acquire import SHORT_NAP
+from handfast._protocol.acquire import HEAD_POLL_S
 from handfast.testing import ServerController
 from handfast_lab.chaos.colours import Colour, Started, colour_of, hushed, settled
 from handfast_lab.chaos.contender import Contender
@@ -234,7 +234,7 @@ class _Scene:
             else:
                 self.book.takes.wrong.append(f"{self.kind}, {name}, {verb}: its caller was told {told!r}")
             after = self.state(name)
-            if after != before and name == "line" and monotonic() > self.begun + SHORT_NAP - SOON:
+            if after != before and name == "line" and monotonic() > self.begun + HEAD_POLL_S - SOON:
                 self.book.takes.count("not told: a waiter may have asked again")
             elif after != before:
                 changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

@@ -20,7 +20,7 @@ from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
 
-from handfast._protocol.acquire import LONGER, SHORT_NAP
+from handfast._protocol.acquire import HEAD_POLL_S, POLL_STAGGER_S
 from handfast.testing import FaultProxy, ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import quantile
@@ -101,7 +101,7 @@ async def _batches(scene: _Scene, count: int, chance: random.Random, tell: Tell)
     for batch in range(ceil(count / (LOCKS * WAITERS))):
         rounds = []
         for number in range(min(LOCKS, ceil(count / WAITERS))):
-            pause = 0.0 if number % 2 else chance.uniform(0, SHORT_NAP)
+            pause = 0.0 if number % 2 else chance.uniform(0, HEAD_POLL_S)
             hears = number % 4 < 2
             rounds.append(colour.start(partial(_round, scene, f"lock-{batch}-{number}", pause, first_hears=hears)))
         notes.stuck += [f"{late!r} never came to an end" for late in await colour.late(rounds, 2 * RETRY_FOR)]
@@ -150,7 +150,7 @@ def _judge(
     holds.sort(key=lambda hold: hold.entered)
     for hold in holds:
         delay = hold.entered - free_since
-        bound = SHORT_NAP + LONGER * hold.place
+        bound = HEAD_POLL_S + POLL_STAGGER_S * hold.place
         if not (hold.place == 0 and first_hears):
             notes.delays.append(delay)
         if delay > bound + SLACK:

@@ -1,0 +1,286 @@
+"""The tables of transitions, the retry policy and background cleanup: decisions without a server or a clock."""
+
+from __future__ import annotations
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from handfast import ServerRefused
+from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import Answer
+from handfast._engine.keys import KeySet
+from handfast._engine.resp import ErrorReply
+from handfast._protocol import acquire, lease
+from handfast._protocol.acquire import Attempt, AttemptEvent, AttemptState, Grant, cancel
+from handfast._protocol.lease import LeaseEvent, LeaseState, LeaseStatus, LeaseTable, Renewal, release
+from handfast._protocol.retry import PAUSES, UNDO_WAIT, Cleanup, Retry, time_left
+
+TOKEN = b"t" * 32
+LOADING = ErrorReply("LOADING Redis is loading the dataset in memory")
+READONLY = ErrorReply("READONLY You can't write against a read only replica.")
+NOPERM = ErrorReply("NOPERM this user has no permissions to run the 'evalsha' command")
+NOSCRIPT = ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
+BROKEN = RedisConnectionError("broken")
+
+
+def request(**options):
+    return PermitRequest(KeySet("hf", "lock", "a"), **{"ttl_ms": 30_000, "renew": True} | options)
+
+
+def a_lease(**options):
+    return LeaseState(request(**options), TOKEN, Grant(7, 130.0, 30.0))
+
+
+# --- the states of an attempt
+
+
+@pytest.mark.parametrize("state", AttemptState)
+@pytest.mark.parametrize("event", AttemptEvent)
+def test_an_attempt_changes_its_state_as_the_table_says_or_not_at_all(state, event):
+    attempt = Attempt(request(), TOKEN)
+    attempt.state = state
+    if event in acquire.TRANSITIONS[state]:
+        attempt.apply(event)
+        assert attempt.state is acquire.TRANSITIONS[state][event]
+    else:
+        with pytest.raises(AssertionError, match=f"an attempt that is {state} cannot {event}"):
+            attempt.apply(event)
+        assert attempt.state is state
+
+
+@pytest.mark.parametrize(
+    ("events", "needs_undo"),
+    [
+        ([], False),
+        (["send"], True),
+        (["send", "queue"], True),
+        (["send", "grant"], True),
+        (["send", "reject"], False),
+        (["send", "refuse"], False),
+        (["send", "queue", "send", "refuse"], True),
+        (["send", "queue", "send", "reject"], False),
+        (["send", "duplicate", "reject"], True),
+        (["send", "duplicate", "refuse"], True),
+        (["send", "duplicate", "queue", "reject"], True),
+        (["send", "duplicate", "cancel"], False),
+        (["send", "reject", "send"], True),
+        (["send", "silence"], True),
+        (["send", "silence", "cancel"], False),
+        (["send", "queue", "clean_up"], False),
+        (["send", "queue", "clean_up", "cancel"], False),
+    ],
+)
+def test_an_attempt_needs_an_undo_while_the_server_may_have_something_of_it(events, needs_undo):
+    attempt = Attempt(request(), TOKEN)
+    for event in events:
+        attempt.apply(AttemptEvent(event))
+    assert attempt.needs_undo is needs_undo
+    assert attempt.is_unanswered is (events[-1:] == ["silence"])
+
+
+def test_every_state_of_an_attempt_can_be_reached_and_a_cancel_ends_each_that_needs_an_undo():
+    reached, todo = set(), {AttemptState.NEW}
+    while todo:
+        state = todo.pop()
+        reached.add(state)
+        todo |= set(acquire.TRANSITIONS[state].values()) - reached
+        attempt = Attempt(request(), TOKEN)
+        attempt.state = state
+        if attempt.needs_undo:
+            assert acquire.TRANSITIONS[state][AttemptEvent.CANCEL] is AttemptState.DONE
+    assert reached == set(AttemptState)
+
+
+# --- the statuses of a lease
+
+
+@pytest.mark.parametrize("status", LeaseStatus)
+@pytest.mark.parametrize("event", LeaseEvent)
+def test_a_lease_changes_its_status_as_the_table_says(status, event):
+    one = a_lease()
+    one.status = status
+    one.apply(event)
+    assert one.status is lease.TRANSITIONS[status][event]
+
+
+def test_a_status_without_the_event_is_refused(monkeypatch):
+    one = a_lease()
+    monkeypatch.setitem(lease.TRANSITIONS, LeaseStatus.HELD, {})
+    with pytest.raises(AssertionError, match="a lease that is held cannot lose"):
+        one.apply(LeaseEvent.LOSE)
+
+
+@pytest.mark.parametrize("status", LeaseStatus)
+def test_a_lease_never_gets_back_what_it_lost_or_let_go(status):
+    lost = {LeaseStatus.LOST, LeaseStatus.LOST_RELEASED}
+    released = {LeaseStatus.RELEASED, LeaseStatus.LOST_RELEASED}
+    for following in lease.TRANSITIONS[status].values():
+        for kept in (lost, released):
+            assert status not in kept or following in kept
+
+
+@pytest.mark.parametrize(
+    ("replies", "result", "status"),
+    [
+        ([[b"released", 1], [b"released", 0]], True, LeaseStatus.RELEASED),
+        ([[b"lost"]], False, LeaseStatus.RELEASED),
+        ([], None, LeaseStatus.RELEASING),
+    ],
+)
+def test_a_release_lets_go_when_the_server_has_answered(replies, result, status):
+    one = a_lease()
+    steps = release(one)
+    next(steps)
+    returned = None
+    try:
+        for reply in replies:
+            steps.send(Answer(100.0, reply))
+    except StopIteration as end:
+        returned = end.value
+    assert (returned, one.status) == (result, status)
+
+
+def test_background_cleanup_leaves_the_status_of_a_lease_alone():
+    one = a_lease()
+    cleanup = Cleanup(release(one, by_holder=False), 120.0)
+    assert cleanup.settle(Answer(100.0, [b"released", 0]), 100.0)
+    assert (cleanup.result, one.status) == (True, LeaseStatus.HELD)
+
+
+def test_a_lease_that_expires_while_it_is_released_is_lost_and_one_that_was_released_is_not():
+    one = a_lease()
+    one.apply(LeaseEvent.RELEASE)
+    assert one.status_at(130.0) is LeaseStatus.LOST
+    other = a_lease()
+    other.let_go()
+    assert other.status_at(130.0) is LeaseStatus.RELEASED
+    assert not other.lost(130.0)
+
+
+def test_the_first_reason_of_a_loss_stays():
+    one = a_lease()
+    one.lose("revoked")
+    one.disown()
+    assert (one.loss, one.status) == ("revoked", LeaseStatus.LOST_RELEASED)
+
+
+# --- the outcome of a renewal
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (Answer(110.0, [b"renewed", 30_000_000]), Renewal.SETTLED),
+        (Answer(110.0, [b"lost"]), Renewal.LOST),
+        (NOSCRIPT, Renewal.SEND_SOURCE),
+        (LOADING, Renewal.RETRY),
+        (NOPERM, Renewal.RETRY),
+        (READONLY, Renewal.RECONNECT),
+    ],
+)
+def test_the_outcome_of_a_renewal_is_judged_and_the_lease_updated(outcome, verdict):
+    table, one = LeaseTable(), a_lease()
+    table[TOKEN] = one
+    one.due_at = 111.0
+    assert table.settle(one, outcome, 110.5) is verdict
+    assert (one.status is LeaseStatus.LOST) is (verdict is Renewal.LOST) is (TOKEN not in table)
+    assert one.deadline == (140.0 if verdict is Renewal.SETTLED else 130.0)
+    assert one.due_at == {Renewal.SETTLED: 120.0, Renewal.SEND_SOURCE: 110.5}.get(verdict, 111.0)
+
+
+def test_a_renewal_that_finds_a_released_lease_gone_is_not_a_loss():
+    table, one = LeaseTable(), a_lease()
+    assert table.settle(one, Answer(110.0, [b"lost"]), 110.5) is Renewal.SETTLED
+    assert one.loss is None
+
+
+def test_a_table_that_stops_renewing_keeps_the_leases_whose_holders_want_to_be_notified():
+    table = LeaseTable()
+    quiet, heard = (LeaseState(request(), token, Grant(7, 130.0, 30.0)) for token in (b"1", b"2"))
+    heard.callbacks.append(lambda: None)
+    table |= {one.token: one for one in (quiet, heard)}
+    table.stop_renewing()
+    assert list(table.values()) == [heard]
+    assert table.due(129.0) == []
+    assert table.remove_expired(130.0) == [heard]
+
+
+# --- retry
+
+
+def test_a_transient_refusal_is_retried_with_growing_pauses_until_the_time_is_up():
+    retry, now, slept = Retry("a", 110.0), 100.0, []
+    while (verdict := retry.after_refusal(LOADING, now)).error is None:
+        slept.append(verdict.pause)
+        now += verdict.pause
+    assert slept[: len(PAUSES)] == list(PAUSES)
+    assert set(slept[len(PAUSES) :]) == {PAUSES[-1]}
+    assert 110.0 - PAUSES[-1] <= now < 110.0
+    assert isinstance(verdict.error, ServerRefused)
+    assert "LOADING" in str(verdict.error)
+    assert verdict.error.name == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "once", "retried", "reconnect"),
+    [
+        (LOADING, False, True, False),
+        (READONLY, False, True, True),
+        (NOPERM, False, False, False),
+        (LOADING, True, False, False),
+        (READONLY, True, False, True),
+    ],
+)
+def test_a_refusal_is_retried_if_it_is_transient_and_the_call_may_run_twice(text, once, retried, reconnect):
+    verdict = Retry("a", 110.0, once=once).after_refusal(text, 100.0)
+    assert (verdict.error is None, verdict.reconnect) == (retried, reconnect)
+
+
+@pytest.mark.parametrize(
+    ("may_recover", "once", "now", "retried"),
+    [(True, False, 100.0, True), (False, False, 100.0, False), (True, True, 100.0, False), (True, False, 110.0, False)],
+)
+def test_a_break_is_retried_if_the_server_was_there_before(may_recover, once, now, retried):
+    retry = Retry("a", 110.0, once=once)
+    verdict = retry.after_break(BROKEN, now, may_recover=may_recover)
+    assert verdict.error is (None if retried else BROKEN)
+    assert retry.may_have_run
+
+
+def test_a_refusal_after_a_break_does_not_say_that_nothing_changed():
+    oom = "OOM command not allowed when used memory > 'maxmemory'."
+    assert Retry("a", 110.0).after_refusal(oom, 100.0).error.changed_nothing
+    retry = Retry("a", 110.0)
+    retry.after_break(BROKEN, 100.0, may_recover=True)
+    assert not retry.after_refusal(oom, 100.0).error.changed_nothing
+
+
+def test_past_its_callers_time_an_undo_has_some_time_of_its_own():
+    assert time_left(103.0, 100.0) == 3.0
+    assert time_left(100.0, 100.0) == time_left(99.0, 100.0) == UNDO_WAIT
+
+
+# --- background cleanup
+
+
+def test_a_cleanup_sends_what_its_protocol_asks_until_that_ends():
+    attempt = Attempt(request(), TOKEN)
+    attempt.apply(AttemptEvent.SEND)
+    cleanup = Cleanup(cancel(attempt), 120.0)
+    assert cleanup.call == request().cancel(TOKEN)
+    assert cleanup.settle(Answer(100.0, [b"cancelled", 1]), 100.0), "at once: there is more"
+    assert cleanup.call == request().cancel(TOKEN)
+    assert cleanup.settle(Answer(100.0, [b"cancelled", 0]), 100.0)
+    assert cleanup.call is None
+    assert not attempt.needs_undo
+
+
+def test_a_refused_cleanup_is_sent_again_after_a_pause_until_its_time_is_up():
+    attempt = Attempt(request(), TOKEN)
+    attempt.apply(AttemptEvent.SEND)
+    cleanup = Cleanup(cancel(attempt), 120.0)
+    assert not cleanup.settle(LOADING, 119.0)
+    assert (cleanup.call, cleanup.time_left(119.0)) == (request().cancel(TOKEN), 1.0)
+    assert cleanup.settle(LOADING, 120.0)
+    assert (cleanup.call, cleanup.result) == (None, None)
+    assert attempt.needs_undo
