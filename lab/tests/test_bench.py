@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from handfast_lab.bench.contenders import available
+from handfast_lab.bench.contenders import LOCKS, installed
 from handfast_lab.bench.figures import Case, Hold, Measurement, Notes, Schedule, crowding, measure, summarize
-from handfast_lab.bench.runner import Crew, Plan
-from handfast_lab.bench.worker import Job
+from handfast_lab.bench.runner import BenchPlan, ClientPool
+from handfast_lab.bench.worker import ContendJob
 from tests._support.helpers import until_alone
 
 pytestmark = pytest.mark.slow
@@ -42,14 +42,14 @@ def test_a_small_run_has_every_contender_in_valid_json_and_in_the_table(tmp_path
     assert (process.returncode, errors) == (0, "")
     raw = json.loads(file.read_text())
     assert {(one["contender"], one["clients"]) for one in raw["measurements"]} == {
-        (contender, clients) for contender in available() for clients in (1, 2)
+        (contender, clients) for contender in installed(LOCKS) for clients in (1, 2)
     }
-    assert len(raw["rows"]) == len(raw["measurements"]) == 2 * len(available())
+    assert len(raw["rows"]) == len(raw["measurements"]) == 2 * len(installed(LOCKS))
     for one in raw["measurements"]:
         assert len(one["acquires"]) == one["clients"]
         assert (one["violations"], one["trouble"]) == (0, [])
     assert raw["machine"].keys() >= {"cpu", "cores", "python", "redis", "server", "handfast", "date"}
-    assert all(contender in out for contender in available())
+    assert all(contender in out for contender in installed(LOCKS))
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -66,7 +66,7 @@ def test_only_those_named_are_measured_and_ratios_without_a_base_are_left_out(tm
 
 
 def test_the_contenders_take_turns_at_being_first():
-    order = list(Plan("url", ("a", "b", "c"), (1, 2), rounds=3, seconds=1).order())
+    order = list(BenchPlan("url", ("a", "b", "c"), (1, 2), rounds=3, seconds=1).order())
     assert len(order) == len(set(order)) == 18
     assert [case.contender for case in order if case.clients == 1][::3] == ["a", "b", "c"]
     assert [case.round for case in order] == [0] * 6 + [1] * 6 + [2] * 6
@@ -124,18 +124,18 @@ def test_ratios_are_taken_within_a_round_and_failures_left_out():
 def test_a_client_that_hangs_is_killed_and_replaced(monkeypatch, server, raw):
     raw.set("bench", "held by nobody who will release it", ex=60)
     monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 2.0)
-    with Crew() as crew:
-        _, found, trouble = crew.do(Job("redis-py-1ms", server.url, "bench", 0.0), 1, 0.1)
-        assert (found, trouble) == ([], ["a client was not ready in time and was killed"])
+    with ClientPool() as pool:
+        _, found, trouble = pool.do(ContendJob("redis-py-1ms", server.url, "bench", 0.0), 1, 0.1)
+        assert (found, trouble) == ([], ["a client was not ready and was killed: process 1 reported nothing for 2 s"])
         raw.delete("bench")
         monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 20.0)
-        _, found, trouble = crew.do(Job("redis-py-1ms", server.url, "bench", 0.0), 1, 0.1)
+        _, found, trouble = pool.do(ContendJob("redis-py-1ms", server.url, "bench", 0.0), 1, 0.1)
         assert (len(found), trouble) == (1, [])
 
 
 def test_a_client_that_fails_says_why(server):
-    with Crew() as crew:
-        _, _, trouble = crew.do(Job("floor", "unix:///nowhere", "bench", 0.0), 1, 0.1)
+    with ClientPool() as pool:
+        _, _, trouble = pool.do(ContendJob("floor", "unix:///nowhere", "bench", 0.0), 1, 0.1)
     assert "ConnectionError" in trouble[0]
 
 

@@ -18,12 +18,12 @@ from rich.console import Console
 
 from handfast.embedded import PrivateServer
 from handfast_lab.bench import memory
-from handfast_lab.bench.aio_contenders import OURS, available
+from handfast_lab.bench.baseline import Bare
+from handfast_lab.bench.baseline_pipeline import Pipeline
+from handfast_lab.bench.contenders import HANDFAST, TASK_LOCKS, installed
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Hold, Notes, Row, Schedule, crowding, measure
-from handfast_lab.bench.floor import Bare
-from handfast_lab.bench.pipeline import Pipeline
-from handfast_lab.bench.runner import Crew, Plan
+from handfast_lab.bench.runner import BenchPlan, ClientPool
 from handfast_lab.bench.table import tasks_table
 from handfast_lab.bench.tasks import TasksJob, end
 from handfast_lab.commands import bench as cli
@@ -52,15 +52,15 @@ def test_a_small_run_has_every_contender_in_both_settings_in_valid_json_and_in_t
     assert (ran.returncode, ran.stderr) == (0, "")
     raw = json.loads(file.read_text())
     assert {(one["contender"], one["setting"]) for one in raw["measurements"]} == {
-        (contender, setting) for contender in available() for setting in (DISTINCT, ONE)
+        (contender, setting) for contender in [*installed(TASK_LOCKS), FLOOR] for setting in (DISTINCT, ONE)
     }
     for one in raw["measurements"]:
         assert (len(one["acquires"]), one["clients"], one["violations"], one["trouble"]) == (3, 3, 0, [])
     connections = {(row["contender"], row["setting"]): row["connections"] for row in raw["rows"]}
-    assert [connections[who, setting] for who in (OURS, FLOOR) for setting in (DISTINCT, ONE)] == [1] * 4
+    assert [connections[who, setting] for who in (HANDFAST, FLOOR) for setting in (DISTINCT, ONE)] == [1] * 4
     assert connections["redis-py", DISTINCT] == 3
     assert raw["machine"].keys() >= {"coredis", "redis-fifo-lock", "py-redis-semaphore"}
-    assert all(ran.stdout.count(contender) >= 2 for contender in available())
+    assert all(ran.stdout.count(contender) >= 2 for contender in [*installed(TASK_LOCKS), FLOOR])
     assert max(map(len, ran.stdout.splitlines())) <= 100
     assert "…" not in ran.stdout
 
@@ -77,18 +77,20 @@ def test_no_figure_is_too_long_for_the_table():
 
 def test_what_a_waiter_costs_stands_in_a_table_of_its_own(tmp_path):
     file = tmp_path / "raw.json"
-    few = ["--tasks", "2", "--rounds", "1", "--seconds", "0.1", "--setting", "one", "--only", OURS, "--only", FLOOR]
+    few = ["--tasks", "2", "--rounds", "1", "--seconds", "0.1", "--setting", "one", "--only", HANDFAST, "--only", FLOOR]
     ran = bench("async", *few, "--waiters", "200", "--json", str(file))
     assert (ran.returncode, ran.stderr) == (0, "")
     (cost,) = json.loads(file.read_text())["memory"]
-    assert (cost["contender"], cost["waiters"], cost["connections"], cost["trouble"]) == (OURS, 200, 1, [])
+    assert (cost["contender"], cost["waiters"], cost["connections"], cost["trouble"]) == (HANDFAST, 200, 1, [])
     assert cost["bytes_per_waiter"] > 0 or not sys.platform.startswith("linux")
     assert "What a task costs that waits" in ran.stdout
     assert DISTINCT not in {row["setting"] for row in json.loads(file.read_text())["rows"]}
 
 
 def test_rivals_wait_too_when_they_are_weighed():
-    rivals = tuple(name for name in available() if name in {"coredis", "redis-fifo-lock", "py-redis-semaphore"})
+    rivals = tuple(
+        name for name in [*installed(TASK_LOCKS), FLOOR] if name in {"coredis", "redis-fifo-lock", "py-redis-semaphore"}
+    )
     with PrivateServer() as server:  # of its own: some of them leave keys behind for good
         found = list(memory.run(server.url, rivals, 5, 1))
     assert [(one.contender, one.trouble) for one in found] == [(rival, ()) for rival in rivals]
@@ -99,13 +101,13 @@ def test_a_rival_that_fails_is_reported_and_the_rest_goes_on(tmp_path):
     file = tmp_path / "raw.json"
     few = ["--tasks", "20", "--rounds", "1", "--seconds", "0.1", "--setting", "distinct"]
     with PrivateServer("--maxclients", "6") as server:
-        only = ["--only", "redis-py", "--only", OURS]
+        only = ["--only", "redis-py", "--only", HANDFAST]
         ran = bench("async", "--url", server.url, *few, "--waiters", "20", *only, "--json", str(file))
     assert ran.returncode == 0
     assert "FAILED: redis-py, 20 clients of distinct locks, round 1: redis.exceptions." in ran.stderr
     assert "FAILED: redis-py, 20 waiters, round 1: redis.exceptions." in ran.stderr
     raw = json.loads(file.read_text())
-    assert [row["contender"] for row in raw["rows"]] == [OURS]
+    assert [row["contender"] for row in raw["rows"]] == [HANDFAST]
     assert any("redis-py" in line and "failed" in line for line in ran.stdout.splitlines())
 
 
@@ -116,7 +118,7 @@ def test_a_failure_of_ours_fails_the_command_and_so_does_a_violation_by_anybody(
         result = CliRunner().invoke(cli.command, args)
         return result.exit_code, result.output
 
-    ours = measure(Case(0, 2, OURS), SCHEDULE, [], ["Traceback\nOSError: no"])
+    ours = measure(Case(0, 2, HANDFAST), SCHEDULE, [], ["Traceback\nOSError: no"])
     theirs = measure(Case(0, 2, "redis-py"), SCHEDULE, [], ["Traceback\nOSError: no"])
     both = measure(Case(0, 2, "redis-py"), SCHEDULE, two_notes(second_at=3.0), [])
     assert complain(theirs)[0] == 0
@@ -134,7 +136,7 @@ def test_holds_of_distinct_locks_may_overlap_and_are_no_handoffs():
 
 
 def test_a_plan_has_every_setting_in_every_round():
-    plan = Plan("url", ("a", "b"), (1, 2), rounds=2, seconds=1, settings=(DISTINCT, ONE))
+    plan = BenchPlan("url", ("a", "b"), (1, 2), rounds=2, seconds=1, settings=(DISTINCT, ONE))
     order = list(plan.order())
     assert len(plan) == len(order) == len(set(order)) == 16
     assert [case.contender for case in order if case.setting == ONE and case.clients == 2][::2] == ["b", "a"]
@@ -144,18 +146,21 @@ def test_a_contender_that_is_never_ready_is_killed_and_replaced(monkeypatch, ser
     raw.set("bench-0", "held by nobody who will release it", ex=60)
     monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 2.0)
     job = TasksJob("redis-py", server.url, "bench", ONE, 2)
-    with Crew() as crew:
-        assert crew.do(job, 1, 0.1)[1:] == ([], ["a client was not ready in time and was killed"])
+    with ClientPool() as pool:
+        assert pool.do(job, 1, 0.1)[1:] == (
+            [],
+            ["a client was not ready and was killed: process 1 reported nothing for 2 s"],
+        )
         raw.delete("bench-0")
         monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 20.0)
-        _, reports, trouble = crew.do(job, 1, 0.1)
+        _, reports, trouble = pool.do(job, 1, 0.1)
     assert (len(reports), trouble) == (1, [])
 
 
 def test_tasks_that_never_get_in_are_no_trouble(server, raw):
     raw.set("bench", "held by nobody who will release it", ex=60)
-    with Crew() as crew:
-        _, reports, trouble = crew.do(TasksJob("redis-py", server.url, "bench", ONE, 2), 1, 0.1)
+    with ClientPool() as pool:
+        _, reports, trouble = pool.do(TasksJob("redis-py", server.url, "bench", ONE, 2), 1, 0.1)
     assert trouble == []
     assert [len(notes.acquired) for notes in reports[0].notes] == [0, 0]
 

@@ -14,14 +14,15 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from handfast_lab.bench import company, conservation, pairs, rwlock, semaphores
+from handfast_lab.bench import conservation, kill_loop, pairs, rwlock
+from handfast_lab.bench.baseline import Baseline
 from handfast_lab.bench.classic.actor import FIRST
-from handfast_lab.bench.company import read_log
 from handfast_lab.bench.conservation import Conservation, Sampling
+from handfast_lab.bench.contenders import FAIR, SEMAPHORES, installed
 from handfast_lab.bench.figures import Case, Hold, Measurement, Notes, Row, Schedule, Times, Turns, crowding, measure
-from handfast_lab.bench.floor import Floor
+from handfast_lab.bench.kill_loop import read_log
 from handfast_lab.bench.pairs import Drawn
-from handfast_lab.bench.runner import Plan
+from handfast_lab.bench.runner import BenchPlan
 from handfast_lab.bench.table import conservation_table, pairs_table, rwlock_table, semaphore_table
 from handfast_lab.commands.bench import lock_all as lock_all_command
 from handfast_lab.commands.bench import rwlock as rwlock_command
@@ -81,7 +82,7 @@ def test_holds_that_leave_too_little_room_are_found_by_their_weights():
 def test_a_small_run_has_every_semaphore_and_kills_somebody(tmp_path):
     few = ["--seconds", "0.1", "--rounds", "1", "--clients", "1,4", "--operations", "300"]
     out, raw = bench(tmp_path, "semaphore", *few)
-    available = semaphores.available()
+    available = installed(SEMAPHORES)
     assert {(one["contender"], one["clients"]) for one in raw["measurements"]} == {
         (contender, clients) for contender in available for clients in (1, 4)
     }
@@ -106,7 +107,7 @@ def test_on_anothers_server_no_listing_leaves_anything(server, raw, tmp_path):
 
 
 def test_the_floor_lets_in_as_many_as_it_is_told(server, raw):
-    floors = [Floor(server.url, "bench", 2) for _ in range(2)]
+    floors = [Baseline(server.url, "bench", 2) for _ in range(2)]
     try:
         for floor in floors:
             floor.acquire()
@@ -129,11 +130,11 @@ def test_too_many_holders_are_told_and_fail_but_for_the_first_forms(monkeypatch,
         return Measurement(0, 5, contender, 1.0, 9, (9,), 0, None, None, 2, ())
 
     args = ["--url", server.url, "--operations", "0"]
-    monkeypatch.setattr(semaphores, "run", lambda *_: iter([of(FIRST), of(semaphores.FAIR)]))
+    monkeypatch.setattr(semaphore_command, "run", lambda *_: iter([of(FIRST), of(FAIR)]))
     code, output = invoke(semaphore_command, *args)
     told = "classic-first, 5 clients, round 1: 2 times more than 3 permits were held at once"
     assert (code, f"a known flaw: {told}" in output) == (0, True)
-    monkeypatch.setattr(semaphores, "run", lambda *_: iter([of("handfast")]))
+    monkeypatch.setattr(semaphore_command, "run", lambda *_: iter([of("handfast")]))
     code, output = invoke(semaphore_command, *args)
     assert (code, "VIOLATION: handfast, 5 clients" in output) == (1, True)
 
@@ -147,7 +148,7 @@ def test_too_many_holders_are_told_and_fail_but_for_the_first_forms(monkeypatch,
     ],
 )
 def test_permits_that_are_not_conserved_are_told_and_fail(monkeypatch, server, flaw, told):
-    monkeypatch.setattr(semaphores, "run", lambda *_: iter([]))
+    monkeypatch.setattr(semaphore_command, "run", lambda *_: iter([]))
     monkeypatch.setattr(conservation, "run", lambda *_: KEPT)
     assert invoke(semaphore_command, "--url", server.url)[0] == 0
     monkeypatch.setattr(conservation, "run", lambda *_: replace(KEPT, **flaw))
@@ -182,19 +183,19 @@ def test_a_hold_that_a_kill_ended_counts_up_to_the_kill_or_its_deadline(tmp_path
 
 
 def plan_of(server, operations=10):
-    return company.Plan(server.url, "bench", 2, 4, 0.1, operations)
+    return kill_loop.KillLoopSettings(server.url, "bench", 2, 4, 0.1, operations)
 
 
 def test_who_is_stuck_is_told(server, hf, raw, tmp_path):
-    crew = company.Company(plan_of(server), tmp_path)
+    loop = kill_loop.KillLoop(plan_of(server), tmp_path)
     semaphore = hf.semaphore("bench", 4)
     try:
         with semaphore.acquire(permits=4):
-            crew.fill()
+            loop.fill()
             eventually(lambda: semaphore.status().waiting == 2, within=30)
-            assert crew.stop(0.1) == ["a process was stuck for 0.1 s and was killed"] * 2
+            assert loop.stop(0.1) == [f"process {name} did not end in time" for name in (0, 1)]
     finally:
-        crew.dismiss()
+        loop.dismiss()
 
 
 def test_what_is_not_free_at_rest_is_told(monkeypatch, server, hf, raw):
@@ -384,5 +385,5 @@ def test_no_figure_is_too_long_for_the_tables():
 
 
 def test_the_contenders_of_a_semaphore_take_turns():
-    order = list(Plan("url", tuple(semaphores.SEMAPHORES), (1,), rounds=2, seconds=1).order())
-    assert [case.contender for case in order][:: len(semaphores.SEMAPHORES)] == list(semaphores.SEMAPHORES)[:2]
+    order = list(BenchPlan("url", tuple(SEMAPHORES), (1,), rounds=2, seconds=1).order())
+    assert [case.contender for case in order][:: len(SEMAPHORES)] == list(SEMAPHORES)[:2]

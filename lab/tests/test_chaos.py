@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 from handfast_lab.chaos import faults
 from handfast_lab.chaos.campaign import Campaign, cells, played, run
-from handfast_lab.chaos.chamber import OPERATIONS, Cell, Chamber
 from handfast_lab.chaos.faults import FAULTS, Fault
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.players import PRIMITIVES
+from handfast_lab.chaos.history_run import OPERATIONS, Cell, Chamber
 from handfast_lab.chaos.report import render
 from handfast_lab.chaos.results import Results
+from handfast_lab.chaos.workers import PRIMITIVES
 from handfast_lab.checker.history import read_history
 from handfast_lab.commands.torture import command
 from handfast_lab.simulator import planted

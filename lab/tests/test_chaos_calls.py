@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
 from handfast_lab.chaos.trials import TRIALS, cancellations, interrupts, load, lost_replies
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted import Lock, planted
 
 OURS_IN_BOTH = pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda contender: contender.name)

@@ -7,8 +7,8 @@ import pytest
 from handfast._engine import calls
 from handfast._engine.script import LuaScript
 from handfast.testing.clock import find_compiler
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
 from handfast_lab.chaos.trials import clocks
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_writers import Lawless, Silenced
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="a clock can be shifted only with a C compiler")

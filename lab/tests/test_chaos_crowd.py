@@ -7,8 +7,8 @@ import pytest
 from handfast._engine import calls
 from handfast._engine.script import LuaScript
 from handfast_lab.bench.crowd import Crowd, ScriptTimes
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
 from handfast_lab.chaos.trials import crowd
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
 
 def test_it_is_about_ours_alone():

@@ -7,10 +7,10 @@ import time
 import pytest
 import redis
 
-from handfast.testing import ServerController
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
-from handfast_lab.chaos.mortals import Mortals, Silent
+from handfast.testing import ProcessFailed, ServerController
+from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import deaths
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_locks import kept, planted, polled, stolen
 
 
@@ -60,8 +60,8 @@ def test_whoever_steals_a_lock_is_seen():
 def test_a_line_that_does_not_go_on_is_seen(monkeypatch):
     monkeypatch.setattr(deaths, "RETRY_FOR", 0.3)
     monkeypatch.setattr(deaths, "LINE_TTL", 0.02)
-    with ServerController() as server, Mortals(server.url) as mortals:
-        lines = deaths._Lines(deaths._Scene(planted(kept), server, mortals, 1, lambda: None))
+    with ServerController() as server, LockUsers(server.url) as users:
+        lines = deaths._Lines(deaths._Scene(planted(kept), server, users, 1, lambda: None))
         lines.kill(1)
     assert lines.stall().bad == 1
     assert lines.stall().measured["lines that got stuck"] == 1
@@ -71,39 +71,39 @@ def test_a_line_that_does_not_go_on_is_seen(monkeypatch):
 
 
 @pytest.fixture
-def mortals(server, raw):
-    with Mortals(server.url) as mortals:
-        yield mortals
+def users(server, raw):
+    with LockUsers(server.url) as users:
+        yield users
 
 
-def test_a_process_takes_and_gives_as_it_is_told(mortals):
-    (mortal,) = mortals.new(OURS)
+def test_a_process_takes_and_gives_as_it_is_told(users):
+    (user,) = users.new(OURS)
     before = time.monotonic()
-    mortal.tell("acquire", "a", 5.0)
-    asked, entered = mortal.expect("asks", 10), mortal.expect("in", 10)
+    user.order("acquire", "a", 5.0)
+    asked, entered = user.expect("asks", 10), user.expect("in", 10)
     assert before <= asked.at <= entered.at <= time.monotonic()
-    mortal.tell("release", "a")
-    assert mortal.expect("given", 10).note == ""
-    mortal.tell("pass", "a", 5.0)
-    assert [mortal.hear(10).what for _ in range(3)] == ["asks", "in", "given"]
+    user.order("release", "a")
+    assert user.expect("given", 10).value is True
+    user.order("acquire and release", "a", 5.0)
+    assert [user.receive(10).word for _ in range(3)] == ["asks", "in", "given"]
 
 
-def test_what_goes_wrong_in_a_process_is_said(mortals):
-    (mortal,) = mortals.new(OURS)
-    mortal.tell("release", "never taken")
-    with pytest.raises(Silent, match="'failed' instead of 'given': KeyError"):
-        mortal.expect("given", 10)
-    with pytest.raises(Silent, match="said nothing"):
-        mortal.hear(0.01)
+def test_what_goes_wrong_in_a_process_is_said(users):
+    (user,) = users.new(OURS)
+    user.order("release", "never taken")
+    with pytest.raises(ProcessFailed, match="'failed' instead of 'given': KeyError"):
+        user.expect("given", 10)
+    with pytest.raises(ProcessFailed, match="reported nothing"):
+        user.receive(0.01)
 
 
-def test_a_killed_process_is_gone_and_its_lock_stays(mortals, server):
-    (mortal,) = mortals.new(OURS_AIO)
-    mortal.tell("acquire", "a", 5.0)
-    mortal.expect("asks", 10)
-    mortal.expect("in", 10)
-    mortals.bury(mortal)
+def test_a_killed_process_is_gone_and_its_lock_stays(users, server):
+    (user,) = users.new(OURS_AIO)
+    user.order("acquire", "a", 5.0)
+    user.expect("asks", 10)
+    user.expect("in", 10)
+    users.discard(user)
     with redis.Redis.from_url(server.url, decode_responses=True) as admin:
         assert 0 < OURS.remaining(admin, "a") <= 5000
-    with pytest.raises(Silent, match="ended by itself, or was killed"):
-        mortal.hear(1)
+    with pytest.raises(ProcessFailed, match=r"ended|closed its pipe"):
+        user.receive(1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from handfast._protocol import lease
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
 from handfast_lab.chaos.trials import flushed_scripts
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
 
 def figure_of(contender, count):

@@ -6,8 +6,8 @@ import pytest
 
 from handfast._engine import calls
 from handfast._engine.script import LuaScript
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
 from handfast_lab.chaos.trials import memory
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
 
 def figures_of(contender):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import pytest
 
-from handfast_lab.chaos.apart import apart
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
-from handfast_lab.chaos.trials import forks, immortals, leaks, renewals
+from handfast_lab.chaos.trials import forks, keys_without_ttl, leaks, renewals
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted import Immortal, Late, Leaky, planted
 
 OURS_IN_BOTH = pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda contender: contender.name)
@@ -18,68 +14,6 @@ OURS_IN_BOTH = pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda
 def only(figures):
     (figure,) = figures
     return figure
-
-
-# --- a process of its own
-
-
-def double(number, tell):
-    tell(1)
-    return 2 * number
-
-
-def fail(tell):
-    raise ZeroDivisionError("on purpose")
-
-
-def die(tell):
-    print("so long")
-    os._exit(3)
-
-
-def multiply(tell):
-    """Fork, and leave the child to itself."""
-    pid = os.fork()
-    if pid == 0:
-        time.sleep(60)
-        os._exit(0)
-    return pid
-
-
-def test_what_is_done_apart_comes_back():
-    told = []
-    assert apart(double, 21, tell=told.append) == 42
-    assert told == [1]
-
-
-@pytest.mark.slow
-def test_what_fails_apart_fails_here():
-    with pytest.raises(RuntimeError, match="on purpose"):
-        apart(fail, tell=lambda _: None)
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_told_of():
-    with pytest.raises(RuntimeError, match=r"ended with 3.*"):
-        apart(die, tell=lambda _: None)
-
-
-@pytest.mark.slow
-def test_whatever_was_forked_ends_with_it():
-    child = apart(multiply, tell=lambda _: None)
-    until = time.monotonic() + 10
-    while is_there(child) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not is_there(child)
-
-
-def is_there(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[0] != "Z"
 
 
 # --- forks
@@ -140,14 +74,14 @@ def test_what_leaks_is_seen():
 
 @OURS_IN_BOTH
 def test_every_key_of_ours_has_an_end(contender):
-    figure = only(immortals.trial(contender, 200, 1, lambda _: None))
+    figure = only(keys_without_ttl.trial(contender, 200, 1, lambda _: None))
     assert (figure.bad, figure.examples) == (0, ())
     assert figure.tried >= 100
     assert figure.measured["steps"] == 200
 
 
 def test_a_key_without_an_end_is_seen():
-    figure = only(immortals.trial(planted(Immortal), 40, 1, lambda _: None))
+    figure = only(keys_without_ttl.trial(planted(Immortal), 40, 1, lambda _: None))
     assert 1 <= figure.bad <= 3
 
 

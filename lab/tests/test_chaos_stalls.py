@@ -7,11 +7,12 @@ import time
 import pytest
 
 from handfast._protocol import acquire
+from handfast.testing import ProcessFailed
 from handfast.testing.clock import find_compiler
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
-from handfast_lab.chaos.mortals import Mortals, Silent
+from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import stalls
 from handfast_lab.chaos.writers import FENCED, PLAIN, Writer, counts_of
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_writers import Believing, Lawless, Silenced
 
 BOTH = pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
@@ -56,10 +57,10 @@ def test_a_few_stalls_of_ours(contender, monkeypatch):
 
 @BOTH
 def test_writers_count_what_they_do(contender, server, raw):
-    with Mortals(server.url, Writer) as mortals:
-        writers = mortals.new(contender, 2)
+    with LockUsers(server.url, Writer) as users:
+        writers = users.new(contender, 2)
         for writer in writers:
-            writer.tell("write", "counter", 5.0, time.monotonic() + 0.2)
+            writer.order("write", "counter", 5.0, time.monotonic() + 0.2)
         total = counts_of(writers, 20)
     assert total.fenced == int(raw.get(FENCED)) > 0
     assert total.plain == int(raw.get(PLAIN)) == total.fenced
@@ -148,5 +149,5 @@ def released(scene):
 def test_a_process_that_dies_is_noted():
     wrong = []
     with stalls._noting(wrong):
-        raise Silent("it is gone")
+        raise ProcessFailed("it is gone")
     assert wrong == ["it is gone"]

@@ -6,8 +6,8 @@ import pytest
 
 from handfast._engine import calls
 from handfast._protocol import acquire
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, OURS_AIO
 from handfast_lab.chaos.trials import wakeups
+from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
 
 def figure_of(contender, count=4):

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from handfast.testing.commands import Command
-from handfast_lab.chaos.contenders import CONTENDERS, OURS, Wire, contender_named, is_left
-from handfast_lab.chaos.onloop import OnLoop
+from handfast_lab.rivals import CONTENDERS, OURS, contender_named, is_left
+from handfast_lab.rivals.contender import Wire
+from handfast_lab.rivals.loop_thread import OnLoop
 
 TTL = 60.0
 

@@ -16,9 +16,9 @@ from handfast.acl import NAMESPACED, USES, commands_of, missing_rights, rights_f
 from handfast.acl.check import CHECK
 from handfast.errors import ServerUnsupported
 from handfast.testing import ServerController
-from handfast_lab.chaos.colours import COLOURS
-from handfast_lab.chaos.contenders import OURS, OURS_AIO
-from handfast_lab.chaos.days import DAYS, KEYS
+from handfast_lab.chaos.apis import APIS
+from handfast_lab.rivals import OURS, OURS_AIO
+from handfast_lab.chaos.workloads import KEYS, WORKLOADS
 from handfast_lab.chaos.trials import privileges
 
 WIRE = files("handfast._engine")
@@ -147,7 +147,7 @@ def test_each_use_has_only_its_own_keys():
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_all_operations_work_with_least_rights_without_silent_refusals(api, use, raw, server, user):
     tells = not (7, 0) <= version(raw) < (7, 2)
     notes = live(api, use, raw, user(*of_use(use, tells_its_name=tells).rules()))
@@ -157,7 +157,7 @@ def test_all_operations_work_with_least_rights_without_silent_refusals(api, use,
 
 
 def live(api, use, raw, url):
-    """A day of that user: see `handfast_lab.chaos.days`."""
+    """A workload of that user: see `handfast_lab.chaos.workloads`."""
     return api.run(_live(api, use, raw, url))
 
 
@@ -172,9 +172,9 @@ async def _live(api, use, raw, url):
                     stack.callback(client.close)
                 else:
                     stack.push_async_callback(client.aclose)
-        day = privileges.Day(api, raw, *clients)
-        await DAYS[use](day)
-        return day.notes
+        workload = privileges.Workload(api, raw, *clients)
+        await WORKLOADS[use](workload)
+        return workload.notes
 
 
 # --- they are the least
@@ -326,7 +326,7 @@ def evals(raw):
 
 
 @pytest.mark.parametrize("use", ["lock", "compat", "fencing"])
-@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_preloaded_user_runs_loaded_scripts(api, use, raw, user):
     raw.script_flush()
     load(raw, use)
@@ -342,11 +342,11 @@ def test_preloaded_user_can_run_no_other_script(raw, user):
                 client.execute_command(*command)
 
 
-@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_forgotten_script_raises_with_the_remedy_and_works_when_loaded_again(api, raw, user):
     url = user(*of_use("lock", preloaded=True).rules())
 
-    async def day():
+    async def workload():
         async with api.client(url) as client:
             lock = client.lock("a")
             load(raw)
@@ -360,22 +360,22 @@ def test_forgotten_script_raises_with_the_remedy_and_works_when_loaded_again(api
             assert await privileges.settled((await privileges.settled(lock.acquire())).release())
 
     with privileges.hushed():
-        api.run(day())
+        api.run(workload())
 
 
-@pytest.mark.parametrize("api", COLOURS.values(), ids=COLOURS)
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_what_is_given_back_in_the_background_needs_no_other_rights(api, raw, user):
     load(raw)
     url = user(*of_use("lock", preloaded=True).rules())
 
-    async def day():
+    async def workload():
         async with api.client(url) as client:
             raw.config_resetstat()
-            await privileges._give_back_late(api, privileges.Day(api, raw, client, client))
+            await privileges._give_back_late(api, privileges.Workload(api, raw, client, client))
         assert evals(raw) == 0
 
     with privileges.hushed():
-        api.run(day())
+        api.run(workload())
 
 
 def test_scripts_of_a_user_need_the_rights_to_their_commands(raw, user):

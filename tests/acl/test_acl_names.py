@@ -10,8 +10,8 @@ import redis
 
 from handfast._engine.keys import KeySet, control_channel, inbox_channel
 from handfast.acl import rights_for
-from handfast_lab.chaos.contenders import OURS
 from handfast_lab.chaos.trials import names
+from handfast_lab.rivals import OURS
 
 NAMES = int(os.environ.get("HANDFAST_NAMES", "2000"))
 """A million takes five minutes."""

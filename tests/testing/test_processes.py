@@ -157,7 +157,7 @@ def test_reports_of_all_are_received_together(group):
 @BOTH
 def test_the_end_of_a_process_is_told_from_its_failure(group):
     child = group.start(wait_and_return)
-    with pytest.raises(ProcessFailed, match="did not end within"):
+    with pytest.raises(ProcessFailed, match="did not end in time"):
         child.join(0.01)
     child.send("enough")
     child.join(PATIENCE)

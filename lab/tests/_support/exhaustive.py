@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from handfast_lab.checker.book import Book
+from handfast_lab.checker.history_index import Book
+from handfast_lab.checker.linearization_events import Act, scenes
 from handfast_lab.checker.models import State
-from handfast_lab.checker.points import Act, scenes
 
 
 class TooMany(Exception):

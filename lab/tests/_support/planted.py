@@ -11,8 +11,9 @@ import threading
 import uuid
 from dataclasses import dataclass
 
-from handfast_lab.chaos.contender import LEASE, Contender, Wire, digests
-from handfast_lab.chaos.rivals.over import OneKey, OverRedis
+from handfast_lab.rivals.base import OneKey, OverRedis
+from handfast_lab.rivals.contender import Contender, Wire, digests
+from handfast_lab.rivals.verbs import LEASE
 
 TAKE = "if tonumber(redis.call('GET', KEYS[1]) or 0) < tonumber(ARGV[1]) then return redis.call('INCR', KEYS[1]) end"
 GIVE = "return redis.call('DECR', KEYS[1])"

@@ -7,7 +7,7 @@ import time
 
 import redis
 
-from handfast_lab.chaos.contender import Contender, Wire
+from handfast_lab.rivals.contender import Contender, Wire
 
 __all__ = ["kept", "planted", "polled", "stolen"]
 

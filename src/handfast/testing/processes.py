@@ -194,6 +194,11 @@ class ChildProcess:
         self.order(order, *args, **options)
         return self.expect("done", timeout_s).value
 
+    @property
+    def has_reported(self) -> bool:
+        """Whether `receive` would return at once, or raise because the process has ended."""
+        return self._pipe.poll()
+
     def receive(self, timeout: float) -> Report:
         """Wait for the next report.
 
@@ -274,7 +279,7 @@ class ChildProcess:
                 report = self._pipe.recv()
                 if report.word == "failed":
                     raise ProcessFailed(f"process {self.name} failed: {report.value}")
-            raise ProcessFailed(f"process {self.name} did not end within {timeout:g} s")
+            raise ProcessFailed(f"process {self.name} did not end in time")
         if self._process.wait(SIGNAL_TIMEOUT):
             raise ProcessFailed(f"process {self.name} {self._end()}")
 
@@ -397,7 +402,7 @@ class ProcessGroup:
 def run_in_subprocess(
     function: Callable[..., Any],
     *args: Any,
-    on_progress: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[int], object] = lambda _: None,
     timeout: float = 1800.0,
 ) -> Any:
     """Call a function in a new interpreter that has no other threads, and which may be interrupted and forked.

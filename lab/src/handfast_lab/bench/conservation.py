@@ -1,6 +1,6 @@
 """Permits are conserved, though processes that take and give back those of one semaphore are killed all the time.
 
-What these processes do, says `company`. Three things are looked at.
+What these processes do, says `kill_loop`. Three things are looked at.
 
 - The server: many times a second `status` is asked. At each of these instants no more permits may be held than there
   are (`over`), and those held and those free must be as many as there are (`unaccounted`): the one number comes from
@@ -23,8 +23,8 @@ from pathlib import Path
 from time import monotonic
 
 from handfast import Handfast, HandfastError, Semaphore
-from handfast_lab.bench.company import Company, Plan
 from handfast_lab.bench.figures import crowding
+from handfast_lab.bench.kill_loop import KillLoop, KillLoopSettings
 
 __all__ = ["Conservation", "Sampling", "run"]
 
@@ -96,29 +96,29 @@ class Conservation:
         return self.over + self.unaccounted + self.crowded
 
 
-def run(plan: Plan, tell: Callable[[int], object] = lambda _: None) -> Conservation:
+def run(settings: KillLoopSettings, tell: Callable[[int], object] = lambda _: None) -> Conservation:
     """Let them take and give until there were so many operations, or too much time has gone by.
 
     ``tell`` is told now and then how many there have been.
     """
     sampling = Sampling()
-    with tempfile.TemporaryDirectory() as folder, Handfast(plan.url) as client:
-        semaphore = client.semaphore(plan.name, plan.limit, ttl=plan.ttl)
-        company = Company(plan, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, Handfast(settings.url) as client:
+        semaphore = client.semaphore(settings.name, settings.limit, ttl=settings.ttl)
+        kill_loop = KillLoop(settings, Path(folder))
         try:
             begin = monotonic()
-            company.fill()
-            trouble = _watch(plan, company, semaphore, sampling, tell)
+            kill_loop.fill()
+            trouble = _watch(settings, kill_loop, semaphore, sampling, tell)
             seconds = monotonic() - begin
-            trouble += company.stop(RETRY_FOR)
+            trouble += kill_loop.stop(RETRY_FOR)
         finally:
-            company.dismiss()
-        dead_in_line, wrong = _rest(plan, semaphore)
-        logs = company.logs()
+            kill_loop.dismiss()
+        dead_in_line, wrong = _rest(settings, semaphore)
+        logs = kill_loop.logs()
     return Conservation(
         seconds=seconds,
         operations=sum(log.operations for log in logs),
-        kills=company.kills,
+        kills=kill_loop.kills,
         killed_holding=sampling.killed_holding,
         killed_waiting=sampling.killed_waiting,
         lost=sum(log.lost for log in logs),
@@ -128,46 +128,52 @@ def run(plan: Plan, tell: Callable[[int], object] = lambda _: None) -> Conservat
         most_waiting=sampling.most_waiting,
         over=sampling.over,
         unaccounted=sampling.unaccounted,
-        crowded=crowding((hold for log in logs for hold in log.holds), plan.limit),
+        crowded=crowding((hold for log in logs for hold in log.holds), settings.limit),
         dead_in_line=dead_in_line,
         trouble=(*trouble, *wrong),
     )
 
 
 def _watch(
-    plan: Plan, company: Company, semaphore: Semaphore, sampling: Sampling, tell: Callable[[int], object]
+    settings: KillLoopSettings,
+    kill_loop: KillLoop,
+    semaphore: Semaphore,
+    sampling: Sampling,
+    tell: Callable[[int], object],
 ) -> list[str]:
     """Sample and kill until enough was done; what went wrong."""
-    give_up_at = monotonic() + RETRY_FOR + plan.operations / SLOWEST
-    next_kill, next_count = company.next_kill(), monotonic()
+    give_up_at = monotonic() + RETRY_FOR + settings.operations / SLOWEST
+    next_kill, next_count = kill_loop.next_kill(), monotonic()
     while (now := monotonic()) < give_up_at:
         sampling.look(semaphore)
         if now >= next_kill:
-            sampling.look(semaphore, company.kill())
-            next_kill = company.next_kill()
+            sampling.look(semaphore, kill_loop.kill())
+            next_kill = kill_loop.next_kill()
         if now >= next_count:
-            tell(company.done())
-            if company.done() >= plan.operations or company.failed():
+            tell(kill_loop.done())
+            if kill_loop.done() >= settings.operations or kill_loop.failed():
                 return []
             next_count = now + COUNT_EVERY
         time.sleep(SAMPLE_EVERY)
-    return [f"there were only {company.done()} operations within {RETRY_FOR + plan.operations / SLOWEST:g} s"]
+    return [f"there were only {kill_loop.done()} operations within {RETRY_FOR + settings.operations / SLOWEST:g} s"]
 
 
-def _rest(plan: Plan, semaphore: Semaphore) -> tuple[int, list[str]]:
+def _rest(settings: KillLoopSettings, semaphore: Semaphore) -> tuple[int, list[str]]:
     """How many dead waiters stand in line when all is over, and what is not as it must be."""
-    time.sleep(plan.ttl + SLACK)
+    time.sleep(settings.ttl + SLACK)
     before = semaphore.status()
     wrong = []
-    if before.holders or before.free != plan.limit:
-        wrong.append(f"at rest {before.free} of {plan.limit} permits were free, and {len(before.holders)} leases there")
+    if before.holders or before.free != settings.limit:
+        wrong.append(
+            f"at rest {before.free} of {settings.limit} permits were free, and {len(before.holders)} leases there"
+        )
     try:
-        everything = semaphore.try_acquire(permits=plan.limit)
+        everything = semaphore.try_acquire(permits=settings.limit)
         if everything is None or not everything.release():
             wrong.append("at rest nobody could take all permits at once")
     except HandfastError as error:
         wrong.append(f"at rest nobody could take all permits at once: {error}")
     after = semaphore.status()
-    if after.holders or after.waiting or after.free != plan.limit:
+    if after.holders or after.waiting or after.free != settings.limit:
         wrong.append(f"something was left in the end: {after}")
     return before.waiting, wrong

@@ -20,9 +20,9 @@ import redis
 from handfast import AsyncHandfast
 from handfast._engine.script import load
 from handfast_lab.bench.figures import quantile
-from handfast_lab.bench.gauges import Counter, resident, take_all_files
 from handfast_lab.bench.memory import all_wait
-from handfast_lab.bench.runner import Crew
+from handfast_lab.bench.process_metrics import Counter, resident, take_all_files
+from handfast_lab.bench.runner import ClientPool
 from handfast_lab.bench.tasks import end
 from handfast_lab.bench.worker import Start
 
@@ -104,8 +104,8 @@ class CrowdJob(NamedTuple):
 
 def run(url: str, name: str, waiters: int) -> tuple[Crowd | None, list[str]]:
     """Let them come, in a process of their own; or what went wrong."""
-    with Crew() as crew:
-        _, crowds, trouble = crew.do(CrowdJob(url, name, waiters), 1, 10 + waiters / SLOWEST)
+    with ClientPool() as pool:
+        _, crowds, trouble = pool.do(CrowdJob(url, name, waiters), 1, 10 + waiters / SLOWEST)
     return (crowds[0] if crowds else None), trouble
 
 

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from handfast_lab.bench.aio_contenders import AIO_CONTENDERS
-from handfast_lab.bench.gauges import Counter, resident, take_all_files
-from handfast_lab.bench.runner import Crew, in_turn
-from handfast_lab.bench.tasks import end, hush
+from handfast_lab.bench.contenders import LEASE
+from handfast_lab.bench.process_metrics import Counter, resident, take_all_files
+from handfast_lab.bench.runner import ClientPool, in_turn
+from handfast_lab.bench.tasks import end, hush, open_client
 from handfast_lab.bench.worker import Start
 
 __all__ = ["Cost", "CostRow", "all_wait", "run", "summarize"]
@@ -78,14 +78,14 @@ class WaitersJob(NamedTuple):
 
     async def _weigh(self, start: Start, counter: Counter) -> Weight:
         hush(self.contender)
-        async with AIO_CONTENDERS[self.contender](self.url, self.waiters) as lock:
-            holder = lock(self.name)
+        async with open_client(self.contender, self.url, self.waiters) as client:
+            holder: Any = client.lock(self.name, LEASE)
             await holder.acquire()
             start()
             before = resident()
-            tasks = [asyncio.ensure_future(lock(self.name).acquire()) for _ in range(self.waiters)]
+            tasks = [asyncio.create_task(client.lock(self.name, LEASE).acquire()) for _ in range(self.waiters)]
             try:
-                if holder.waiting is not None:
+                if hasattr(holder, "waiting"):
                     await all_wait(holder.waiting, self.waiters)
                 after = await _settle()
                 for task in tasks:
@@ -103,8 +103,8 @@ def run(url: str, contenders: tuple[str, ...], waiters: int, rounds: int) -> Ite
     for number in range(rounds):
         for contender in in_turn(contenders, number):
             job = WaitersJob(contender, url, f"bench-memory-{contender}-{number}", waiters)
-            with Crew() as crew:
-                _, weights, trouble = crew.do(job, 1, RETRY_FOR)
+            with ClientPool() as pool:
+                _, weights, trouble = pool.do(job, 1, RETRY_FOR)
             grown, connections = weights[0] if weights else (None, None)
             per_waiter = None if grown is None else grown / waiters
             yield Cost(number, contender, waiters, per_waiter, connections, tuple(trouble))

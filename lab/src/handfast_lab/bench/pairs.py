@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from handfast import AcquireTimeout, Handfast
 from handfast_lab.bench.figures import Case, Hold, Schedule, Times, Turns, crowding, middle
-from handfast_lab.bench.runner import Crew, in_rounds
+from handfast_lab.bench.runner import ClientPool, in_rounds
 from handfast_lab.bench.worker import Start, wait_until
 
 __all__ = ["CONTENDERS", "Drawn", "Pass", "Plan", "Row", "measure", "run", "summarize"]
@@ -177,14 +177,14 @@ class PairsJob(NamedTuple):
 
 def run(plan: Plan) -> Iterator[Pass]:
     """Let them take their pairs, one contender after the other; they take turns at being first."""
-    with Crew() as crew:
+    with ClientPool() as pool:
         for case in in_rounds(CONTENDERS, plan.rounds, plan.clients):
             name = f"bench-{os.getpid()}-{case.contender}-{case.round}"
             jobs = [
                 PairsJob(case.contender, plan.url, name, plan.names, plan.pairs, plan.hold, SEED + client)
                 for client in range(plan.clients)
             ]
-            yield measure(plan, case, *crew.do_each(jobs, plan.patience))
+            yield measure(plan, case, *pool.do_each(jobs, plan.patience))
 
 
 def measure(plan: Plan, case: Case, schedule: Schedule, drawn: Sequence[Drawn], trouble: Sequence[str]) -> Pass:

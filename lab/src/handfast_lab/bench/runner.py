@@ -1,34 +1,30 @@
-"""The order of a benchmark: which measurement comes when, and the crew of processes that does each.
+"""The course of a benchmark: which measurement comes when, and the client processes that do each.
 
-A client that does not answer in time is killed and replaced; its measurement is reported as failed. Whatever ends a
-benchmark, no process of it is left: the crew is killed on the way out, and clients whose parent is gone end by
-themselves, because their pipe is.
+A client that does not answer in time is killed and replaced; its measurement is reported as failed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from handfast_lab.bench.figures import ONE, Case, Measurement, Schedule, measure
-from handfast_lab.bench.worker import READY, Job, Work, work
+import redis
 
-__all__ = ["WARM_UP", "Crew", "Plan", "in_rounds", "in_turn", "run"]
+from handfast.testing.processes import ChildProcess, ProcessFailed, ProcessGroup
+from handfast_lab.bench.figures import ONE, Case, Measurement, Schedule, measure
+from handfast_lab.bench.worker import ContendJob, Job, work
+
+__all__ = ["WARM_UP", "BenchPlan", "ClientPool", "forget", "in_rounds", "in_turn", "run"]
 
 WARM_UP = 0.2
 """Seconds that all clients contend before anything counts."""
 
 HEAD_START = 0.05
-"""Seconds between telling the clients when to begin and that moment: all are told by then."""
+"""Seconds between sending the schedule and its begin: all clients have it by then."""
 
 READY_TIMEOUT, GRACE = 20.0, 10.0
 """Seconds for a client to be ready, and to send its result after the end."""
@@ -37,8 +33,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to measure."""
+class BenchPlan:
+    """What to measure: every contender with every number of clients in every setting, in several rounds."""
 
     url: str
     contenders: tuple[str, ...]
@@ -52,7 +48,7 @@ class Plan:
         return len(self.contenders) * len(self.clients) * len(self.settings) * self.rounds
 
     def order(self) -> Iterator[Case]:
-        """Round by round; the contenders take turns at being first."""
+        """Yield the measurements round by round; the contenders take turns at being first."""
         for number in range(self.rounds):
             for place, (setting, clients) in enumerate(product(self.settings, self.clients)):
                 for contender in in_turn(self.contenders, number + place):
@@ -60,93 +56,74 @@ class Plan:
 
 
 def in_rounds(contenders: Iterable[str], rounds: int, clients: int) -> Iterator[Case]:
-    """Where there is one measurement for each contender in a round: the same turns."""
+    """Yield one measurement for each contender in each round, in the same turns."""
     for number in range(rounds):
         for contender in in_turn(tuple(contenders), number):
             yield Case(number, clients, contender)
 
 
 def in_turn(contenders: tuple[str, ...], turn: int) -> tuple[str, ...]:
-    """The contenders in an order in which each of them comes first, when its turn has come."""
+    """Return the contenders rotated, so that each comes first in its turn."""
     first = turn % max(1, len(contenders))
     return contenders[first:] + contenders[:first]
 
 
-def run(plan: Plan) -> Iterator[Measurement]:
-    """Let processes contend, one measurement after the other."""
-    with Crew() as crew:
+def run(plan: BenchPlan, limit: int | None = None) -> Iterator[Measurement]:
+    """Let processes contend for a lock, or for so many permits of a semaphore, one measurement after the other."""
+    with ClientPool() as pool, redis.Redis.from_url(plan.url) as conn:
         for case in plan.order():
-            job = Job(case.contender, plan.url, f"bench-{case.contender}-{case.round}-{case.clients}", plan.hold)
-            yield measure(case, *crew.do(job, case.clients, plan.seconds))
+            kind = "" if limit is None else "semaphore-"
+            name = f"bench-{kind}{case.contender}-{case.round}-{case.clients}"
+            job = ContendJob(case.contender, plan.url, name, plan.hold, limit)
+            try:
+                yield measure(case, *pool.do(job, case.clients, plan.seconds), limit=limit or 1)
+            except BaseException:
+                pool.dismiss()  # before their keys are deleted
+                raise
+            finally:
+                if limit is not None:
+                    forget(conn, name)
 
 
-class _Client:
-    """One process and our end of its pipe."""
-
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=work, args=(theirs,), daemon=True)
-        # Inherited: a Ctrl-C in the terminal is for the parent alone, which then ends its clients.
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            self.process.start()
-        finally:
-            signal.signal(signal.SIGINT, handler)
-            theirs.close()
-
-    def end(self) -> None:
-        """Kill the process and wait until it is gone."""
-        self.pipe.close()
-        self.process.kill()
-        self.process.join()
-        self.process.close()
+def forget(conn: redis.Redis, name: str) -> None:
+    """Delete what listings and rivals leave behind of a semaphore, some of it without a TTL."""
+    listings = [f"{name}{part}" for part in ("", ":owner", ":counter")]
+    conn.delete(*listings, f"lock:{name}", *(f"semaphore:{name}:{part}" for part in ("owners", "fencing", "queue")))
 
 
-class Crew:
+class ClientPool:
     """As many client processes as the largest measurement needs, kept from one to the next."""
 
     def __init__(self) -> None:
-        self._clients: list[_Client] = []
+        self._group = ProcessGroup()
 
-    def do(self, job: Work[T], count: int, seconds: float) -> tuple[Schedule, list[T], list[str]]:
-        """Let ``count`` clients do the job at the same time; when they did it, what came of it, and what went wrong."""
+    def do(self, job: Job[T], count: int, seconds: float) -> tuple[Schedule, list[T], list[str]]:
+        """Let ``count`` clients do the job at the same time. Return when that was, their results, and what went wrong."""
         return self.do_each([job] * count, seconds)
 
-    def do_each(self, jobs: Sequence[Work[T]], seconds: float) -> tuple[Schedule, list[T], list[str]]:
+    def do_each(self, jobs: Sequence[Job[T]], seconds: float) -> tuple[Schedule, list[T], list[str]]:
         """The same with a job for each client. Where nothing went wrong the results are in the order of the jobs."""
-        while len(self._clients) < len(jobs):
-            self._clients.append(_Client())
-        clients = self._clients[: len(jobs)]
+        while len(self._group) < len(jobs):
+            self._group.start(work)
+        clients = [client for client, _ in zip(self._group, jobs, strict=False)]
         for client, job in zip(clients, jobs, strict=True):
-            client.pipe.send(job)
-        answers = self._answers(clients, monotonic() + READY_TIMEOUT, "was not ready in time")
-        trouble = [answer for answer in answers if answer != READY]
+            client.send(job)
+        _, trouble = _reports(clients, "ready", monotonic() + READY_TIMEOUT, "was not ready")
         begin = monotonic() + HEAD_START
         schedule = Schedule(begin, begin + WARM_UP, begin + WARM_UP + seconds)
+        results: list[T] = []
+        if not trouble:
+            for client in clients:
+                client.send(schedule)
+            results, trouble = _reports(clients, "result", schedule.until + GRACE, "gave no result")
         if trouble:
-            self._dismiss(clients)
-            return schedule, [], [str(answer) for answer in trouble]
-        for client in clients:
-            client.pipe.send(schedule)
-        answers = self._answers(clients, schedule.until + GRACE, "did not end in time")
-        results = [answer for answer in answers if not isinstance(answer, str)]
-        trouble = [answer for answer in answers if isinstance(answer, str)]
-        if trouble:
-            self._dismiss(clients)
+            for client in clients:
+                self._group.discard(client)
         return schedule, results, trouble
 
     def dismiss(self) -> None:
-        """End all clients at once, whatever they do."""
-        self._dismiss(list(self._clients))
-
-    def _answers(self, clients: list[_Client], until: float, complaint: str) -> list[Any]:
-        return [_answer(client.pipe, until, complaint) for client in clients]
-
-    def _dismiss(self, clients: list[_Client]) -> None:
-        for client in clients:
-            self._clients.remove(client)
-            client.end()
+        """End all clients at once."""
+        self._group.close()
 
     def __enter__(self) -> Self:
         return self
@@ -157,9 +134,15 @@ class Crew:
         self.dismiss()
 
 
-def _answer(pipe: Connection, until: float, complaint: str) -> Any:
-    with contextlib.suppress(EOFError, OSError):
-        if not pipe.poll(max(0, until - monotonic())):
-            return f"a client {complaint} and was killed"
-        return pipe.recv()
-    return "a client ended by itself"
+def _reports(clients: list[ChildProcess], word: str, until: float, complaint: str) -> tuple[list[Any], list[str]]:
+    """Return the values of the expected reports, and what came instead."""
+    values: list[Any] = []
+    trouble: list[str] = []
+    for client in clients:
+        try:
+            report = client.receive(until - monotonic())
+        except ProcessFailed as failure:
+            trouble.append(f"a client {complaint} and was killed: {failure}")
+        else:
+            (values if report.word == word else trouble).append(report.value)
+    return values, trouble

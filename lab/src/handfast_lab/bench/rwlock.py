@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from handfast import Handfast
 from handfast_lab.bench.figures import Case, Hold, Schedule, Times, Turns, crowding, middle
-from handfast_lab.bench.runner import Crew, in_rounds
+from handfast_lab.bench.runner import ClientPool, in_rounds
 from handfast_lab.bench.worker import Start, wait_until
 
 __all__ = ["CONTENDERS", "Plan", "Row", "Sharing", "SideJob", "measure", "run", "summarize"]
@@ -129,11 +129,11 @@ class SideJob(NamedTuple):
 def run(plan: Plan) -> Iterator[Sharing]:
     """Let them read and write, one measurement after the other; the contenders take turns at being first."""
     sides = [False] * plan.readers + [True] * plan.writers
-    with Crew() as crew:
+    with ClientPool() as pool:
         for case in in_rounds(CONTENDERS, plan.rounds, len(sides)):
             name = f"bench-{os.getpid()}-{case.contender}-{case.round}"
             jobs = [SideJob(case.contender, plan.url, name, writes, plan.work) for writes in sides]
-            yield measure(plan, case, *crew.do_each(jobs, plan.seconds))
+            yield measure(plan, case, *pool.do_each(jobs, plan.seconds))
 
 
 def measure(plan: Plan, case: Case, schedule: Schedule, turns: Sequence[Turns], trouble: Sequence[str]) -> Sharing:

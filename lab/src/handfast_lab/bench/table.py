@@ -8,9 +8,8 @@ from itertools import groupby
 from rich import box
 from rich.table import Table
 
-from handfast_lab.bench.aio_contenders import AIO_CONTENDERS, OURS
 from handfast_lab.bench.conservation import Conservation
-from handfast_lab.bench.contenders import CONTENDERS
+from handfast_lab.bench.contenders import HANDFAST, LOCKS, SEMAPHORES, TASK_LOCKS
 from handfast_lab.bench.crowd import Crowd, ScriptTimes, inversions
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Row, Times
 from handfast_lab.bench.memory import CostRow
@@ -18,7 +17,6 @@ from handfast_lab.bench.names import Keeping
 from handfast_lab.bench.pairs import Row as PairsRow
 from handfast_lab.bench.rwlock import Row as RWLockRow
 from handfast_lab.bench.scores import Row as ScoresRow
-from handfast_lab.bench.semaphores import SEMAPHORES
 
 __all__ = [
     "conservation_table",
@@ -41,7 +39,7 @@ Cells = Mapping[str, Callable[[Row], str]]
 
 def lock_table(rows: Sequence[Row], title: str) -> Table:
     """One block for each client count. The handoff is given as p50/p99."""
-    return _blocks(rows, [], order=list(CONTENDERS), first="clients", cells=LOCK, title=title)
+    return _blocks(rows, [], order=list(LOCKS), first="clients", cells=LOCK, title=title)
 
 
 def semaphore_table(rows: Sequence[Row], failed: Sequence[Case], title: str) -> Table:
@@ -53,13 +51,13 @@ def tasks_table(rows: Sequence[Row], failed: Sequence[Case], setting: str, title
     """One block for each number of tasks, in one setting; ``failed`` have no row because no round of theirs went well."""
     mine = [row for row in rows if row.setting == setting]
     lost = [case for case in failed if case.setting == setting]
-    return _blocks(mine, lost, order=[*AIO_CONTENDERS, FLOOR], first="tasks", cells=TASKS[setting], title=title)
+    return _blocks(mine, lost, order=[*TASK_LOCKS, FLOOR], first="tasks", cells=TASKS[setting], title=title)
 
 
 def cost_table(rows: Sequence[CostRow], title: str) -> Table:
     """What a waiter costs."""
     grid = _grid(title, ("contender",), ("waiters", "bytes each", "connections"))
-    for row in sorted(rows, key=lambda row: list(AIO_CONTENDERS).index(row.contender)):
+    for row in sorted(rows, key=lambda row: list(TASK_LOCKS).index(row.contender)):
         cells = f"{row.waiters:,}", _or_dash(row.bytes_per_waiter, ",.0f"), f"{row.connections:,.0f}"
         grid.add_row(row.contender, *cells, style=_style(row.contender))
     return grid
@@ -183,7 +181,7 @@ def _grid(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
 
 
 def _style(contender: str) -> str:
-    return "bold" if contender == OURS else ""
+    return "bold" if contender == HANDFAST else ""
 
 
 def _span(row: Row) -> str:

@@ -11,18 +11,20 @@ import asyncio
 import gc
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from time import monotonic
 from typing import Any, NamedTuple
 
-from handfast_lab.bench.aio_contenders import AIO_CONTENDERS, OURS, Verbs
+from handfast_lab.bench.baseline import Bare
+from handfast_lab.bench.baseline_pipeline import Pipeline
+from handfast_lab.bench.contenders import HANDFAST, LEASE, TASK_LOCKS
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Measurement, Notes, measure
-from handfast_lab.bench.floor import Bare
-from handfast_lab.bench.gauges import Counter, take_all_files
-from handfast_lab.bench.pipeline import Pipeline
-from handfast_lab.bench.runner import Crew, Plan
+from handfast_lab.bench.process_metrics import Counter, take_all_files
+from handfast_lab.bench.runner import BenchPlan, ClientPool
 from handfast_lab.bench.worker import Start, wait_until
+from handfast_lab.rivals.verbs import AioClient, AioLock
 
-__all__ = ["Report", "TasksJob", "end", "hush", "run"]
+__all__ = ["Report", "TasksJob", "end", "hush", "open_client", "run"]
 
 RETRY_FOR, RETRY, CLEANUP = 0.5, 0.2, 5.0
 """Seconds that tasks may take to end by themselves, until they are cancelled once more, and in all."""
@@ -69,11 +71,11 @@ class TasksJob(NamedTuple):
 
     async def _contend(self, start: Start, counter: Counter) -> Report:
         hush(self.contender)
-        async with AIO_CONTENDERS[self.contender](self.url, self.tasks) as lock:
-            locks = list(map(lock, self._own))
+        async with open_client(self.contender, self.url, self.tasks) as client:
+            locks = [client.lock(name, LEASE) for name in self._own]
             await asyncio.gather(*map(_once, locks))  # so that connections are made and scripts loaded
             if self.setting == ONE:
-                locks = [lock(self.name) for _ in locks]
+                locks = [client.lock(self.name, LEASE) for _ in locks]
             notes = [Notes(0, array("d"), array("d")) for _ in locks]
             gc.collect()
             schedule = start()
@@ -89,30 +91,38 @@ class TasksJob(NamedTuple):
                 await end(tasks)
 
 
-def run(plan: Plan) -> Iterator[Measurement]:
+def run(plan: BenchPlan) -> Iterator[Measurement]:
     """Let tasks contend, one measurement after the other."""
-    with Crew() as crew:
+    with ClientPool() as pool:
         for case in plan.order():
             name = f"bench-{case.contender}-{case.setting}-{case.round}-{case.clients}"
             job = TasksJob(case.contender, plan.url, name, case.setting, case.clients)
-            schedule, reports, trouble = crew.do(job, 1, plan.seconds)
+            schedule, reports, trouble = pool.do(job, 1, plan.seconds)
             report = reports[0] if reports else Report([], 0)
             yield measure(case, schedule, report.notes, trouble, report.connections if reports else None)
 
 
+def open_client(contender: str, url: str, tasks: int) -> AbstractAsyncContextManager[AioClient]:
+    """Open a client for so many tasks, each of which may need a connection to wait on and one to release with."""
+    opening = TASK_LOCKS[contender].aio
+    if opening is None:
+        raise TypeError(f"{contender} has no asyncio API")
+    return opening(url, 2 * tasks + 10)
+
+
 def hush(contender: str) -> None:
     """What the tasks and callbacks of a rival leave behind when they are ended is not for our terminal."""
-    if contender != OURS:
+    if contender != HANDFAST:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
 
 
-async def _once(own: Verbs) -> None:
+async def _once(own: AioLock) -> None:
     await own.acquire()
     await own.release()
 
 
-async def _contend(own: Verbs, notes: Notes, until: float, *, pause: bool) -> None:
-    acquire, release, _ = own
+async def _contend(own: AioLock, notes: Notes, until: float, *, pause: bool) -> None:
+    acquire, release = own.acquire, own.release
     _, acquired, released = notes
     while monotonic() < until:
         await acquire()

@@ -1,4 +1,4 @@
-"""One client process: told what to do over a pipe, it does it and sends back what came of it."""
+"""One client process of a benchmark: it does the jobs that it receives and reports their results."""
 
 from __future__ import annotations
 
@@ -7,83 +7,79 @@ import time
 import traceback
 from array import array
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-from handfast_lab.bench.contenders import CONTENDERS, Contender
+from handfast.testing.processes import Parent
+from handfast_lab.bench.contenders import LOCKS, SEMAPHORES, Contended
 from handfast_lab.bench.figures import Notes, Schedule
 
-__all__ = ["READY", "Job", "Start", "Work", "contend", "wait_until", "work"]
-
-READY = "ready"
+__all__ = ["ContendJob", "Job", "Start", "contend", "wait_until", "work"]
 
 Start = Callable[[], Schedule]
-"""Called by a job when it is ready; it returns when all others are, with the moments of what follows."""
+"""A job calls it when it is ready; it returns when all others are ready, with the moments of what follows."""
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Work(Protocol[T_co]):
-    """What a client process can be told to do. It travels through a pipe, and so does what comes of it."""
+class Job(Protocol[T_co]):
+    """What a client process can do. The job and its result are pickled."""
 
     def do(self, start: Start) -> T_co:
-        """Make ready, call ``start``, and do it. What comes of it is no text: a text is a complaint."""
+        """Prepare, call ``start``, and work until the schedule ends. Return the result."""
 
 
-class Job(NamedTuple):
-    """Contend for one lock."""
+class ContendJob(NamedTuple):
+    """Contend for one lock, or for one permit of a semaphore."""
 
     contender: str
     url: str
     name: str
     hold: float
     """Seconds in the critical section; 0 for none."""
+    limit: int | None = None
+    """Permits of the semaphore; None for a lock."""
 
     def do(self, start: Start) -> Notes:
-        """Acquire and release; what was seen of it."""
-        return contend(CONTENDERS[self.contender](self.url, self.name), start, self.hold)
+        """Acquire and release, again and again."""
+        contenders = LOCKS if self.limit is None else SEMAPHORES
+        return contend(Contended(contenders[self.contender], self.url, self.name, self.limit), start, self.hold)
 
 
-def work(pipe: Connection) -> None:
-    """Do jobs until the other end of the pipe is closed. Every job is answered: ready, then its result; or a text."""
+def work(parent: Parent) -> None:
+    """Do jobs until the process is ended. For each, report ``ready``, then ``result``; or ``failed``."""
 
     def start() -> Schedule:
-        pipe.send(READY)
-        try:
-            schedule: Schedule = pipe.recv()
-        except EOFError:
-            raise SystemExit from None  # the parent is gone, and no contender's error handling is to think otherwise
+        parent.report("ready")
+        schedule: Schedule = parent.receive()
         return schedule
 
     while True:
+        job: Job[object] = parent.receive()
         try:
-            job: Work[Any] = pipe.recv()
-            try:
-                answer = job.do(start)
-            except Exception:  # noqa: BLE001 -- whatever it was, the parent reports it
-                answer = traceback.format_exc()
-            pipe.send(answer)
-        except (EOFError, BrokenPipeError):
-            return
+            result = job.do(start)
+        except Exception:  # noqa: BLE001 -- the parent reports it
+            parent.report("failed", traceback.format_exc())
+        else:
+            parent.report("result", result)
 
 
-def contend(contender: Contender, start: Start, hold: float) -> Notes:
-    """Acquire and release until the time is over; then it is closed."""
+def contend(client: Contended, start: Start, hold: float) -> Notes:
+    """Acquire and release until the schedule ends; then close the client."""
     try:
-        contender.acquire()  # once, so that connections are made and scripts loaded
-        contender.release()
+        client.acquire()  # once, so that connections are made and scripts loaded
+        client.release()
         gc.collect()
         schedule = start()
         acquired, released = array("d"), array("d")
         wait_until(schedule.begin)
         tries = [
-            _contend_until(contender, end, hold, acquired, released)  # the warm-up, and what counts
+            _contend_until(client, end, hold, acquired, released)  # the warm-up, then what counts
             for end in (schedule.go, schedule.until)
         ]
         return Notes(tries[1] - tries[0], acquired, released)
     finally:
-        contender.close()
+        client.close()
 
 
 def wait_until(moment: float) -> None:
@@ -91,11 +87,9 @@ def wait_until(moment: float) -> None:
     time.sleep(max(0, moment - monotonic()))
 
 
-def _contend_until(
-    contender: Contender, end: float, hold: float, acquired: array[float], released: array[float]
-) -> int:
-    """Acquire and release until then; how many tries that took in all, the last one not counted if it came too late."""
-    acquire, release = contender.acquire, contender.release
+def _contend_until(client: Contended, end: float, hold: float, acquired: array[float], released: array[float]) -> int:
+    """Acquire and release until then. Return the tries so far, without those of an acquire that came too late."""
+    acquire, release = client.acquire, client.release
     note_acquired, note_released = acquired.append, released.append
     while monotonic() < end:
         acquire()
@@ -104,4 +98,4 @@ def _contend_until(
             time.sleep(hold)
         note_released(monotonic())
         release()
-    return contender.tries - (bool(acquired) and acquired[-1] >= end)
+    return client.tries - (bool(acquired) and acquired[-1] >= end)

@@ -1,4 +1,4 @@
-"""Many histories: every primitive in every colour under every fault, for a time or until there are enough.
+"""Many histories: every primitive in every API under every fault, for a time or until there are enough.
 
 The combinations are gone through in turn, again and again, each time with another seed, by some processes that have
 servers of their own. What comes of a history is a `Verdict`.
@@ -19,8 +19,8 @@ from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, NamedTuple, cast
 
-from handfast_lab.chaos.chamber import Cell, Chamber, Verdict
 from handfast_lab.chaos.faults import FAULTS
+from handfast_lab.chaos.history_run import Cell, Chamber, Verdict
 
 __all__ = ["Campaign", "cells", "played", "run"]
 
@@ -38,16 +38,16 @@ class Campaign(NamedTuple):
     processes: int = 2
 
 
-def cells(primitives: Sequence[str], colours: Sequence[str], faults: Sequence[str]) -> list[Cell]:
+def cells(primitives: Sequence[str], apis: Sequence[str], faults: Sequence[str]) -> list[Cell]:
     """All combinations that there are."""
-    every = itertools.starmap(Cell, itertools.product(primitives, colours, faults))
-    return [cell for cell in every if cell.colour in FAULTS[cell.fault].colours]
+    every = itertools.starmap(Cell, itertools.product(primitives, apis, faults))
+    return [cell for cell in every if cell.api in FAULTS[cell.fault].apis]
 
 
 def run(campaign: Campaign, tell: Callable[[Verdict], object]) -> None:
     """Play, and tell each verdict as it comes."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["handfast_lab.chaos.chamber"])
+    context.set_forkserver_preload(["handfast_lab.chaos.history_run"])
     numbers = itertools.count()
     until = monotonic() + campaign.seconds
     players = dict(_hired(context, campaign.processes))
@@ -74,7 +74,7 @@ def run(campaign: Campaign, tell: Callable[[Verdict], object]) -> None:
 
 
 def played(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
-    """What was played, added up by primitive, colour and fault; findings with the seed of each."""
+    """What was played, added up by primitive, API and fault; findings with the seed of each."""
     sums: dict[Any, dict[str, Any]] = defaultdict(
         lambda: {"histories": 0, "operations": 0, "strikes": 0, "seconds": 0.0, "findings": []}
     )

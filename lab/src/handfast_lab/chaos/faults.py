@@ -73,7 +73,7 @@ class Fault(NamedTuple):
     deafens: bool = True
     """Whether clients may miss being rung, and lose their places in line by that. Who is in a hurry closes a connection on
     which a reply takes too long."""
-    colours: tuple[str, ...] = ("sync", "asyncio")
+    apis: tuple[str, ...] = ("sync", "asyncio")
     """Where there is such a fault."""
     habits: frozenset[str] = frozenset()
     """Of the players: some faults are what clients do."""
@@ -313,7 +313,7 @@ FAULTS: dict[str, Fault] = {
     "stale failover": Fault(_stale_failover, forgets=True),
     "clock steps": Fault(_clock_steps, forgets=True, needs=frozenset({"clock"})),
     "forgotten leases": Fault(_nothing, habits=frozenset({"forget"}), ttl=0.1, deafens=False),
-    "cancellations": Fault(_nothing, habits=frozenset({"cancel"}), colours=("asyncio",), deafens=False),
+    "cancellations": Fault(_nothing, habits=frozenset({"cancel"}), apis=("asyncio",), deafens=False),
     "much at once": Fault(_much_at_once, habits=frozenset({"forget", "cancel"}), ttl=0.5),
 }
 """By name. Those whose players do it themselves do nothing to the stage."""

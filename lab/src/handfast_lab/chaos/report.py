@@ -150,7 +150,7 @@ def _histories(results: Results) -> Iterator[str]:
         "and rest alone.\n"
     )
     yield _made(part)
-    for by in ("fault", "primitive", "colour"):
+    for by in ("fault", "primitive", "api"):
         groups = defaultdict(list)
         for entry in part["played"]:
             groups[entry[by]].append(entry)
@@ -159,7 +159,7 @@ def _histories(results: Results) -> Iterator[str]:
         yield from _table((by, "histories", "operations", "faults", "anomalies"), rows, "lrrrr")
     for entry in part["played"]:
         for finding in entry["findings"]:
-            yield f"- {entry['primitive']}, {entry['colour']}, {entry['fault']}, seed {finding['seed']}: {finding['text']}"
+            yield f"- {entry['primitive']}, {entry['api']}, {entry['fault']}, seed {finding['seed']}: {finding['text']}"
 
 
 def _sum(entries: Iterable[dict[str, Any]]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The raw results, as they lie in ``reliability/``: what the report is made from, and nothing else is.
 
-    histories.json   the campaign: what was played, by primitive, colour and fault
+    histories.json   the campaign: what was played, by primitive, API and fault
     schedules.json   the simulator: how many schedules, with which seeds
     planted.json     the mistakes planted in scripts and clients, and how soon each was found
     trials.json      the trials, by contender

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -17,8 +17,9 @@ import redis
 
 from handfast import AcquireTimeout
 from handfast.fencing import StaleFence, advance_fence, set_if_newer
-from handfast_lab.chaos.colours import colour_of, settled
-from handfast_lab.chaos.mortals import Life, Mortal
+from handfast.testing import ChildProcess
+from handfast_lab.chaos.apis import api_of, settled
+from handfast_lab.chaos.killable import LockUser
 
 __all__ = ["FENCED", "PLAIN", "Count", "Writer", "counts_of"]
 
@@ -45,12 +46,12 @@ class Count:
     """The last one."""
 
 
-class Writer(Life):
+class Writer(LockUser):
     """A client of ours that writes, or that looks at its lease, for as long as it is told to."""
 
     def begin(self, stack: contextlib.ExitStack) -> None:  # noqa: ARG002 -- each order has a client of its own
-        """See `Life`."""
-        self._colour = colour_of(self.contender)
+        """See `LockUser`."""
+        self._api = api_of(self.contender)
         self.orders = {"write": self.write, "watch": self.watch, "set the clock": self.set_clock}
 
     def set_clock(self, ahead: float) -> None:
@@ -58,17 +59,17 @@ class Writer(Life):
         wall, nanoseconds = time.time, time.time_ns
         time.time = lambda: wall() + ahead
         time.time_ns = lambda: nanoseconds() + round(ahead * 1e9)
-        self.say("set")
+        self.report("set")
 
     def write(self, name: str, ttl: float, until: float) -> None:
         """Write until that moment."""
         count = Count()
         with redis.Redis.from_url(self.url) as conn:
-            self._colour.run(self._write(conn, name, ttl, until, count))
-        self.say("written", **asdict(count))
+            self._api.run(self._write(conn, name, ttl, until, count))
+        self.report("written", count)
 
     async def _write(self, conn: redis.Redis, name: str, ttl: float, until: float, count: Count) -> None:
-        async with self._colour.client(self.url) as client:
+        async with self._api.client(self.url) as client:
             lock = client.lock(name, ttl=ttl)
             while monotonic() < until:
                 asked = monotonic()
@@ -97,28 +98,28 @@ class Writer(Life):
 
     def watch(self, name: str, ttl: float) -> None:
         """Hold a lease, and say what can be known of it at once whenever this process has slept for longer than it lasts."""
-        self._colour.run(self._watch(name, ttl))
+        self._api.run(self._watch(name, ttl))
 
     async def _watch(self, name: str, ttl: float) -> None:
-        async with self._colour.client(self.url) as client:
+        async with self._api.client(self.url) as client:
             lease = await settled(client.lock(name, ttl=ttl).acquire(timeout=TURN))
-            self.say("in")
+            self.report("in")
             seen = monotonic()
             while (now := monotonic()) - seen < ttl:
                 seen = now
-                await self._colour.sleep(0.001)
+                await self._api.sleep(0.001)
             begun = monotonic()
             lost = lease.lost
             took = monotonic() - begun
-            self.say("woke", lost=lost, took=took)
-            self.say("given", kept=await settled(lease.release()))
+            self.report("woke", {"lost": lost, "took": took})
+            self.report("given", await settled(lease.release()))
 
 
-def counts_of(writers: Sequence[Mortal], within: float) -> Count:
+def counts_of(writers: Sequence[ChildProcess], within: float) -> Count:
     """What all of them did together. Raises Silent."""
     total = Count()
     for writer in writers:
-        one = Count(**writer.expect("written", within).facts)
+        one: Count = writer.expect("written", within).value
         total.fenced += one.fenced
         total.plain += one.plain
         total.refused += one.refused

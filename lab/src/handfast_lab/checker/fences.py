@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from handfast_lab.checker.book import Book, Page, ended
 from handfast_lab.checker.finding import Finding, told
 from handfast_lab.checker.history import Operation
+from handfast_lab.checker.history_index import Book, Page, ended
 
 __all__ = ["check_fences"]
 

@@ -34,11 +34,11 @@ from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
-from handfast_lab.checker.book import Book
 from handfast_lab.checker.finding import Finding, told
 from handfast_lab.checker.history import Operation
+from handfast_lab.checker.history_index import Book
+from handfast_lab.checker.linearization_events import Act, Point, Scene, scenes
 from handfast_lab.checker.models import Ask, State
-from handfast_lab.checker.points import Act, Point, Scene, scenes
 
 __all__ = ["check_linearizability"]
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from handfast_lab.checker.book import Book, Limits, Page, ended
 from handfast_lab.checker.finding import Finding, told
 from handfast_lab.checker.history import Operation
+from handfast_lab.checker.history_index import Book, Limits, Page, ended
 
 __all__ = ["check_order"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from handfast_lab.checker.book import Book
+from handfast_lab.checker.exclusion import check_holds
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.finding import Finding
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.holds import check_holds
+from handfast_lab.checker.history_index import Book
 from handfast_lab.checker.linearizability import check_linearizability
 from handfast_lab.checker.order import check_order
 

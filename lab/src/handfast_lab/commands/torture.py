@@ -17,12 +17,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from handfast.embedded import PrivateServer
 from handfast_lab.bench.machine import describe
-from handfast_lab.chaos.colours import COLOURS
-from handfast_lab.chaos.contenders import CONTENDERS
+from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.faults import FAULTS
-from handfast_lab.chaos.players import PRIMITIVES
 from handfast_lab.chaos.results import Results
 from handfast_lab.chaos.trials import TRIALS
+from handfast_lab.chaos.workers import PRIMITIVES
+from handfast_lab.rivals import CONTENDERS
 
 __all__ = ["command"]
 
@@ -42,7 +42,7 @@ class _Run:
     results: Results
     faults: tuple[str, ...]
     primitives: tuple[str, ...]
-    colours: tuple[str, ...]
+    apis: tuple[str, ...]
     trials: tuple[str, ...]
     seconds: float | None
     histories: int | None
@@ -63,7 +63,7 @@ class _Run:
 @_several("--part", "parts", PARTS, "What is run; all three by default, and trials alone with a rival.")
 @_several("--fault", "faults", list(FAULTS), "Faults that histories are played under.")
 @_several("--primitive", "primitives", PRIMITIVES, "Primitives that histories use.")
-@_several("--colour", "colours", list(COLOURS), "Colours of the clients in histories.")
+@_several("--api", "apis", list(APIS), "APIs of the clients in histories.")
 @click.option("--seconds", type=click.FloatRange(0.1), help="Play histories for so long.")
 @click.option("--histories", type=click.IntRange(1), help="Play so many histories; one of each kind by default.")
 @click.option(
@@ -116,7 +116,7 @@ def _play(run: _Run) -> None:
     from handfast_lab.chaos.campaign import run as play
     from handfast_lab.checker.history import write_history
 
-    chosen = cells(run.primitives or PRIMITIVES, run.colours or list(COLOURS), run.faults or list(FAULTS))
+    chosen = cells(run.primitives or PRIMITIVES, run.apis or list(APIS), run.faults or list(FAULTS))
     histories = run.histories or (inf if run.seconds else len(chosen))
     verdicts: list[Any] = []
     with _progress("histories", None if histories == inf else int(histories)) as tell:
@@ -125,7 +125,7 @@ def _play(run: _Run) -> None:
             verdicts.append(verdict)
             found = sum(bool(one.findings) for one in verdicts)
             done = f"{sum(one.operations for one in verdicts):,} operations, {found} with findings"
-            tell(len(verdicts), f"{done}; {verdict.cell.primitive}, {verdict.cell.colour}, {verdict.cell.fault}")
+            tell(len(verdicts), f"{done}; {verdict.cell.primitive}, {verdict.cell.api}, {verdict.cell.fault}")
 
         play(Campaign(chosen, run.seed, histories, run.seconds or inf, run.processes), note)
     run.results.write("histories", run.command, run.machine, seed=run.seed, played=played(verdicts))

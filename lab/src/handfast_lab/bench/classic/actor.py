@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from handfast_lab.bench.contenders import Contender
+from handfast_lab.bench.contenders import Contended
 
 __all__ = ["FIRST", "LUA", "OURS", "Actor", "Closing", "Conn", "Contenders", "Scene", "Table", "Waiting"]
 
@@ -73,21 +73,21 @@ class Actor(ABC):
 class Waiting(Actor):
     """A client of ``bench lock`` or ``bench semaphore``, which waits until it has what it wants."""
 
-    def __init__(self, contender: Contender) -> None:
-        super().__init__(contender)
-        self._contender = contender
+    def __init__(self, client: Contended) -> None:
+        super().__init__(client)
+        self._contended = client
 
     @property
     def tries(self) -> int:
         """How often it asked: a poller does so again and again."""
-        return self._contender.tries
+        return self._contended.tries
 
     def act(self) -> bool:
         """Take it and release it."""
-        self._contender.acquire()
+        self._contended.acquire()
         self.acquired.append(monotonic())
         self.released.append(monotonic())
-        self._contender.release()
+        self._contended.release()
         return True
 
 

@@ -15,7 +15,7 @@ import redis
 from handfast import Handfast, classic
 from handfast.classic import watch
 from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Actor, Closing, Conn, Contenders, Scene, Table
-from handfast_lab.bench.counting import WatchCounted
+from handfast_lab.rivals.listings import WatchCounted
 
 __all__ = ["MEMBERS", "GuildActor", "Guilds", "expected", "members"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Conn, Contenders, Scene, Table, Waiting
-from handfast_lab.bench.contenders import ClassicFirst, ClassicLua, Ours
+from handfast_lab.bench.contenders import LOCKS, Contended
 
 __all__ = ["Locks"]
 
@@ -21,11 +21,10 @@ class Locks(Table):
         "Each client takes the lock, waiting as long as it takes, and releases it at once. A try is each time that it "
         "asks the server for the lock. The listings poll every millisecond; Handfast waits in line."
     )
-    contenders: ClassVar[Contenders] = {
-        FIRST: lambda scene, _: Waiting(ClassicFirst(scene.url, scene.name)),
-        LUA: lambda scene, _: Waiting(ClassicLua(scene.url, scene.name)),
-        OURS: lambda scene, _: Waiting(Ours(scene.url, scene.name)),
-    }
+    contenders: ClassVar[Contenders] = dict.fromkeys(
+        (FIRST, LUA, OURS),
+        lambda scene, _: Waiting(Contended(LOCKS[scene.contender], scene.url, scene.name)),
+    )
     limit = 1
 
     def clear(self, scene: Scene, conn: Conn) -> None:

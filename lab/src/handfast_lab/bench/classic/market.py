@@ -13,7 +13,7 @@ import redis
 from handfast import classic
 from handfast.classic import watch
 from handfast_lab.bench.classic.actor import FIRST, LUA, Actor, Conn, Contenders, Scene, Table
-from handfast_lab.bench.counting import WatchCounted
+from handfast_lab.rivals.listings import WatchCounted
 
 __all__ = ["FUNDS", "ITEMS", "Market"]
 

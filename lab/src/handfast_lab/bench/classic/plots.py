@@ -1,6 +1,6 @@
 """Rows as plots: SVG that stands in a page of its own, with text that stays text.
 
-Colours are told apart by those who see few of them (the set of Okabe and Ito), and never alone: each contender has its
+APIs are told apart by those who see few of them (the set of Okabe and Ito), and never alone: each contender has its
 own marker as well. Client counts stand at equal distances. Each plot's ids get a prefix, since several plots share a
 page.
 """
@@ -22,7 +22,7 @@ from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Table
 from handfast_lab.bench.classic.figures import Row
 from handfast_lab.bench.classic.published import PUBLISHED
 from handfast_lab.bench.classic.text import in_order
-from handfast_lab.bench.semaphores import FAIR
+from handfast_lab.bench.contenders import FAIR
 
 __all__ = ["LABELS", "figure", "svg"]
 
@@ -32,7 +32,7 @@ LABELS: Mapping[str, str] = {FIRST: "first form", FAIR: "first form, fair", LUA:
 class Look(NamedTuple):
     """How a contender's line looks."""
 
-    colour: str
+    color: str
     marker: str
 
 
@@ -127,7 +127,7 @@ def _throughput(table: Table, rows: Sequence[Row], ax: Axes) -> None:
         low = [row.rate - row.fewest / row.seconds for row in line]
         high = [row.most / row.seconds - row.rate for row in line]
         places, rates = _places(rows, line), [row.rate for row in line]
-        ax.errorbar(places, rates, yerr=[low, high], fmt="none", color=LOOKS[contender].colour, elinewidth=1, capsize=4)
+        ax.errorbar(places, rates, yerr=[low, high], fmt="none", color=LOOKS[contender].color, elinewidth=1, capsize=4)
     _plot(rows, ax, lambda row: row.rate, named=True)
     _from_zero(ax)
 
@@ -174,7 +174,7 @@ def _plot(
             _places(among or rows, line),
             [math.nan if one is None else one for one in values],
             label=LABELS[contender] if named else None,
-            color=LOOKS[contender].colour,
+            color=LOOKS[contender].color,
             marker=LOOKS[contender].marker,
             linestyle="--" if dashed else "-",
             alpha=0.6 if dashed else 1.0,

@@ -21,7 +21,7 @@ from handfast_lab.bench.classic.actor import Actor, Conn, Scene
 from handfast_lab.bench.classic.figures import Case, Reading, Tally, read
 from handfast_lab.bench.classic.tables import TABLES
 from handfast_lab.bench.figures import Schedule
-from handfast_lab.bench.runner import WARM_UP, Crew, in_turn
+from handfast_lab.bench.runner import WARM_UP, ClientPool, in_turn
 from handfast_lab.bench.worker import Start, wait_until
 
 __all__ = ["ActJob", "Plan", "run"]
@@ -90,23 +90,23 @@ class ActJob(NamedTuple):
 
 def run(plan: Plan) -> Iterator[Reading]:
     """Measure everything, one reading after the other."""
-    with Crew() as crew, redis.Redis.from_url(plan.url) as conn:
+    with ClientPool() as pool, redis.Redis.from_url(plan.url) as conn:
         for case in plan.order():
             name = f"bench-{os.getpid()}-{case.table}-{case.contender}-{case.round}-{case.clients}"
-            yield _reading(crew, conn, case, Scene(plan.url, name, case.contender, case.clients), plan.seconds)
+            yield _reading(pool, conn, case, Scene(plan.url, name, case.contender, case.clients), plan.seconds)
 
 
-def _reading(crew: Crew, conn: Conn, case: Case, scene: Scene, seconds: float) -> Reading:
+def _reading(pool: ClientPool, conn: Conn, case: Case, scene: Scene, seconds: float) -> Reading:
     table = TABLES[case.table]
     if trouble := table.refusal(conn):
         return read(case, Schedule(0, 0, seconds), [], [trouble])
     table.prepare(scene, conn)
     try:
-        schedule, tallies, troubles = crew.do(ActJob(case.table, scene), case.clients, seconds)
+        schedule, tallies, troubles = pool.do(ActJob(case.table, scene), case.clients, seconds)
         wrong = [] if troubles else table.inspect(scene, conn)
         return read(case, schedule, tallies, troubles + wrong, table.limit)
     except BaseException:
-        crew.dismiss()  # before what they work with is cleared
+        pool.dismiss()  # before what they work with is cleared
         raise
     finally:
         table.clear(scene, conn)

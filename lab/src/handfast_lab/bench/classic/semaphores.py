@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Conn, Contenders, Scene, Table, Waiting
-from handfast_lab.bench.semaphores import FAIR, LENIENT, SEMAPHORES, forget
+from handfast_lab.bench.contenders import FAIR, LENIENT, SEMAPHORES, Contended
+from handfast_lab.bench.runner import forget
 
 __all__ = ["LIMIT", "Semaphores"]
 
@@ -27,7 +28,7 @@ class Semaphores(Table):
     )
     contenders: ClassVar[Contenders] = dict.fromkeys(
         (FIRST, FAIR, LUA, OURS),
-        lambda scene, _: Waiting(SEMAPHORES[scene.contender](scene.url, scene.name, LIMIT)),
+        lambda scene, _: Waiting(Contended(SEMAPHORES[scene.contender], scene.url, scene.name, LIMIT)),
     )
     limit = LIMIT
     lenient = LENIENT

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from handfast_lab.chaos.figures import Figure
 
 if TYPE_CHECKING:
-    from handfast_lab.chaos.contenders import Contender
+    from handfast_lab.rivals.contender import Contender
 
 __all__ = ["TRIALS", "Tell", "Trial", "load"]
 

@@ -24,10 +24,11 @@ from typing import Any, Literal, NamedTuple
 from handfast import AcquireTimeout, AsyncHandfast
 from handfast.testing import ServerController
 from handfast.testing.injection import Run, cancel_at
-from handfast_lab.chaos.contender import AioLock, Contender, hushed
-from handfast_lab.chaos.contenders import is_left
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals import is_left
+from handfast_lab.rivals.contender import Contender, hushed
+from handfast_lab.rivals.verbs import AioLock
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 

@@ -16,14 +16,14 @@ from itertools import count as counting
 from time import monotonic
 from typing import Any
 
-from handfast.testing import ServerController
+from handfast.testing import ProcessFailed, ServerController
 from handfast.testing.clock import find_compiler
-from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.apis import Api, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.mortals import Mortals, Silent
+from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer, counts_of
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -67,19 +67,19 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 def _jumps(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
     steps = [(chance.uniform(0.2, 0.6), chance.choice(JUMPS)) for _ in range(count)]
     total, fenced, wrong = Count(), 0, list[str]()
-    with ServerController(clock=True) as server, Mortals(server.url, Writer) as mortals:
+    with ServerController(clock=True) as server, LockUsers(server.url, Writer) as users:
         try:
-            writers = mortals.new(contender, WRITERS)
+            writers = users.new(contender, WRITERS)
             until = monotonic() + sum(pause for pause, _ in steps) + TTL
             for writer in writers:
-                writer.tell("write", "counter", TTL, until)
+                writer.order("write", "counter", TTL, until)
             for pause, jump in steps:
                 time.sleep(pause)
                 server.shift_clock(jump)
                 tick()
             total = counts_of(writers, RETRY_FOR)
             fenced = int(server.admin.get(FENCED) or 0)
-        except Silent as error:
+        except ProcessFailed as error:
             wrong.append(str(error))
         plain = int(server.admin.get(PLAIN) or 0)
     if total.fenced != fenced:
@@ -106,23 +106,23 @@ def _jumps(contender: Contender, count: int, chance: random.Random, tick: Callab
 
 def _stretched(contender: Contender, count: int, tick: Callable[[], None]) -> Figure:
     """A holder dies after the clock has stepped back."""
-    colour, wrong = colour_of(contender), list[str]()
+    api, wrong = api_of(contender), list[str]()
     longest = 0.0
-    with ServerController(clock=True) as server, Mortals(server.url) as mortals:
+    with ServerController(clock=True) as server, LockUsers(server.url) as users:
         for number in range(count):
             name = f"stretched-{number}"
             try:
-                (holder,) = mortals.new(contender)
-                holder.tell("acquire", name, TTL)
+                (holder,) = users.new(contender)
+                holder.order("acquire", name, TTL)
                 holder.expect("asks", RETRY_FOR)
                 holder.expect("in", RETRY_FOR)
-            except Silent as error:
+            except ProcessFailed as error:
                 wrong.append(str(error))
                 continue
             server.shift_clock(-HOUR)
-            mortals.bury(holder)
+            users.discard(holder)
             longest = max(longest, contender.remaining(server.admin, name) / 1000)
-            colour.run(_freed(colour, server, name, wrong))
+            api.run(_freed(api, server, name, wrong))
             server.shift_clock(HOUR)
             tick()
     return Figure(
@@ -137,8 +137,8 @@ def _stretched(contender: Contender, count: int, tick: Callable[[], None]) -> Fi
     )
 
 
-async def _freed(colour: Colour, server: ServerController, name: str, wrong: list[str]) -> None:
-    async with colour.client(server.url) as client:
+async def _freed(api: Api, server: ServerController, name: str, wrong: list[str]) -> None:
+    async with api.client(server.url) as client:
         lock: Any = client.lock(name)
         await settled(lock.force_release(reason="its holder is dead"))
         lease = await settled(lock.try_acquire())
@@ -150,16 +150,16 @@ async def _freed(colour: Colour, server: ServerController, name: str, wrong: lis
 
 def _wrong_clients(contender: Contender, seconds: float, tick: Callable[[], None]) -> Figure:
     total, fenced, plain, wrong = Count(), 0, 0, list[str]()
-    with ServerController() as server, Mortals(server.url, Writer) as mortals:
+    with ServerController() as server, LockUsers(server.url, Writer) as users:
         try:
-            writers = mortals.new(contender, WRITERS)
+            writers = users.new(contender, WRITERS)
             for writer, ahead in zip(writers, (0.0, HOUR, -HOUR), strict=True):
-                writer.tell("set the clock", ahead)
+                writer.order("set the clock", ahead)
                 writer.expect("set", RETRY_FOR)
             for writer in writers:
-                writer.tell("write", "counter", LONG, monotonic() + seconds)
+                writer.order("write", "counter", LONG, monotonic() + seconds)
             total = counts_of(writers, seconds + RETRY_FOR)
-        except Silent as error:
+        except ProcessFailed as error:
             wrong.append(str(error))
         fenced, plain = (int(server.admin.get(key) or 0) for key in (FENCED, PLAIN))
     tick()

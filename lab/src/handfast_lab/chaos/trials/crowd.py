@@ -17,10 +17,10 @@ import redis
 from handfast import QueueFull
 from handfast.testing import ServerController
 from handfast_lab.bench import crowd
-from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.apis import Api, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -35,7 +35,7 @@ CROWDS = 3
 """So many at most, until one stays below it: whatever else the machine is at can only make scripts look slower."""
 
 FULL, BEYOND = {"sync": 50, "asyncio": 1_000}, 500
-"""Waiters that a line takes, by colour, and how many more come."""
+"""Waiters that a line takes, by API, and how many more come."""
 
 RETRY_FOR = 60.0
 """Seconds for a line to get in."""
@@ -48,7 +48,7 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """One crowd of so many, and one line that is full."""
-    figures = _crowds(contender, count, seed) if contender.colour == "asyncio" else []
+    figures = _crowds(contender, count, seed) if contender.api == "asyncio" else []
     tell(count)
     return [*figures, _full(contender, count, seed)]
 
@@ -122,11 +122,11 @@ def _scripts(contender: Contender, scripts: list[crowd.ScriptTimes], crowds: int
 
 
 def _full(contender: Contender, count: int, seed: int) -> Figure:
-    colour = colour_of(contender)
-    room, beyond = min(FULL[contender.colour], count), min(BEYOND, count)
+    api = api_of(contender)
+    room, beyond = min(FULL[contender.api], count), min(BEYOND, count)
     wrong: list[str] = []
     with hushed(), ServerController() as server:
-        each = colour.run(_fill(colour, server, room, beyond, wrong))
+        each = api.run(_fill(api, server, room, beyond, wrong))
     return Figure(
         id="R28",
         what="max_waiters reached",
@@ -140,18 +140,18 @@ def _full(contender: Contender, count: int, seed: int) -> Figure:
     )
 
 
-async def _fill(colour: Colour, server: ServerController, room: int, beyond: int, wrong: list[str]) -> float:
+async def _fill(api: Api, server: ServerController, room: int, beyond: int, wrong: list[str]) -> float:
     """Fill a line, come when it is full, let it go on; how many bytes a waiter takes of the server's memory."""
-    async with colour.client(server.url) as holder, colour.client(server.url) as waiters:
+    async with api.client(server.url) as holder, api.client(server.url) as waiters:
         lease = await settled(holder.lock("full", renew=False).acquire())
         empty = _memory(server)
         lock = waiters.lock("full", max_waiters=room)
-        line = [colour.start(partial(_through, lock)) for _ in range(room)]
+        line = [api.start(partial(_through, lock)) for _ in range(room)]
 
         async def full() -> bool:
             return bool((await settled(holder.lock("full").status())).waiting >= room)
 
-        if not await colour.eventually(full, RETRY_FOR):
+        if not await api.eventually(full, RETRY_FOR):
             wrong.append(f"the line never had its {room} waiters")
         each = (_memory(server) - empty) / room
         before = _state(server)
@@ -169,7 +169,7 @@ async def _fill(colour: Colour, server: ServerController, room: int, beyond: int
             changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
             wrong.append(f"those who were told that the line is full have changed {changed}")
         await settled(lease.release())
-        wrong += [f"{late!r} never got in" for late in await colour.late(line, RETRY_FOR)]
+        wrong += [f"{late!r} never got in" for late in await api.late(line, RETRY_FOR)]
         wrong += [repr(one.exception()) for one in line if one.done() and one.exception() is not None]
     return each
 

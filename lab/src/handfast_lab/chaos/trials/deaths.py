@@ -24,13 +24,13 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from handfast._engine.calls import CLAIM_MS
-from handfast.testing import ServerController
+from handfast.testing import ChildProcess, ProcessFailed, ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import quantile
-from handfast_lab.chaos.contender import Contender
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.mortals import Mortal, Mortals, Silent, unrenewed
+from handfast_lab.chaos.killable import LockUsers, without_renewal
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -77,8 +77,8 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     done = counting(1)
     kills = count if contender.is_ours else max(1, count // 10)
     kinds = [renew for renew in (True, False) if contender.is_ours or renew == ("renewal" in contender.has)]
-    with ServerController() as server, Mortals(server.url) as mortals:
-        scene = _Scene(contender, server, mortals, seed, lambda: tell(next(done)))
+    with ServerController() as server, LockUsers(server.url) as users:
+        scene = _Scene(contender, server, users, seed, lambda: tell(next(done)))
         holders = [_Holders(scene, renew=renew) for renew in kinds]
         for part in holders:
             part.kill(max(1, kills // len(kinds)))
@@ -91,7 +91,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 class _Scene:
     contender: Contender
     server: ServerController
-    mortals: Mortals
+    users: LockUsers
     seed: int
     tick: Callable[[], object]
 
@@ -103,7 +103,7 @@ class _Scene:
         until = monotonic() + RETRY_FOR
         while self.server.admin.zcard(f"{{hf:lock:{name}}}:queue") < waiting:
             if monotonic() > until:
-                raise Silent(f"somebody did not get in line within {RETRY_FOR:g} s")
+                raise ProcessFailed(f"somebody did not get in line within {RETRY_FOR:g} s")
             time.sleep(0.001)
 
 
@@ -114,7 +114,7 @@ class _Holders:
         self._scene = scene
         self._renew = renew
         self._ttl = max(TTL, scene.contender.shortest_ttl)
-        self._who = scene.contender if renew or not scene.contender.is_ours else unrenewed(scene.contender)
+        self._who = scene.contender if renew or not scene.contender.is_ours else without_renewal(scene.contender)
         self._numbers: SimpleQueue[int] = SimpleQueue()
         self._seconds: list[float] = []
         """From the end of a dead holder's lease to the next one's hold."""
@@ -135,7 +135,7 @@ class _Holders:
                 with contextlib.suppress(Empty):
                     while True:
                         self._numbers.get_nowait()
-                self._scene.mortals.kill_all()
+                self._scene.users.kill_all()
                 raise
 
     def _kill_some(self, until: float, lane: int) -> None:
@@ -146,31 +146,31 @@ class _Holders:
                 name = f"killed-{self._renew}-{self._numbers.get_nowait()}"
                 try:
                     if waiter is None:
-                        (waiter,) = self._scene.mortals.new(self._scene.contender)
+                        (waiter,) = self._scene.users.new(self._scene.contender)
                     for attempt in range(ATTEMPTS):
                         if self._kill_one(f"{name}-{attempt}", waiter, chance):
                             break
-                except Silent as error:
+                except ProcessFailed as error:
                     self._trouble.append(f"{name}: {error}")
                     if waiter is not None:
-                        self._scene.mortals.bury(waiter)
+                        self._scene.users.discard(waiter)
                         waiter = None
                 self._scene.tick()
 
-    def _kill_one(self, name: str, waiter: Mortal, chance: random.Random) -> bool:
+    def _kill_one(self, name: str, waiter: ChildProcess, chance: random.Random) -> bool:
         """One death. Whether the lease lasted until it could be asked when it ends."""
         scene = self._scene
-        (holder,) = scene.mortals.new(self._who)
+        (holder,) = scene.users.new(self._who)
         try:
-            holder.tell("acquire", name, self._ttl, renew=self._renew)
+            holder.order("acquire", name, self._ttl, renew=self._renew)
             holder.expect("asks", RETRY_FOR)
             holder.expect("in", RETRY_FOR)
-            waiter.tell("pass", name, self._ttl)
+            waiter.order("acquire and release", name, self._ttl)
             waiter.expect("asks", RETRY_FOR)
             scene.in_line(name, 1)
             time.sleep(chance.uniform(0, self._ttl * (1 if self._renew else 0.5)))
         finally:
-            scene.mortals.bury(holder)
+            scene.users.discard(holder)
         if self._renew:
             time.sleep(0.01)  # what it had sent already may still be carried out
         asked = monotonic()
@@ -254,37 +254,37 @@ class _Lines:
     def kill(self, count: int) -> None:
         """Some waiters of so many lines."""
         until = monotonic() + LONGEST
-        crowd: list[Mortal] = []
+        crowd: list[ChildProcess] = []
         while self._lines < count and monotonic() < until:
             name = f"line-{self._lines}"
             try:
-                crowd += self._scene.mortals.new(self._scene.contender, WAITERS + 1 - len(crowd))
+                crowd += self._scene.users.new(self._scene.contender, WAITERS + 1 - len(crowd))
                 crowd = self._kill_some(name, crowd)
-            except Silent as error:
+            except ProcessFailed as error:
                 self._stuck.append(f"{name}: {error}")
-                for mortal in crowd:
-                    self._scene.mortals.bury(mortal)
+                for user in crowd:
+                    self._scene.users.discard(user)
                 crowd = []
             self._lines += 1
             self._scene.tick()
 
-    def _kill_some(self, name: str, crowd: Sequence[Mortal]) -> list[Mortal]:
+    def _kill_some(self, name: str, crowd: Sequence[ChildProcess]) -> list[ChildProcess]:
         """One line; those of the crowd that live on."""
         scene, chance = self._scene, self._chance
         holder, *waiters = crowd
-        holder.tell("acquire", name, self._ttl, renew=True)
+        holder.order("acquire", name, self._ttl, renew=True)
         holder.expect("asks", RETRY_FOR)
         holder.expect("in", RETRY_FOR)
         for place, waiter in enumerate(waiters, 1):
-            waiter.tell("pass", name, self._ttl)
+            waiter.order("acquire and release", name, self._ttl)
             waiter.expect("asks", RETRY_FOR)
             scene.in_line(name, place)
         doomed = {0, *chance.sample(range(1, WAITERS), chance.randrange(WAITERS - 2))}
         for place in doomed:
-            scene.mortals.bury(waiters[place])
+            scene.users.discard(waiters[place])
         time.sleep(chance.choice((0.0, chance.uniform(0, 0.02))))  # the server may not have heard of it yet
         free_since = monotonic()
-        holder.tell("release", name)
+        holder.order("release", name)
         holder.expect("given", RETRY_FOR)
         survivors = [place for place in range(WAITERS) if place not in doomed]
         until = monotonic() + RETRY_FOR * (1 + len(doomed))  # some rivals find the dead out one by one

@@ -19,10 +19,10 @@ from math import ceil
 from typing import Any
 
 from handfast.testing import ServerController
-from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.apis import Api, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -58,15 +58,15 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """So many disasters of each kind, fewer of those that take long."""
-    colour = colour_of(contender)
+    api = api_of(contender)
     chance = random.Random(seed)  # noqa: S311 -- who keeps a lease is no secret
     done = counting(1)
     figures: list[Figure] = []
     for disaster, share in ((_flushes, 1), (_evictions, 1), (_restarts, 4), (_failovers, 1), (_steps_back, 10)):
-        scene = _Scene(colour, chance, lambda: tell(next(done)))
+        scene = _Scene(api, chance, lambda: tell(next(done)))
         rounds = ceil(count / share)
         with hushed():
-            notes = colour.run(disaster(scene, rounds))
+            notes = api.run(disaster(scene, rounds))
         figures += [note.figure(contender, rounds, seed) for note in notes]
     return figures
 
@@ -112,7 +112,7 @@ class _Notes:
 
 @dataclass(frozen=True)
 class _Scene:
-    colour: Colour
+    api: Api
     chance: random.Random
     tick: Callable[[], object]
 
@@ -145,7 +145,7 @@ class _Scene:
 async def _flushes(scene: _Scene, rounds: int) -> list[_Notes]:
     notes = _Notes("FLUSHALL")
     with ServerController() as server:
-        async with scene.colour.client(server.url) as client:
+        async with scene.api.client(server.url) as client:
             for _ in range(rounds):
                 await scene.before(client, notes, keeping=True)
                 server.admin.flushall()
@@ -157,11 +157,11 @@ async def _evictions(scene: _Scene, rounds: int) -> list[_Notes]:
     """The server itself throws the keys out, for want of memory."""
     notes, evicted = _Notes("keys evicted"), 0
     with ServerController() as server:
-        async with scene.colour.client(server.url) as client:
+        async with scene.api.client(server.url) as client:
             for _ in range(rounds):
                 await scene.before(client, notes, keeping=True)
                 with server.out_of_memory(policy="volatile-lru", limit=1):
-                    await scene.colour.eventually(lambda: not server.admin.dbsize(), RETRY_FOR)
+                    await scene.api.eventually(lambda: not server.admin.dbsize(), RETRY_FOR)
                 evicted += not server.admin.dbsize()
                 await scene.after(client, notes)
         notes.measured["of which left no key"] = evicted
@@ -171,7 +171,7 @@ async def _evictions(scene: _Scene, rounds: int) -> list[_Notes]:
 async def _restarts(scene: _Scene, rounds: int) -> list[_Notes]:
     notes = _Notes("restart without data")
     with ServerController() as server:
-        async with scene.colour.client(server.url) as client:
+        async with scene.api.client(server.url) as client:
             for _ in range(rounds):
                 await scene.before(client, notes, keeping=True)
                 server.kill()
@@ -187,7 +187,7 @@ async def _failovers(scene: _Scene, rounds: int) -> list[_Notes]:
         replica = primary.replica(*FAST)
         settings: Any = primary.admin.config_get("port")
         port = int(settings["port"])
-        async with scene.colour.client(primary.url) as old, scene.colour.client(replica.url) as new:
+        async with scene.api.client(primary.url) as old, scene.api.client(replica.url) as new:
             await scene.before(old, notes)
             for _ in range(rounds):
                 _follow(replica, port)
@@ -217,7 +217,7 @@ async def _steps_back(scene: _Scene, rounds: int) -> list[_Notes]:
     """The clock steps back while the keys are there; and, which is the documented exception, while they are forgotten."""
     kept, gone, again = _Notes("clock back 1 h, keys kept"), _Notes(""), _Notes("clock back 1 h, and on again")
     with ServerController(clock=True) as server:
-        async with scene.colour.client(server.url) as client:
+        async with scene.api.client(server.url) as client:
             for _ in range(rounds):
                 await scene.before(client, kept)
                 server.shift_clock(-HOUR)

@@ -19,10 +19,10 @@ from typing import Any
 from handfast import AcquireTimeout, Script
 from handfast.fencing import set_if_newer
 from handfast.testing import ServerController
-from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.apis import Api, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -56,10 +56,10 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """So many operations."""
-    colour, book = colour_of(contender), _Book(count, monotonic() + RETRY_FOR + count / SLOWEST, tell)
+    api, book = api_of(contender), _Book(count, monotonic() + RETRY_FOR + count / SLOWEST, tell)
     with hushed(), ServerController() as server:
         with server.flushing_scripts(every=EVERY):
-            colour.run(_play(colour, server.url, book, seed))
+            api.run(_play(api, server.url, book, seed))
         unknown = _calls(server, "errorstats", "errorstat_NOSCRIPT")
         flushes = _calls(server, "commandstats", "cmdstat_script|flush") or _calls(
             server, "commandstats", "cmdstat_script"
@@ -106,31 +106,31 @@ class _Book:
         self.tell(self.done)
 
 
-async def _play(colour: Colour, url: str, book: _Book, seed: int) -> None:
-    async with colour.client(url) as client:
+async def _play(api: Api, url: str, book: _Book, seed: int) -> None:
+    async with api.client(url) as client:
         players = [
-            colour.start(_Player(colour, client, book, random.Random(f"{seed}/{number}")).live)  # noqa: S311 -- no secret
+            api.start(_Player(api, client, book, random.Random(f"{seed}/{number}")).live)  # noqa: S311 -- no secret
             for number in range(PLAYERS)
         ]
-        players.append(colour.start(partial(_keep, colour, client, book)))
-        late = await colour.late(players, book.until - monotonic() + RETRY_FOR)
+        players.append(api.start(partial(_keep, api, client, book)))
+        late = await api.late(players, book.until - monotonic() + RETRY_FOR)
         book.errors += [f"{player!r} never came to an end" for player in late]
         book.errors += [repr(player.exception()) for player in players if player.done() and player.exception()]
 
 
-async def _keep(colour: Colour, client: Any, book: _Book) -> None:
+async def _keep(api: Api, client: Any, book: _Book) -> None:
     """Hold leases that end soon unless they are renewed."""
     while book.goes_on:
         leases = [await settled(client.lock(f"kept-{number}", ttl=SHORT).acquire()) for number in range(NAMES)]
-        await colour.sleep(3 * SHORT)
+        await api.sleep(3 * SHORT)
         for lease in leases:
             kept = await settled(lease.release())
             book.note("renewals", "" if kept else "the lease was lost")
 
 
 class _Player:
-    def __init__(self, colour: Colour, client: Any, book: _Book, chance: random.Random) -> None:
-        self._colour, self._client, self._book, self._chance = colour, client, book, chance
+    def __init__(self, api: Api, client: Any, book: _Book, chance: random.Random) -> None:
+        self._api, self._client, self._book, self._chance = api, client, book, chance
         self._does: dict[str, Callable[[], Awaitable[None]]] = {
             "lock": partial(self._hold, client.lock),
             "rlock": partial(self._hold, client.rlock),

@@ -24,12 +24,12 @@ from typing import Any, Literal, NamedTuple
 import redis
 
 from handfast import HandfastError
-from handfast.testing import Command, FaultProxy, ServerController
-from handfast_lab.chaos.apart import apart
-from handfast_lab.chaos.colours import Colour, colour_of, settled
-from handfast_lab.chaos.contender import LEASE, Contender
+from handfast.testing import Command, FaultProxy, ServerController, run_in_subprocess
+from handfast_lab.chaos.apis import Api, api_of, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.rivals.verbs import LEASE
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -78,7 +78,7 @@ class Fork(NamedTuple):
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Fork so often."""
     with ServerController() as server, FaultProxy(server.url) as proxy:
-        forks: list[Fork] = apart(_fork_all, contender, server.url, proxy.url, count, tell=tell)
+        forks: list[Fork] = run_in_subprocess(_fork_all, contender, server.url, proxy.url, count, on_progress=tell)
         heard = _overheard(proxy.commands)
     wrong, bad, kinds = [], 0, Counter[str]()
     for fork in forks:
@@ -135,17 +135,17 @@ def _name_in(arg: bytes) -> str:
 
 
 def _fork_all(contender: Contender, direct: str, url: str, count: int, tell: Tell) -> list[Fork]:
-    colour = colour_of(contender)
+    api = api_of(contender)
     with redis.Redis.from_url(direct, decode_responses=True) as admin, redis.Redis.from_url(url) as marker:
         marker.ping()
-        return colour.run(_fork_batches(_Family(contender, colour, admin, marker, url), count, tell))
+        return api.run(_fork_batches(_Family(contender, api, admin, marker, url), count, tell))
 
 
 class _Family(NamedTuple):
     """A process that holds, and what it needs to tell its children apart."""
 
     contender: Contender
-    colour: Colour
+    api: Api
     admin: redis.Redis
     marker: redis.Redis
     """Goes through the proxy: what it says is heard there in its order."""
@@ -153,22 +153,22 @@ class _Family(NamedTuple):
 
 
 async def _fork_batches(family: _Family, count: int, tell: Tell) -> list[Fork]:
-    contender, colour, admin, marker, url = family
+    contender, api, admin, marker, url = family
     forks: list[Fork] = []
-    async with _holder(contender, colour, url) as hold:
+    async with _holder(contender, api, url) as hold:
         anchor = await hold("anchor", "release")
         if "renewal" in contender.has:
-            await colour.eventually(_renewed(contender, admin, "anchor"), WARM)  # it has its connection, and keeps it
+            await api.eventually(_renewed(contender, admin, "anchor"), WARM)  # it has its connection, and keeps it
         while len(forks) < count:
             numbers = range(len(forks), min(count, len(forks) + BATCH))
             held = [await hold(f"forked-{number:05}", ACTS[number % len(ACTS)]) for number in numbers]
             marker.echo("forking")
             children = [
-                _Child(colour, hold, lease, WAYS[number // len(ACTS) % len(WAYS)])
+                _Child(api, hold, lease, WAYS[number // len(ACTS) % len(WAYS)])
                 for number, lease in zip(numbers, held, strict=True)
             ]
             while not all([child.is_over() for child in children]):  # noqa: C419 -- each is to be listened to
-                await colour.sleep(0.01)
+                await api.sleep(0.01)
             marker.echo("joined")
             for child, lease in zip(children, held, strict=True):
                 forks.append(Fork(lease.name, child.told(), await _kept(contender, admin, lease)))
@@ -235,10 +235,10 @@ Hold = Callable[[str, Act], Any]
 
 
 @contextlib.asynccontextmanager
-async def _holder(contender: Contender, colour: Colour, url: str) -> AsyncIterator[Hold]:
+async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hold]:
     """Takes locks. Ours are held by a block or by a lease; a rival's by its verbs, which blocks come down to."""
     if contender.is_ours:
-        async with colour.client(url) as client:
+        async with api.client(url) as client:
 
             async def take(name: str, act: Act) -> _Held:
                 thing = client.lock(name, ttl=TTL)
@@ -265,7 +265,7 @@ async def _holder(contender: Contender, colour: Colour, url: str) -> AsyncIterat
 class _Child:
     """A forked process that tries to make use of a lease of its parent's."""
 
-    def __init__(self, colour: Colour, hold: Hold, held: _Held, way: Way) -> None:
+    def __init__(self, api: Api, hold: Hold, held: _Held, way: Way) -> None:
         self._way = way
         self._reading, writing = os.pipe()
         self._over = False
@@ -274,7 +274,7 @@ class _Child:
         def live() -> None:
             said = "it came to nothing"
             try:
-                said = colour.run(_live(colour, hold, held))
+                said = api.run(_live(api, hold, held))
             except BaseException as error:  # noqa: BLE001 -- the parent is to hear of it, and nothing else of this process
                 said = f"it raised {error!r}"
             finally:
@@ -321,11 +321,11 @@ class _Child:
         return self._said.decode().strip() if self._said else "it said nothing"
 
 
-async def _live(colour: Colour, hold: Hold, held: _Held) -> str:
+async def _live(api: Api, hold: Hold, held: _Held) -> str:
     """What a child does; what is wrong with it."""
     wrong = await held.misuse()
     mine = await hold(f"child-of-{held.name}", "release")
     if not await mine.give_up():
         wrong += " its own lock was lost"
-    await colour.sleep(LINGER)
+    await api.sleep(LINGER)
     return wrong

@@ -1,4 +1,4 @@
-"""R9: a Ctrl-C, or a signal handler that raises, anywhere in the sync colour: whatever was under way leaves nothing behind.
+"""R9: a Ctrl-C, or a signal handler that raises, anywhere in the sync API: whatever was under way leaves nothing behind.
 
 Each operation is first interrupted at every point at which CPython lets a signal handler run, as far as these can be counted
 through, then many times at random by a real signal, which also strikes while a call waits for the server. Afterwards its
@@ -28,13 +28,13 @@ from typing import Any, NamedTuple
 import redis
 
 from handfast import AcquireTimeout, Handfast
-from handfast.testing import ServerController
+from handfast.testing import ServerController, run_in_subprocess
 from handfast.testing.injection import Run, interrupt_after, interrupt_at
-from handfast_lab.chaos.apart import apart
-from handfast_lab.chaos.contender import LEASE, Contender
-from handfast_lab.chaos.contenders import is_left
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals import is_left
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.rivals.verbs import LEASE
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -95,7 +95,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     figures = []
     for what, chance in (("interrupt at every point", None), ("interrupt at random", seed)):
         with ServerController() as server:
-            notes: Notes = apart(_interrupt, contender, server.url, count, chance, tell=tell)
+            notes: Notes = run_in_subprocess(_interrupt, contender, server.url, count, chance, on_progress=tell)
         figures.append(_figure(what, contender, notes, seed))
     return figures
 

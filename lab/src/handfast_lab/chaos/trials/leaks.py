@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import redis
 
-from handfast.testing import ServerController
-from handfast_lab.chaos.apart import apart
-from handfast_lab.chaos.contender import AioClient, Client, Contender
+from handfast.testing import ServerController, run_in_subprocess
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.checker.leaks import MemoryWatch, resident_memory, snapshot
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.rivals.verbs import AioClient, Client
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -81,7 +81,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     """Take a lock and give it back so often."""
     times = count if contender.is_ours else max(CHUNKS, count // 5)
     with ServerController() as server:
-        counts: Counts = apart(_churn, contender, server.url, times, tell=tell)
+        counts: Counts = run_in_subprocess(_churn, contender, server.url, times, on_progress=tell)
     too_steep = counts.slope > SLOPE and counts.slope * counts.operations > NOISE
     wrong = [*counts.examples, *([f"memory: {counts.slope:.2f} bytes an operation"] if too_steep else [])]
     measured: dict[str, float | str] = {

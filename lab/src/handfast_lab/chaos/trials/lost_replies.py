@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from itertools import count as counting
 
 from handfast.testing import FaultProxy, ServerController
-from handfast_lab.chaos.contender import LEASE, Client, Contender, Lock, Wire
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender, Wire
+from handfast_lab.rivals.verbs import LEASE, Client, Lock
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 

@@ -22,10 +22,10 @@ import redis
 from handfast import AcquireTimeout, ServerRefused
 from handfast._protocol.acquire import HEAD_POLL_S
 from handfast.testing import ServerController
-from handfast_lab.chaos.colours import Colour, Started, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.apis import Api, Started, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -84,9 +84,9 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Run out of memory so often for each kind."""
-    colour, notes = colour_of(contender), _Book()
+    api, notes = api_of(contender), _Book()
     with hushed(), ServerController() as server:
-        colour.run(_rounds(colour, server, count, notes, tell))
+        api.run(_rounds(api, server, count, notes, tell))
     return [
         notes.gives.figure(contender, "no memory: release, extend, hand-off, cancel", "failed", seed),
         notes.takes.figure(contender, "no memory: acquire", "not refused, or left a trace", seed),
@@ -124,15 +124,15 @@ class _Book:
     takes: _Notes = field(default_factory=_Notes)
 
 
-async def _rounds(colour: Colour, server: ServerController, count: int, book: _Book, tell: Tell) -> None:
+async def _rounds(api: Api, server: ServerController, count: int, book: _Book, tell: Tell) -> None:
     done = counting(1)
     with redis.Redis.from_url(server.url) as raw:
-        async with colour.client(server.url) as one, colour.client(server.url) as other:
+        async with api.client(server.url) as one, api.client(server.url) as other:
             for _ in range(count):
-                scenes = [_Scene(colour, raw, one, other, kind, book) for kind in WHOLE]
+                scenes = [_Scene(api, raw, one, other, kind, book) for kind in WHOLE]
                 for scene in scenes:
                     await scene.prepare()
-                await colour.sleep(OVER)
+                await api.sleep(OVER)
                 for scene in scenes:
                     await scene.lose_patience()
                 with server.out_of_memory():
@@ -147,7 +147,7 @@ async def _rounds(colour: Colour, server: ServerController, count: int, book: _B
 class _Scene:
     """Everything that is tried of one kind while there is no memory."""
 
-    colour: Colour
+    api: Api
     raw: redis.Redis
     one: Any
     other: Any
@@ -204,8 +204,8 @@ class _Scene:
         async def in_line() -> bool:
             return bool((await settled(self.status(name))).waiting)
 
-        started = self.colour.start(wait)
-        await self.colour.eventually(in_line)
+        started = self.api.start(wait)
+        await self.api.eventually(in_line)
         return started
 
     def status(self, name: str) -> Any:
@@ -266,13 +266,13 @@ class _Scene:
         """Give a lease up to somebody who waits, and who gives it up as well."""
         if not await settled(lease.release()):
             return "it was told that it had lost it"
-        if await self.colour.late([waiter], RETRY_FOR):
+        if await self.api.late([waiter], RETRY_FOR):
             return "nobody got it"
         return "" if waiter.result() else "whoever came next did not get it, or lost it"
 
     async def cancelled(self, waiter: Started) -> str:
         """Somebody does not want to wait any longer."""
-        if await self.colour.late([waiter], RETRY_FOR):
+        if await self.api.late([waiter], RETRY_FOR):
             return "it waits still"
         if waiter.result():
             return "it got what others held"

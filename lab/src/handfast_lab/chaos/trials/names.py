@@ -23,9 +23,9 @@ from handfast._engine.keys import KeySet, control_channel, inbox_channel
 from handfast.acl import NAMESPACED, rights_for
 from handfast.compat.shared import beside
 from handfast.fencing import guard_key
-from handfast_lab.chaos.contender import Contender
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "hostile", "trial"]
 
@@ -73,8 +73,8 @@ _GLOB = frozenset("*?[\\")
 
 
 def applies(contender: Contender) -> bool:
-    """Both colours have the same keys."""
-    return contender.is_ours and contender.colour == "sync"
+    """Both APIs have the same keys."""
+    return contender.is_ours and contender.api == "sync"
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:

@@ -23,11 +23,11 @@ from handfast import Handfast, LeaseLost
 from handfast._engine.keys import KeySet
 from handfast.acl import NAMESPACED, USES, Rights, rights_for, scripts_for
 from handfast.testing import ServerController
-from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender
-from handfast_lab.chaos.days import DAYS, KEYS, TTL, Day, Note
+from handfast_lab.chaos.apis import Api, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.workloads import KEYS, TTL, WORKLOADS, Note, Workload
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -51,17 +51,17 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Take so many commands away."""
-    colour, chance = colour_of(contender), random.Random(seed)  # noqa: S311 -- no secret
+    api, chance = api_of(contender), random.Random(seed)  # noqa: S311 -- no secret
     whole, parts, hardened = _Tally(), _Tally(), _Tally()
     with hushed(), ServerController() as server:
-        usual = {use: colour.run(_lives(colour, server, use, _rights(use))) for use in USES}
+        usual = {use: api.run(_lives(api, server, use, _rights(use))) for use in USES}
         for use, notes in usual.items():
             whole.tried += len(notes)
             whole.wrong += [f"{use}: {note}" for note in notes if note.outcome in ("refused", "unclear")]
-            colour.run(_is_hardened(colour, server, use, hardened))
+            api.run(_is_hardened(api, server, use, hardened))
         pairs = [(use, command) for use in USES for command in _rights(use).commands]
         for use, command in chance.sample(pairs, min(count, len(pairs))):
-            colour.run(_lacks(colour, server, use, command=command, usual=usual[use], tally=parts))
+            api.run(_lacks(api, server, use, command=command, usual=usual[use], tally=parts))
             parts.tried += 1
             tell(parts.tried)
         version = str(server.admin.info("server")["redis_version"])
@@ -104,44 +104,44 @@ def _grant(server: ServerController, *rules: str) -> None:
 
 
 @asynccontextmanager
-async def _day(colour: Colour, server: ServerController, use: str) -> AsyncIterator[Day]:
+async def _day(api: Api, server: ServerController, use: str) -> AsyncIterator[Workload]:
     """Two clients of the user on an empty server."""
     server.admin.flushall()
     url = server.url.replace("unix://", f"unix://{USER}:{PASSWORD}@")
     if use in NAMESPACED:
-        async with colour.client(url) as one, colour.client(url) as other:
-            yield Day(colour, server.admin, one, other)
+        async with api.client(url) as one, api.client(url) as other:
+            yield Workload(api, server.admin, one, other)
         return
-    one, other = (colour.library.Redis.from_url(url) for _ in range(2))
+    one, other = (api.library.Redis.from_url(url) for _ in range(2))
     try:
-        yield Day(colour, server.admin, one, other)
+        yield Workload(api, server.admin, one, other)
     finally:
         for client in (one, other):
-            await settled(client.close() if colour.name == "sync" else client.aclose())
+            await settled(client.close() if api.name == "sync" else client.aclose())
 
 
-async def _lives(colour: Colour, server: ServerController, use: str, rights: Rights) -> list[Note]:
+async def _lives(api: Api, server: ServerController, use: str, rights: Rights) -> list[Note]:
     """What becomes of a day with these rights."""
     _grant(server, *rights.rules())
     server.admin.script_flush()
-    async with _day(colour, server, use) as day:
-        await DAYS[use](day)
-    return day.notes
+    async with _day(api, server, use) as workload:
+        await WORKLOADS[use](workload)
+    return workload.notes
 
 
 async def _lacks(
-    colour: Colour, server: ServerController, use: str, *, command: str, usual: list[Note], tally: _Tally
+    api: Api, server: ServerController, use: str, *, command: str, usual: list[Note], tally: _Tally
 ) -> None:
     """Take a command away, see what becomes of it, and give it back."""
     rules, what = _rights(use).rules(), f"{use} without {command}"
     _grant(server, *(rule for rule in rules if rule != f"+{command}"))
     server.admin.script_flush()
-    async with _day(colour, server, use) as day:
-        await DAYS[use](day)
-        refused = [note for note in day.notes if note.outcome == "refused"]
-        if _outcomes(day.notes) == _outcomes(usual):
+    async with _day(api, server, use) as workload:
+        await WORKLOADS[use](workload)
+        refused = [note for note in workload.notes if note.outcome == "refused"]
+        if _outcomes(workload.notes) == _outcomes(usual):
             tally.wrong.append(f"{what}: nothing was different")
-        tally.wrong += [f"{what}: {note}" for note in day.notes if note.outcome == "unclear"]
+        tally.wrong += [f"{what}: {note}" for note in workload.notes if note.outcome == "unclear"]
         tally.count("refused", len(refused))
         tally.count("refused midway", sum(note.wrote for note in refused))
         tally.count("refusals that name the command", sum(f"'{command}'" in note.words for note in refused))
@@ -156,7 +156,7 @@ async def _lacks(
                         tally.wrong.append(f"{what}: {name!r} was not to be had for {FREE:g} s")
                     tally.most("longest until a name was free, s", round(monotonic() - began, 3))
         elif use == "compat":
-            freed = await colour.eventually(lambda: not server.admin.exists(KEYS[use]), FREE)
+            freed = await api.eventually(lambda: not server.admin.exists(KEYS[use]), FREE)
             tally.wrong += [] if freed else [f"{what}: the lock stayed"]
     tally.wrong += [f"{what}: {key} has no TTL" for key in _immortal(server, use)]
 
@@ -193,35 +193,35 @@ def _immortal(server: ServerController, use: str) -> list[str]:
     return [str(key) for key in server.admin.scan_iter(count=1000) if server.admin.pttl(key) == -1]
 
 
-async def _give_back_late(colour: Colour, day: Day) -> None:
+async def _give_back_late(api: Api, workload: Workload) -> None:
     """Leave a block whose lease is lost: what there may be left of it is given back in the background."""
-    lock = day.one.lock("late", ttl=TTL)
+    lock = workload.one.lock("late", ttl=TTL)
     lease = await settled(lock.acquire(timeout=RETRY_FOR))
-    day.admin.delete(KeySet("hf", "lock", "late").key("holders"))
-    await colour.eventually(lambda: lease.lost)
+    workload.admin.delete(KeySet("hf", "lock", "late").key("holders"))
+    await api.eventually(lambda: lease.lost)
     try:
-        if colour.name == "sync":
+        if api.name == "sync":
             lease.__exit__(None, None, None)
         else:
             await lease.__aexit__(None, None, None)
     except LeaseLost:
-        await colour.sleep(RETRY_FOR / 10)
+        await api.sleep(RETRY_FOR / 10)
 
 
-async def _is_hardened(colour: Colour, server: ServerController, use: str, tally: _Tally) -> None:
+async def _is_hardened(api: Api, server: ServerController, use: str, tally: _Tally) -> None:
     """Live the day of a user who may not send scripts."""
     _grant(server, *_rights(use, preloaded=True).rules())
     server.admin.script_flush()
     for script in scripts_for([use]):
         server.admin.script_load(script.source)
-    async with _day(colour, server, use) as day:
+    async with _day(api, server, use) as workload:
         server.admin.config_resetstat()
-        await DAYS[use](day)
+        await WORKLOADS[use](workload)
         if use == "lock":
-            await _give_back_late(colour, day)
+            await _give_back_late(api, workload)
         told: Any = server.admin.info("commandstats")
         # The operator plants strangers by EVAL, and those are not refused.
         sent = told.get("cmdstat_eval", {}).get("rejected_calls", 0)
         tally.tried += told.get("cmdstat_evalsha", {}).get("calls", 0)
     tally.wrong += [f"{use}: an EVAL was sent"] * sent
-    tally.wrong += [f"{use}: {note}" for note in day.notes if note.outcome in ("refused", "unclear")]
+    tally.wrong += [f"{use}: {note}" for note in workload.notes if note.outcome in ("refused", "unclear")]

@@ -25,11 +25,11 @@ from itertools import count as counting
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from handfast.testing import ServerController
-from handfast_lab.chaos.apart import apart
-from handfast_lab.chaos.contender import AioClient, Client, Contender
+from handfast.testing import ServerController, run_in_subprocess
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.rivals.verbs import AioClient, Client
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -68,7 +68,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     ttl = max(TTL, contender.shortest_ttl)
     plan = Plan(contender, ttl, max(1, round(count * TTL / ttl)), seed)
     with ServerController() as server, _Monitor(server.url, contender.wire().extends) as monitor:
-        lost: int = apart(_hold_and_release, plan, server.url, tell=tell)
+        lost: int = run_in_subprocess(_hold_and_release, plan, server.url, on_progress=tell)
         monitor.join()
     wrong = [f"renewed-{number:07}: renewed after its release had returned" for number in monitor.late]
     measured: dict[str, float | str] = {

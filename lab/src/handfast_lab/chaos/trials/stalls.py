@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 
 from handfast import AcquireTimeout
 from handfast._engine.calls import WAIT_MS
-from handfast.testing import FaultProxy, ServerController, anything
+from handfast.testing import FaultProxy, ProcessFailed, ServerController, anything
 from handfast.testing.clock import find_compiler
 from handfast_lab.bench.figures import quantile
-from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender, microseconds
+from handfast_lab.chaos.apis import Api, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.mortals import Mortals, Silent
+from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer, counts_of
+from handfast_lab.rivals.contender import Contender, microseconds
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -89,13 +89,13 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 def _updates(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
     trouble: list[str] = []
-    with ServerController() as server, Mortals(server.url, Writer) as mortals:
+    with ServerController() as server, LockUsers(server.url, Writer) as users:
         try:
-            writers = mortals.new(contender, WRITERS)
+            writers = users.new(contender, WRITERS)
             pauses = [(chance.uniform(0, 0.05), chance.uniform(1.2, 2) * TTL) for _ in range(count)]
             until = monotonic() + sum(map(sum, pauses)) + TTL
             for writer in writers:
-                writer.tell("write", "counter", TTL, until)
+                writer.order("write", "counter", TTL, until)
             for awake, asleep in pauses:
                 time.sleep(awake)
                 sleeper = chance.choice(writers)
@@ -104,7 +104,7 @@ def _updates(contender: Contender, count: int, chance: random.Random, tick: Call
                 sleeper.thaw()
                 tick()
             total = counts_of(writers, RETRY_FOR)
-        except Silent as error:
+        except ProcessFailed as error:
             trouble.append(str(error))
             total = Count()
         fenced, plain = (int(server.admin.get(key) or 0) for key in (FENCED, PLAIN))
@@ -134,12 +134,12 @@ def _updates(contender: Contender, count: int, chance: random.Random, tick: Call
 def _wakings(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
     wrong: list[str] = []
     took: list[float] = []
-    with ServerController() as server, Mortals(server.url, Writer) as mortals:
+    with ServerController() as server, LockUsers(server.url, Writer) as users:
         for number in range(0, count, SLEEPERS):
             with _noting(wrong):
-                sleepers = mortals.new(contender, SLEEPERS)
+                sleepers = users.new(contender, SLEEPERS)
                 for place, sleeper in enumerate(sleepers):
-                    sleeper.tell("watch", f"watched-{number + place}", TTL)
+                    sleeper.order("watch", f"watched-{number + place}", TTL)
                     sleeper.expect("in", RETRY_FOR)
                 time.sleep(chance.uniform(0, TTL))
                 for sleeper in sleepers:
@@ -150,13 +150,13 @@ def _wakings(contender: Contender, count: int, chance: random.Random, tick: Call
                         sleeper.thaw()
                     for place, sleeper in enumerate(sleepers):
                         woke = sleeper.expect("woke", RETRY_FOR)
-                        took.append(woke.facts["took"])
-                        if not woke.facts["lost"]:
+                        took.append(woke.value["took"])
+                        if not woke.value["lost"]:
                             wrong.append(f"watched-{number + place}: believed in its lease after it was over")
                 for sleeper in sleepers:
-                    if sleeper.expect("given", RETRY_FOR).facts["kept"]:
+                    if sleeper.expect("given", RETRY_FOR).value:
                         wrong.append("a lease that was over was given up as if it were there")
-                    mortals.bury(sleeper)
+                    users.discard(sleeper)
                     tick()
     took.sort()
     return Figure(
@@ -178,9 +178,9 @@ def _wakings(contender: Contender, count: int, chance: random.Random, tick: Call
 
 
 def _patience(contender: Contender, tick: Callable[[], None]) -> Figure:
-    colour, wrong = colour_of(contender), list[str]()
+    api, wrong = api_of(contender), list[str]()
     with ServerController(clock=True) as server:
-        waited = colour.run(_wait_long(colour, server, wrong))
+        waited = api.run(_wait_long(api, server, wrong))
     tick()
     return Figure(
         id="R14",
@@ -194,7 +194,7 @@ def _patience(contender: Contender, tick: Callable[[], None]) -> Figure:
     )
 
 
-async def _wait_long(colour: Colour, server: ServerController, wrong: list[str]) -> float:
+async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> float:
     """For how many seconds of the server's they waited."""
     queue, tokens = "{hf:lock:long}:queue", "{hf:lock:long}:tokens"
     entered: list[int] = []
@@ -215,15 +215,15 @@ async def _wait_long(colour: Colour, server: ServerController, wrong: list[str])
         ends = [int(record.split()[3]) for record in records if record]
         return len(ends) >= WAITERS and min(ends) > now + JUMP * 1e6
 
-    async with colour.client(server.url) as holder, colour.client(server.url) as client:
+    async with api.client(server.url) as holder, api.client(server.url) as client:
         lease = await settled(holder.lock("long", ttl=86_400, renew=False).acquire())
         line = []
         for number in range(WAITERS):
-            line.append(colour.start(partial(wait, client.lock("long"), number)))
-            await colour.eventually(partial(in_line, number), RETRY_FOR)
+            line.append(api.start(partial(wait, client.lock("long"), number)))
+            await api.eventually(partial(in_line, number), RETRY_FOR)
         begun, places = server.clock_offset, server.admin.zrange(queue, 0, -1, withscores=True)
         for _ in range(round(LIVES * WAIT_MS / 1000 / JUMP) + 1):
-            if not await colour.eventually(all_fresh, RETRY_FOR):
+            if not await api.eventually(all_fresh, RETRY_FOR):
                 wrong.append(f"not all of them have asked again within {RETRY_FOR:g} s")
                 break
             server.shift_clock(JUMP)
@@ -231,7 +231,7 @@ async def _wait_long(colour: Colour, server: ServerController, wrong: list[str])
         left = server.admin.zrange(queue, 0, -1, withscores=True)
         wrong += [f"number {number} is not where it was" for number, place in enumerate(places) if place not in left]
         await settled(lease.release())
-        wrong += [f"{late!r} never got in" for late in await colour.late(line, RETRY_FOR)]
+        wrong += [f"{late!r} never got in" for late in await api.late(line, RETRY_FOR)]
         wrong += [repr(one.exception()) for one in line if one.done() and one.exception() is not None]
         if entered != sorted(entered):
             wrong.append(f"they got in as {entered}")
@@ -242,7 +242,7 @@ async def _wait_long(colour: Colour, server: ServerController, wrong: list[str])
 
 
 class _Link(NamedTuple):
-    colour: Colour
+    api: Api
     server: ServerController
     proxy: FaultProxy
 
@@ -273,14 +273,14 @@ class _Overshoots:
 
 
 def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> list[Figure]:
-    colour = colour_of(contender)
+    api = api_of(contender)
     figures = []
     for what, (link, allowed) in LINKS.items():
         seen = _Overshoots()
         with ServerController() as server, FaultProxy(server.url, record=False) as proxy:
-            scene = _Link(colour, server, proxy)
+            scene = _Link(api, server, proxy)
             timeouts = [chance.uniform(0.03, 0.15) for _ in range(max(1, count // 3))]
-            colour.run(_time_out(scene, partial(link, scene), timeouts, seen))
+            api.run(_time_out(scene, partial(link, scene), timeouts, seen))
         tick()
         figures.append(_overshoot_figure(contender, what, max(0.05, allowed), seen))
     return figures
@@ -289,14 +289,14 @@ def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Ca
 async def _time_out(
     scene: _Link, link: Callable[[], AbstractContextManager[Any]], timeouts: Sequence[float], seen: _Overshoots
 ) -> None:
-    colour = scene.colour
-    async with colour.client(scene.server.url) as holder:
+    api = scene.api
+    async with api.client(scene.server.url) as holder:
         lock = holder.lock("held")
         lease = await settled(lock.acquire())
         with contextlib.suppress(AcquireTimeout):
             await settled(lock.acquire(timeout=0.001))  # the server knows all scripts: they are long, and links slow
         for timeout in timeouts:
-            async with colour.client(colour.library.Redis.from_url(scene.proxy.url, socket_timeout=SILENCE)) as client:
+            async with api.client(api.library.Redis.from_url(scene.proxy.url, socket_timeout=SILENCE)) as client:
                 lock = client.lock("held")
                 await settled(lock.status())  # connected it is
                 with link():
@@ -314,7 +314,7 @@ async def _time_out(
                 async def nobody_waits() -> bool:
                     return not (await settled(holder.lock("held").status())).waiting
 
-                if not await colour.eventually(nobody_waits):
+                if not await api.eventually(nobody_waits):
                     seen.wrong.append("its place in line stayed")
         await settled(lease.release())
 
@@ -342,5 +342,5 @@ def _overshoot_figure(contender: Contender, what: str, allowed: float, seen: _Ov
 def _noting(wrong: list[str]) -> Iterator[None]:
     try:
         yield
-    except Silent as error:
+    except ProcessFailed as error:
         wrong.append(str(error))

@@ -24,10 +24,10 @@ from handfast._protocol.acquire import HEAD_POLL_S, POLL_STAGGER_S
 from handfast.testing import FaultProxy, ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import quantile
-from handfast_lab.chaos.colours import Colour, colour_of, hushed, settled
-from handfast_lab.chaos.contender import Contender
+from handfast_lab.chaos.apis import Api, api_of, hushed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -52,16 +52,16 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Lose the messages of so many hand-offs."""
-    colour, notes = colour_of(contender), _Notes()
+    api, notes = api_of(contender), _Notes()
     chance = random.Random(seed)  # noqa: S311 -- moments are no secrets
     with hushed(), ServerController() as server, FaultProxy(server.url, record=False) as proxy:
         lost = proxy.lose_pushes()
 
         async def play() -> None:
-            async with colour.client(server.url) as near, colour.client(proxy.url) as far:
-                await _batches(_Scene(colour, near, far, notes), count, chance, tell)
+            async with api.client(server.url) as near, api.client(proxy.url) as far:
+                await _batches(_Scene(api, near, far, notes), count, chance, tell)
 
-        colour.run(play())
+        api.run(play())
         return [_figure(contender, notes, lost.happened, seed)]
 
 
@@ -88,7 +88,7 @@ class _Notes:
 
 @dataclass(frozen=True)
 class _Scene:
-    colour: Colour
+    api: Api
     near: Any
     """A client that hears."""
     far: Any
@@ -97,14 +97,14 @@ class _Scene:
 
 
 async def _batches(scene: _Scene, count: int, chance: random.Random, tell: Tell) -> None:
-    colour, notes = scene.colour, scene.notes
+    api, notes = scene.api, scene.notes
     for batch in range(ceil(count / (LOCKS * WAITERS))):
         rounds = []
         for number in range(min(LOCKS, ceil(count / WAITERS))):
             pause = 0.0 if number % 2 else chance.uniform(0, HEAD_POLL_S)
             hears = number % 4 < 2
-            rounds.append(colour.start(partial(_round, scene, f"lock-{batch}-{number}", pause, first_hears=hears)))
-        notes.stuck += [f"{late!r} never came to an end" for late in await colour.late(rounds, 2 * RETRY_FOR)]
+            rounds.append(api.start(partial(_round, scene, f"lock-{batch}-{number}", pause, first_hears=hears)))
+        notes.stuck += [f"{late!r} never came to an end" for late in await api.late(rounds, 2 * RETRY_FOR)]
         notes.stuck += [repr(over.exception()) for over in rounds if over.done() and over.exception() is not None]
         tell(len(notes.delays))
 
@@ -116,17 +116,17 @@ async def _round(scene: _Scene, name: str, pause: float, *, first_hears: bool) -
     started = []
     for place in range(WAITERS):
         client = scene.near if place == 0 and first_hears else scene.far
-        started.append(scene.colour.start(partial(_wait, client.lock(name), place)))
+        started.append(scene.api.start(partial(_wait, client.lock(name), place)))
 
         async def in_line(place: int = place) -> bool:
             return bool((await settled(lock.status())).waiting > place)
 
-        if not await scene.colour.eventually(in_line):
+        if not await scene.api.eventually(in_line):
             scene.notes.stuck.append(f"{name}: number {place} did not get in line")
-    await scene.colour.sleep(pause)
+    await scene.api.sleep(pause)
     begun = monotonic()
     await settled(lease.release())
-    late = await scene.colour.late(started, RETRY_FOR)
+    late = await scene.api.late(started, RETRY_FOR)
     _judge(name, started, late, begun, scene.notes, first_hears=first_hears)
 
 

@@ -6,11 +6,10 @@ from typing import IO
 
 import click
 
-from handfast_lab.bench import contenders
-from handfast_lab.bench.contenders import CONTENDERS
+from handfast_lab.bench.contenders import LOCKS, installed
 from handfast_lab.bench.figures import summarize
 from handfast_lab.bench.machine import describe
-from handfast_lab.bench.runner import Plan, run
+from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import lock_table
 from handfast_lab.commands.bench.common import (
     chosen,
@@ -40,7 +39,7 @@ LONGEST_HOLD_MS = 1000.0
 @rounds_option()
 @seconds_option()
 @click.option("--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds to hold the lock.")
-@only_option(CONTENDERS)
+@only_option(LOCKS)
 @json_option
 def command(
     *,
@@ -57,10 +56,10 @@ def command(
     Contenders take turns on one server, in several rounds; figures are medians. "x floor" compares with our own scripts
     over a bare socket, "x Lua" with the classic listing. Fails when a client hangs or two clients held the lock at once.
     """
-    names = chosen(contenders.available(), only)
+    names = chosen(installed(LOCKS), only)
     with server(url) as address:
         machine = describe(address)
-        plan = Plan(address, names, clients, rounds, seconds, hold / 1000)
+        plan = BenchPlan(address, names, clients, rounds, seconds, hold / 1000)
         measurements = tracked(run(plan), len(plan))
     rows = summarize(measurements)
     settings = {"clients": clients, "rounds": rounds, "seconds": seconds, "hold_ms": hold}

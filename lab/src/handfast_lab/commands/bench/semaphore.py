@@ -8,12 +8,11 @@ from typing import IO
 
 import click
 
-from handfast_lab.bench import company, conservation, semaphores
-from handfast_lab.bench.aio_contenders import OURS
+from handfast_lab.bench import conservation, kill_loop
+from handfast_lab.bench.contenders import HANDFAST, LENIENT, SEMAPHORES, installed
 from handfast_lab.bench.figures import FLOOR, summarize, without_row
 from handfast_lab.bench.machine import describe
-from handfast_lab.bench.runner import Plan
-from handfast_lab.bench.semaphores import LENIENT, SEMAPHORES
+from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import conservation_table, semaphore_table
 from handfast_lab.commands.bench.common import (
     chosen,
@@ -92,15 +91,15 @@ def command(
 
     Fails when Handfast or the floor does, when anybody else let in too many, and when permits were lost or doubled.
     """
-    names = chosen(semaphores.available(), only)
+    names = chosen(installed(SEMAPHORES), only)
     found = None
     with server(url) as address:
         machine = describe(address)
-        plan = Plan(address, names, clients, rounds, seconds, hold / 1000)
-        measurements = tracked(semaphores.run(plan, limit), len(plan))
+        plan = BenchPlan(address, names, clients, rounds, seconds, hold / 1000)
+        measurements = tracked(run(plan, limit), len(plan))
         if operations:
             name = f"bench-conservation-{os.getpid()}"
-            killing = company.Plan(address, name, PROCESSES, PERMITS, ttl, operations)
+            killing = kill_loop.KillLoopSettings(address, name, PROCESSES, PERMITS, ttl, operations)
             with counted("killing", operations) as tell:
                 found = conservation.run(killing, tell)
     rows = summarize(measurements)
@@ -119,4 +118,4 @@ def command(
         if found.violations:
             told.append(f"VIOLATION: conservation: permits were lost or doubled {found.violations} times")
     violation = f"more than {limit} permits were held at once"
-    complain(measurements, blame=(OURS, FLOOR), lenient=LENIENT, violation=violation, also=told)
+    complain(measurements, blame=(HANDFAST, FLOOR), lenient=LENIENT, violation=violation, also=told)

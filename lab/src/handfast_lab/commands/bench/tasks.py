@@ -6,11 +6,11 @@ from typing import IO
 
 import click
 
-from handfast_lab.bench import aio_contenders, memory
-from handfast_lab.bench.aio_contenders import AIO_CONTENDERS, OURS
+from handfast_lab.bench import memory
+from handfast_lab.bench.contenders import HANDFAST, TASK_LOCKS, installed
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, summarize, without_row
 from handfast_lab.bench.machine import describe
-from handfast_lab.bench.runner import Plan
+from handfast_lab.bench.runner import BenchPlan
 from handfast_lab.bench.table import cost_table, tasks_table
 from handfast_lab.bench.tasks import run
 from handfast_lab.commands.bench.common import (
@@ -57,7 +57,7 @@ SETTINGS = {DISTINCT: "each task its own lock", ONE: "all tasks one lock"}
     show_default=True,
     help="How many tasks wait when the memory of each is taken; 0 leaves that out.",
 )
-@only_option((*AIO_CONTENDERS, FLOOR))
+@only_option((*TASK_LOCKS, FLOOR))
 @json_option
 def command(
     *,
@@ -79,12 +79,12 @@ def command(
     A rival that fails is reported. The command fails when Handfast or the floor does, or when two tasks held one lock at
     once.
     """
-    names = chosen(aio_contenders.available(), only)
+    names = chosen([*installed(TASK_LOCKS), FLOOR], only)
     settings = tuple(setting for setting in (DISTINCT, ONE) if not wanted or setting in wanted)
     weighed = tuple(name for name in names if name != FLOOR) if waiters else ()
     with server(url) as address:
         machine = describe(address)
-        plan = Plan(address, names, clients, rounds, seconds, settings=settings)
+        plan = BenchPlan(address, names, clients, rounds, seconds, settings=settings)
         measurements = tracked(run(plan), len(plan))
         found = tracked(memory.run(address, weighed, waiters, rounds), len(weighed) * rounds)
     rows, costs = summarize(measurements), memory.summarize(found)
@@ -103,4 +103,4 @@ def command(
         show(tasks_table(rows, failed, setting, heading))
     if costs:
         show(cost_table(costs, "What a task costs that waits"))
-    complain([*measurements, *found], blame=(OURS, FLOOR))
+    complain([*measurements, *found], blame=(HANDFAST, FLOOR))

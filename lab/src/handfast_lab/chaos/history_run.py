@@ -19,14 +19,14 @@ from typing import NamedTuple, Self
 from handfast import Handfast, HandfastError
 from handfast._engine.keys import KeySet
 from handfast.testing import FaultProxy, ServerController
-from handfast_lab.chaos.colours import COLOURS
+from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.faults import FAULTS, Fault, Stage
-from handfast_lab.chaos.players import Script, play, take_all
-from handfast_lab.chaos.watching import watching
+from handfast_lab.chaos.queue_observer import watching
+from handfast_lab.chaos.workers import Script, play, take_all
 from handfast_lab.checker import check_all
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.rest import check_rest
+from handfast_lab.checker.quiescence import check_rest
 
 __all__ = ["Cell", "Chamber", "Verdict"]
 
@@ -48,7 +48,7 @@ class Cell(NamedTuple):
     """What is combined in a history."""
 
     primitive: str
-    colour: str
+    api: str
     fault: str
 
 
@@ -126,7 +126,7 @@ def _played(cell: Cell, fault: Fault, stage: Stage, seed: int) -> tuple[list[Ope
     places = [KeySet(stage.namespace, KINDS.get(cell.primitive, "lock"), name) for name in NAMES]
     chance = random.Random(seed)  # noqa: S311 -- faults are no secrets
     with watching(stage.server.admin, places) as sightings, fault.inflict(stage, chance) as count:
-        book = play(COLOURS[cell.colour], script, stage.proxy.url, stage.namespace, RETRY_FOR)
+        book = play(APIS[cell.api], script, stage.proxy.url, stage.namespace, RETRY_FOR)
     history = book.operations
     if not fault.deafens:
         places_seen = {lease: sightings.queued(token) for lease, token in book.tokens.items()}

@@ -1,4 +1,4 @@
-"""redis-fifo-lock, where everybody who waits has a list of their own and sleeps in BLPOP."""
+"""redis-fifo-lock, where each waiter has a list of its own and a connection that blocks in BLPOP."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import redis
 
-from handfast_lab.chaos.contender import LEASE, Contender, Wire, digests, keys
-from handfast_lab.chaos.rivals.over import OverAioRedis, OverClient
+from handfast_lab.rivals.base import OverAioRedis, OverClient
+from handfast_lab.rivals.contender import Contender, Wire, digests, keys
+from handfast_lab.rivals.verbs import LEASE
 
-__all__ = ["CONTENDERS"]
+__all__ = ["AIO", "CONTENDERS"]
 
 
 class _FifoLock:
@@ -29,6 +30,10 @@ class _FifoLock:
         await self._lock.release(self._lease)
         return True
 
+    async def waiting(self) -> int:
+        """How many wait for it."""
+        return int((await self._lock.stats())["waiting"])
+
     async def extend(self, seconds: float) -> None:
         raise NotImplementedError(f"not by {seconds:g} s: it renews by itself")
 
@@ -45,7 +50,7 @@ def _fifo_wire() -> Wire:
 
 
 def _fifo_left(admin: redis.Redis) -> list[str]:
-    """The holder, and the line. Its counters stay for ever, and the releases that it remembers for ten leases."""
+    """The holder and the queue. Its counters never expire; the releases that it remembers do, after ten leases."""
     return [key for key in keys(admin) if key.endswith(("}:h", "}:q"))]
 
 
@@ -53,19 +58,18 @@ def _fifo_remaining(admin: redis.Redis, name: str) -> float:
     return max(0.0, float(admin.pttl(f"{{{name}}}:h")))
 
 
-CONTENDERS: tuple[Contender, ...] = (
-    Contender(
-        "redis-fifo-lock (asyncio)",
-        "redis-fifo-lock",
-        _fifo_wire,
-        _fifo_left,
-        _fifo_remaining,
-        aio=OverAioRedis(_Fifo),
-        has=frozenset({"renewal", "fence"}),
-        remarks=(
-            "It renews by itself, and has no call to extend a lease.",
-            "It remembers each release for ten leases, in a key of its own; its counters stay for ever.",
-        ),
+AIO = Contender(
+    "redis-fifo-lock (asyncio)",
+    "redis-fifo-lock",
+    _fifo_wire,
+    _fifo_left,
+    _fifo_remaining,
+    aio=OverAioRedis(_Fifo),
+    has=frozenset({"renewal", "fence"}),
+    remarks=(
+        "It renews by itself, and has no call to extend a lease.",
+        "It remembers each release for ten leases, in a key of its own; its counters never expire.",
     ),
 )
-"""In both colours, where it has both."""
+
+CONTENDERS = (AIO,)

@@ -1,4 +1,4 @@
-"""What rivals have in common: most are built on redis-py, and many a lock is a single key."""
+"""What rivals have in common: most are built on redis-py, and many of their locks are a single key."""
 
 from __future__ import annotations
 
@@ -12,44 +12,51 @@ import redis
 import redis.asyncio
 from redis.connection import parse_url
 
-from handfast_lab.chaos.contender import LEASE, AioClient, Client, keys
+from handfast_lab.rivals.contender import keys
+from handfast_lab.rivals.verbs import LEASE, AioClient, Client
 
-__all__ = ["NoSemaphore", "OneKey", "OverAioRedis", "OverClient", "OverRedis", "hush", "waiting"]
+__all__ = ["Asked", "NoSemaphore", "OneKey", "OverAioRedis", "OverClient", "OverRedis", "hush", "waiting"]
 
 
 def hush() -> None:
-    """What rivals have to say of every failed try is not the trial's business."""
+    """Silence the log of rivals, which log every failed try."""
     for name in ("redis_lock", "redis_semaphore", "redis_fifo_lock", "pottery", "coredis"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def waiting(timeout: float | None) -> dict[str, Any]:
-    """How redis-py is told how long to wait."""
+    """Return redis-py's options for a timeout."""
     return {"blocking": False} if timeout == 0 else {"blocking_timeout": timeout}
 
 
+class Asked:
+    """A lock that asks the server once for each acquire."""
+
+    tries = 0
+    """How often it has asked so far."""
+
+
 class NoSemaphore:
-    """What has none is not asked for one."""
+    """A client without semaphores."""
 
     def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Any:
-        """See `handfast_lab.chaos.contender.Client`."""
         raise NotImplementedError(f"no semaphore {name!r} of {limit} for {ttl:g} s: there are none")
 
 
 class OverClient(NoSemaphore):
-    """A client of redis-py, for all that are built on it."""
+    """A client built on one of redis-py."""
 
     def __init__(self, connection: Any) -> None:
         self._redis = connection
 
     def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Any:
-        """See `handfast_lab.chaos.contender.Client`."""
         raise NotImplementedError(name, ttl, renew)
 
 
 def _place(url: str) -> dict[str, Any]:
-    """Where that is, in the words of redis-py's client. Made like this it sends a lost command again, which is its default;
-    made from a URL it does not.
+    """Return the URL as options of redis-py's client.
+
+    Created with options it retries a lost command, which is its default; created from a URL it does not.
     """
     found: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]  # the client library's
     found.pop("connection_class", None)
@@ -60,13 +67,12 @@ def _place(url: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class OverRedis:
-    """Opens a client of redis-py and what is built on it."""
+    """Opens a client of redis-py, and the one that is built on it."""
 
     kind: Callable[[Any], Client]
 
     @contextlib.contextmanager
     def __call__(self, url: str) -> Iterator[Client]:
-        """Open it there, closed at the end."""
         hush()
         with redis.Redis(**_place(url)) as connection:
             yield self.kind(connection)
@@ -79,10 +85,13 @@ class OverAioRedis:
     kind: Callable[[Any], AioClient]
 
     @contextlib.asynccontextmanager
-    async def __call__(self, url: str) -> AsyncIterator[AioClient]:
-        """Open it there, closed at the end."""
+    async def __call__(self, url: str, connections: int | None = None) -> AsyncIterator[AioClient]:
         hush()
-        connection: Any = redis.asyncio.Redis(**_place(url))
+        connection: Any
+        if connections is None:
+            connection = redis.asyncio.Redis(**_place(url))
+        else:  # to be measured: without retries, so that a refused connection is an error
+            connection = redis.asyncio.Redis.from_url(url, max_connections=connections)
         try:
             yield self.kind(connection)
         finally:
@@ -91,14 +100,12 @@ class OverAioRedis:
 
 @dataclass(frozen=True)
 class OneKey:
-    """Locks that are one key each, which is there for as long as the lock is held, and called like this."""
+    """Locks that are one key each, which exists while the lock is held; its name has this prefix."""
 
     prefix: str = ""
 
     def left(self, admin: redis.Redis) -> list[str]:
-        """See `handfast_lab.chaos.contender.Contender`."""
         return [key for key in keys(admin) if key.startswith(self.prefix)]
 
     def remaining(self, admin: redis.Redis, name: str) -> float:
-        """See `handfast_lab.chaos.contender.Contender`."""
         return max(0.0, float(admin.pttl(self.prefix + name)))

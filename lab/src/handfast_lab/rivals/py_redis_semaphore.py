@@ -5,17 +5,19 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import redis
 
-from handfast_lab.chaos.contender import LEASE, AioClient, Client, Contender, Wire, digests, keys, microseconds
-from handfast_lab.chaos.rivals.over import OverAioRedis, OverRedis
+from handfast_lab.rivals.base import Asked, OverAioRedis, OverRedis
+from handfast_lab.rivals.contender import Contender, Wire, digests, keys, microseconds
+from handfast_lab.rivals.verbs import LEASE, AioClient, Client
 
-__all__ = ["CONTENDERS"]
+__all__ = ["AIO", "CONTENDERS", "SYNC"]
 
 
-class _SemaphoreLock:
+class _SemaphoreLock(Asked):
     def __init__(self, make: Callable[[float | None], Any]) -> None:
         self._make = make
         self._held: Any = None
@@ -25,6 +27,7 @@ class _SemaphoreLock:
         return self._make(None)
 
     def acquire(self, timeout: float | None = None) -> bool:
+        self.tries += 1
         self._held = self._make(timeout or None)
         try:
             return bool(self._held.acquire(blocking=timeout != 0).success)
@@ -61,18 +64,19 @@ class _SemaphoreAioLock:
 
 @dataclass(frozen=True)
 class _Semaphores:
-    """A client, and which of the two colours its locks have."""
+    """A client, and the class of its locks. A semaphore is made once for each timeout, which is part of it."""
 
     redis: Any
     kind: Callable[[Callable[[float | None], Any]], Any]
 
     def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Any:  # noqa: ARG002 -- it always renews
         library = importlib.import_module("redis_semaphore")
-        return self.kind(lambda wait: library.Mutex(self.redis, name, lock_timeout=ttl, acquire_timeout=wait))
+        return self.kind(cache(lambda wait: library.Mutex(self.redis, name, lock_timeout=ttl, acquire_timeout=wait)))
 
     def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Any:
         library = importlib.import_module("redis_semaphore")
 
+        @cache
         def make(wait: float | None) -> Any:
             config = library.SemaphoreConfig(name=name, limit=limit, lock_timeout=ttl, acquire_timeout=wait)
             return library.Semaphore(self.redis, config)
@@ -104,26 +108,17 @@ def _semaphores_remaining(admin: redis.Redis, name: str) -> float:
     return max(0.0, held[0][1] - microseconds(admin) / 1000) if held else 0.0
 
 
-CONTENDERS: tuple[Contender, ...] = (
-    Contender(
-        "py-redis-semaphore",
-        "py-redis-semaphore",
-        _semaphores_wire,
-        _semaphores_left,
-        _semaphores_remaining,
-        sync=OverRedis(_semaphores),
-        extends="again",
-        has=frozenset({"semaphore", "renewal", "fence"}),
-    ),
-    Contender(
-        "py-redis-semaphore (asyncio)",
-        "py-redis-semaphore",
-        _semaphores_wire,
-        _semaphores_left,
-        _semaphores_remaining,
-        aio=OverAioRedis(_semaphores_aio),
-        extends="again",
-        has=frozenset({"semaphore", "renewal", "fence"}),
-    ),
+_common = partial(
+    Contender,
+    distribution="py-redis-semaphore",
+    wire=_semaphores_wire,
+    left=_semaphores_left,
+    remaining=_semaphores_remaining,
+    extends="again",
+    has=frozenset({"semaphore", "renewal", "fence"}),
 )
-"""In both colours, where it has both."""
+
+SYNC = _common("py-redis-semaphore", sync=OverRedis(_semaphores))
+AIO = _common("py-redis-semaphore (asyncio)", aio=OverAioRedis(_semaphores_aio))
+
+CONTENDERS = SYNC, AIO

@@ -15,8 +15,8 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
-from handfast_lab.checker.book import Book, Limits, Tenure, ended
 from handfast_lab.checker.history import Operation
+from handfast_lab.checker.history_index import Book, Limits, Tenure, ended
 from handfast_lab.checker.models import Ask
 
 __all__ = ["Act", "Point", "Scene", "scenes"]

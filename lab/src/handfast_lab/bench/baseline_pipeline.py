@@ -6,7 +6,7 @@ what one piece from the server sets off leaves in one write. Replies come in the
 whose they are tells whom each is for; pushes name their token, and come before or after the reply to the release that
 they are due to, depending on the server.
 
-Messages are told apart by their first line alone, which says how many lines they have. See `handfast_lab.bench.floor` for
+Messages are told apart by their first line alone, which says how many lines they have. See `handfast_lab.bench.baseline` for
 what this leaves out.
 """
 
@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 
+from handfast_lab.bench.baseline import Bare
 from handfast_lab.bench.figures import Notes
-from handfast_lab.bench.floor import Bare
 
 __all__ = ["Pipeline"]
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import importlib
 import json
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import redis
 
-from handfast_lab.chaos.contender import LEASE, Contender, Wire
-from handfast_lab.chaos.rivals.over import OneKey, OverAioRedis, OverClient, OverRedis
+from handfast_lab.rivals.base import OneKey, OverAioRedis, OverClient, OverRedis
+from handfast_lab.rivals.contender import Contender, Wire
+from handfast_lab.rivals.verbs import LEASE
 
 __all__ = ["CONTENDERS"]
 
 
 @cache
 def _pottery() -> Any:
-    """The library. It puts a function of its own in the place of `json.dumps`, which is taken back: locks need it not."""
+    """Return the library. Its import replaces `json.dumps`, which is undone: its locks do not need that."""
     dumps = json.dumps
     try:
         return importlib.import_module("pottery")
@@ -70,10 +71,10 @@ class _PotteryAio(OverClient):
 
 
 def _pottery_wire() -> Wire:
-    """Its scripts are made when the first lock is."""
+    """Its scripts are created with its first lock."""
     lock = _pottery().Redlock
-    with redis.Redis() as nobody:
-        lock(key="a", masters={nobody})
+    with redis.Redis() as unused:
+        lock(key="a", masters={unused})
     return Wire(
         frozenset({"SET"}),
         frozenset({lock._release_script.sha}),  # noqa: SLF001 -- where else would it be read
@@ -84,26 +85,17 @@ def _pottery_wire() -> Wire:
 _KEY = OneKey("redlock:")
 
 
-CONTENDERS: tuple[Contender, ...] = (
-    Contender(
-        "pottery",
-        "pottery",
-        _pottery_wire,
-        _KEY.left,
-        _KEY.remaining,
-        sync=OverRedis(_Pottery),
-        extends="again",
-        remarks=("Its Redlock over one master; a lease can be extended three times.",),
-    ),
-    Contender(
-        "pottery (asyncio)",
-        "pottery",
-        _pottery_wire,
-        _KEY.left,
-        _KEY.remaining,
-        aio=OverAioRedis(_PotteryAio),
-        extends="again",
-        remarks=("Its Redlock over one master; a lease can be extended three times.",),
-    ),
+_common = partial(
+    Contender,
+    distribution="pottery",
+    wire=_pottery_wire,
+    left=_KEY.left,
+    remaining=_KEY.remaining,
+    extends="again",
+    remarks=("Its Redlock over one master; a lease can be extended three times.",),
 )
-"""In both colours, where it has both."""
+
+CONTENDERS = (
+    _common("pottery", sync=OverRedis(_Pottery)),
+    _common("pottery (asyncio)", aio=OverAioRedis(_PotteryAio)),
+)

@@ -1,6 +1,6 @@
 """Clients that use one primitive at random and write down what they did.
 
-One player serves both colours, as a coroutine that awaits only what is to be awaited: see `colours`.
+One player serves both APIs, as a coroutine that awaits only what is to be awaited: see `APIs`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import redis.asyncio
 
 from handfast import AcquireTimeout, Handfast, HandfastError, Lease
 from handfast._engine.calls import MAX_PERMITS
-from handfast_lab.chaos.colours import Colour, settled
+from handfast_lab.chaos.apis import Api, settled
 from handfast_lab.checker.history import Kind, Operation, Outcome
 
 __all__ = ["LIMIT", "PRIMITIVES", "Book", "Script", "play", "take_all"]
@@ -76,20 +76,20 @@ class Book:
     """What they must never see: exceptions that are none of ours and none of the client library's."""
 
 
-def play(colour: Colour, script: Script, url: str, namespace: str, patience: float) -> Book:
+def play(api: Api, script: Script, url: str, namespace: str, patience: float) -> Book:
     """Let them play, and give what they wrote down."""
     book = Book()
 
     def client() -> Any:
-        return colour.client_class(colour.library.Redis.from_url(url, socket_timeout=SILENCE), namespace=namespace)
+        return api.client_class(api.library.Redis.from_url(url, socket_timeout=SILENCE), namespace=namespace)
 
     async def all_of_them() -> None:
         seats = [_Seat(client) for _ in range(-(-script.players // HANDS))]
-        players = [_Player(colour, script, number, book, seats[number // HANDS]) for number in range(script.players)]
-        if await colour.late([colour.start(player.live) for player in players], patience):
+        players = [_Player(api, script, number, book, seats[number // HANDS]) for number in range(script.players)]
+        if await api.late([api.start(player.live) for player in players], patience):
             book.faults.append(f"stuck: a player was not done {patience:g} s later")
 
-    colour.run(all_of_them())
+    api.run(all_of_them())
     return book
 
 
@@ -134,9 +134,9 @@ class _Seat:
 class _Player:
     """One thread or task and what it does."""
 
-    def __init__(self, colour: Colour, script: Script, number: int, book: Book, seat: _Seat) -> None:
-        self._colour, self._script, self._book, self._seat = colour, script, book, seat
-        self._name = f"{colour.name}-{number}"
+    def __init__(self, api: Api, script: Script, number: int, book: Book, seat: _Seat) -> None:
+        self._api, self._script, self._book, self._seat = api, script, book, seat
+        self._name = f"{api.name}-{number}"
         self._chance = random.Random(f"{script.seed}/{number}")  # noqa: S311 -- what is played is no secret
         self._attempts = 0
         seat.enter()
@@ -173,9 +173,9 @@ class _Player:
                 await self._seat.desert()
             return
         if habit == "linger":
-            await settled(self._colour.sleep(self._chance.uniform(0, 0.003)))
+            await settled(self._api.sleep(self._chance.uniform(0, 0.003)))
         elif habit == "keep":
-            await settled(self._colour.sleep(self._script.ttl * self._chance.uniform(0.5, 1.5)))
+            await settled(self._api.sleep(self._script.ttl * self._chance.uniform(0.5, 1.5)))
         elif habit == "lower" and held.note.weight == MAX_PERMITS:
             await self._tell(held, "lower", held.lease.downgrade)
         await self._tell(held, "release", held.lease.release)

@@ -1,4 +1,4 @@
-"""Handfast, in both colours, as the trials see it."""
+"""Handfast, in both APIs, as the trials see it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import redis
 
 from handfast import AcquireTimeout, AsyncHandfast, Handfast
 from handfast._engine.script import load
-from handfast_lab.chaos.contender import LEASE, AioClient, AioLock, Client, Contender, Lock, Wire, keys, microseconds
+from handfast_lab.rivals.base import Asked
+from handfast_lab.rivals.contender import Contender, Wire, keys, microseconds
+from handfast_lab.rivals.verbs import LEASE, AioClient, AioLock, Client, Lock
 
 __all__ = ["OURS", "OURS_AIO", "held_or_wanted"]
 
 
-class _OurLock:
+class _OurLock(Asked):
     def __init__(self, thing: Any) -> None:
         self._thing = thing
         self._lease: Any = None
 
     def acquire(self, timeout: float | None = None) -> bool:
+        self.tries += 1
         if timeout == 0:
             self._lease = self._thing.try_acquire()
             return self._lease is not None
@@ -55,6 +58,10 @@ class _OurAioLock:
     async def release(self) -> bool:
         return bool(await self._lease.release())
 
+    async def waiting(self) -> int:
+        """How many wait for it."""
+        return int((await self._thing.status()).waiting)
+
     async def extend(self, seconds: float) -> None:
         await self._lease.extend(seconds)
 
@@ -88,7 +95,7 @@ def _ours(url: str) -> Iterator[Client]:
 
 
 @contextlib.asynccontextmanager
-async def _ours_aio(url: str) -> AsyncIterator[AioClient]:
+async def _ours_aio(url: str, _connections: int | None = None) -> AsyncIterator[AioClient]:
     async with AsyncHandfast(url) as hf:
         yield _OursAio(hf)
 
@@ -135,7 +142,7 @@ OURS = Contender(
     extends="to",
     has=frozenset({"semaphore", "renewal", "fence", "rwlock", "lock_all"}),
 )
-"""Ours, in the sync colour."""
+"""Ours, in the sync API."""
 
 OURS_AIO = Contender(
     "handfast (asyncio)",
@@ -147,4 +154,4 @@ OURS_AIO = Contender(
     extends="to",
     has=OURS.has,
 )
-"""Ours, in the asyncio colour."""
+"""Ours, in the asyncio API."""

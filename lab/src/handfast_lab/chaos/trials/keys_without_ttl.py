@@ -20,10 +20,11 @@ import redis
 
 from handfast import HandfastError
 from handfast.testing import ServerController
-from handfast_lab.chaos.colours import Colour, colour_of, settled
-from handfast_lab.chaos.contender import LEASE, Contender, hushed, keys
+from handfast_lab.chaos.apis import Api, api_of, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.rivals.contender import Contender, hushed, keys
+from handfast_lab.rivals.verbs import LEASE
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -56,12 +57,12 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- every trial has th
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """So many steps."""
-    colour = colour_of(contender)
+    api = api_of(contender)
     with ServerController() as server, hushed():
         book = _Book(server.admin, count, seed, tell)
-        colour.run(_one(contender, colour, server.url, book))
+        api.run(_one(contender, api, server.url, book))
         with _Looking(book):
-            colour.run(_several(contender, colour, server.url, book))
+            api.run(_several(contender, api, server.url, book))
     wrong = [f"{key}, after {when}" for key, when in book.immortal.items()]
     measured: dict[str, float | str] = {"steps": book.steps, "looks at a key": book.looked}
     what, unit = "keys without a TTL", "keys"
@@ -120,17 +121,17 @@ class _Looking:
             self._book.look("steps of several callers")
 
 
-async def _one(contender: Contender, colour: Colour, url: str, book: _Book) -> None:
-    async with _hands(contender, colour, url, book) as hand:
+async def _one(contender: Contender, api: Api, url: str, book: _Book) -> None:
+    async with _hands(contender, api, url, book) as hand:
         steps = hand(0)
         for _ in range(book.count // 2):
             book.look(await steps())
             book.step()
 
 
-async def _several(contender: Contender, colour: Colour, url: str, book: _Book) -> None:
+async def _several(contender: Contender, api: Api, url: str, book: _Book) -> None:
     numbers = counting(book.count // 2)
-    async with _hands(contender, colour, url, book) as hand:
+    async with _hands(contender, api, url, book) as hand:
 
         async def work(number: int) -> None:
             steps = hand(number)
@@ -139,10 +140,10 @@ async def _several(contender: Contender, colour: Colour, url: str, book: _Book) 
                 book.step()
 
         def begin(number: int) -> Any:
-            return colour.start(lambda: work(number))
+            return api.start(lambda: work(number))
 
         working = [begin(number) for number in range(1, HANDS + 1)]
-        await colour.late(working, 600)
+        await api.late(working, 600)
         for one in working:
             one.result()
 
@@ -152,7 +153,7 @@ Steps = Callable[[], Any]
 
 
 @contextlib.asynccontextmanager
-async def _hands(contender: Contender, colour: Colour, url: str, book: _Book) -> AsyncIterator[Callable[[int], Steps]]:
+async def _hands(contender: Contender, api: Api, url: str, book: _Book) -> AsyncIterator[Callable[[int], Steps]]:
     """Makes callers. Ours use all that there is; a rival has locks and perhaps semaphores."""
 
     def chance(number: int) -> random.Random:
@@ -163,7 +164,7 @@ async def _hands(contender: Contender, colour: Colour, url: str, book: _Book) ->
     async with contextlib.AsyncExitStack() as stack:
         client: Any = None
         if contender.is_ours:
-            client = await stack.enter_async_context(colour.client(url))
+            client = await stack.enter_async_context(api.client(url))
         elif contender.sync is not None:
             client = stack.enter_context(contender.sync(url))
         elif contender.aio is not None:

@@ -1,7 +1,7 @@
 """What a trial sees of a library: its verbs, what it sends, what it leaves on the server.
 
-A contender speaks its own colour: `Contender.sync` or `Contender.aio` opens a client of it. `Contender.client` opens one
-that any trial can call, whatever the colour.
+A contender speaks its own API: `Contender.sync` or `Contender.aio` opens a client of it. `Contender.client` opens one
+that any trial can call, whatever the API.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import redis
 
 from handfast.testing.commands import Command, Match
+from handfast_lab.rivals.loop_thread import OnLoop
+from handfast_lab.rivals.verbs import AioClient, Client
 
 __all__ = [
-    "LEASE",
-    "AioClient",
-    "AioLock",
-    "Client",
     "Contender",
-    "Lock",
     "Wire",
     "digests",
     "hushed",
@@ -33,55 +30,6 @@ __all__ = [
     "microseconds",
     "text",
 ]
-
-LEASE = 600.0
-"""Seconds: longer than any trial, so that what is left behind is still there when the trial looks for it."""
-
-
-class Lock(Protocol):
-    """One caller's way to one lock, or to one permit of a semaphore. It holds at most one lease at a time."""
-
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Wait that long, without limit if it is None, not at all if it is 0. False: it was told that it has it not."""
-
-    def release(self) -> bool:
-        """Give it up; False when it was told that there was nothing to give up."""
-
-    def extend(self, seconds: float) -> None:
-        """Let the lease last longer: see `Contender.extends`."""
-
-
-class AioLock(Protocol):
-    """The same, to be awaited."""
-
-    async def acquire(self, timeout: float | None = None) -> bool:
-        """See `Lock`."""
-
-    async def release(self) -> bool:
-        """See `Lock`."""
-
-    async def extend(self, seconds: float) -> None:
-        """See `Lock`."""
-
-
-class Client(Protocol):
-    """One client of a contender."""
-
-    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Lock:
-        """The lock of that name. ``renew`` asks for renewals where they are not there anyway."""
-
-    def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Lock:
-        """A permit of the semaphore of that name."""
-
-
-class AioClient(Protocol):
-    """The same, of an asyncio contender."""
-
-    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> AioLock:
-        """See `Client`."""
-
-    def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> AioLock:
-        """See `Client`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +60,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Contender:
-    """One library in one colour."""
+    """One library in one API."""
 
     name: str
     distribution: str
@@ -124,7 +72,8 @@ class Contender:
     remaining: Callable[[redis.Redis, str], float]
     """For how many milliseconds more the server keeps the lock of that name; 0 when nobody holds it."""
     sync: Callable[[str], AbstractContextManager[Client]] | None = None
-    aio: Callable[[str], AbstractAsyncContextManager[AioClient]] | None = None
+    aio: Callable[..., AbstractAsyncContextManager[AioClient]] | None = None
+    """The same for asyncio. Its second argument, if given, is how many connections the client may open."""
     extends: Literal["to", "by", "again", ""] = ""
     """What ``extend(seconds)`` means: let it last that long from now; that much longer than now; as long as at first,
     whatever is said; or that there is no such thing."""
@@ -138,7 +87,7 @@ class Contender:
     """What a reader of its figures is to know."""
 
     @property
-    def colour(self) -> Literal["sync", "asyncio"]:
+    def api(self) -> Literal["sync", "asyncio"]:
         """Which of the two it is."""
         return "asyncio" if self.sync is None else "sync"
 
@@ -157,13 +106,11 @@ class Contender:
 
     @contextlib.contextmanager
     def client(self, url: str) -> Iterator[Client]:
-        """A client that is called and answers, whatever the colour."""
+        """A client that is called and answers, whatever the API."""
         if self.sync is not None:
             with self.sync(url) as client:
                 yield client
         elif self.aio is not None:
-            from handfast_lab.chaos.onloop import OnLoop
-
             with OnLoop(self.aio(url)) as face:
                 yield face
         else:

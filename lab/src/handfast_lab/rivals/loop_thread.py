@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
 from typing import Any, Self, TypeVar
 
-from handfast_lab.chaos.contender import LEASE, AioClient, AioLock, Lock
+from handfast_lab.rivals.verbs import LEASE, AioClient, AioLock, Lock
 
 __all__ = ["LIMIT", "OnLoop"]
 

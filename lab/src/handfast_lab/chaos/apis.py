@@ -1,6 +1,6 @@
-"""A trial of Handfast written once, for both colours: as a coroutine that awaits only what is to be awaited.
+"""A trial of Handfast written once, for both APIs: as a coroutine that awaits only what is to be awaited.
 
-In the sync colour such a coroutine runs in a thread and never suspends: calls block there, so whoever goes on side by side
+In the sync API such a coroutine runs in a thread and never suspends: calls block there, so whoever goes on side by side
 with others has a thread of its own. In asyncio it is a task. Started ones are futures in both, with the same `result`.
 """
 
@@ -21,9 +21,9 @@ import redis
 import redis.asyncio
 
 from handfast import AsyncHandfast, Handfast
-from handfast_lab.chaos.contender import Contender
+from handfast_lab.rivals.contender import Contender
 
-__all__ = ["COLOURS", "Colour", "Started", "colour_of", "hushed", "settled"]
+__all__ = ["APIS", "Api", "Started", "api_of", "hushed", "settled"]
 
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ def hushed() -> Iterator[None]:
         logger.setLevel(level)
 
 
-class Colour(ABC):
-    """How one colour is used."""
+class Api(ABC):
+    """How one API is used."""
 
     name: str
     client_class: Callable[..., Any]
@@ -94,7 +94,7 @@ class Colour(ABC):
         return True
 
 
-class _Sync(Colour):
+class _Sync(Api):
     name = "sync"
     client_class = Handfast
     library = redis
@@ -106,7 +106,7 @@ class _Sync(Colour):
             result: T = end.value
             return result
         body.close()
-        raise RuntimeError("a trial in the sync colour awaited something that was not there yet")
+        raise RuntimeError("a trial in the sync API awaited something that was not there yet")
 
     def start(self, body: Callable[[], Coroutine[Any, Any, T]]) -> Started:
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -127,7 +127,7 @@ class _Sync(Colour):
         return list(concurrent.futures.wait(started, within).not_done)
 
 
-class _Asyncio(Colour):
+class _Asyncio(Api):
     name = "asyncio"
     client_class = AsyncHandfast
     library = redis.asyncio
@@ -146,10 +146,10 @@ class _Asyncio(Colour):
         return list((await asyncio.wait(waited_for, timeout=within))[1]) if waited_for else []
 
 
-COLOURS: dict[str, Colour] = {colour.name: colour for colour in (_Sync(), _Asyncio())}
+APIS: dict[str, Api] = {api.name: api for api in (_Sync(), _Asyncio())}
 """By name."""
 
 
-def colour_of(contender: Contender) -> Colour:
-    """The colour that it has."""
-    return COLOURS[contender.colour]
+def api_of(contender: Contender) -> Api:
+    """The API that it has."""
+    return APIS[contender.api]

@@ -6,17 +6,19 @@ import importlib
 import math
 from typing import Any
 
-from handfast_lab.chaos.contender import LEASE, Contender, Wire, digests
-from handfast_lab.chaos.rivals.over import OneKey, OverClient, OverRedis
+from handfast_lab.rivals.base import Asked, OneKey, OverClient, OverRedis
+from handfast_lab.rivals.contender import Contender, Wire, digests
+from handfast_lab.rivals.verbs import LEASE
 
-__all__ = ["CONTENDERS"]
+__all__ = ["CONTENDERS", "SYNC"]
 
 
-class _PythonRedisLock:
+class _PythonRedisLock(Asked):
     def __init__(self, lock: Any) -> None:
         self._lock = self.native = lock
 
     def acquire(self, timeout: float | None = None) -> bool:
+        self.tries += 1
         if timeout == 0:
             return bool(self._lock.acquire(blocking=False))
         return bool(self._lock.acquire(timeout=None if timeout is None else math.ceil(timeout)))
@@ -43,19 +45,18 @@ def _python_redis_wire() -> Wire:
 _KEY = OneKey("lock:")
 
 
-CONTENDERS: tuple[Contender, ...] = (
-    Contender(
-        "python-redis-lock",
-        "python-redis-lock",
-        _python_redis_wire,
-        _KEY.left,
-        _KEY.remaining,
-        sync=OverRedis(_PythonRedis),
-        extends="to",
-        has=frozenset({"renewal"}),
-        shortest_wait=1.0,
-        shortest_ttl=1.0,
-        remarks=("It counts leases and waits in whole seconds.",),
-    ),
+SYNC = Contender(
+    "python-redis-lock",
+    "python-redis-lock",
+    _python_redis_wire,
+    _KEY.left,
+    _KEY.remaining,
+    sync=OverRedis(_PythonRedis),
+    extends="to",
+    has=frozenset({"renewal"}),
+    shortest_wait=1.0,
+    shortest_ttl=1.0,
+    remarks=("It counts leases and waits in whole seconds.",),
 )
-"""In both colours, where it has both."""
+
+CONTENDERS = (SYNC,)

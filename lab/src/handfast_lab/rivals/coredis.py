@@ -7,10 +7,11 @@ import importlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from handfast_lab.chaos.contender import LEASE, AioClient, AioLock, Contender, Wire, text
-from handfast_lab.chaos.rivals.over import NoSemaphore, OneKey, hush, waiting
+from handfast_lab.rivals.base import NoSemaphore, OneKey, hush, waiting
+from handfast_lab.rivals.contender import Contender, Wire, text
+from handfast_lab.rivals.verbs import LEASE, AioClient, AioLock
 
-__all__ = ["CONTENDERS"]
+__all__ = ["AIO", "CONTENDERS"]
 
 
 class _CoredisLock:
@@ -43,9 +44,9 @@ class _Coredis(NoSemaphore):
 
 
 @contextlib.asynccontextmanager
-async def _coredis(url: str) -> AsyncIterator[AioClient]:
+async def _coredis(url: str, connections: int | None = None) -> AsyncIterator[AioClient]:
     hush()
-    async with importlib.import_module("coredis").Redis.from_url(url) as client:
+    async with importlib.import_module("coredis").Redis.from_url(url, max_connections=connections) as client:
         yield _Coredis(client)
 
 
@@ -61,15 +62,6 @@ def _coredis_wire() -> Wire:
 _KEY = OneKey()
 
 
-CONTENDERS: tuple[Contender, ...] = (
-    Contender(
-        "coredis (asyncio)",
-        "coredis",
-        _coredis_wire,
-        _KEY.left,
-        _KEY.remaining,
-        aio=_coredis,
-        extends="by",
-    ),
-)
-"""In both colours, where it has both."""
+AIO = Contender("coredis (asyncio)", "coredis", _coredis_wire, _KEY.left, _KEY.remaining, aio=_coredis, extends="by")
+
+CONTENDERS = (AIO,)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-from handfast_lab.checker.book import Book, Limits, Page, Tenure, ended
 from handfast_lab.checker.finding import Finding, told
 from handfast_lab.checker.history import Operation
+from handfast_lab.checker.history_index import Book, Limits, Page, Tenure, ended
 
 __all__ = ["check_holds"]
 

@@ -1,18 +1,21 @@
-"""The wire floor: our own scripts over a bare blocking socket, as lean as Python can be.
+"""The baseline ("floor" in the tables): our own scripts over a bare blocking socket, as lean as Python can be.
 
-It has the server do the same work as the library does (the same scripts, a random token each time, an inbox on the same
-connection) and leaves out all that makes a library: it parses no replies beyond telling them apart, renews nothing,
-never asks twice and undoes nothing. What the library reaches of it is the price of being one.
+The server does the same work as for the library: the same scripts, a new token each time, an inbox on the same connection.
+The client leaves out what makes a library: it parses replies only to distinguish them, renews nothing, never asks twice and
+undoes nothing. The library's share of the baseline's rate is the price of being a library.
 
-`Floor` is one client of one lock, or of one semaphore; `handfast_lab.bench.pipeline` is the same for many locks at once on
-one connection.
+`Baseline` is one client of one lock or semaphore; `handfast_lab.bench.baseline_pipeline` is the same for many locks on one
+connection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from handfast._drivers.sync.connect import SyncConnector
@@ -21,8 +24,10 @@ from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet, control_channel, inbox_channel
 from handfast._engine.resp import bulk
 from handfast._engine.script import load
+from handfast_lab.rivals.handfast import OURS
+from handfast_lab.rivals.verbs import LEASE, Client
 
-__all__ = ["Bare", "Floor", "Template"]
+__all__ = ["BASELINE", "Bare", "Baseline", "Template"]
 
 GRANTED, QUEUED, RELEASED = b"*3\r\n$7\r\ngranted", b"*4\r\n$6\r\nqueued", b"*2\r\n$8\r\nreleased"
 
@@ -38,7 +43,7 @@ class Template(NamedTuple):
 
 
 class Bare:
-    """A connection that knows the scripts and hears its own inbox, and its bare socket."""
+    """A connection that has loaded the scripts and subscribed to its inbox, and its bare socket."""
 
     def __init__(self, url: str) -> None:
         identity = secrets.token_hex(8)
@@ -77,8 +82,8 @@ class Bare:
         return Template(*whole.split(token))
 
 
-class Floor:
-    """One client of the floor."""
+class Baseline:
+    """One client."""
 
     def __init__(self, url: str, name: str, limit: int = 1) -> None:
         self.tries = 0
@@ -87,8 +92,8 @@ class Floor:
         self._acquire, self._release = self._bare.templates(name, limit)
         self.close = self._bare.close
 
-    def acquire(self) -> None:
-        """Ask, and if put in line, wait for the push on the same socket."""
+    def acquire(self, timeout: float | None = None) -> bool:  # noqa: ARG002 -- it always waits
+        """Ask, and if queued, wait for the push on the same socket."""
         self.tries += 1
         before, after = self._acquire
         self._token = token = secrets.token_hex(16).encode()
@@ -99,13 +104,41 @@ class Floor:
         elif data.startswith(QUEUED):
             self._bare.receive_lines(data, QUEUED_AND_PUSHED_LINES)
         else:
-            raise RuntimeError(f"the floor cannot go on after {data!r}")
+            raise RuntimeError(f"the baseline cannot continue after {data!r}")
+        return True
 
-    def release(self) -> None:
-        """Give the lock up."""
+    def release(self) -> bool:
         before, after = self._release
         self._socket.sendall(before + self._token + after)
         data = self._socket.recv(4096)
         if not data.startswith(RELEASED):
-            raise RuntimeError(f"the floor cannot go on after {data!r}")
+            raise RuntimeError(f"the baseline cannot continue after {data!r}")
         self._bare.receive_lines(data, RELEASED_LINES)
+        return True
+
+    def extend(self, seconds: float) -> None:
+        raise NotImplementedError(f"not by {seconds:g} s: nothing is renewed")
+
+
+class _Client:
+    """Opens a connection for each lock."""
+
+    def __init__(self, url: str, stack: contextlib.ExitStack) -> None:
+        self._url = url
+        self._stack = stack
+
+    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Baseline:  # noqa: ARG002 -- always 30 s
+        return self.semaphore(name, 1)
+
+    def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Baseline:  # noqa: ARG002 -- see above
+        return self._stack.enter_context(contextlib.closing(Baseline(self._url, name, limit)))
+
+
+@contextlib.contextmanager
+def _open(url: str) -> Iterator[Client]:
+    with contextlib.ExitStack() as stack:
+        yield _Client(url, stack)
+
+
+BASELINE = replace(OURS, name="floor", sync=_open, has=frozenset({"semaphore"}))
+"""As a contender. It is measured only: no trial attacks it."""

@@ -1,0 +1,129 @@
+"""Client processes that can be killed and frozen at any moment: each has one client of a contender and carries out orders.
+
+They are forked from a process that has imported everything and opened nothing, so that many a second can be started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from handfast import AsyncHandfast, Handfast
+from handfast.testing.processes import ChildProcess, Parent, ProcessGroup
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.rivals.verbs import LEASE, AioClient, Client, Lock
+
+__all__ = ["LockUser", "LockUsers", "without_renewal"]
+
+PRELOADED = __name__, "handfast_lab.rivals", "handfast_lab.chaos.writers"
+
+START_TIMEOUT = 20.0
+"""Seconds until a process must be there and connected."""
+
+
+class LockUser:
+    """What a process does: each of its `orders` acquires or releases a lock and reports it.
+
+    ``asks`` is reported before an acquire, then ``in`` or ``out of time``; ``given`` after a release, with whether the lease
+    was still held.
+    """
+
+    def __init__(self, parent: Parent, contender: Contender, url: str) -> None:
+        self.contender = contender
+        self.url = url
+        self.report = parent.report
+        self._locks: dict[str, Lock] = {}
+        self.orders: dict[str, Callable[..., None]] = {
+            "acquire": self.acquire,
+            "release": self.release,
+            "acquire and release": self.acquire_and_release,
+        }
+
+    def begin(self, stack: contextlib.ExitStack) -> None:
+        """Open what the orders need."""
+        self._client: Client = stack.enter_context(self.contender.client(self.url))
+
+    def acquire(self, name: str, ttl: float, *, renew: bool = False) -> None:
+        lock = self._locks[name] = self._client.lock(name, ttl, renew=renew)
+        self.report("asks")
+        self.report("in" if lock.acquire() else "out of time")
+
+    def release(self, name: str) -> None:
+        self.report("given", self._locks.pop(name).release())
+
+    def acquire_and_release(self, name: str, ttl: float) -> None:
+        self.acquire(name, ttl)
+        self.release(name)
+
+
+class LockUsers(ProcessGroup):
+    """The client processes of a trial."""
+
+    def __init__(self, url: str, kind: type[LockUser] = LockUser) -> None:
+        super().__init__(preload=PRELOADED)
+        self._url = url
+        self._kind = kind
+
+    def new(self, contender: Contender, count: int = 1) -> list[ChildProcess]:
+        """Start so many and wait until all are connected. Raises ProcessFailed."""
+        users = [self.start(_live, self._kind, contender, self._url) for _ in range(count)]
+        for user in users:
+            user.expect("ready", START_TIMEOUT)
+        return users
+
+
+def _live(parent: Parent, kind: type[LockUser], contender: Contender, url: str) -> None:
+    logging.disable(logging.CRITICAL)  # leases are lost here by design
+    with contextlib.ExitStack() as stack:
+        user = kind(parent, contender, url)
+        user.begin(stack)
+        parent.report("ready")
+        parent.serve(user.orders)
+
+
+# --- a holder of ours that does not renew
+
+
+class _Unreleased:
+    """A lock of ours that is acquired and never released. Both APIs: with asyncio it returns an awaitable."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    def acquire(self, timeout: float | None = None) -> Any:
+        return self._lock.acquire(timeout=timeout)
+
+
+class _WithoutRenewal:
+    """A client of ours, of either API, whose leases are renewed only on request."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Any:
+        return _Unreleased(self._client.lock(name, ttl=ttl, renew=renew))
+
+    def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Any:
+        raise NotImplementedError(name, limit, ttl)
+
+
+@contextlib.contextmanager
+def _sync_without_renewal(url: str) -> Iterator[Client]:
+    with Handfast(url) as client:
+        yield _WithoutRenewal(client)
+
+
+@contextlib.asynccontextmanager
+async def _aio_without_renewal(url: str) -> AsyncIterator[AioClient]:
+    async with AsyncHandfast(url) as client:
+        yield _WithoutRenewal(client)
+
+
+def without_renewal(contender: Contender) -> Contender:
+    """Return our contender with a client whose locks are not renewed and never released."""
+    if contender.sync is not None:
+        return replace(contender, sync=_sync_without_renewal)
+    return replace(contender, aio=_aio_without_renewal)

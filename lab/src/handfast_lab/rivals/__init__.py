@@ -1,0 +1,39 @@
+"""Handfast and its rivals, each wrapped once: used as its documentation shows it, at its defaults but for a lease.
+
+`CONTENDERS` has those that the trials attack; `handfast_lab.bench.contenders` says which ones each benchmark measures. A
+rival's library is imported when it is used: one that is not installed costs nothing and is reported as missing (see
+`Contender.version`).
+"""
+
+from __future__ import annotations
+
+import redis
+
+from handfast_lab.rivals import coredis, pottery, py_redis_semaphore, python_redis_lock, redis_fifo_lock, redis_py
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.rivals.handfast import OURS, OURS_AIO, held_or_wanted
+
+__all__ = ["CONTENDERS", "OURS", "OURS_AIO", "contender_named", "is_left"]
+
+_MODULES = redis_py, python_redis_lock, pottery, coredis, redis_fifo_lock, py_redis_semaphore
+
+CONTENDERS: dict[str, Contender] = {
+    contender.name: contender
+    for contender in (OURS, OURS_AIO, *(contender for module in _MODULES for contender in module.CONTENDERS))
+}
+"""By name, in the order of the tables."""
+
+
+def contender_named(name: str) -> Contender:
+    """Return that one. Raises KeyError with the names that exist."""
+    try:
+        return CONTENDERS[name]
+    except KeyError:
+        raise KeyError(f"no contender {name!r}; there are {', '.join(CONTENDERS)}") from None
+
+
+def is_left(contender: Contender, admin: redis.Redis, name: str) -> bool:
+    """Return whether a holder or a waiter of that name remains on the server."""
+    if contender.is_ours:
+        return held_or_wanted(admin, name)
+    return any(name in key for key in contender.left(admin))
