@@ -124,7 +124,7 @@ def test_whom_a_trial_is_about():
 
 
 @pytest.mark.parametrize(
-    "name", ["lost_replies", "cancellations", "interrupts", "leaks", "immortals", "renewals", "forks"]
+    "name", ["lost_replies", "cancellations", "interrupts", "leaks", "keys_without_ttl", "renewals", "forks"]
 )
 def test_a_trial_has_the_shape_of_all(name):
     trial = load(name)

@@ -58,7 +58,7 @@ def test_writers_that_do_not_answer_are_told_of(monkeypatch, chance):
     monkeypatch.setattr(clocks, "RETRY_FOR", 0.1)
     for figure in (clocks._jumps(OURS, 1, chance, ignore), clocks._wrong_clients(OURS, 0.1, ignore)):
         assert figure.bad == 1
-        assert "said nothing" in figure.examples[0]
+        assert "reported nothing" in figure.examples[0]
 
 
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)

@@ -83,7 +83,7 @@ def test_writers_that_do_not_answer_are_told_of(monkeypatch, chance):
     monkeypatch.setattr(stalls, "RETRY_FOR", 0.1)
     figure = stalls._updates(OURS, 1, chance, ignore)
     assert figure.bad == 1
-    assert "said nothing" in figure.examples[0]
+    assert "reported nothing" in figure.examples[0]
 
 
 @pytest.mark.slow

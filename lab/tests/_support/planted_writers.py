@@ -24,7 +24,7 @@ class Lawless(Writer):
                 conn.set(PLAIN, plain + 1)
                 count.fenced += 1
                 count.plain += 1
-        self.say("written", **vars(count))
+        self.report("written", count)
 
 
 class Believing(Writer):

@@ -46,7 +46,7 @@ TRIALS: dict[str, str] = {
         "cancellations",
         "interrupts",
         "leaks",
-        "immortals",
+        "keys_without_ttl",
         "renewals",
         "forks",
         "deaths",
