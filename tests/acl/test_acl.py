@@ -17,9 +17,9 @@ from handfast.acl.check import CHECK
 from handfast.errors import ServerUnsupported
 from handfast.testing import ServerController
 from handfast_lab.chaos.apis import APIS
-from handfast_lab.rivals import OURS, OURS_AIO
-from handfast_lab.chaos.workloads import KEYS, WORKLOADS
 from handfast_lab.chaos.trials import privileges
+from handfast_lab.chaos.workloads import KEYS, WORKLOADS
+from handfast_lab.rivals import OURS, OURS_AIO
 
 WIRE = files("handfast._engine")
 SCRIPTS = [*scripts_for(USES), CHECK]
@@ -244,7 +244,7 @@ def test_trial_finds_a_right_that_nothing_needs(monkeypatch):
 
 def lacking(use, command):
     """Run a workload without the right to that command and return what is wrong."""
-    api, tally = privileges.colour_of(OURS), privileges._Tally()
+    api, tally = privileges.api_of(OURS), privileges._Tally()
     with privileges.hushed(), ServerController() as server:
         usual = api.run(privileges._lives(api, server, use, privileges._rights(use)))
         api.run(privileges._lacks(api, server, use, command=command, usual=usual, tally=tally))
