@@ -251,12 +251,19 @@ class Frames(asyncio.Protocol):
     def __init__(self):
         self.received = []
         self.lost = []
+        self.pauses = []
 
     def data_received(self, data):
         self.received.append(data)
 
     def connection_lost(self, exc):
         self.lost.append(exc)
+
+    def pause_writing(self):
+        self.pauses.append("pause")
+
+    def resume_writing(self):
+        self.pauses.append("resume")
 
 
 @pytest.fixture
@@ -317,6 +324,21 @@ def test_a_cut_is_noticed_and_an_aborted_transport_is_silent(world, network, pro
         task.result().write(b"*1\r\n$4\r\nPING\r\n")
         world.run(inf)
         assert b"".join(frames.received) in ((b"", b"+PONG\r\n") if end == "cut" else (b"",))
+
+
+def test_a_connection_whose_bytes_take_long_may_accept_no_more_until_they_have_arrived(world, network, process, loop):
+    _, task = connect(world, network, process, loop)
+    frames = Frames()
+    task.result().set_protocol(frames)
+    for _ in range(20):  # every second time, about
+        network.links[-1].to_server = world.now + 5
+        task.result().write(b"*1\r\n$4\r\nPING\r\n")
+    assert frames.pauses == ["pause"]
+    before = world.now
+    world.run(before + 4.9)
+    assert frames.pauses == ["pause"]
+    world.run(inf)
+    assert frames.pauses == ["pause", "resume"]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ server's commands, by a model that a differential test holds against a real serv
     classic     the listings of ``handfast.classic``, on the same server
 
 Out of its reach are the sync driver (threads, its pool of sessions, interrupts; it shares the protocols), the handshake of the
-client library, TLS, back-pressure of a socket, forks, and other event loops. Histories and trials on real servers cover those
+client library, TLS, forks, and other event loops. Histories and trials on real servers cover those
 (``handfast_lab.chaos``, ``tests/faults``).
 
 It needs lupa. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it event by event.

@@ -20,7 +20,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast import AsyncHandfast, AsyncLease
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._engine.calls import Request
-from handfast._protocol.acquire import Attempt
+from handfast._protocol.acquire import Attempt, AttemptState
 from handfast._protocol.lease import LeaseState
 from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.network import Network
@@ -30,6 +30,10 @@ __all__ = ["ON_ATTEMPT", "Client", "SimulatedConnector", "SimulatedTransport", "
 
 ON_ATTEMPT: ContextVar[Callable[[Attempt], None]] = ContextVar("ON_ATTEMPT")
 """What a task wants to be called with when it begins to acquire."""
+
+
+CONGESTED_S = 1.0
+"""Time that bytes take on a connection that may accept no more of them."""
 
 
 class Client:
@@ -69,7 +73,7 @@ def state_of(lease: AsyncLease) -> LeaseState:
 
 def leaves_nothing(attempt: Attempt) -> bool:
     """Return whether nothing can be left on the server of an attempt that has ended without a lease."""
-    return not attempt.needs_undo
+    return attempt.state in (AttemptState.NEW, AttemptState.DONE)
 
 
 class SimulatedConnector(AsyncConnector):
@@ -102,9 +106,11 @@ class SimulatedTransport(asyncio.Transport):
     def __init__(self, network: Network, process: Process, loop: VirtualLoop) -> None:
         super().__init__()
         self._network = network
+        self._process = process
         self._loop = loop
         self._protocol: asyncio.Protocol | None = None
         self._closing = False
+        self._paused = False
         self.handshake: asyncio.Future[None] = loop.create_future()
         self._link = network.open(process, self)
 
@@ -125,6 +131,20 @@ class SimulatedTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._closing:
             self._network.write(self._link, bytes(data))
+            self._press_back()
+
+    def _press_back(self) -> None:
+        """Sometimes let a connection whose bytes take long accept no more of them until they have arrived."""
+        world, until = self._network.world, self._link.to_server
+        if until > world.now + CONGESTED_S and not self._paused and self._protocol is not None and world.chance() < 0.5:
+            self._paused = True
+            self._protocol.pause_writing()
+            world.at(until, self._process.deliver, self._loop.arrive, self._resume)
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._protocol is not None and not self._closing:
+            self._protocol.resume_writing()
 
     def abort(self) -> None:
         self._end(None)

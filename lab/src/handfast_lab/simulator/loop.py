@@ -54,6 +54,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._is_due = False
         """Whether a turn is scheduled, or running."""
         self._closed = False
+        self.runs = 0
+        """How often it had something to run."""
 
     # --- what asyncio and the library call: all that they need of a loop
 
@@ -136,6 +138,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _turn(self) -> None:
         """Run what is ready, and what that schedules, until nothing is ready or time passes between two turns."""
         ready, turns = self._ready, 0
+        self.runs += 1
         self._is_due = True
         with enter(self._process):
             events._set_running_loop(self)  # noqa: SLF001 -- asyncio offers it to those who write loops

@@ -25,6 +25,9 @@ __all__ = ["Result", "Simulation"]
 LONGEST_S = 400.0
 """Time after the last fault within which every caller must have come to an end."""
 
+REST_S = 1_000
+"""Time in which everything expires that callers left on the server, and in which a loop runs less than once a second."""
+
 MAX_CALLS = 5_000
 """A number of scripts that no plan comes near to, unless a client asks again and again."""
 
@@ -168,12 +171,16 @@ class Simulation:
         self.world.stopped = True
 
     def _rest(self) -> None:
-        """Check that nothing is left of the tokens whose owners are done, and that all else expires."""
+        """Check that nothing is left of the tokens whose owners are done, that all else expires, and that loops are at rest."""
         self.world.stopped = False
         self.world.run(self.world.now + 25)
         self.watch.check_remains()
-        self.world.run(self.world.now + 1_000)
+        before = [client.loop.runs for client in self._clients]
+        self.world.run(self.world.now + REST_S)
         self.watch.check_all_expired()
+        for client, runs in zip(self._clients, before, strict=True):
+            if client.loop.runs - runs > REST_S:
+                self.watch.find(f"rest: the event loop of {client.process.name} runs {client.loop.runs - runs:,} times")
 
     def _discard(self) -> None:
         """End the world: nothing that is still finalized in it counts any more."""
