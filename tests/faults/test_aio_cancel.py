@@ -192,7 +192,7 @@ async def block(lock, entered, seconds=60.0):
 
 
 async def waiting(lock, scene, count):
-    """Wait until that many stand in line."""
+    """Wait until that many tasks are queued."""
     await asyncio.sleep(0)
     if not isinstance(lock, asyncio.Lock):
         await eventually_async(lambda: len(scene.engine.queue()) == count)
@@ -221,7 +221,7 @@ async def test_a_cancelled_waiter_is_cancelled_and_the_next_one_gets_in(lock, sc
     assert await is_free(lock)
 
 
-async def test_whoever_is_cancelled_while_being_granted_passes_it_on(lock, scene):
+async def test_a_waiter_that_is_cancelled_while_it_is_granted_passes_the_grant_on(lock, scene):
     entered = []
     for _ in range(20):
         tasks = [asyncio.create_task(block(lock, entered)) for _ in range(3)]
@@ -289,7 +289,7 @@ async def test_a_lease_may_come_out_of_a_group(scene):
     assert await lease.release() is True
 
 
-async def test_what_was_not_released_because_of_a_cancellation_is_released_behind_its_back(scene):
+async def test_a_release_that_is_cancelled_is_finished_in_the_background(scene):
     lease = await scene.lock.acquire()
     home_of(scene.mine).session._transport.pause_writing()  # so that it cannot be released at once
     task = asyncio.create_task(lease.release())

@@ -107,10 +107,10 @@ async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
 
 async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = await far.lock("a", renew=False).acquire()
-    loop, keeper = asyncio.get_running_loop(), lease._state.owner
+    loop, context = asyncio.get_running_loop(), lease._state.owner
 
     def find(_):
-        loop.call_soon_threadsafe(keeper.lose, lease._state, "its time was over")
+        loop.call_soon_threadsafe(context.lose, lease._state, "its time was over")
         time.sleep(0.05)
 
     found = proxy.before(CALLS["renew"], find, times=1)
@@ -131,7 +131,7 @@ async def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, near, what):
+async def test_a_lost_cancel_leaves_no_queue_entry(far, proxy, raw, near, what):
     async with near.lock("a") as lease:
         for _ in range(5):
             fault = getattr(proxy, what)(CALLS["cancel"])
@@ -152,7 +152,7 @@ async def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, near, what
         assert Engine(raw).holders() == [lease.token]
 
 
-async def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, near):
+async def test_a_waiter_whose_connection_is_cut_keeps_its_queue_entry(far, proxy, raw, near):
     lease = await near.lock("a").acquire()
     waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
     (token,) = await eventually_async(lambda: Engine(raw).queue())
@@ -165,11 +165,11 @@ async def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, n
     assert await (await waiter).release() is True
 
 
-async def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy, raw, near):
+async def test_a_grant_whose_message_is_lost_is_found_by_polling(far, proxy, raw, near):
     lease = await near.lock("a").acquire()
     waiter = asyncio.create_task(far.lock("a").acquire(timeout=20))
     (token,) = await eventually_async(lambda: Engine(raw).queue())
-    session_of(far)._transport._transport.pause_reading()  # it rings and nobody hears it
+    session_of(far)._transport._transport.pause_reading()  # so that it does not read the grant message
     Engine(raw).run("release", token=lease.token)
     assert Engine(raw).holders() == [token]
     proxy.cut()
@@ -264,7 +264,7 @@ async def test_a_server_that_forgets_its_scripts_with_a_crowd_in_flight_grants_e
 
 
 async def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):
-    async with AsyncHandfast(f"unix://{tmp_path}/nobody") as hf:
+    async with AsyncHandfast(f"unix://{tmp_path}/missing") as hf:
         lock = hf.lock("a")
         for ask in (lock.acquire, lock.try_acquire, lock.status, lock.force_release, lambda: lock.acquire(timeout=20)):
             with pytest.raises(redis.ConnectionError):
@@ -298,7 +298,7 @@ async def test_a_server_that_comes_back_is_waited_for():
         again.end()
 
 
-async def test_a_server_that_stays_away_is_given_up_by_all_in_the_end(monkeypatch):
+async def test_a_server_that_stays_away_fails_all_calls_after_the_retry_time(monkeypatch):
     monkeypatch.setattr(Session.send, "__defaults__", (0.3,))
     with PrivateServer() as server:
         hf = AsyncHandfast(server.url)
@@ -315,7 +315,7 @@ async def test_a_server_that_stays_away_is_given_up_by_all_in_the_end(monkeypatc
     await hf.close()
 
 
-async def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_taken_back_when_it_does():
+async def test_a_timeout_is_kept_while_the_server_is_silent_and_the_request_cancelled_when_it_replies():
     with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
         async with AsyncHandfast(server.url) as hf:
             await (await hf.lock("a").acquire()).release()
@@ -334,7 +334,7 @@ async def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_ta
                 pass
 
 
-async def test_a_cancellation_does_not_wait_for_a_server_that_says_nothing():
+async def test_a_cancellation_does_not_wait_for_a_silent_server():
     with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
         async with AsyncHandfast(server.url) as hf:
             await (await hf.lock("a").acquire()).release()
@@ -349,7 +349,7 @@ async def test_a_cancellation_does_not_wait_for_a_server_that_says_nothing():
             assert nothing_left(behind)
 
 
-async def test_a_connection_that_went_silent_is_given_up_and_made_anew(proxy, raw, near):
+async def test_a_connection_that_went_silent_is_replaced(proxy, raw, near):
     async with AsyncHandfast(f"{proxy.url}?socket_timeout=0.4") as far:
         await far.lock("warm").locked()
         assert proxy.connections == 1
@@ -400,7 +400,7 @@ async def test_a_primary_that_is_a_replica_for_a_while_is_asked_again():
             assert nothing_left(behind)
 
 
-async def test_a_replica_for_ever_is_no_reason_to_wait_longer():
+async def test_a_primary_that_stays_a_replica_fails_after_the_retry_time():
     with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
         async with AsyncHandfast(server.url) as hf:
             await hf.lock("a").locked()
@@ -412,7 +412,7 @@ async def test_a_replica_for_ever_is_no_reason_to_wait_longer():
             assert nothing_left(behind)
 
 
-async def test_replies_and_rings_that_come_byte_by_byte_are_read(far, proxy, raw, near):
+async def test_replies_and_messages_that_come_byte_by_byte_are_read(far, proxy, raw, near):
     with proxy.dribbling():
         held = await near.lock("a").acquire()
         waiters = [asyncio.create_task(far.lock("a").acquire(timeout=20)) for _ in range(5)]
@@ -430,7 +430,7 @@ async def test_replies_and_rings_that_come_byte_by_byte_are_read(far, proxy, raw
             assert await other.result().release() is True
 
 
-async def test_a_lease_taken_by_force_is_known_at_once_and_why(far, near):
+async def test_a_revoked_lease_is_lost_at_once_with_the_reason(far, near):
     lease = await far.lock("a", ttl=3600).acquire()
     assert await near.lock("a").force_release(reason="deploy") == 1
     await asyncio.wait_for(lease.lost_event.wait(), 10)
@@ -439,7 +439,7 @@ async def test_a_lease_taken_by_force_is_known_at_once_and_why(far, near):
     assert await lease.release() is False
 
 
-async def test_a_revocation_whose_ring_is_lost_is_found_by_asking_again(far, proxy, near, raw):
+async def test_a_revocation_whose_message_is_lost_is_found_by_a_renewal(far, proxy, near, raw):
     lease = await far.lock("a", ttl=3600).acquire()
     with proxy.black_hole("to server"):
         Engine(raw).revoke(2**53)
@@ -734,7 +734,7 @@ def test_one_client_in_several_runs_one_after_the_other(server, raw):
     assert nothing_left(raw, "b")
 
 
-def test_a_loop_may_begin_while_another_one_looks_for_those_that_are_gone(server, raw):
+def test_a_loop_may_start_while_another_one_looks_for_closed_loops(server, raw):
     hf = AsyncHandfast(server.url)
     asked, left = [], []
 
@@ -742,7 +742,7 @@ def test_a_loop_may_begin_while_another_one_looks_for_those_that_are_gone(server
         return await hf.lock("a").locked()
 
     class Gone:
-        """A loop that was closed. Whoever asks whether it was gives another thread the time to look for such loops too."""
+        """A closed loop that gives another thread, when it is asked, the time to look for closed loops, too."""
 
         def is_closed(self):
             asked.append(self)

@@ -35,7 +35,7 @@ make_loop = importlib.import_module(kind).new_event_loop
 
 def run(coroutine):
     with asyncio.Runner(loop_factory=make_loop) as runner:
-        runner.get_loop().slow_callback_duration = 60  # a busy machine is nobody's fault
+        runner.get_loop().slow_callback_duration = 60  # a busy machine is not a failure
         return runner.run(coroutine)
 
 async def use(hf, name="a"):
@@ -84,7 +84,7 @@ tasks = []
 run(main())
 assert all(task.cancelled() for task in tasks)
 """,
-    "tasks are left over that nobody remembers": """
+    "tasks are left over without a reference": """
 async def main():
     await crowd(AsyncHandfast(url))
 run(main())
@@ -212,14 +212,14 @@ def nothing_left(raw, names="ab"):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("scenario", SILENT)
-def test_it_ends_without_a_word_when(server, raw, scenario, kind):
+def test_a_client_ends_silently_when(server, raw, scenario, kind):
     known = newest(raw)
     play(server, kind, SILENT[scenario])
     assert nothing_left(raw)
     eventually(lambda: not connections_since(known, raw))
 
 
-def test_it_ends_without_a_word_when_a_loop_is_closed_without_its_farewells(server, raw):
+def test_a_client_ends_silently_when_a_loop_is_closed_without_its_shutdown(server, raw):
     known = newest(raw)
     play(server, "asyncio", CLOSED)  # uvloop itself warns of whatever is open then
     assert nothing_left(raw)
@@ -228,7 +228,7 @@ def test_it_ends_without_a_word_when_a_loop_is_closed_without_its_farewells(serv
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
-def test_it_ends_without_a_word_when_the_server_is_gone(kind):
+def test_a_client_ends_silently_when_the_server_is_gone(kind):
     scenario = """
 hf = AsyncHandfast(url)
 async def main():
@@ -306,7 +306,7 @@ async def other(server, raw):
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 50])
-async def test_closing_while_others_wait_fails_them_and_takes_their_requests_back(mine, other, raw, turns):
+async def test_closing_fails_the_waiters_and_cancels_their_requests(mine, other, raw, turns):
     lease = await other.lock("a").acquire()
     waiters = [asyncio.create_task(mine.lock("a").acquire()) for _ in range(10)]
     waiters += [asyncio.create_task(mine.lock("a").acquire(timeout=30)) for _ in range(10)]
@@ -354,7 +354,7 @@ async def test_a_closed_client_says_so(mine, raw):
     assert Engine(raw).release(lease.token) == ["released", 0]
 
 
-async def test_closing_that_is_cancelled_lets_go_of_the_connection_all_the_same(mine, other, raw):
+async def test_a_close_that_is_cancelled_closes_the_connection(mine, other, raw):
     lease = await other.lock("a").acquire()
     client = AsyncHandfast(mine._driver._connector)
     waiter = asyncio.create_task(client.lock("a").acquire())
@@ -375,7 +375,7 @@ async def test_closing_that_is_cancelled_lets_go_of_the_connection_all_the_same(
         pass
 
 
-async def test_a_lease_held_by_a_closed_client_is_renewed_no_more(mine, other, raw):
+async def test_a_lease_of_a_closed_client_is_not_renewed(mine, other, raw):
     lease = await mine.lock("a", ttl=0.3).acquire()
     await mine.close()
     async with other.lock("a").acquire(timeout=10):
@@ -413,7 +413,7 @@ async def test_clients_that_come_and_go_leave_no_files_tasks_or_connections(serv
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_loops_that_come_and_go_leave_no_files_or_homes(server, raw):
+def test_loops_that_come_and_go_leave_no_files_or_contexts(server, raw):
     hf = AsyncHandfast(server.url)
     known = newest(raw)
 
@@ -450,16 +450,16 @@ async def test_a_crowd_that_waits_has_one_connection(server, raw, other):
     await hf.close()
 
 
-async def test_what_is_held_and_given_back_is_not_remembered(mine, raw):
+async def test_a_client_does_not_keep_records_of_released_leases(mine, raw):
     lock = mine.lock("a")
 
     def remembered():
         home = home_of(mine)
-        session, keeper = home.session, home.renewer
+        session, renewer = home.session, home.renewer
         return [
             len(book)
-            for book in (session.inbox, session._sent, session._outbox, session.inbox._revoked, keeper.renewals)
-        ] + [len(home.leases.all()), len(keeper._cleanups), len(lock._entered)]
+            for book in (session.inbox, session._sent, session._outbox, session.inbox._revoked, renewer.renewals)
+        ] + [len(home.leases.all()), len(renewer._cleanups), len(lock._entered)]
 
     for _ in range(20):
         async with lock:

@@ -32,7 +32,7 @@ async def operator(server, raw):
 
 @pytest.fixture
 def take(operator):
-    """Take the lock away from whoever holds it."""
+    """Revoke the leases of the lock."""
 
     async def take(name="a", reason="deploy"):
         assert await operator.lock(name).force_release(reason=reason) == 1
@@ -46,7 +46,7 @@ def soon(coroutine):
 
 
 def clean():
-    """Nobody asks for a cancellation of this task any more."""
+    """Return whether no cancellation of this task is requested any more."""
     return asyncio.current_task().cancelling() == 0
 
 
@@ -58,7 +58,7 @@ async def settled_and_free(client, raw, name="a"):
 # --- what ends a lease, and what comes out of its block
 
 
-async def test_a_lease_taken_by_force_ends_its_block_with_the_reason(mine, take, raw):
+async def test_a_revoked_lease_ends_its_block_with_the_reason(mine, take, raw):
     reached = []
     with pytest.raises(LeaseLost, match="deploy") as caught:
         async with mine.lock("a") as lease:
@@ -140,7 +140,7 @@ async def test_an_extension_that_finds_the_loss_raises_it_in_the_block(mine, raw
 
 
 @pytest.mark.parametrize("look", [lambda lease: lease.lost_event, lambda lease: lease.add_lost_callback(lambda: None)])
-async def test_whoever_finds_the_loss_by_looking_is_cancelled_at_the_next_await(mine, look):
+async def test_a_task_that_finds_the_loss_itself_is_cancelled_at_its_next_await(mine, look):
     with pytest.raises(LeaseLost):
         async with mine.lock("a", ttl=0.05) as lease:
             time.sleep(0.1)  # noqa: ASYNC251 -- a loop that is blocked is just what is tested
@@ -193,7 +193,7 @@ async def test_the_blocks_own_exception_wins(mine, take):
     assert clean()
 
 
-async def test_a_block_that_swallows_its_cancellation_hears_of_the_loss_at_its_end(mine, take):
+async def test_a_block_that_swallows_its_cancellation_raises_the_loss_at_its_end(mine, take):
     went_on = []
     with pytest.raises(LeaseLost, match="deploy"):
         async with mine.lock("a"):
@@ -207,7 +207,7 @@ async def test_a_block_that_swallows_its_cancellation_hears_of_the_loss_at_its_e
     assert clean()
 
 
-async def test_a_block_that_returns_from_within_its_cancellation_hears_of_the_loss(mine, take):
+async def test_a_block_that_returns_during_its_cancellation_raises_the_loss(mine, take):
     async def work():
         async with mine.lock("a"):
             try:
@@ -524,7 +524,7 @@ async def test_an_exit_stack_holds_leases(mine, take, raw, way):
         assert await settled_and_free(mine, raw, name)
 
 
-async def test_an_exit_stack_hears_of_a_loss(mine, take, raw):
+async def test_an_exit_stack_raises_a_loss(mine, take, raw):
     with pytest.raises(LeaseLost, match="'b'"):
         async with contextlib.AsyncExitStack() as stack:
             for name in "abc":

@@ -89,15 +89,15 @@ class Stage:
     """A session, and each connection that it makes."""
 
     def __init__(self):
-        self.recipe = SimpleNamespace(connect=self.connect, response_timeout=5.0, reached=True)
-        self.recipe.may_recover = partial(Connector.may_recover, self.recipe)
+        self.connector = SimpleNamespace(connect=self.connect, response_timeout=5.0, reached=True)
+        self.connector.may_recover = partial(Connector.may_recover, self.connector)
         self.peers = asyncio.Queue()
         self.all = []
         self.count = 0
-        self.greeting_timeout = 5.0
+        self.handshake_timeout = 5.0
         self.refuse = None
         self.revoked, self.gaps = [], []
-        self.session = Session(self.recipe, "inbox", "inbox home me")
+        self.session = Session(self.connector, "inbox", "inbox home me")
         self.session.on_revoked = self.on_revoked
         self.session.on_break = lambda: self.gaps.append(True)
 
@@ -108,7 +108,7 @@ class Stage:
     async def connect(self):
         if self.refuse is not None:
             raise self.refuse
-        self.recipe.response_timeout = self.greeting_timeout
+        self.connector.response_timeout = self.handshake_timeout
         ours, theirs = socket.socketpair()
         self.count += 1
         peer = Peer(*await asyncio.open_connection(sock=theirs))
@@ -117,7 +117,7 @@ class Stage:
         return (await asyncio.open_connection(sock=ours))[1]
 
     async def meet(self):
-        """The next connection, after its greeting."""
+        """The next connection, after its handshake."""
         peer = await asyncio.wait_for(self.peers.get(), 10)
         await peer.greet()
         return peer
@@ -126,7 +126,7 @@ class Stage:
         """The first connection, and after how many seconds without a word it is given up."""
         first = self.session.send(call())
         peer = await self.meet()
-        self.recipe.response_timeout = response_timeout
+        self.connector.response_timeout = response_timeout
         await peer.hear()
         peer.say(number(0))
         await first
@@ -165,7 +165,7 @@ async def replies(futures):
 # --- orders
 
 
-async def test_replies_reach_those_who_asked_though_one_in_the_middle_was_cancelled(stage):
+async def test_replies_reach_their_requests_though_one_in_between_was_cancelled(stage):
     peer = await stage.open()
     futures = send(stage, *range(5))
     await peer.hear(5)
@@ -179,7 +179,7 @@ async def test_replies_reach_those_who_asked_though_one_in_the_middle_was_cancel
     assert stage.count == 1
 
 
-async def test_what_is_withdrawn_before_it_leaves_is_never_sent(stage):
+async def test_a_request_withdrawn_before_it_is_sent_is_never_sent(stage):
     peer = await stage.open()
     futures = send(stage, *range(4))  # the first one leaves at once
     futures[1].cancel()
@@ -205,7 +205,7 @@ async def test_a_request_that_is_withdrawn_while_connecting_is_forgotten(stage):
     assert await replies([future]) == [2]
 
 
-async def test_what_is_sent_within_one_turn_of_the_loop_leaves_in_one_write(stage, monkeypatch):
+async def test_the_requests_of_one_turn_of_the_loop_leave_in_one_write(stage, monkeypatch):
     peer = await stage.open()
     writes, write = [], FrameTransport.write
     monkeypatch.setattr(FrameTransport, "write", lambda line, data: (writes.append(data), write(line, data)))
@@ -234,7 +234,7 @@ async def test_replies_that_come_byte_by_byte_are_read(stage):
     assert await replies(futures) == [0, 1, 2]
 
 
-async def test_errors_of_the_server_are_answers(stage):
+async def test_error_replies_are_outcomes(stage):
     peer = await stage.open()
     futures = send(stage, 1, 2)
     await peer.hear(2)
@@ -281,7 +281,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     "pieces", [[QUEUED + GRANTED], [QUEUED, GRANTED], [OLDER + QUEUED + GRANTED], [OLDER + REVOKED, QUEUED, GRANTED]]
 )
 @pytest.mark.parametrize("size", [1, 1000])
-async def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces, size):
+async def test_a_grant_message_is_read_in_any_pieces(stage, pieces, size):
     peer = await stage.open()
     session = stage.session
     session.inbox.register(TOKEN)
@@ -306,7 +306,7 @@ async def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces, size):
 
 
 @pytest.mark.parametrize("older", [OLDER, OLDER + REVOKED, REVOKED], ids=["rung", "rung and taken away", "taken away"])
-async def test_what_was_heard_before_the_server_answered_is_over(stage, older):
+async def test_a_message_that_came_before_the_reply_is_dropped(stage, older):
     """Its grant was over by then, whatever the time of it says: the server's clock may have jumped back meanwhile."""
     peer = await stage.open()
     inbox = stage.session.inbox
@@ -321,7 +321,7 @@ async def test_what_was_heard_before_the_server_answered_is_over(stage, older):
 
 
 @pytest.mark.parametrize("parked", [False, True], ids=["about to wait", "waiting"])
-async def test_a_grant_that_is_taken_away_before_anybody_could_see_to_it_is_told(stage, parked):
+async def test_a_grant_that_is_revoked_before_its_waiter_saw_it_is_reported(stage, parked):
     peer = await stage.open()
     inbox = stage.session.inbox
     inbox.register(TOKEN)
@@ -339,7 +339,7 @@ async def test_a_grant_that_is_taken_away_before_anybody_could_see_to_it_is_told
     assert inbox.unregister(TOKEN) == "too slow"
 
 
-async def test_each_of_many_hears_its_own_ring(stage):
+async def test_each_of_many_waiters_gets_its_own_message(stage):
     peer = await stage.open()
     session, tokens = stage.session, [b"%032d" % value for value in range(50)]
     for token in tokens:
@@ -361,7 +361,7 @@ async def test_each_of_many_hears_its_own_ring(stage):
     "words",
     [b"", b"granted", b"granted " + TOKEN, b"granted " + TOKEN + b" x y z", b"granted other 7 2000 3000", b"hi"],
 )
-async def test_what_strangers_say_is_not_listened_to(stage, words):
+async def test_messages_of_strangers_are_ignored(stage, words):
     peer = await stage.open()
     stage.session.inbox.register(TOKEN)
     parked = asyncio.create_task(stage.session.inbox.park(Park(TOKEN, time.monotonic() + 0.05)))
@@ -371,7 +371,7 @@ async def test_what_strangers_say_is_not_listened_to(stage, words):
     assert stage.count == 1
 
 
-async def test_a_ring_for_somebody_who_went_away_is_not_kept(stage):
+async def test_a_message_for_a_waiter_that_left_is_not_kept(stage):
     peer = await stage.open()
     stage.session.inbox.register(TOKEN)
     stage.session.inbox.unregister(TOKEN)
@@ -384,7 +384,7 @@ async def test_a_ring_for_somebody_who_went_away_is_not_kept(stage):
 # --- scripts that were forgotten
 
 
-async def test_many_forgotten_scripts_are_sent_whole_once(stage):
+async def test_the_source_of_a_forgotten_script_is_sent_once_for_many_calls(stage):
     peer = await stage.open()
     futures = send(stage, *range(200))
     await peer.hear(200)
@@ -397,7 +397,7 @@ async def test_many_forgotten_scripts_are_sent_whole_once(stage):
     assert await replies(futures) == list(range(200))
 
 
-async def test_each_script_that_was_forgotten_is_sent_whole(stage):
+async def test_the_source_of_each_forgotten_script_is_sent(stage):
     peer = await stage.open()
     release, inspect = call(), PERMITS.inspect()
     futures = [stage.session.send(one) for one in (release, inspect, release, inspect)]
@@ -413,7 +413,7 @@ async def test_each_script_that_was_forgotten_is_sent_whole(stage):
     assert sorted(await replies(futures)) == [0, 1, 2, 3]
 
 
-async def test_a_script_that_is_forgotten_again_is_sent_whole_again(stage):
+async def test_the_source_of_a_script_that_is_forgotten_again_is_sent_again(stage):
     peer = await stage.open()
     for _ in range(3):
         (future,) = send(stage, 1)
@@ -425,7 +425,7 @@ async def test_a_script_that_is_forgotten_again_is_sent_whole_again(stage):
         assert await replies([future]) == [1]
 
 
-async def test_a_withdrawn_request_is_not_sent_whole(stage):
+async def test_the_source_is_not_sent_for_a_withdrawn_request(stage):
     peer = await stage.open()
     withdrawn, other = send(stage, 1, 2)
     await peer.hear(2)
@@ -442,7 +442,7 @@ async def test_a_withdrawn_request_is_not_sent_whole(stage):
 # --- connections that break
 
 
-async def test_what_was_not_answered_is_sent_again_in_order_but_not_what_was_withdrawn(stage):
+async def test_requests_without_a_reply_are_sent_again_in_order_unless_withdrawn(stage):
     peer = await stage.open()
     futures = send(stage, *range(6))
     await peer.hear(6)
@@ -461,7 +461,7 @@ async def test_what_was_not_answered_is_sent_again_in_order_but_not_what_was_wit
     assert stage.gaps == [True]
 
 
-async def test_a_reply_that_nobody_asked_for_breaks_the_connection(stage):
+async def test_a_reply_without_a_request_breaks_the_connection(stage):
     peer = await stage.open()
     peer.say(number(9))
     assert await peer.hangs_up()
@@ -474,7 +474,7 @@ async def test_a_reply_that_nobody_asked_for_breaks_the_connection(stage):
     assert stage.count == 2
 
 
-async def test_one_reply_too_many_breaks_the_connection_and_the_rest_is_asked_again(stage):
+async def test_one_reply_too_many_breaks_the_connection_and_the_rest_is_sent_again(stage):
     peer = await stage.open()
     futures = send(stage, 1, 2)
     await peer.hear(2)
@@ -483,7 +483,7 @@ async def test_one_reply_too_many_breaks_the_connection_and_the_rest_is_asked_ag
     assert await peer.hangs_up()
 
 
-async def test_nonsense_breaks_the_connection_and_all_is_asked_again(stage, caplog):
+async def test_bytes_that_are_not_resp_break_the_connection_and_all_is_sent_again(stage, caplog):
     peer = await stage.open()
     (future,) = send(stage, 1)
     await peer.hear()
@@ -495,7 +495,7 @@ async def test_nonsense_breaks_the_connection_and_all_is_asked_again(stage, capl
     assert await replies([future]) == [1]
 
 
-async def test_a_connection_that_breaks_wakes_those_who_wait_and_is_not_missed_by_those_who_are_about_to(stage):
+async def test_a_broken_connection_wakes_the_waiters_and_those_that_are_about_to_wait(stage):
     peer = await stage.open()
     session, late = stage.session, b"l" * 32
     session.inbox.register(TOKEN)
@@ -506,10 +506,10 @@ async def test_a_connection_that_breaks_wakes_those_who_wait_and_is_not_missed_b
     assert (await asyncio.wait_for(parked, 10)).bell is None
     assert (await asyncio.wait_for(session.inbox.park(Park(late, time.monotonic() + 30)), 10)).bell is None
     assert stage.gaps == [True]
-    assert stage.count == 1, "nobody needs a new connection"
+    assert stage.count == 1, "no request needs a new connection"
 
 
-async def test_a_break_in_the_greeting_is_tried_again(stage):
+async def test_a_handshake_that_breaks_is_retried(stage):
     (future,) = send(stage, 1)
     for _ in range(2):
         peer = await asyncio.wait_for(stage.peers.get(), 10)
@@ -536,16 +536,16 @@ async def test_a_server_that_hangs_up_on_every_script_is_asked_with_growing_paus
     assert 3 < stage.count < 12
 
 
-async def test_patience_ends_for_each_by_itself(stage):
+async def test_the_retry_time_of_each_request_ends_on_its_own(stage):
     peer = await stage.open()
-    stage.refuse = RedisConnectionError("nobody there")
+    stage.refuse = RedisConnectionError("not there")
     short = stage.session.send(call(1), 0.1)
     long = stage.session.send(call(2), 20)
     withdrawn = stage.session.send(call(3), 20)
     await peer.hear(3)
     withdrawn.cancel()
     peer.writer.close()
-    with pytest.raises(RedisConnectionError, match="nobody there"):
+    with pytest.raises(RedisConnectionError, match="not there"):
         await asyncio.wait_for(short, 10)
     assert not long.done()
     stage.refuse = None
@@ -556,15 +556,15 @@ async def test_patience_ends_for_each_by_itself(stage):
 
 
 async def test_a_server_that_was_never_reached_fails_all_at_once(stage):
-    stage.refuse, stage.recipe.reached = RedisConnectionError("nobody there"), False
+    stage.refuse, stage.connector.reached = RedisConnectionError("not there"), False
     outcomes = await asyncio.wait_for(asyncio.gather(*send(stage, *range(5)), return_exceptions=True), 10)
     assert [type(outcome) for outcome in outcomes] == [RedisConnectionError] * 5
     assert len({id(outcome) for outcome in outcomes}) == 5, "each has a traceback of its own"
     assert stage.session.is_idle
 
 
-async def test_an_error_that_is_nobodys_to_mend_fails_all_at_once(stage):
-    stage.refuse = ValueError("the recipe is wrong")
+async def test_an_error_that_retries_cannot_mend_fails_all_at_once(stage):
+    stage.refuse = ValueError("the settings are wrong")
     outcomes = await asyncio.wait_for(asyncio.gather(*send(stage, 1, 2), return_exceptions=True), 10)
     assert [type(outcome) for outcome in outcomes] == [ValueError] * 2
 
@@ -572,7 +572,7 @@ async def test_an_error_that_is_nobodys_to_mend_fails_all_at_once(stage):
 # --- silence
 
 
-async def test_a_server_that_says_nothing_is_given_up_and_asked_again_elsewhere(stage):
+async def test_a_silent_server_is_asked_again_on_a_new_connection(stage):
     peer = await stage.open(response_timeout=0.2)
     futures = send(stage, 1, 2)
     await peer.hear(2)
@@ -585,9 +585,9 @@ async def test_a_server_that_says_nothing_is_given_up_and_asked_again_elsewhere(
     assert stage.count == 2
 
 
-async def test_a_server_that_never_says_anything_again_is_told_of_as_silent(stage):
+async def test_a_server_that_stays_silent_fails_with_a_timeout(stage):
     peer = await stage.open(response_timeout=0.1)
-    stage.greeting_timeout = 0.1
+    stage.handshake_timeout = 0.1
     future = stage.session.send(call(1), 0.15)
     await peer.hear()
     with pytest.raises(RedisTimeoutError):
@@ -595,7 +595,7 @@ async def test_a_server_that_never_says_anything_again_is_told_of_as_silent(stag
     assert stage.session.is_idle
 
 
-async def test_a_server_that_says_anything_at_all_is_not_silent(stage):
+async def test_a_server_that_sends_any_bytes_is_not_silent(stage):
     peer = await stage.open(response_timeout=0.1)
     (future,) = send(stage, 1)
     for _ in range(30):
@@ -613,7 +613,7 @@ async def test_a_quiet_connection_is_not_silent(stage):
     assert stage.count == 1
 
 
-async def test_a_loop_that_was_blocked_blames_itself(stage):
+async def test_a_blocked_loop_does_not_count_as_a_silent_server(stage):
     peer = await stage.open(response_timeout=0.05)
     (future,) = send(stage, 1)
     await peer.hear()
@@ -626,8 +626,8 @@ async def test_a_loop_that_was_blocked_blames_itself(stage):
     assert stage.count == 1
 
 
-async def test_a_greeting_that_is_never_answered_is_silence(stage):
-    stage.greeting_timeout = 0.1
+async def test_a_handshake_without_a_reply_is_a_timeout(stage):
+    stage.handshake_timeout = 0.1
     future = stage.session.send(call(1), 0.05)
     peer = await asyncio.wait_for(stage.peers.get(), 10)
     with pytest.raises(RedisTimeoutError):
@@ -638,7 +638,7 @@ async def test_a_greeting_that_is_never_answered_is_silence(stage):
 # --- a server that does not let us listen
 
 
-async def test_a_refused_subscription_is_told_to_all_and_the_connection_closed(stage):
+async def test_a_refused_subscription_fails_all_requests_and_closes_the_connection(stage):
     futures = send(stage, 1, 2)
     peer = await asyncio.wait_for(stage.peers.get(), 10)
     await peer.hear(2)
@@ -650,7 +650,7 @@ async def test_a_refused_subscription_is_told_to_all_and_the_connection_closed(s
     assert stage.session.is_idle
 
 
-async def test_a_subscription_that_is_refused_for_now_is_tried_again(stage):
+async def test_a_subscription_that_is_refused_transiently_is_retried(stage):
     (future,) = send(stage, 1)
     peer = await asyncio.wait_for(stage.peers.get(), 10)
     await peer.hear(2)
@@ -665,7 +665,7 @@ async def test_a_subscription_that_is_refused_for_now_is_tried_again(stage):
 # --- ends
 
 
-async def test_an_end_with_an_error_fails_those_who_wait_and_those_who_come_later(stage):
+async def test_an_end_with_an_error_fails_the_waiters_present_and_future(stage):
     peer = await stage.open()
     session = stage.session
     session.inbox.register(TOKEN)
@@ -694,7 +694,7 @@ async def test_an_end_while_connecting_leaves_no_task(stage):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_an_answer_tells_when_its_request_was_sent_last(stage):
+async def test_an_answer_has_the_moment_at_which_its_request_was_last_sent(stage):
     peer = await stage.open()
     before = time.monotonic()
     (future,) = send(stage, 1)
@@ -716,14 +716,14 @@ async def test_an_answer_tells_when_its_request_was_sent_last(stage):
 @pytest.mark.parametrize(
     "scenario",
     [
-        test_replies_reach_those_who_asked_though_one_in_the_middle_was_cancelled,
+        test_replies_reach_their_requests_though_one_in_between_was_cancelled,
         test_replies_that_come_byte_by_byte_are_read,
         test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost,
-        test_many_forgotten_scripts_are_sent_whole_once,
-        test_what_was_not_answered_is_sent_again_in_order_but_not_what_was_withdrawn,
-        test_a_reply_that_nobody_asked_for_breaks_the_connection,
-        test_a_server_that_says_nothing_is_given_up_and_asked_again_elsewhere,
-        test_an_end_with_an_error_fails_those_who_wait_and_those_who_come_later,
+        test_the_source_of_a_forgotten_script_is_sent_once_for_many_calls,
+        test_requests_without_a_reply_are_sent_again_in_order_unless_withdrawn,
+        test_a_reply_without_a_request_breaks_the_connection,
+        test_a_silent_server_is_asked_again_on_a_new_connection,
+        test_an_end_with_an_error_fails_the_waiters_present_and_future,
         test_an_end_while_connecting_leaves_no_task,
     ],
     ids=lambda scenario: scenario.__name__.removeprefix("test_"),

@@ -67,20 +67,20 @@ async def test_an_existing_client_serves_as_it_is(api, server, raw, decode):
     ],
     ids=lambda options: next(iter(options)),
 )
-async def test_what_a_client_was_told_does_no_harm(api, server, raw, options):
+async def test_the_settings_of_a_client_do_no_harm(api, server, raw, options):
     async with api.users_client(unix_socket_path=server.socket, **options) as mine, api.client(mine) as client:
         await use(client)
         assert await settled(mine.ping())
 
 
-async def test_the_name_of_a_client_comes_along(api, server, raw):
+async def test_the_client_name_is_kept(api, server, raw):
     async with api.users_client(unix_socket_path=server.socket, client_name="mine") as mine:
         async with api.client(mine) as client:
             await use(client)
             assert "mine" in {found["name"] for found in raw.client_list()}
 
 
-def test_options_that_no_client_knows_are_refused_at_once(api):
+def test_unknown_options_are_refused_at_once(api):
     with pytest.raises(ValueError, match="settings are not valid"):
         api.client("redis://127.0.0.1:1/0?nonsense=1")
 
@@ -106,7 +106,7 @@ async def test_a_password_in_the_url_or_in_the_client(api, guarded):
 
 
 @pytest.mark.parametrize("wrong", ["", ":guess@"])
-async def test_a_password_that_is_wrong_or_missing_is_told_at_once(api, guarded, wrong):
+async def test_a_password_that_is_wrong_or_missing_fails_at_once(api, guarded, wrong):
     async with api.client(f"unix://{wrong}{guarded.socket}") as client:
         for ask in (client.lock("a").acquire, client.lock("a").try_acquire, client.lock("a").status):
             with pytest.raises(redis.AuthenticationError, match=r"already authenticated|invalid username-password"):
@@ -269,7 +269,7 @@ def watched():
 async def test_a_sentinels_primary_is_found_and_after_a_failover_the_new_one(api, watched):
     async with (
         api.users_sentinel(watched.sentinel) as sentinel,
-        api.client(sentinel.master_for(watched.name)) as client,  # nobody else keeps the one it was given
+        api.client(sentinel.master_for(watched.name)) as client,  # no other reference keeps it
     ):
         gc.collect()
         await use(client)

@@ -59,7 +59,7 @@ class FamilyScene(Scene):
         self.held = await self.everything(self.other)
 
     async def other_queues_and_releases(self):
-        """Whoever waits gets in, and with or after it somebody who came later."""
+        """The waiter gets in, and with or after it one that came later."""
         if self.held is not None and self.engine.queue():
             self.waiter = asyncio.create_task(self.way(self.other).acquire())
             await eventually_async(lambda: len(self.engine.queue()) == 2)
@@ -90,12 +90,12 @@ class SemaphoreScene(FamilyScene):
         self.held = await self.way(self.other).acquire()
 
     async def other_resizes(self):
-        """Whoever waits for two is to be told that there is one."""
+        """A waiter for two permits gets an error when the limit is lowered to one."""
         if self.held is not None and self.engine.queue():
             await self.way(self.other).resize(1)
 
     async def resized_and_wanted(self):
-        """There is one permit, somebody has it, and somebody else wants two."""
+        """There is one permit, it is held, and a waiter wants two."""
         await self.way(self.other).resize(2)
         self.held = await self.way(self.other).acquire(permits=2)
         self.waiter = asyncio.create_task(self.way(self.other).acquire())
@@ -338,7 +338,7 @@ for round in range(int(sys.argv[2])):
     struck += run.how == "stopped"
     if run.how == "failed" and not isinstance(run.error, AcquireTimeout):
         raise run.error
-    waiters = looks[kind].status().waiters  # a release would drop one whom nobody hears any more
+    waiters = looks[kind].status().waiters  # a release would drop a waiter without a subscriber
     if lease:
         lease.release()
     status = looks[kind].status()
@@ -431,7 +431,7 @@ class Blocks:
         self.hf = hf
         self.blocks = FORMS[form](hf)
         self.kept = []
-        """The leases of a run. One that is dropped is struck while it is, too, but then nobody hears of that."""
+        """The leases of a run. One that is dropped is interrupted, too, but that exception is lost."""
 
     def run(self, depth=0):
         """Enter all of them and leave them again."""
@@ -449,7 +449,7 @@ class Blocks:
         """Before an instruction of leaving the innermost one; then the others are left."""
         entered = [primitive if options is None else primitive.acquire(**options) for primitive, options in self.blocks]
         self.kept += [block.__enter__() for block in entered]
-        ours = [handfast._api, driver, lease_module]  # not the keeper: its locks would stay locked for good
+        ours = [handfast._api, driver, lease_module]  # not the renewer: its locks would stay locked
         leave = entered.pop().__exit__
         run = interrupt_at(lambda: leave(None, None, None), step, within=ours, points="bytecodes", exception=exception)
         while entered:
@@ -459,7 +459,7 @@ class Blocks:
     def everywhere(self, interrupted, exception=KeyboardInterrupt):
         """Interrupt it at each point. The places where something is held afterwards.
 
-        While something is held all the time, the keeper need not be woken, and each run has the same points.
+        While something is held all the time, the renewer need not be woken, and each run has the same points.
         """
         with self.hf.lock("warm"):
             eventually(lambda: self.hf._driver._renewer._wakes_at < inf)
@@ -490,7 +490,7 @@ class Blocks:
         return any(one.holders or one.waiters for one in (status.values() if isinstance(status, dict) else [status]))
 
     def forget(self):
-        """Let nobody have anything any more."""
+        """Release everything."""
         for primitive, _ in self.blocks:
             primitive._entered.clear()
         self.kept.clear()
@@ -508,7 +508,7 @@ def no_litter():
 
 
 @pytest.mark.usefixtures("no_litter")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # what nobody can do anything about is dropped
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # leases that an interrupt took from the caller
 @pytest.mark.parametrize("exception", [KeyboardInterrupt, Alarm])
 @pytest.mark.parametrize("form", forms("lock", "lock_all"))
 def test_an_interrupt_at_any_point_of_a_block_leaves_nothing_held_but_at_the_very_beginning_of_a_method(
@@ -539,7 +539,7 @@ def test_an_interrupt_before_any_instruction_of_leaving_a_block_leaves_nothing_h
     assert set(places) <= set(up_to_try((PrimitiveScope if options is None else LeaseScope).__exit__))
 
 
-def test_who_may_not_leave_a_block_is_told_so_and_nothing_else(hf, raw):
+def test_a_caller_that_may_not_leave_a_block_gets_that_error_and_no_other(hf, raw):
     rlock = hf.rlock("a")
     with rlock as lease, ThreadPoolExecutor(1) as threads:
         for block in (rlock, lease):

@@ -6,7 +6,7 @@ these are the races around a handoff, a timeout, an expiry, a resize and a downg
 at once.
 
 Two steps stand for what happens without a word: ``expire`` sets the deadline of a lease to the past, and ``die`` lets a
-waiter's inbox be heard by nobody. What follows from them is only seen when somebody looks, so until then the state may be
+waiter's inbox lose its subscriber. What follows from them is only seen by the next call, so until then the state may be
 either.
 """
 
@@ -38,8 +38,8 @@ def orders(scripts):
 
 
 @pytest.fixture
-def ears(raw):
-    """Somebody who hears every waiter."""
+def subscriber(raw):
+    """A subscriber to the inbox of every waiter."""
     pubsub = raw.pubsub()
     pubsub.subscribe("live")
     eventually(lambda: raw.pubsub_numsub("live")[0][1])
@@ -62,7 +62,7 @@ class Scene:
         self.lost = set()
         """Those of them that were found lost."""
         self.silent = set()
-        """Those who died in line."""
+        """The waiters that died in the queue."""
         self.grants = {}
         """The fence of each token that has a lease, as far as its caller knows."""
         self.fences = {name: {} for name in names}
@@ -99,7 +99,7 @@ class Scene:
             assert reply[0] == ("never" if self.state.is_too_much(ask) else "busy")
 
     def release(self, token):
-        """A lease that is over can still be released while nobody has looked; of several names, each for itself."""
+        """A lease that is over can still be released until the next call; of several names, each for itself."""
         had = [name for name in self.asks[token].names if self.is_there(name, token)]
         whole = len(had) == len(self.asks[token].names)
         is_released = whole or token in self.over - self.lost
@@ -144,7 +144,7 @@ class Scene:
     def die(self, token):
         if self.state.waits(token):
             tokens = self.engine("a").key("tokens")
-            self.raw.hset(tokens, token, self.raw.hget(tokens, token).replace(" live ", " nobody "))
+            self.raw.hset(tokens, token, self.raw.hget(tokens, token).replace(" live ", " unheard "))
             self.silent.add(token)
             self.state = self.state.gone(token)
 
@@ -215,7 +215,7 @@ class Scene:
         return inspections
 
     def expected(self, state, name):
-        """The holders, the line (those who are awaited before all others), how many permits are out, and the limit set."""
+        """The holders, the queue (claimed grants before all others), how many permits are out, and the limit set."""
         holders = {ask.who: ask.weight for ask in state.holders(name) if not self.is_awaited(ask)}
         awaited = [ask.who for ask in state.holders(name) if self.is_awaited(ask)]
         line = awaited + [ask.who for ask in state.waiters(name)]
@@ -326,7 +326,7 @@ SCENES = {
         [("ask", "B", "a", 2, 2)],
         [("resize", 1), ("resize", 3)],
     ),
-    "fewer permits while somebody waits who gives up": (
+    "fewer permits while a waiter gives up": (
         "semaphore",
         [("ask", "A", "a", 2, 2), ("release", "A")],
         [("ask", "B", "a", 2, 2), ("cancel", "B")],
@@ -344,7 +344,7 @@ SCENES = {
         [("ask", "R", *READ), ("release", "R")],
         [("ask", "V", *WRITE)],
     ),
-    "a downgrade of whoever is forced out": (
+    "a downgrade of a holder that is revoked": (
         "rwlock",
         [("ask", "W", *WRITE), ("lower", "W", 1), ("lower", "W", 1)],
         [("ask", "R", *READ)],
@@ -364,7 +364,7 @@ SCENES_OF_SEVERAL = {
         [("ask", "X", "ab"), ("ask", "X", "ab"), ("release", "X")],
         [("ask", "Y", "ba"), ("ask", "Y", "ba"), ("cancel", "Y")],
     ),
-    "several names, and whoever waits for them gives up": (
+    "several names, and their waiter gives up": (
         "lock",
         [("ask", "A", "a"), ("release", "A")],
         [("ask", "X", "ab"), ("cancel", "X")],
@@ -386,13 +386,13 @@ SCENES_OF_SEVERAL = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_in_every_order_it_does_what_the_model_does(raw, ears, scene):
+def test_in_every_order_it_does_what_the_model_does(raw, subscriber, scene):
     kind, *scripts = SCENES[scene]
     play(raw, kind, scripts)
 
 
 @pytest.mark.parametrize("scene", SCENES_OF_SEVERAL)
-def test_in_every_order_several_names_do_what_the_model_does(raw, ears, scene):
+def test_in_every_order_several_names_do_what_the_model_does(raw, subscriber, scene):
     kind, *scripts = SCENES_OF_SEVERAL[scene]
     play(raw, kind, scripts, "ab")
 
@@ -405,7 +405,7 @@ class Interrupted(BaseException):
 
 
 LASTING = {"ttl": 60.0, "renew": False}
-"""So that a grant which nobody passes on is in the way for long."""
+"""Long, so that a grant that is not passed on blocks the test."""
 
 WANTED = {
     "lock": lambda client: client.lock("a", **LASTING),
@@ -418,7 +418,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize("wanted", WANTED)
-async def test_whoever_is_interrupted_by_its_own_grant_passes_it_on(api, here, there, raw, wanted):
+async def test_a_waiter_that_is_interrupted_by_its_own_grant_passes_it_on(api, here, there, raw, wanted):
     """The interrupt is there first, and the grant wakes the one who sleeps: it must not keep what it never learns of."""
     kind = {"semaphore": "semaphore", "read": "rwlock", "write": "rwlock"}.get(wanted, "lock")
     holders = {"read": WANTED["write"], "lock_all": WANTED["lock"]}

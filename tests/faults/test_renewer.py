@@ -35,7 +35,7 @@ def stopping():
 # --- by force
 
 
-async def test_a_lease_taken_by_force_is_known_at_once_and_why(here, there, raw):
+async def test_a_revoked_lease_is_lost_at_once_with_the_reason(here, there, raw):
     called = []
     lease = await here.lock("a").acquire()
     lease.add_lost_callback(lambda: called.append(lease.lost))
@@ -75,7 +75,7 @@ async def test_force_release_works_though_the_latest_fence_is_forgotten(here, ra
     assert await lease.release() is False
 
 
-async def test_status_is_told_though_a_record_is_missing(here, raw):
+async def test_status_works_though_a_record_is_missing(here, raw):
     lease = await here.lock("a").acquire()
     raw.delete(Engine(raw).key("tokens"))
     (holder,) = (await here.lock("a").status()).holders
@@ -105,7 +105,7 @@ async def test_the_lost_event_is_one_and_set_at_once_when_asked_for_after_the_lo
     assert lease.lost_event.is_set()
     second = await here.lock("a").acquire()
     second.lost_event.set()
-    assert second.lost_event.is_set(), "whoever asks is given the same event"
+    assert second.lost_event.is_set(), "there is one event"
     await second.release()
 
 
@@ -145,7 +145,7 @@ async def test_a_block_whose_lease_is_taken_raises_the_operators_reason(here, th
     assert not await here.lock("a").locked()
 
 
-async def test_a_block_that_is_only_to_be_warned_goes_on_to_its_end(here, there, raw):
+async def test_a_block_with_on_lost_warn_runs_to_its_end(here, there, raw):
     ended = False
     with pytest.warns(RuntimeWarning, match="deploy"):
         async with here.lock("a", on_lost="warn") as lease:
@@ -157,7 +157,7 @@ async def test_a_block_that_is_only_to_be_warned_goes_on_to_its_end(here, there,
     assert ended
 
 
-async def test_a_block_that_lost_its_lease_gives_back_its_own_and_not_the_next_ones(here, there, raw):
+async def test_a_block_that_lost_its_lease_does_not_release_the_next_holders(here, there, raw):
     lock = here.lock("a", on_lost="warn")
     entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -182,7 +182,7 @@ async def test_a_block_that_lost_its_lease_gives_back_its_own_and_not_the_next_o
     assert Engine(raw).holders() == []
 
 
-async def test_a_callback_that_fails_is_logged_and_does_not_stop_the_keeper(here, raw, caplog):
+async def test_a_callback_that_fails_is_logged_and_does_not_stop_the_renewer(here, raw, caplog):
     called = []
 
     def fail():
@@ -223,7 +223,7 @@ async def test_a_callback_is_called_in_the_context_in_which_it_was_given(here, t
     assert await lease.release() is False
 
 
-async def test_no_callback_and_no_strangers_message_ends_the_keeper(here, raw):
+async def test_no_callback_and_no_strangers_message_ends_the_renewer(here, raw):
     called = []
     lease = await here.lock("a", ttl=0.3).acquire()
     lease.add_lost_callback(sys.exit)
@@ -243,7 +243,7 @@ async def test_no_callback_and_no_strangers_message_ends_the_keeper(here, raw):
 # --- time
 
 
-async def test_a_lease_without_renewal_ends_by_itself(here, there):
+async def test_a_lease_without_renewal_expires(here, there):
     called = []
     lease = await here.lock("a", ttl=0.1, renew=False).acquire()
     lease.add_lost_callback(lambda: called.append(1))
@@ -266,7 +266,7 @@ async def test_the_holder_never_believes_longer_than_the_server(here):
         believed = time.monotonic() + lease.remaining()
         (holder,) = (await lock.status()).holders
         end = time.monotonic() + holder.remaining
-        set_forward = max(0.0, wall_clock()[0] - ahead)  # which ends leases early, and nobody can know: see the README
+        set_forward = max(0.0, wall_clock()[0] - ahead)  # ends leases early, which no client can know
         assert believed <= end + set_forward
         seen.add(round(believed, 1))
     assert len(seen) > 2, "it was renewed several times"
@@ -306,7 +306,7 @@ async def test_a_server_that_is_gone_for_longer_than_the_ttl_is_a_loss_known_wit
 
 
 @pytest.mark.slow
-async def test_a_keeper_without_a_server_does_not_spin(api, stopping):
+async def test_a_renewer_without_a_server_does_not_spin(api, stopping):
     async with api.client(stopping.url) as client:
         leases = [await client.lock(f"n{number}", ttl=2).acquire() for number in range(3)]
         await until_listening(stopping.behind)
@@ -317,10 +317,10 @@ async def test_a_keeper_without_a_server_does_not_spin(api, stopping):
         assert time.process_time() - before < 1.0, "two seconds of trying again are no work"
 
 
-# --- leases that nobody holds any more
+# --- leases that were dropped
 
 
-async def test_a_dropped_lease_is_told_of_and_renewed_no_more(here, there):
+async def test_a_dropped_lease_warns_and_is_not_renewed(here, there):
     lease = await here.lock("a", ttl=0.3).acquire()
     lease.lost_event.clear()  # an event that was asked for keeps no lease alive
     with pytest.warns(ResourceWarning, match="was dropped without a release"):
@@ -330,7 +330,7 @@ async def test_a_dropped_lease_is_told_of_and_renewed_no_more(here, there):
         pass
 
 
-async def test_a_dropped_lease_without_renewal_is_left_in_peace(here, there):
+async def test_a_dropped_lease_without_renewal_does_not_warn(here, there):
     assert await here.lock("once an hour", ttl=3600, renew=False).try_acquire() is not None
     gc.collect()
     assert await there.lock("once an hour", ttl=3600, renew=False).try_acquire() is None
@@ -345,7 +345,7 @@ async def test_no_log_and_no_repr_shows_a_whole_token(here, raw, caplog):
     assert not any(lease.token in text for text in [*texts, caplog.text])
 
 
-# --- only of the sync API: the keeper is a thread
+# --- only of the sync API: the renewer is a thread
 
 
 def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
@@ -360,7 +360,7 @@ def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
     assert not thread.is_alive()
 
 
-def test_a_callback_is_called_by_the_keepers_thread(hf, other, raw):
+def test_a_callback_is_called_by_the_renewal_thread(hf, other, raw):
     callers = []
     lease = hf.lock("a").acquire()
     lease.add_lost_callback(lambda: callers.append(threading.current_thread()))
@@ -371,7 +371,7 @@ def test_a_callback_is_called_by_the_keepers_thread(hf, other, raw):
     assert lease.release() is False
 
 
-def test_a_dropped_lease_may_be_collected_while_the_keeper_is_at_the_gate(hf):
+def test_a_dropped_lease_may_be_collected_while_the_renewer_has_the_gate(hf):
     lease = hf.lock("a").acquire()
     with hf._driver._renewer._gate:
         hf._driver._renewer._sending = True

@@ -1,4 +1,4 @@
-"""Replies lost, requests lost, connections cut, interrupts, forks: nothing is left behind, nobody is misled."""
+"""Replies lost, requests lost, connections cut, interrupts, forks: nothing is left behind, and no caller is misled."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
         assert not lease.lost
 
 
-def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, hf):
+def test_a_lost_cancel_leaves_no_queue_entry(far, proxy, raw, hf):
     with hf.lock("a") as lease:
         for what in ("lose_reply", "lose_request") * 5:
             fault = getattr(proxy, what)(CALLS["cancel"])
@@ -117,7 +117,7 @@ def test_a_lost_cancel_leaves_no_place_in_line(far, proxy, raw, hf):
         assert Engine(raw).holders() == [lease.token]
 
 
-def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, hf):
+def test_a_waiter_whose_connection_is_cut_keeps_its_queue_entry(far, proxy, raw, hf):
     with ThreadPoolExecutor(1) as threads:
         lease = hf.lock("a").acquire()
         waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
@@ -131,7 +131,7 @@ def test_a_waiter_whose_connection_is_cut_stays_in_line(far, proxy, raw, hf):
         assert waiter.result(20).release() is True
 
 
-def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy, raw, hf):
+def test_a_grant_whose_message_is_lost_is_found_by_polling(far, proxy, raw, hf):
     with ThreadPoolExecutor(1) as threads:
         lease = hf.lock("a").acquire()
         waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
@@ -144,7 +144,7 @@ def test_a_grant_whose_ring_is_lost_is_found_when_asking_again(far, proxy, raw, 
 
 
 def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):
-    with Handfast(f"unix://{tmp_path}/nobody") as hf:
+    with Handfast(f"unix://{tmp_path}/missing") as hf:
         for ask in (hf.lock("a").acquire, hf.lock("a").try_acquire, hf.lock("a").status):
             with pytest.raises(redis.ConnectionError):
                 ask()
@@ -169,7 +169,7 @@ def test_a_server_that_comes_back_is_waited_for():
             again.end()
 
 
-def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_taken_back_when_it_does(raw):
+def test_a_timeout_is_kept_while_the_server_is_silent_and_the_request_cancelled_when_it_replies(raw):
     with PrivateServer() as server, Handfast(server.url) as hf, redis.Redis.from_url(server.url) as behind:
         hf.lock("a").acquire().release()
         os.kill(server.pid, signal.SIGSTOP)
@@ -184,7 +184,7 @@ def test_a_timeout_is_kept_when_the_server_says_nothing_and_its_request_taken_ba
             pass
 
 
-def test_past_its_time_an_acquire_is_not_sent_again(far, proxy):
+def test_an_acquire_is_not_sent_again_after_its_timeout(far, proxy):
     """A server that says nothing costs the caller its own timeout, and not the time that taking back may take."""
     before = len(proxy.commands)
     held = proxy.delay(CALLS["acquire"], seconds=5)
@@ -195,10 +195,10 @@ def test_past_its_time_an_acquire_is_not_sent_again(far, proxy):
     held.clear()
 
 
-def test_a_client_that_is_closed_waits_a_moment_for_the_server_to_take_back_what_is_left():
+def test_a_closed_client_goes_on_with_its_cleanups_for_a_moment():
     with ServerController(persistent=True) as server, ThreadPoolExecutor(1) as threads:
         hf, held = Handfast(server.url), Engine(server.admin)
-        held.acquire("somebody")
+        held.acquire("other")
         waiter = threads.submit(lambda: hf.lock("a").acquire(timeout=0.2))
         eventually(held.queue)
         server.kill()
@@ -209,7 +209,7 @@ def test_a_client_that_is_closed_waits_a_moment_for_the_server_to_take_back_what
         eventually(lambda: hf._driver._renewer._stopping)
         server.restart(keep_data=True)
         closing.result(20)
-        assert (held.holders(), held.queue()) == (["somebody"], [])
+        assert (held.holders(), held.queue()) == (["other"], [])
 
 
 # --- interrupts
@@ -275,7 +275,7 @@ def test_a_release_that_was_interrupted_may_be_repeated_and_is_no_loss(hf, raw):
     assert not lost
 
 
-def test_a_second_interrupt_while_the_first_is_cleaned_up_after_is_made_good_as_well(hf, raw, monkeypatch):
+def test_a_second_interrupt_during_the_cleanup_leaves_nothing_behind(hf, raw, monkeypatch):
     real, strikes = SyncDriver._run, iter([KeyboardInterrupt("first"), KeyboardInterrupt("second")])
 
     def interrupted(*args, **options):
@@ -312,7 +312,7 @@ def test_a_block_whose_leaving_is_interrupted_waits_no_longer_for_a_silent_serve
         assert other.lock("a").try_acquire().release()
 
 
-def test_a_block_that_cannot_be_left_for_want_of_a_server_has_one_errand(monkeypatch):
+def test_a_block_left_without_a_server_starts_one_cleanup(monkeypatch):
     monkeypatch.setattr(driver, "RETRY_FOR", 0.05)
     monkeypatch.setattr(renewer, "UNDO_WAIT", 0.05)
     with ServerController() as server, Handfast(server.url) as hf:
@@ -322,7 +322,7 @@ def test_a_block_that_cannot_be_left_for_want_of_a_server_has_one_errand(monkeyp
         assert len(hf._driver._renewer._cleanups) == 1
 
 
-def test_a_block_that_was_never_entered_is_said_to_be_none_and_nothing_else(hf):
+def test_leaving_a_block_that_was_never_entered_raises_that_error_and_no_other(hf):
     with pytest.raises(RuntimeError, match="never entered") as caught:
         hf.lock("a").__exit__(None, None, None)
     assert caught.value.__context__ is None
@@ -347,7 +347,7 @@ def in_child(action):
 def test_a_forked_child_owns_nothing_and_has_sessions_of_its_own(hf, raw):
     lock = hf.lock("a", ttl=0.6)
     lease = lock.acquire()
-    time.sleep(0.3)  # the keeper lives
+    time.sleep(0.3)  # the renewer lives
 
     def child():
         def refused():
@@ -508,7 +508,7 @@ time.sleep(60)
             parent.wait()
             eventually(
                 lambda: set(raw.pubsub_channels("hf:inbox:*")) <= ours
-            )  # nobody hears the dead, though its child lives
+            )  # the dead process has no subscriber, though its child lives
             lease.release()
             assert nothing_left(raw), "the dead waiter was skipped although its child lives"
         finally:

@@ -36,9 +36,9 @@ def stage():
     """A session, and the server's end of its socket."""
     ours, theirs = socket.socketpair()
     connection = SimpleNamespace(_sock=ours, disconnect=ours.close)
-    recipe = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0)
+    connector = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0)
     revoked = []
-    session = Session(recipe, "inbox", "inbox home me", on_revoked=lambda *bell: revoked.append(bell))
+    session = Session(connector, "inbox", "inbox home me", on_revoked=lambda *message: revoked.append(message))
     theirs.sendall(b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n")
     session.open()
     theirs.recv(4096)
@@ -61,7 +61,7 @@ def play(server, pieces):
 
 
 @pytest.mark.parametrize("pieces", [[QUEUED + GRANTED], [QUEUED, GRANTED]])
-def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces):
+def test_a_grant_message_is_read_in_any_pieces(stage, pieces):
     session, server, _ = stage
     play(server, pieces)
     assert session.call(CALL, 5.0).reply == [b"queued", 1000, 0, 5000]
@@ -69,7 +69,7 @@ def test_a_ring_is_heard_in_whatever_pieces_it_comes(stage, pieces):
 
 
 @pytest.mark.parametrize("pieces", [[OLDER + QUEUED], [OLDER, QUEUED]])
-def test_what_rang_before_the_server_answered_is_over(stage, pieces):
+def test_a_message_that_came_before_the_reply_is_dropped(stage, pieces):
     """Its grant was over by then, whatever the time of it says: the server's clock may have jumped back meanwhile."""
     session, server, _ = stage
     play(server, pieces)
@@ -80,7 +80,7 @@ def test_what_rang_before_the_server_answered_is_over(stage, pieces):
     assert park(session) == GrantMessage(7, 2000, 3000)
 
 
-def test_a_ring_is_heard_byte_by_byte(stage):
+def test_a_grant_message_is_read_byte_by_byte(stage):
     session, server, _ = stage
 
     def play():
@@ -95,7 +95,7 @@ def test_a_ring_is_heard_byte_by_byte(stage):
 @pytest.mark.parametrize(
     "words", [b"", b"granted", b"granted " + TOKEN, b"granted " + TOKEN + b" x y z", b"hello there"]
 )
-def test_what_strangers_say_is_not_listened_to(stage, words):
+def test_messages_of_strangers_are_ignored(stage, words):
     session, server, revoked = stage
     server.sendall(push(words) + b"+OK\r\n" + push(b"revoked abc too slow, sorry"))
     session.listen()
@@ -103,7 +103,7 @@ def test_what_strangers_say_is_not_listened_to(stage, words):
     assert revoked == [(b"abc", "too slow, sorry")]
 
 
-def test_a_ring_for_another_is_not_taken(stage):
+def test_a_message_for_another_waiter_is_not_taken(stage):
     session, server, _ = stage
     server.sendall(push(b"granted other 7 2000 3000"))
     assert park(session, 0.05) is None
@@ -116,7 +116,7 @@ def test_a_connection_that_breaks_ends_a_wait_early(stage):
     assert not session.is_open
 
 
-def test_a_script_that_was_forgotten_is_sent_whole(stage):
+def test_the_source_of_a_forgotten_script_is_sent(stage):
     session, server, _ = stage
     server.sendall(b"-NOSCRIPT No matching script.\r\n" + QUEUED)
     assert session.call(CALL, 5.0).reply[0] == b"queued"
@@ -127,7 +127,7 @@ def test_a_script_that_was_forgotten_is_sent_whole(stage):
     assert sent.count(bulk("EVAL")) == 1
 
 
-def test_errors_of_the_server_are_answers_and_those_of_the_network_are_raised(stage):
+def test_error_replies_are_returned_and_errors_of_the_network_raised(stage):
     session, server, _ = stage
     server.sendall(b"-OOM no\r\n")
     assert session.call(CALL, 5.0) == ErrorReply("OOM no")

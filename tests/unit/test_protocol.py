@@ -1,4 +1,4 @@
-"""Floor 2 against scripted replies and a clock of our own: no server, no sleep."""
+"""The protocols against scripted replies and a clock of the test: no server, no sleep."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_a_grant_that_is_over_when_it_is_heard_is_asked_for_again():
 
 
 @pytest.mark.parametrize(
-    "heard", [None, GrantMessage(8, 1_500_000, 2_000_000)], ids=["not rung", "rung, and frozen then"]
+    "heard", [None, GrantMessage(8, 1_500_000, 2_000_000)], ids=["no message", "a message, read late"]
 )
-def test_nobody_is_given_the_end_of_a_lease(heard):
-    """A grant whose ring got lost, or was heard late, is found by asking again, and made whole before it is given."""
+def test_a_grant_that_is_nearly_over_is_renewed_before_it_is_given(heard):
+    """A grant whose message was lost or late is found by polling, and renewed before it is given."""
     found = granted(101.9, lease_us=100_000, fence=8)
     whole = Answer(101.95, [b"renewed", 30_000_000])
     effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(101.9, heard), found, whole)
@@ -102,14 +102,14 @@ def test_a_lease_that_ended_before_it_was_made_whole_is_asked_for_again():
     assert grant == Grant(9, 132.0, 30.0)
 
 
-def test_whoever_is_near_the_front_asks_again_within_the_claim_window_of_a_grant():
+def test_a_waiter_near_the_head_polls_within_the_claim_window_of_a_grant():
     steps = acquire(Attempt(permits(), TOKEN), 1e9)
     next(steps)
     park = steps.send(queued(100.0, position=40))
     assert park.until < 100.0 + CLAIM_MS / 1000
 
 
-def test_a_waiter_asks_again_when_the_lease_before_it_ends():
+def test_a_waiter_polls_when_the_earliest_lease_ends():
     effects, _ = perform(
         acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
     )
@@ -127,14 +127,14 @@ def test_a_waiter_asks_again_when_the_lease_before_it_ends():
         (9999, 0, 0.0),
     ],
 )
-def test_naps_are_short_at_the_head_of_the_line_and_bounded_at_its_end(position, retry_us, nap):
+def test_poll_intervals_are_short_at_the_head_of_the_queue_and_bounded_at_its_end(position, retry_us, nap):
     steps = acquire(Attempt(permits(), TOKEN), 1e9)
     next(steps)
     park = steps.send(queued(100.0, position=position, retry_us=retry_us))
     assert park.until == pytest.approx(100.0 + nap)
 
 
-def test_a_timeout_takes_the_request_back_as_often_as_the_server_asks():
+def test_a_timeout_cancels_the_request_until_the_server_has_no_more_to_do():
     attempt = Attempt(permits(), TOKEN)
     more, done = Answer(101.0, [b"cancelled", 1]), Answer(101.0, [b"cancelled", 0])
     effects, grant = perform(acquire(attempt, 101.0), queued(100.0), Waking(101.0, None), more, done)
@@ -149,7 +149,7 @@ def test_a_grant_that_comes_with_the_timeout_is_taken():
     assert grant.fence == 8
 
 
-def test_a_full_line_leaves_nothing_to_undo():
+def test_a_full_queue_leaves_nothing_to_undo():
     attempt = Attempt(permits(), TOKEN)
     with pytest.raises(QueueFull, match="3 are already waiting"):
         perform(acquire(attempt, 1e9), Answer(100.0, [b"full", 3]))
@@ -157,7 +157,7 @@ def test_a_full_line_leaves_nothing_to_undo():
 
 
 @pytest.mark.parametrize("ask", [lambda attempt: acquire(attempt, 1e9), try_acquire])
-def test_more_than_there_is_leaves_nothing_to_undo(ask):
+def test_a_request_above_the_limit_leaves_nothing_to_undo(ask):
     attempt = Attempt(permits(limit=4, weight=4), TOKEN)
     with pytest.raises(LimitExceeded, match="limit of 3 permits") as caught:
         perform(ask(attempt), Answer(100.0, [b"never", 3]))
@@ -165,7 +165,7 @@ def test_more_than_there_is_leaves_nothing_to_undo(ask):
     assert not attempt.needs_undo
 
 
-def test_a_grant_of_no_length_is_a_word_to_ask_again():
+def test_a_grant_message_without_a_lease_makes_the_waiter_ask_again():
     bundle = MultiRequest([KeySet("hf", "lock", name) for name in "ab"], ttl_ms=30_000, renew=True, max_waiters=9)
     attempt = Attempt(bundle, TOKEN)
     rung = Waking(100.5, GrantMessage(0, 1_500_000, 0))
@@ -174,7 +174,7 @@ def test_a_grant_of_no_length_is_a_word_to_ask_again():
     assert grant.deadline == 130.5
 
 
-def test_a_refusal_leaves_something_to_undo_only_after_the_request_had_stood_in_line():
+def test_a_refusal_leaves_something_to_undo_only_after_the_request_was_queued():
     attempt = Attempt(permits(), TOKEN)
     with pytest.raises(ServerRefused):
         perform(acquire(attempt, 1e9), ServerRefused("no", name="a", changed_nothing=True))
@@ -193,7 +193,7 @@ def test_a_refusal_leaves_something_to_undo_only_after_the_request_had_stood_in_
     assert not attempt.needs_undo
 
 
-def test_a_request_that_was_taken_back_elsewhere_says_so():
+def test_a_request_that_was_cancelled_elsewhere_raises():
     with pytest.raises(HandfastError, match="cancelled while it waited"):
         perform(acquire(Attempt(permits(), TOKEN), 1e9), Answer(100.0, [b"over"]))
 
@@ -208,7 +208,7 @@ def holding(**options):
     return LeaseState(permits(**options), TOKEN, Grant(7, 130.0, 30.0))
 
 
-def test_release_goes_on_while_the_line_does():
+def test_a_release_repeats_while_waiters_are_left_to_serve():
     effects, released = perform(release(holding()), Answer(1.0, [b"released", 1]), Answer(1.0, [b"released", 0]))
     assert (len(effects), released) == (2, True)
     assert perform(release(holding()), Answer(1.0, [b"lost"]))[1] is False
@@ -223,39 +223,39 @@ def test_renew_moves_the_deadline_but_never_back():
     assert perform(renew(lease, 5000), Answer(110.0, [b"lost"]))[1] is False
 
 
-def test_a_lease_is_lost_at_its_deadline_without_asking_anybody():
+def test_a_lease_is_lost_at_its_deadline_without_io():
     lease = holding()
     assert not lease.lost(129.999)
     assert lease.lost(130.0)
     assert lease.lost(0.0), "what is lost stays lost"
 
 
-def test_a_lease_that_was_given_up_is_not_lost():
+def test_a_lease_that_was_released_is_not_lost():
     lease = holding()
     lease.let_go()
     assert not lease.lost(1000.0)
 
 
-def test_the_ledger_renews_at_a_third_and_tries_again_before_the_end():
-    ledger, lease = LeaseTable(), holding()
-    ledger[lease.token] = lease
-    assert ledger.next_due() == 110.0
-    assert ledger.due(109.9) == []
-    assert ledger.due(110.0) == [lease]
-    assert ledger.due(110.0) == [], "put off until it is tried again"
-    assert ledger.next_due() == 111.0
+def test_a_lease_is_due_after_a_third_of_its_ttl_and_again_before_its_end():
+    table, lease = LeaseTable(), holding()
+    table[lease.token] = lease
+    assert table.next_due() == 110.0
+    assert table.due(109.9) == []
+    assert table.due(110.0) == [lease]
+    assert table.due(110.0) == [], "put off until it is tried again"
+    assert table.next_due() == 111.0
     lease.renewed(111.0, 30_000_000)
-    assert ledger.next_due() == 121.0
+    assert table.next_due() == 121.0
 
 
 def test_renewals_that_are_nearly_due_go_along_with_one_that_is():
-    ledger = LeaseTable()
+    table = LeaseTable()
     leases = [LeaseState(permits(), b"%d" % number, Grant(7, 130.0 + number / 4, 30.0)) for number in range(8)]
     for lease in leases:
-        ledger[lease.token] = lease
-    assert ledger.due(109.9) == [], "none goes early alone"
-    assert ledger.due(110.0) == leases[:5], "a second is a tenth of the time between two renewals"
-    assert ledger.next_due() == 111.0
+        table[lease.token] = lease
+    assert table.due(109.9) == [], "none goes early alone"
+    assert table.due(110.0) == leases[:5], "a second is a tenth of the time between two renewals"
+    assert table.next_due() == 111.0
 
 
 def test_a_handed_over_lease_is_due_within_its_claim_window():
@@ -264,21 +264,21 @@ def test_a_handed_over_lease_is_due_within_its_claim_window():
 
 
 def test_a_lease_without_renewal_is_due_when_it_ends():
-    ledger, lease = LeaseTable(), holding(renew=False)
-    ledger[lease.token] = lease
-    assert ledger.next_due() == 130.0
-    assert ledger.due(1000.0) == []
-    assert ledger.remove_expired(129.0) == []
-    assert ledger.remove_expired(130.0) == [lease]
-    assert not ledger
+    table, lease = LeaseTable(), holding(renew=False)
+    table[lease.token] = lease
+    assert table.next_due() == 130.0
+    assert table.due(1000.0) == []
+    assert table.remove_expired(129.0) == []
+    assert table.remove_expired(130.0) == [lease]
+    assert not table
 
 
-def test_what_is_dropped_is_neither_due_nor_over():
-    ledger, lease = LeaseTable(), holding()
-    ledger[lease.token] = lease
-    ledger.pop(lease.token)
-    assert ledger.due(1e9) == ledger.remove_expired(1e9) == []
-    assert ledger.next_due() is None
+def test_a_removed_lease_is_neither_due_nor_expired():
+    table, lease = LeaseTable(), holding()
+    table[lease.token] = lease
+    table.pop(lease.token)
+    assert table.due(1e9) == table.remove_expired(1e9) == []
+    assert table.next_due() is None
 
 
 def test_force_release_names_the_latest_grant_that_it_saw():
@@ -297,7 +297,7 @@ def test_force_release_names_the_latest_grant_that_it_saw():
     assert count == 1
 
 
-def test_to_downgrade_goes_on_while_the_line_does_and_changes_what_is_held():
+def test_a_downgrade_repeats_while_waiters_are_left_and_changes_the_request():
     write = permits(limit=MAX_PERMITS, weight=MAX_PERMITS)
     read = write.with_weight(1)
     lease = LeaseState(write, TOKEN, Grant(7, 130.0, 30.0))
@@ -308,7 +308,7 @@ def test_to_downgrade_goes_on_while_the_line_does_and_changes_what_is_held():
     assert lease.request is read
 
 
-def test_to_resize_goes_on_while_the_line_does():
+def test_a_resize_repeats_while_waiters_are_left_to_serve():
     effects, _ = perform(resize(permits(), 9), Answer(1.0, [b"resized", 1]), Answer(1.0, [b"resized", 0]))
     assert effects == [permits().resize(9)] * 2
 
@@ -316,12 +316,12 @@ def test_to_resize_goes_on_while_the_line_does():
 @pytest.mark.parametrize(
     ("limit", "out", "seen"), [(0, 3, (5, 2)), (8, 3, (8, 5)), (2, 3, (2, 0)), (0, -1, (5, 0)), (0, 0, (5, 5))]
 )
-def test_what_is_free_is_counted_by_the_limit_that_counts(limit, out, seen):
+def test_free_permits_are_counted_by_the_limit_in_force(limit, out, seen):
     _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, limit, out, 1, 0, [], []]))
     assert (found.limit, found.free) == seen
 
 
-def test_a_record_that_was_evicted_is_shown_as_what_is_known_of_it():
+def test_a_record_that_was_evicted_is_shown_with_what_is_known():
     lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"1", b"2 2 9 9 0 500000 inbox home some body"]
     _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, 0, -1, 1, 1, *map(list, lists)]))
     (holder,), (waiter,) = found.holders, found.waiters

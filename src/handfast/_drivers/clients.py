@@ -1,12 +1,12 @@
-"""Runs a script through a client of the user's, whatever kind of client of redis-py it is.
+"""Run a script through a client of redis-py that the user brings, of any kind.
 
-A plain client is sent EVALSHA, and on NOSCRIPT the whole source: one more trip, on the right node, that survives SCRIPT
-FLUSH, restarts and failovers. A pipeline cannot ask again, since NOSCRIPT would come with the replies, when everything
-else has run. So it is given the source itself, each time: even in a transaction a script may be forgotten between two of
-its calls, by a queued SCRIPT FLUSH, or because a server keeps some hundreds of them only. A cluster is asked only where
-all keys share a slot.
+A plain client gets EVALSHA, and after NOSCRIPT the whole source: one more round trip, on the right node, which survives
+SCRIPT FLUSH, restarts and failovers. A pipeline cannot send again, since NOSCRIPT would come with the replies, when all
+other commands have run. It gets the source each time: even in a transaction a script may be forgotten between two calls,
+by a queued SCRIPT FLUSH, or because the server keeps only some hundreds of scripts. A cluster is used only if all keys
+share a slot.
 
-How often a command is sent again after a lost reply is the client's business and not ours: by default redis-py does.
+How often a command is sent again after a lost reply is up to the client; redis-py does so by default.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ _CLUSTERS = redis.RedisCluster, redis.asyncio.RedisCluster, *_CLUSTER_PIPELINES
 
 
 def is_supported(client: object) -> bool:
-    """Whether a script can be run through it."""
+    """Return whether a script can be run through this object."""
     return isinstance(client, _SUPPORTED)
 
 
 def is_asynchronous(client: object) -> bool:
-    """Whether what it gives has to be awaited."""
+    """Return whether its replies have to be awaited."""
     return isinstance(client, _ASYNCHRONOUS)
 
 
 def is_pipeline(client: Any) -> bool:
-    """Whether it collects commands now. A pipeline that watches sends them at once, until its ``multi``."""
+    """Return whether it collects commands now. A pipeline that watches sends them at once, until its ``multi``."""
     if isinstance(client, _CLUSTER_PIPELINES):
-        # Only within does it say whether it watches, if its version can.
+        # redis-py has no public way to tell whether it watches, and older versions cannot.
         strategy = getattr(client, "_execution_strategy", None)
         return not getattr(strategy, "_watching", False) or bool(getattr(strategy, "_explicit_transaction", False))
     return isinstance(client, _PIPELINES) and (client.explicit_transaction or not client.watching)
 
 
 def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
-    """The script's reply, as the client gives it. Raises ScriptError where the script fails."""
+    """Run a script and return its reply, as the client returns it. Raises ScriptError if the script fails."""
     evalsha, eval_source = _commands(client, script, keys, args)
     try:
         try:
             return client.execute_command(*evalsha)
         except NoScriptError as error:
-            if not is_noscript(f"NOSCRIPT {error}"):  # the script's own answer: it has run
+            if not is_noscript(f"NOSCRIPT {error}"):  # a reply of the script itself, which has run
                 raise
             return client.execute_command(*eval_source)
     except ResponseError as error:
@@ -76,13 +76,13 @@ def run(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Va
 
 
 async def run_async(client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
-    """What `run` is, awaited."""
+    """Do what `run` does through an asyncio client."""
     evalsha, eval_source = _commands(client, script, keys, args)
     try:
         try:
             return await client.execute_command(*evalsha)
         except NoScriptError as error:
-            if not is_noscript(f"NOSCRIPT {error}"):  # the script's own answer: it has run
+            if not is_noscript(f"NOSCRIPT {error}"):  # a reply of the script itself, which has run
                 raise
             return await client.execute_command(*eval_source)
     except ResponseError as error:
@@ -93,28 +93,28 @@ async def run_async(client: Any, script: LuaScript, keys: Sequence[Value], args:
 
 
 def queue(pipeline: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]) -> Any:
-    """Have the script run when the pipeline is executed. Gives the pipeline."""
+    """Queue the script in a pipeline, and return the pipeline."""
     _, eval_source = _commands(pipeline, script, keys, args)
     return pipeline.execute_command(*eval_source)
 
 
 def blame(script: LuaScript, error: Exception) -> ScriptError | None:
-    """The line of the script that an error arose on. Errors that the client library tells apart are the server's own."""
+    """Return the error with the script's line that raised it; None for errors that redis-py has a class for."""
     return script_error(script, str(error)) if type(error) is ResponseError else None
 
 
 def _commands(
     client: Any, script: LuaScript, keys: Sequence[Value], args: Sequence[Value]
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """The call by digest and by source. Raises ValueError where a cluster could not run it."""
+    """Return the commands by digest and by source. Raises ValueError if a cluster cannot run the script."""
     if isinstance(client, _CLUSTERS):
         slots = {key_slot(key if isinstance(key, bytes) else str(key).encode()): key for key in keys}
         if len(slots) > 1:
             one, other, *_ = slots.values()
             raise ValueError(
                 f"the keys of {script.name!r} must share a slot of the cluster: {one!r} and {other!r} do not; "
-                "give what belongs together the same part in braces, such as {orders}:1 and {orders}:2"
+                "give keys that belong together the same part in braces, such as {orders}:1 and {orders}:2"
             )
     rest = (len(keys), *keys, *args)
-    # The source as bytes: a client with another encoding would make another script of it.
+    # As bytes: a client with another encoding would send another script.
     return ("EVALSHA", script.digest, *rest), ("EVAL", script.source.encode(), *rest)
