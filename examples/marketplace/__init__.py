@@ -1,1 +1,1 @@
-"""A marketplace, twice: with WATCH, MULTI and EXEC, and as two scripts. The README says where to begin."""
+"""A marketplace in two versions: with WATCH, MULTI and EXEC, and as two scripts. Start with the README."""

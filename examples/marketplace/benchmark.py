@@ -1,13 +1,13 @@
-"""Both correct forms against each other: purchases in a second, with more and more buyers.
+"""Purchases per second of both correct versions, with an increasing number of buyers.
 
     python -m examples.marketplace.benchmark [--seconds 2] [--rounds 3] [--buyers 1 2 5 10] [--url URL]
 
-Each buyer is a process with two accounts. Again and again it picks any offer of the market and has one of its accounts
-buy it, the one that does not sell it; what it got is for sale again at once, so the market never runs dry. What is timed
-is all of that: one pick, one ``purchase_item``, one ``list_item``.
+Each buyer is a process with two accounts. In a loop it picks a random offer, buys it with one of its accounts that does not
+sell it, and offers the item again, so the market never runs empty. A measurement covers all of that: one pick, one
+``purchase_item``, one ``list_item``.
 
-The forms take turns within each round, so that a slow minute of the machine strikes both. After each measurement the
-books must balance; if they do not, the exit code is 1.
+The versions alternate within each round, so that a slow phase of the machine affects both. After each measurement the books
+must balance; otherwise the exit code is 1.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .scripted import Scripted
 FORMS: dict[str, type[FirstForm | Scripted]] = {"first form": FirstForm, "scripted": Scripted}
 
 ITEMS, COINS, HIGHEST = 5, 1_000_000, 10
-"""What each account has at first; no run is long enough to use up the coins. Prices go from 1 to the highest."""
+"""Items and coins of each account at the start, enough for any run, and the highest price; the lowest is 1."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one buyer did, or all of them in one run."""
+    """The result of one buyer, or of all buyers of one run."""
 
     purchases: int
     retries: int
@@ -48,25 +48,25 @@ class Measured:
 
 
 def main() -> int:
-    """Measure and print. Gives 1 when the books did not balance."""
-    parser = argparse.ArgumentParser(description="Measure both forms of the market.")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement, default 2")
+    """Measure and print. Returns 1 if the books did not balance."""
+    parser = argparse.ArgumentParser(description="Measure both correct versions of the market.")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of each measurement, default 2")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--buyers", type=int, nargs="+", default=[1, 2, 5, 10], help="default 1 2 5 10")
-    parser.add_argument("--url", help="a server that has no market; without it one is started")
-    asked = parser.parse_args()
+    parser.add_argument("--url", help="a server without a market; by default one is started")
+    options = parser.parse_args()
 
-    runs: dict[tuple[int, str], list[Measured]] = {(buyers, form): [] for buyers in asked.buyers for form in FORMS}
+    runs: dict[tuple[int, str], list[Measured]] = {(buyers, form): [] for buyers in options.buyers for form in FORMS}
     wrong: list[str] = []
     fresh = get_context("spawn")
     with (
-        a_server(asked.url) as url,
+        a_server(options.url) as url,
         fresh.Manager() as manager,
-        ProcessPoolExecutor(max(asked.buyers), fresh) as processes,
+        ProcessPoolExecutor(max(options.buyers), fresh) as processes,
     ):
-        for _ in range(asked.rounds):
+        for _ in range(options.rounds):
             for (buyers, form), measured in runs.items():
-                run, complaints = measure(processes, manager.Barrier(buyers), url, form, asked.seconds)
+                run, complaints = measure(processes, manager.Barrier(buyers), url, form, options.seconds)
                 measured.append(run)
                 wrong += complaints
     print(*table(runs), sep="\n")
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def measure(processes: Executor, together: Barrier, url: str, form: str, seconds: float) -> tuple[Measured, list[str]]:
-    """One run, with as many buyers as meet at the barrier; and what is wrong with the books afterwards."""
+    """Make one run with as many buyers as the barrier has parties; return its result and what is wrong with the books."""
     buyers = range(together.parties)
     goods = {account: [f"{account}-{item}" for item in range(ITEMS)] for buyer in buyers for account in accounts(buyer)}
     books = Books(goods, dict.fromkeys(goods, COINS))
@@ -92,12 +92,12 @@ def measure(processes: Executor, together: Barrier, url: str, form: str, seconds
 
 
 def accounts(buyer: int) -> tuple[str, str]:
-    """The two accounts of a buyer."""
+    """Return the names of a buyer's two accounts."""
     return f"left{buyer}", f"right{buyer}"
 
 
 def trade(together: Barrier, url: str, form: str, buyer: int, seconds: float) -> Measured:
-    """A buyer's process: wait for the others, then trade for so long."""
+    """Trade as one buyer, in a process of its own, once all buyers are ready."""
     left, right = accounts(buyer)
     offers = together.parties * 2 * ITEMS
     purchases = 0
@@ -108,7 +108,9 @@ def trade(together: Barrier, url: str, form: str, buyer: int, seconds: float) ->
         began = time.monotonic()
         while time.monotonic() < began + seconds:
             rank = random.randrange(offers)  # noqa: S311 -- what to buy is no secret
-            for member, price in conn.zrange(OFFERS, rank, rank, withscores=True):  # none where others are just buying
+            for member, price in conn.zrange(
+                OFFERS, rank, rank, withscores=True
+            ):  # empty if other buyers hold the offers just now
                 offer = Offer.read(member, price)
                 account = right if offer.seller == left else left
                 if market.purchase_item(account, offer, secrets.token_hex(8)).tag == "sold":
@@ -118,7 +120,7 @@ def trade(together: Barrier, url: str, form: str, buyer: int, seconds: float) ->
 
 
 def table(runs: dict[tuple[int, str], list[Measured]]) -> Iterator[str]:
-    """A line for each form with each number of buyers."""
+    """Yield a line for each number of buyers and each version."""
     yield "buyers  form        purchases/s     lowest    highest   retries per purchase"
     for (buyers, form), measured in runs.items():
         rates = [run.rate for run in measured]

@@ -1,4 +1,4 @@
-"""The books of a market: what everybody owned in the morning, and whether all of it is still there in the evening."""
+"""The books of a market: the items and coins at the start, and a check that none was lost, created or duplicated."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Books", "a_server"]
 
 @contextmanager
 def a_server(url: str | None) -> Iterator[str]:
-    """The URL of a server to trade on: that one, or one of our own that ends with the block.
+    """Yield the URL of a server: the given one, or a private one that ends with the block.
 
-    What is there of a market afterwards is removed. Ends the program where there is one before: it may be somebody's.
+    The keys of the market are removed afterwards. Exits if the server has such keys before, since they may be in use.
     """
     if url is None:
         with PrivateServer() as server:
@@ -28,7 +28,7 @@ def a_server(url: str | None) -> Iterator[str]:
         return
     with redis.Redis.from_url(url) as conn:
         if next(conn.scan_iter(match=ALL), None) is not None:
-            raise SystemExit(f"This server has keys like {ALL} already. They may be somebody's: take another server.")
+            raise SystemExit(f"This server already has keys like {ALL}, which may be in use. Choose another server.")
         try:
             yield url
         finally:
@@ -36,7 +36,7 @@ def a_server(url: str | None) -> Iterator[str]:
 
 
 def clear(conn: redis.Redis) -> None:
-    """Remove all of the market."""
+    """Remove all keys of the market."""
     keys = list(conn.scan_iter(match=ALL, count=1000))
     for start in range(0, len(keys), 1000):
         conn.unlink(*keys[start : start + 1000])
@@ -44,13 +44,13 @@ def clear(conn: redis.Redis) -> None:
 
 @dataclass(frozen=True)
 class Books:
-    """The items and the coins that each user had at first. Trade moves them, and does not make or lose any."""
+    """The items and the coins of each user at the start. Trade moves them, and neither creates nor loses any."""
 
     goods: Mapping[str, Sequence[str]]
     funds: Mapping[str, int]
 
     def open_market(self, conn: redis.Redis) -> None:
-        """Give everybody what is theirs, in a market that has nothing else."""
+        """Remove the market and give each user the items and coins of the start."""
         clear(conn)
         with conn.pipeline() as pipe:
             for user, items in self.goods.items():
@@ -60,7 +60,7 @@ class Books:
             pipe.execute()
 
     def complaints(self, conn: redis.Redis) -> list[str]:
-        """What is wrong with the market as it is now. May be asked while it is open: one transaction looks at all of it."""
+        """Return what is wrong with the market now. Works during trade: one transaction reads everything."""
         users = sorted({*self.goods, *self.funds})
         with conn.pipeline() as pipe:
             pipe.zrange(OFFERS, 0, -1)

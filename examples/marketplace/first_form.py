@@ -1,10 +1,10 @@
-"""The market with WATCH, MULTI and EXEC: look, decide, and write only if nothing has changed meanwhile.
+"""The market with WATCH, MULTI and EXEC: read, decide, and write only if nothing has changed.
 
-WATCH tells the server which keys the decision rests on. If anybody touches one of them before EXEC, even to write the
-same value, EXEC does nothing and the client raises WatchError. Then everything begins again, from the first look on.
+WATCH names the keys on which the decision depends. If another client writes one of them before EXEC, even with the same
+value, EXEC does nothing and the client library raises WatchError. The whole operation then starts over.
 
-It is correct. What it costs is round trips (WATCH, one for each look, and EXEC with all the writes), and the times that
-it starts over: all trade goes through the key of the offers, so whoever trades makes everybody else start over.
+This version is correct. It costs round trips (WATCH, one for each read, and EXEC with all writes) and repetitions: every trade
+changes the key of the offers, so it makes all concurrent trades start over.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ __all__ = ["FirstForm"]
 
 @dataclass
 class FirstForm:
-    """``retries`` counts how often it started over; ``meanwhile`` is called between looking and writing."""
+    """The version with WATCH. ``retries`` counts the repetitions; ``meanwhile`` is called between reading and writing."""
 
     conn: redis.Redis
     meanwhile: Callable[[], object] = lambda: None
     retries: int = 0
 
     def list_item(self, offer: Offer) -> Reply:
-        """Offer an item, or change the price of an offer: ``listed``, or ``missing`` when the seller does not have it."""
+        """Offer an item, or change the price of an offer.
+
+        Returns the reply ``listed``, or ``missing`` if the seller does not have the item.
+        """
         with self.conn.pipeline() as pipe:
             while True:
                 try:
@@ -42,7 +45,7 @@ class FirstForm:
                     self.meanwhile()
 
                     if not owned and offered is None:
-                        return Reply("missing", {})  # leaving the block ends the watch
+                        return Reply("missing", {})  # the end of the block sends UNWATCH
                     pipe.multi()
                     pipe.zadd(OFFERS, {offer.member: offer.price})
                     pipe.srem(goods(offer.seller), offer.item)
@@ -52,10 +55,10 @@ class FirstForm:
                     self.retries += 1
 
     def purchase_item(self, buyer: str, offer: Offer, order: str) -> Reply:
-        """Buy what is on offer, at the price of the offer: ``sold``, ``gone``, ``repriced``, ``short`` or ``own``.
+        """Buy an offer at its price. Returns the reply ``sold``, ``gone``, ``repriced``, ``short`` or ``own``.
 
-        A connection that breaks during EXEC is a WatchError too: nobody knows whether the purchase happened. So the name
-        of the order is written with it, and looked up first.
+        A connection that breaks during EXEC raises WatchError too, and the client does not know whether the purchase
+        happened. So the name of the order is written in the same transaction, and read first.
         """
         if buyer == offer.seller:
             return Reply("own", {})

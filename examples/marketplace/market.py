@@ -1,12 +1,12 @@
-"""What is kept where. Every form of the market stands on this file.
+"""The keys of the market and the type of an offer, for every version of the market.
 
     {market}:offers          sorted set   item.seller, by price
     {market}:goods:<user>    set          the items that a user has and does not offer
-    {market}:funds:<user>    string       a number of coins
+    {market}:funds:<user>    string       number of coins
     {market}:order:<id>      string       what was paid for an order, for a day
 
-An item is in exactly one place: among somebody's goods, or on offer. The part in braces is the same everywhere, so on a
-cluster all keys share a slot, and one script may use several of them. A chain of shops would name the town there.
+An item is in exactly one place: in the goods of a user, or on offer. All keys have the same hash tag, so in a cluster they
+share a slot and one script may use several of them. With several markets, the hash tag would name the market.
 """
 
 from __future__ import annotations
@@ -20,51 +20,54 @@ ALL = "{market}:*"
 OFFERS = "{market}:offers"
 
 REMEMBERED = 86_400
-"""For how many seconds an order that was carried out is known."""
+"""How long, in seconds, a completed order is remembered."""
 
-DEAREST = 2**53
-"""Sorted sets and Lua keep numbers as doubles, which are whole and exact up to here."""
+MAX_PRICE = 2**53
+"""Sorted sets and Lua store numbers as doubles, which are exact integers up to this one."""
 
 
 def goods(user: str) -> str:
-    """Where the items of that user are."""
+    """Return the key of a user's items."""
     return f"{{market}}:goods:{user}"
 
 
 def funds(user: str) -> str:
-    """Where the coins of that user are."""
+    """Return the key of a user's coins."""
     return f"{{market}}:funds:{user}"
 
 
 def receipt(order: str) -> str:
-    """Where it stands that this order was carried out."""
+    """Return the key that records a completed order."""
     return f"{{market}}:order:{order}"
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An item, who sells it, and the price that its buyer has seen. Raises ValueError for what no offer can be."""
+    """An item, its seller, and the price that the buyer has seen.
+
+    Raises ValueError for a seller with a dot and for a price that is not a whole number from 1 to `MAX_PRICE`.
+    """
 
     item: str
     seller: str
     price: int
 
     def __post_init__(self) -> None:
-        if "." in self.seller:  # an item may have dots: the last one is what counts
-            raise ValueError(f"a seller's name has no dot in it: {self.seller!r}")
-        if not 1 <= self.price <= DEAREST or self.price != int(self.price):
+        if "." in self.seller:  # an item may have dots: the last one separates it from the seller
+            raise ValueError(f"the name of a seller must not contain a dot: {self.seller!r}")
+        if not 1 <= self.price <= MAX_PRICE or self.price != int(self.price):
             raise ValueError(
-                f"a price is a whole number of coins, at least 1 and at most {DEAREST}, not {self.price!r}"
+                f"a price is a whole number of coins, at least 1 and at most {MAX_PRICE}, not {self.price!r}"
             )
 
     @property
     def member(self) -> str:
-        """What stands for it among the offers."""
+        """The member of the sorted set for this offer."""
         return f"{self.item}.{self.seller}"
 
     @classmethod
     def read(cls, member: str | bytes, price: float) -> Self:
-        """The offer that stands there, as a client gives it."""
+        """Return the offer for a member of the sorted set and its score."""
         text = member.decode() if isinstance(member, bytes) else member
         item, _, seller = text.rpartition(".")
         return cls(item, seller, int(price))

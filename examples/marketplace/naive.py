@@ -1,7 +1,7 @@
-"""The market as it is written first: look, decide, write. It is wrong, and `race` shows how.
+"""The market as it is usually written first: read, decide, write. It is wrong, and `race` shows how.
 
-The writes are one transaction, which does not help: MULTI and EXEC keep others out between the writes, but what they
-rest on was read before, and by then others may have written.
+The writes are one transaction, which does not help: no other client comes between the writes, but the decision rests on
+values that were read before and that another client may have changed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["Naive"]
 
 @dataclass
 class Naive:
-    """``meanwhile`` is called between looking and writing: where everybody else is, in real life.
+    """The incorrect version. ``meanwhile`` is called between reading and writing, in place of other clients.
 
-    It never starts over, so ``retries`` stays 0. That is the trouble.
+    It never starts over, so ``retries`` stays 0. That is the mistake.
     """
 
     conn: redis.Redis
@@ -30,7 +30,7 @@ class Naive:
     retries: int = 0
 
     def purchase_item(self, buyer: str, offer: Offer, order: str) -> Reply:
-        """Buy what is on offer. The same decisions as in the other forms, and the same writes."""
+        """Buy an offer, with the decisions and writes of the other versions."""
         if buyer == offer.seller:
             return Reply("own", {})
         paid = self.conn.get(receipt(order))

@@ -1,9 +1,9 @@
-"""The race, slowly: who comes between looking and writing, and what each form of the market makes of it.
+"""Races in slow motion: another client writes between read and write, and each version of the market reacts.
 
     python -m examples.marketplace.race [--url URL]
 
-Purchases are interleaved by hand, always in the same way; then a crowd of threads races in earnest. Exits with 1 when a
-form that claims to be correct has lost, made or doubled anything.
+Purchases are interleaved by hand, always in the same way; then many threads race for real. Exits with 1 if a version that
+claims to be correct has lost, created or duplicated anything.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class Purchase:
     order: str
 
     def by(self, form: Form) -> Reply:
-        """Try it."""
+        """Make the purchase in a version of the market."""
         return form.purchase_item(self.buyer, self.offer, self.order)
 
-    def told(self, reply: Reply) -> str:
-        """What came of it, in words."""
+    def describe(self, reply: Reply) -> str:
+        """Return buyer, item and outcome."""
         return f"{self.buyer} {self.offer.item} {reply.tag}"
 
 
 def main() -> int:
-    """Show all of it. Gives 1 when a correct form was not."""
-    parser = argparse.ArgumentParser(description="Show purchases that race, and what each form makes of it.")
-    parser.add_argument("--url", help="a server that has no market; without it one is started")
+    """Show all races. Returns 1 if a correct version failed."""
+    parser = argparse.ArgumentParser(description="Show racing purchases in each version of the market.")
+    parser.add_argument("--url", help="a server without a market; by default one is started")
     with a_server(parser.parse_args().url) as url, redis.Redis.from_url(url) as conn:
         wrong = [*two_buyers(conn), *two_windows(conn), *a_lost_reply(conn), *a_crowd(conn)]
     print(f"\nA correct form was wrong: {', '.join(wrong)}" if wrong else "\nThe correct forms lost and made nothing.")
@@ -62,21 +62,21 @@ def main() -> int:
 
 
 def two_buyers(conn: redis.Redis) -> list[str]:
-    """The classic."""
+    """Two buyers, one item."""
     print("Bob and carol want the same lamp. Bob has looked; now carol buys; now bob writes.")
     books = Books({"ann": ["lamp", "chair"]}, {"ann": 0, "bob": 10, "carol": 10})
     return interleaved(conn, books, Purchase("bob", LAMP, "bob-1"), Purchase("carol", LAMP, "carol-1"))
 
 
 def two_windows(conn: redis.Redis) -> list[str]:
-    """The same race for the money."""
+    """Two purchases, one purse."""
     print("\nBob has 10 coins. In one window he has looked at a lamp, for 10; in another he buys a chair, for 10.")
     books = Books({"ann": ["lamp", "chair"]}, {"ann": 0, "bob": 10})
     return interleaved(conn, books, Purchase("bob", LAMP, "bob-1"), Purchase("bob", CHAIR, "bob-2"))
 
 
 def a_lost_reply(conn: redis.Redis) -> list[str]:
-    """What the name of an order is for."""
+    """An order that is sent again after a lost reply."""
     print("\nBob buys the lamp, and the reply is lost. He sends the order again; and once more, under a new name.")
     books = Books({"ann": ["lamp"]}, {"ann": 0, "bob": 30})
     wrong = []
@@ -85,14 +85,14 @@ def a_lost_reply(conn: redis.Redis) -> list[str]:
         form.list_item(LAMP)
         replies = [Purchase("bob", LAMP, order).by(form).tag for order in ("bob-1", "bob-1", "bob-2")]
         left = int(conn.get(funds("bob")) or 0)
-        wrong += tell(conn, books, form, f"{', then '.join(replies)}; bob has {left} of 30 coins left")
+        wrong += report(conn, books, form, f"{', then '.join(replies)}; bob has {left} of 30 coins left")
         wrong += [] if left == 20 else ["bob has not paid once"]
     return wrong
 
 
 def a_crowd(conn: redis.Redis) -> list[str]:
-    """No order of ours: who comes first decides itself."""
-    print(f"\nFour buyers at once, {len(CROWD)} items, and everybody wants them all.")
+    """Many threads, in the order that the scheduler chooses."""
+    print(f"\nFour buyers at once, {len(CROWD)} items, and each of them wants all.")
     buyers = [f"buyer{number}" for number in range(4)]
     books = Books({"ann": [offer.item for offer in CROWD]}, {"ann": 0} | dict.fromkeys(buyers, len(CROWD)))
     wrong = []
@@ -101,14 +101,14 @@ def a_crowd(conn: redis.Redis) -> list[str]:
         for offer in CROWD:
             Scripted(conn).list_item(offer)
         tags = shopping(conn, form, buyers)
-        wrong += tell(conn, books, form, ", ".join(f"{count} {tag}" for tag, count in sorted(tags.items())))
+        wrong += report(conn, books, form, ", ".join(f"{count} {tag}" for tag, count in sorted(tags.items())))
         if tags["sold"] != len(CROWD) and not isinstance(form, Naive):
             wrong.append(f"{len(CROWD)} items were sold {tags['sold']} times")
     return wrong
 
 
 def shopping(conn: redis.Redis, form: Form, buyers: list[str]) -> Counter[str]:
-    """A thread for each buyer; how often each answer was given. The form has their retries afterwards."""
+    """Run a thread for each buyer; return the number of each reply, and leave the retries in ``form``."""
     forms = {buyer: type(form)(conn) for buyer in buyers}
     together = Barrier(len(buyers))
 
@@ -123,25 +123,25 @@ def shopping(conn: redis.Redis, form: Form, buyers: list[str]) -> Counter[str]:
 
 
 def interleaved(conn: redis.Redis, books: Books, ours: Purchase, theirs: Purchase) -> list[str]:
-    """Have ``theirs`` happen between our look and our writing, in each form."""
+    """Let ``theirs`` happen between our read and our write, in each version."""
     wrong = []
     for form in Naive(conn), FirstForm(conn), Scripted(conn):
         books.open_market(conn)
         for offer in LAMP, CHAIR:
             Scripted(conn).list_item(offer)
         first, second = in_between(conn, form, ours, theirs)
-        wrong += tell(conn, books, form, f"{theirs.told(first)}, {ours.told(second)}")
+        wrong += report(conn, books, form, f"{theirs.describe(first)}, {ours.describe(second)}")
     return wrong
 
 
 def in_between(conn: redis.Redis, form: Form, ours: Purchase, theirs: Purchase) -> tuple[Reply, Reply]:
-    """Their reply, and ours."""
-    if isinstance(form, Scripted):  # there is no between: they come before us, or after
+    """Return their reply, and ours."""
+    if isinstance(form, Scripted):  # a script is atomic: they come before us, or after
         return theirs.by(form), ours.by(form)
     others, replies = [type(form)(conn)], []
 
     def meanwhile() -> None:
-        while others:  # only once, and not each time that we start over
+        while others:  # only once, not each time we start over
             replies.append(theirs.by(others.pop()))
 
     form.meanwhile = meanwhile
@@ -149,13 +149,13 @@ def in_between(conn: redis.Redis, form: Form, ours: Purchase, theirs: Purchase) 
     return replies[0], mine
 
 
-def tell(conn: redis.Redis, books: Books, form: Form, what: str) -> list[str]:
-    """Print how it went. Gives what is wrong in a form that should be right."""
+def report(conn: redis.Redis, books: Books, form: Form, outcome: str) -> list[str]:
+    """Print the outcome. Returns what is wrong, if the version should be correct."""
     complaints = books.complaints(conn)
     again = f"  (started over: {form.retries})" if isinstance(form, FirstForm) else ""
     more = f", and {len(complaints) - 1} more" if complaints[1:] else ""
     wrong = f"  WRONG: {complaints[0]}{more}" if complaints else ""
-    print(f"  {NAMES[type(form)]:<10}  {what}{again}{wrong}")
+    print(f"  {NAMES[type(form)]:<10}  {outcome}{again}{wrong}")
     return [] if isinstance(form, Naive) else complaints
 
 

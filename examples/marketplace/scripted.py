@@ -1,11 +1,10 @@
-"""The market as two scripts: the decision goes to where the data is, and nobody comes between.
+"""The market as two scripts: the server decides and writes in one step.
 
-The two stubs are never run. `handfast.Script` checks them against the headers of the Lua files, passes their arguments
-under the names that stand there, and reads the replies. Below them is what the rest of a program would call.
+The two stubs are never run. `handfast.Script` checks them against the headers of the Lua files, passes their arguments under
+the names in the headers, and parses the replies. The class below is what a program would use.
 
-All keys can be passed because the caller knows them: whoever buys has seen the offer, and with it item, seller and
-price. Only the price may be another one by now. So the script reads it, where it cannot change any more, and compares it
-with what the buyer has seen, who is never charged anything else.
+The caller can pass all keys because a buyer has seen the offer, and so knows item, seller and price. Only the price may have
+changed. The script reads it and compares it with the price that the buyer has seen, so the buyer never pays another one.
 """
 
 from __future__ import annotations
@@ -48,13 +47,16 @@ def _purchase_item(
 
 @dataclass
 class Scripted:
-    """Every call is one round trip. Nothing is ever started over, so there is nothing to count."""
+    """The version with scripts: one round trip per call. It never starts over, so ``retries`` stays 0."""
 
     conn: redis.Redis | Handfast
     retries: int = 0
 
     def list_item(self, offer: Offer) -> Reply:
-        """Offer an item, or change the price of an offer: ``listed``, or ``missing`` when the seller does not have it."""
+        """Offer an item, or change the price of an offer.
+
+        Returns the reply ``listed``, or ``missing`` if the seller does not have the item.
+        """
         return _list_item(
             self.conn,
             offers=OFFERS,
@@ -65,9 +67,9 @@ class Scripted:
         )
 
     def purchase_item(self, buyer: str, offer: Offer, order: str) -> Reply:
-        """Buy what is on offer, at the price of the offer: ``sold``, ``gone``, ``repriced``, ``short`` or ``own``.
+        """Buy an offer at its price. Returns the reply ``sold``, ``gone``, ``repriced``, ``short`` or ``own``.
 
-        ``order`` is a name that the buyer gives to this one purchase, and keeps when it has to be sent again.
+        ``order`` names this purchase; the buyer uses the same name if the call must be repeated.
         """
         return _purchase_item(
             self.conn,

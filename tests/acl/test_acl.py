@@ -53,7 +53,7 @@ def of_use(use, **options):
     return rights_for([use], keys=[KEYS[use]] if use in KEYS else (), **options)
 
 
-# --- what is read
+# --- commands of scripts
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
@@ -143,7 +143,7 @@ def test_each_use_has_only_its_own_keys():
     assert of_use("lock").channels == ("hf:inbox:*", "hf:home:*")
 
 
-# --- they are enough
+# --- the rights suffice
 
 
 @pytest.mark.parametrize("use", USES)
@@ -157,7 +157,7 @@ def test_all_operations_work_with_least_rights_without_silent_refusals(api, use,
 
 
 def live(api, use, raw, url):
-    """A workload of that user: see `handfast_lab.chaos.workloads`."""
+    """Run the workload of that user: see `handfast_lab.chaos.workloads`."""
     return api.run(_live(api, use, raw, url))
 
 
@@ -177,7 +177,7 @@ async def _live(api, use, raw, url):
         return workload.notes
 
 
-# --- they are the least
+# --- the rights are minimal
 
 
 def test_least_rights_allow_nothing_else(raw, server, user):
@@ -255,13 +255,13 @@ def lacking(use, command):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("contender", "count"), [(OURS, 60), (OURS_AIO, 12)], ids=["sync", "asyncio"])
 def test_each_command_is_needed_and_its_lack_reported(contender, count):
-    """Some of them; the trial goes through all. In asyncio each refusal is tried to be taken back for a second."""
+    """A sample; the trial covers all. In asyncio the cleanup after each refusal is retried for a second."""
     whole, parts, _ = privileges.trial(contender, count, 0, lambda _: None)
     assert (whole.bad, whole.examples) == (parts.bad, parts.examples) == (0, ())
     assert parts.tried == min(count, sum(len(of_use(use).commands) for use in USES))
 
 
-# --- asking which are missing
+# --- missing rights
 
 
 @pytest.mark.parametrize("use", ["lock", "autocomplete", "compat", "fencing"])
@@ -276,7 +276,7 @@ def test_missing_rights_names_each_missing_right(use, raw, user, can_ask):
                 named = missing_rights(client, rights)
                 assert rule in named
                 assert named == (rule,) or all(re.match(r"&|\+publish|\+subscribe", other) for other in named)
-                assert named == (rule,) or use != "lock", "there are two channels, and two commands that take them"
+                assert named == (rule,) or use != "lock", "two channels, and two commands on channels"
     assert {entry["context"] for entry in raw.acl_log()} <= {"toplevel"}, "it only asks"
 
 
@@ -312,7 +312,7 @@ def test_missing_rights_raises_if_the_server_cannot_tell(raw, user):
         missing_rights(client, of_use("lock"))
 
 
-# --- scripts that somebody else loads
+# --- preloaded scripts
 
 
 def load(raw, use="lock"):

@@ -1,4 +1,4 @@
-"""The classic autocomplete does what it is known for, flaws included; and `hf.autocomplete` does not have these."""
+"""The classic autocompletion behaves as documented, flaws included; `hf.autocomplete` does not have these flaws."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def join(conn, *names, guild="g"):
 
 @pytest.fixture
 def reader(raw, server):
-    """A user who may only read, and what a connection needs."""
+    """A client of a user with read-only rights."""
     categories = ["+@read", "+@connection", "+@pubsub", "+@scripting"]
     raw.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], channels=["*"], categories=categories)
     with redis.Redis.from_url(server.url, username="reader", password="any", decode_responses=True) as client:
@@ -33,42 +33,42 @@ def reader(raw, server):
     raw.acl_deluser("reader")
 
 
-# --- what they do
+# --- behaviour
 
 
-def test_the_names_that_begin_with_the_prefix_are_found_in_their_order(form, conn):
+def test_completion_returns_names_with_the_prefix_in_order(form, conn):
     join(conn, "jill", "jeff", "jenny", "bob", "je", "jf", "jezz")
     assert form.autocomplete_on_prefix(conn, "g", "je") == ["je", "jeff", "jenny", "jezz"]
     assert form.autocomplete_on_prefix(conn, "g", "j") == ["je", "jeff", "jenny", "jezz", "jf", "jill"]
     assert form.autocomplete_on_prefix(conn, "g", "jeff") == ["jeff"]
     assert form.autocomplete_on_prefix(conn, "g", "") == ["bob", "je", "jeff", "jenny", "jezz", "jf", "jill"]
-    assert conn.zcard("members:g") == 7, "no sentinel is left"
+    assert conn.zcard("members:g") == 7, "no sentinel remains"
 
 
-def test_ten_are_given_at_most(form, conn):
+def test_completion_returns_at_most_ten_names(form, conn):
     join(conn, *(f"j{first}{second}" for first in "ab" for second in "abcdefgh"))
     assert form.autocomplete_on_prefix(conn, "g", "j") == [f"ja{end}" for end in "abcdefgh"] + ["jba", "jbb"]
 
 
-def test_who_leaves_is_found_no_more(form, conn):
+def test_removed_name_is_not_found(form, conn):
     for name in ("jeff", "jenny"):
         form.join_guild(conn, "g", name)
     form.join_guild(conn, "other", "jeff")
     form.leave_guild(conn, "g", b"jeff")
-    form.leave_guild(conn, "g", "nobody")
+    form.leave_guild(conn, "g", "stranger")
     assert form.autocomplete_on_prefix(conn, "g", "j") == ["jenny"]
     assert form.autocomplete_on_prefix(conn, "other", "j") == ["jeff"]
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "b", "z", "jx", "`", "{", "A", "0", "é", "\x00", "a{", "a b", "ja" * 500])
-def test_where_no_name_begins_so_none_is_found_and_nothing_is_left(form, conn, prefix):
+def test_completion_without_a_match_leaves_nothing(form, conn, prefix):
     names = ["m", "n", "o"] if prefix else []
     join(conn, *names)
     assert form.autocomplete_on_prefix(conn, "g", prefix) == []
     assert conn.zcard("members:g") == len(names)
 
 
-def test_the_range_of_a_prefix_is_what_stands_beside_it():
+def test_prefix_range_surrounds_the_prefix():
     assert find_prefix_range("abc") == ("abb{", "abc{")
     assert find_prefix_range("a") == ("`{", "a{")
     assert find_prefix_range("z") == ("y{", "z{")
@@ -77,7 +77,7 @@ def test_the_range_of_a_prefix_is_what_stands_beside_it():
     assert find_prefix_range("é") == ("{{", "é{")
 
 
-def test_both_forms_find_what_either_has_put_in(conn):
+def test_both_forms_find_names_of_either(conn):
     watch.join_guild(conn, "g", "jeff")
     classic.join_guild(conn, "g", "jenny")
     assert watch.autocomplete_on_prefix(conn, "g", "j") == classic.autocomplete_on_prefix(conn, "g", "j")
@@ -85,16 +85,16 @@ def test_both_forms_find_what_either_has_put_in(conn):
     assert classic.autocomplete_on_prefix(conn, "g", "j") == ["jeff"]
 
 
-def test_a_guild_that_is_removed_in_the_middle_has_no_names(conn):
+def test_guild_deleted_during_a_completion_has_no_names(conn):
     join(conn, *TEN)
     meddled = Meddled(conn, ZRANK=[lambda: conn.delete("members:g")])
     assert watch.autocomplete_on_prefix(meddled, "g", "ja") == []
 
 
-# --- the flaws of the first form
+# --- flaws of the first form
 
 
-def test_flaw_the_first_form_starts_over_whenever_somebody_else_asks(conn, hf, raw):
+def test_flaw_first_form_starts_over_for_each_other_completion(conn, hf, raw):
     join(conn, *TEN)
 
     def another():
@@ -113,7 +113,7 @@ def test_flaw_the_first_form_starts_over_whenever_somebody_else_asks(conn, hf, r
     assert commands(raw)["zrangebylex"] == 1
 
 
-def test_flaw_the_sentinels_of_those_who_died_count_among_the_ten_for_ever(conn, hf):
+def test_flaw_sentinels_of_dead_clients_count_among_the_ten(conn, hf):
     join(conn, *TEN)
     with pytest.raises(Crash):
         watch.autocomplete_on_prefix(Meddled(conn, EXEC=[crash]), "g", "ja")
@@ -126,7 +126,7 @@ def test_flaw_the_sentinels_of_those_who_died_count_among_the_ten_for_ever(conn,
     assert hf.autocomplete("g").size() == 10
 
 
-def test_flaw_the_sentinels_of_others_count_among_the_ten_while_they_ask(conn):
+def test_flaw_sentinels_of_other_clients_count_among_the_ten(conn):
     join(conn, *TEN)
     seen = []
 
@@ -138,19 +138,19 @@ def test_flaw_the_sentinels_of_others_count_among_the_ten_while_they_ask(conn):
     assert seen == [TEN[:9], TEN[:9]]
 
     classic.autocomplete_on_prefix(Meddled(conn, EVALSHA=[lambda: another(classic)]), "g", "ja")
-    assert seen[2] == TEN, "those of the Lua form nobody sees"
+    assert seen[2] == TEN, "the sentinels of the Lua form are never visible"
 
 
-# --- the flaws of both
+# --- flaws of both forms
 
 
-def test_flaw_names_with_a_brace_are_lost(form, conn, hf):
+def test_flaw_names_with_a_brace_are_not_found(form, conn, hf):
     names = ["ja{", "ja{mes}", "jane"]
     for name in names:
         form.join_guild(conn, "g", name)
     assert form.autocomplete_on_prefix(conn, "g", "ja") == ["jane"]
     assert form.autocomplete_on_prefix(conn, "g", "ja{") == []
-    assert conn.zcard("members:g") == 3, "they are there all the same"
+    assert conn.zcard("members:g") == 3, "all three are stored"
 
     index = hf.autocomplete("g")
     index.add(names)
@@ -163,7 +163,7 @@ def test_flaw_names_with_a_brace_count_among_the_ten(form, conn):
     assert form.autocomplete_on_prefix(conn, "g", "") == TEN[:9]
 
 
-def test_flaw_it_writes_to_answer_a_read(form, conn, reader, raw):
+def test_flaw_completion_writes(form, conn, reader, raw):
     join(conn, "jeff")
     assert reader.eval("return redis.call('ZCARD', KEYS[1])", 1, "members:g") == 1
     with pytest.raises(redis.ResponseError, match=r"'zadd'|can't run this command"):
@@ -180,7 +180,7 @@ def test_flaw_it_writes_to_answer_a_read(form, conn, reader, raw):
 
 
 class Case(NamedTuple):
-    """What is found for a prefix, and what would be right."""
+    """A prefix, the names that are found, and the correct ones."""
 
     names: list[str]
     prefix: str
@@ -199,7 +199,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_flaw_it_knows_lower_case_ascii_letters_only(form, conn, hf, case):
+def test_flaw_only_lower_case_ascii_letters_work(form, conn, hf, case):
     join(conn, *case.names)
     assert form.autocomplete_on_prefix(conn, "g", case.prefix) == case.found
     hf.autocomplete("g").add(case.names)

@@ -1,4 +1,4 @@
-"""The classic locks do what they are known for, flaws included; and `hf.lock` does not have these."""
+"""The classic locks behave as documented, flaws included; `hf.lock` does not have these flaws."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests._support.listings import Crash, Meddled, commands, crash
 
 conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
 
-ASKING = {watch: "SETNX", classic: "EVALSHA"}
-"""What each form sends to ask for a lock."""
+ACQUIRE_COMMAND = {watch: "SETNX", classic: "EVALSHA"}
+"""The command with which each form acquires a lock."""
 
 
 def pausing(monkeypatch, form, act):
-    """Instead of pausing between two looks at the lock, act; and let the millisecond be over."""
+    """Call a function in place of each pause between two polls, and advance the clock by the pause."""
     paused = []
 
     def sleep(seconds):
@@ -33,10 +33,10 @@ def pausing(monkeypatch, form, act):
     return paused
 
 
-# --- what they do
+# --- behaviour
 
 
-def test_the_lock_excludes_until_its_owner_releases(form, conn):
+def test_lock_excludes_until_its_holder_releases(form, conn):
     mine = form.acquire_lock_with_timeout(conn, "a")
     assert len(mine) == 32
     assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0) is False
@@ -46,27 +46,27 @@ def test_the_lock_excludes_until_its_owner_releases(form, conn):
     assert form.release_lock(conn, "a", theirs.encode()) is True
 
 
-def test_only_the_owner_releases(form, conn):
+def test_only_the_holder_releases(form, conn):
     mine = form.acquire_lock_with_timeout(conn, "a")
-    assert form.release_lock(conn, "a", "somebody else") is False
+    assert form.release_lock(conn, "a", "another") is False
     assert form.release_lock(conn, "b", mine) is False
     assert conn.exists("lock:a")
     assert form.release_lock(conn, "a", mine) is True
     assert form.release_lock(conn, "a", mine) is False
 
 
-def test_nobody_releases_a_lock_that_is_not_there(form, conn):
+def test_release_of_a_free_lock_returns_false(form, conn):
     assert form.release_lock(conn, "a", "None") is False
 
 
-def test_who_waits_gives_up_after_its_timeout(form, conn):
+def test_acquire_returns_false_after_its_timeout(form, conn):
     form.acquire_lock_with_timeout(conn, "a")
     began = time.monotonic()
     assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0.05) is False
     assert time.monotonic() - began >= 0.05
 
 
-def test_the_lock_ends_by_itself_in_whole_seconds(form, conn):
+def test_lock_expires_after_whole_seconds(form, conn):
     form.acquire_lock_with_timeout(conn, "a", lock_timeout=1.2)
     assert 1200 < conn.pttl("lock:a") <= 2000
     conn.pexpire("lock:a", 1)
@@ -74,22 +74,22 @@ def test_the_lock_ends_by_itself_in_whole_seconds(form, conn):
 
 
 @pytest.mark.parametrize(("one", "other"), [(watch, classic), (classic, watch)], ids=["first-lua", "lua-first"])
-def test_both_forms_are_the_same_lock(one, other, conn):
+def test_both_forms_use_the_same_lock(one, other, conn):
     mine = one.acquire_lock_with_timeout(conn, "a")
     assert other.acquire_lock_with_timeout(conn, "a", acquire_timeout=0) is False
-    assert other.release_lock(conn, "a", "somebody else") is False
+    assert other.release_lock(conn, "a", "another") is False
     assert other.release_lock(conn, "a", mine) is True
     assert one.acquire_lock_with_timeout(conn, "a", acquire_timeout=0)
 
 
-# --- the flaws of the first form
+# --- flaws of the first form
 
 
 @pytest.mark.slow
-def test_flaw_a_crash_between_setnx_and_expire_leaves_a_lock_that_only_the_next_loser_ends(conn, actors, raw):
+def test_flaw_crash_between_setnx_and_expire_leaves_a_lock_without_ttl(conn, actors, raw):
     with pytest.raises(Crash):
         watch.acquire_lock_with_timeout(Meddled(conn, EXPIRE=[crash]), "a", lock_timeout=1)
-    assert conn.ttl("lock:a") == -1  # for ever, as long as nobody wants it
+    assert conn.ttl("lock:a") == -1  # no TTL, until another client wants it
     assert watch.acquire_lock_with_timeout(conn, "a", acquire_timeout=0, lock_timeout=1) is False
     assert 0 < conn.pttl("lock:a") <= 1000  # the loser's repair: only now its time begins
     assert watch.acquire_lock_with_timeout(conn, "a", acquire_timeout=5)
@@ -97,10 +97,10 @@ def test_flaw_a_crash_between_setnx_and_expire_leaves_a_lock_that_only_the_next_
     (holder,) = actors(1)
     holder.ask("acquire")
     holder.kill()
-    assert all(raw.pttl(key) > 0 for key in raw.keys("{hf:lock:*")), "it ends by itself, whoever wants it or not"
+    assert all(raw.pttl(key) > 0 for key in raw.keys("{hf:lock:*")), "it expires without another client"
 
 
-def test_flaw_the_first_form_releases_all_over_again_when_a_loser_repairs_meanwhile(conn, hf, raw):
+def test_flaw_first_form_release_starts_over_when_the_ttl_is_repaired(conn, hf, raw):
     mine = watch.acquire_lock_with_timeout(conn, "a")
     disturbed = Meddled(conn, EXEC=[lambda: conn.expire("lock:a", 10)])
     assert watch.release_lock(disturbed, "a", mine) is True
@@ -113,7 +113,7 @@ def test_flaw_the_first_form_releases_all_over_again_when_a_loser_repairs_meanwh
     assert commands(raw)["evalsha"] == 1
 
 
-def test_flaw_a_loser_of_the_first_form_takes_two_round_trips(conn):
+def test_flaw_failed_attempt_of_the_first_form_takes_two_round_trips(conn):
     watch.acquire_lock_with_timeout(conn, "a")
     sent = {}
     for form in (watch, classic):
@@ -123,15 +123,15 @@ def test_flaw_a_loser_of_the_first_form_takes_two_round_trips(conn):
     assert sent == {watch: ["SETNX", "TTL"], classic: ["EVALSHA"]}
 
 
-# --- the flaws of both
+# --- flaws of both forms
 
 
-def test_flaw_who_waits_asks_all_the_time(form, conn, hf, raw, monkeypatch):
+def test_flaw_waiter_polls(form, conn, hf, raw, monkeypatch):
     mine = form.acquire_lock_with_timeout(conn, "a")
     paused = pausing(monkeypatch, form, lambda: len(paused) < 5 or form.release_lock(conn, "a", mine))
     waiting = Meddled(conn)
     assert form.acquire_lock_with_timeout(waiting, "a")
-    assert waiting.sent.count(ASKING[form]) == 6
+    assert waiting.sent.count(ACQUIRE_COMMAND[form]) == 6
 
     hf.lock("a").acquire().release()  # the server knows the scripts
     lease = hf.lock("a", renew=False).acquire()
@@ -141,11 +141,11 @@ def test_flaw_who_waits_asks_all_the_time(form, conn, hf, raw, monkeypatch):
         raw.config_resetstat()
         lease.release()
         theirs = waiter.result()
-    assert commands(raw)["evalsha"] == 1, "the release, and with it the lock came"
+    assert commands(raw)["evalsha"] == 1, "the release, which handed the lock over"
     theirs.release()
 
 
-def test_flaw_whoever_releases_may_take_the_lock_again_before_those_who_wait(form, conn, hf, other, monkeypatch):
+def test_flaw_releasing_client_may_overtake_waiters(form, conn, hf, other, monkeypatch):
     held = [form.acquire_lock_with_timeout(conn, "a")]
 
     def release_and_take():
@@ -154,7 +154,7 @@ def test_flaw_whoever_releases_may_take_the_lock_again_before_those_who_wait(for
 
     pausing(monkeypatch, form, release_and_take)
     assert form.acquire_lock_with_timeout(conn, "a", acquire_timeout=0.02) is False
-    assert len(held) > 20, "it was free that often"
+    assert len(held) > 20, "the lock was free that often"
     assert False not in held
 
     lease = hf.lock("a").acquire()
@@ -167,11 +167,13 @@ def test_flaw_whoever_releases_may_take_the_lock_again_before_those_who_wait(for
 
 
 @pytest.mark.slow
-def test_flaw_the_time_is_rounded_up_to_seconds_and_never_renewed(form, hf, raw):
+def test_flaw_timeout_is_rounded_up_to_seconds_and_never_renewed(form, hf, raw):
     form.acquire_lock_with_timeout(raw, "a", lock_timeout=0.1)
     assert raw.pttl("lock:a") > 900
     raw.pexpire("lock:a", 1)  # its time goes by
-    assert form.acquire_lock_with_timeout(raw, "a", acquire_timeout=5), "while the first one thinks it holds it"
+    assert form.acquire_lock_with_timeout(raw, "a", acquire_timeout=5), (
+        "while the first client believes that it holds the lock"
+    )
 
     with hf.lock("a", ttl=1.5) as lease:
         assert lease.remaining() <= 1.5
@@ -181,10 +183,10 @@ def test_flaw_the_time_is_rounded_up_to_seconds_and_never_renewed(form, hf, raw)
         assert hf.lock("a").try_acquire() is None
 
 
-def test_flaw_nothing_tells_a_holder_that_its_lock_is_gone(form, conn, hf, other):
+def test_flaw_holder_is_not_notified_of_the_loss(form, conn, hf, other):
     mine = form.acquire_lock_with_timeout(conn, "a")
     conn.delete("lock:a")
-    assert isinstance(mine, str), "and more than that it has not"
+    assert isinstance(mine, str), "the identifier is all that the holder has"
     assert form.release_lock(conn, "a", mine) is False
 
     lease = hf.lock("a").acquire()
@@ -193,11 +195,11 @@ def test_flaw_nothing_tells_a_holder_that_its_lock_is_gone(form, conn, hf, other
     assert lease.lost is True
 
 
-def test_flaw_whose_reply_gets_lost_waits_for_itself(form, conn, resending, proxy, hf):
-    fault = proxy.lose_reply(command(ASKING[form]))
+def test_flaw_lost_reply_makes_the_caller_wait_for_its_own_lock(form, conn, resending, proxy, hf):
+    fault = proxy.lose_reply(command(ACQUIRE_COMMAND[form]))
     assert form.acquire_lock_with_timeout(resending, "a", acquire_timeout=0) is False
     assert fault.spent
-    assert conn.exists("lock:a"), "nobody else has it"
+    assert conn.exists("lock:a"), "no other client has it"
 
     hf.lock("a").acquire().release()
     with Handfast(proxy.url) as far:

@@ -1,4 +1,4 @@
-"""The classic marketplace does what it is known for, flaws included."""
+"""The classic marketplace behaves as documented, flaws included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, lis
 
 @pytest.fixture
 def market(conn):
-    """Seller 1 has a sword and a bow, buyer 2 a hundred and an apple."""
+    """A market: seller 1 has a sword and a bow, buyer 2 has funds of 100 and an apple."""
     conn.sadd("inventory:1", "sword", "bow")
     conn.hset("users:1", "funds", 5)
     conn.sadd("inventory:2", "apple")
@@ -35,26 +35,26 @@ def things(conn, user):
 
 
 def serves(node):
-    """Whether a node of a cluster has begun to answer for its slots."""
+    """Return whether a cluster node serves its slots."""
     try:
         return node.exists("market:") == 0
     except redis.ResponseError:
         return False
 
 
-# --- what they do
+# --- behaviour
 
 
-def test_an_item_is_listed_out_of_the_inventory(form, market):
+def test_listed_item_leaves_the_inventory(form, market):
     assert form.list_item(market, "sword", 1, 30) is True
     assert things(market, 1) == {"bow"}
     assert market.zscore("market:", "sword.1") == 30
-    assert form.list_item(market, "sword", 1, 40) is False, "it is not there any more"
-    assert form.list_item(market, "sword", "nobody", 40) is False
+    assert form.list_item(market, "sword", 1, 40) is False, "the item has left the inventory"
+    assert form.list_item(market, "sword", "stranger", 40) is False
     assert market.zrange("market:", 0, -1, withscores=True)[0][1] == 30
 
 
-def test_an_item_is_bought_for_its_price(form, market):
+def test_purchase_moves_item_and_price(form, market):
     form.list_item(market, "sword", 1, 100)
     assert form.purchase_item(market, 2, "sword", 1) is True
     assert (funds(market, 1), funds(market, 2)) == (105, 0)
@@ -64,14 +64,14 @@ def test_an_item_is_bought_for_its_price(form, market):
     assert (funds(market, 1), funds(market, 2)) == (105, 0)
 
 
-def test_who_has_too_little_buys_nothing(form, market):
+def test_purchase_beyond_the_funds_fails(form, market):
     form.list_item(market, "sword", 1, 101)
     assert form.purchase_item(market, 2, "sword", 1) is False
-    assert form.purchase_item(market, "nobody", "sword", 1) is False
+    assert form.purchase_item(market, "stranger", "sword", 1) is False
     assert (funds(market, 1), funds(market, 2)) == (5, 100)
     assert things(market, 2) == {"apple"}
     assert market.zscore("market:", "sword.1") == 101
-    assert market.exists("users:nobody", "inventory:nobody") == 0
+    assert market.exists("users:stranger", "inventory:stranger") == 0
 
 
 def test_funds_are_compared_as_numbers(form, market):
@@ -80,26 +80,26 @@ def test_funds_are_compared_as_numbers(form, market):
     assert form.purchase_item(market, 2, "sword", 1) is False
 
 
-def test_what_costs_nothing_is_given_to_whoever_wants_it(form, market):
+def test_item_with_price_0_can_be_bought(form, market):
     form.list_item(market, "sword", 1, 0)
     assert form.purchase_item(market, 3, "sword", 1) is True
     assert things(market, 3) == {"sword"}
     assert (funds(market, 1), funds(market, 3)) == (5, 0)
 
 
-def test_large_funds_keep_their_digits(form, market):
+def test_large_funds_keep_all_digits(form, market):
     market.hset("users:2", "funds", 2**53 - 1)
     form.list_item(market, "sword", 1, 2**53 - 2)
     assert form.purchase_item(market, 2, "sword", 1) is True
     assert (funds(market, 1), funds(market, 2)) == (2**53 + 3, 1)
 
 
-def test_who_has_nothing_cannot_pay_the_least(form, market):
+def test_purchase_without_funds_fails(form, market):
     form.list_item(market, "sword", 1, 1)
     assert form.purchase_item(market, 3, "sword", 1) is False
 
 
-def test_at_maxmemory_an_item_is_not_listed_and_stays_where_it_is(form, market, raw):
+def test_at_maxmemory_listing_fails_and_changes_nothing(form, market, raw):
     raw.config_set("maxmemory", 1)
     with pytest.raises(redis.RedisError):
         form.list_item(market, "sword", 1, 30)
@@ -107,21 +107,21 @@ def test_at_maxmemory_an_item_is_not_listed_and_stays_where_it_is(form, market, 
     assert market.zcard("market:") == 0
 
 
-def test_the_scripts_answer_what_their_headers_say(market):
+def test_scripts_reply_as_their_headers_say(market):
     listing, buying = ((listings.LUA / f"market_{verb}.lua").read_text() for verb in ("list", "purchase"))
     assert [market.eval(listing, 1, "market:", "sword", 1, 30) for _ in range(2)] == [1, 0]
     assert [market.eval(buying, 1, "market:", 2, "sword", 1) for _ in range(2)] == [1, 0]
 
 
 @pytest.mark.parametrize("price", [-1, 0.5, float("inf"), float("nan")])
-def test_what_is_no_price_is_refused(form, market, price):
+def test_invalid_prices_are_refused(form, market, price):
     with pytest.raises(ValueError, match="whole number"):
         form.list_item(market, "sword", 1, price)
     assert things(market, 1) == {"sword", "bow"}
 
 
 @pytest.mark.parametrize(("one", "other"), [(watch, classic), (classic, watch)], ids=["first-lua", "lua-first"])
-def test_both_forms_are_the_same_market(one, other, market):
+def test_both_forms_use_the_same_market(one, other, market):
     assert one.list_item(market, "sword", 1, 30) is True
     assert other.list_item(market, "sword", 1, 30) is False
     assert other.purchase_item(market, 2, "sword", 1) is True
@@ -129,10 +129,10 @@ def test_both_forms_are_the_same_market(one, other, market):
     assert things(market, 2) == {"sword", "apple"}
 
 
-# --- the flaws of the first form
+# --- flaws of the first form
 
 
-def test_flaw_the_first_form_starts_over_whenever_anything_happens_in_the_market(market):
+def test_flaw_first_form_starts_over_for_each_change_of_the_market(market):
     market.sadd("inventory:3", *(f"thing{number}" for number in range(5)))
     watch.list_item(market, "sword", 1, 30)
     others = [lambda number=number: watch.list_item(market, f"thing{number}", 3, 1) for number in range(5)]
@@ -149,7 +149,7 @@ def test_flaw_the_first_form_starts_over_whenever_anything_happens_in_the_market
     assert lua.sent == ["EVALSHA"]
 
 
-def test_what_is_gone_when_the_first_form_starts_over_is_not_bought(market):
+def test_item_sold_before_the_first_form_starts_over_is_not_bought(market):
     market.hset("users:4", "funds", 100)
     watch.list_item(market, "sword", 1, 30)
     late = Meddled(market, EXEC=[lambda: classic.purchase_item(market, 4, "sword", 1)])
@@ -157,12 +157,12 @@ def test_what_is_gone_when_the_first_form_starts_over_is_not_bought(market):
     assert (funds(market, 1), funds(market, 2), funds(market, 4)) == (35, 100, 70)
 
 
-# --- the flaws of both
+# --- flaws of both forms
 
 
 @pytest.mark.slow
-def test_flaw_it_is_not_for_a_cluster(form):
-    """A node that has the slot of the market, as one of several would, and not those of the other keys."""
+def test_flaw_market_does_not_work_in_a_cluster(form):
+    """A cluster node with the slot of the market, and without the slots of the other keys."""
     with PrivateServer("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no") as server:
         with redis.Redis.from_url(server.url) as node:
             slot = {key: node.execute_command("CLUSTER KEYSLOT", key) for key in ("market:", "inventory:1", "users:2")}
@@ -175,16 +175,16 @@ def test_flaw_it_is_not_for_a_cluster(form):
                 form.purchase_item(node, 2, "sword", 1)
 
 
-def test_flaw_the_call_does_not_show_what_it_touches(market):
+def test_flaw_call_does_not_declare_its_keys(market):
     watched = Meddled(market)
     shown = []
     watched.evalsha = lambda digest, count, *rest: shown.append(rest[:count]) or market.evalsha(digest, count, *rest)
     assert classic.list_item(watched, "sword", 1, 30)
     assert classic.purchase_item(watched, 2, "sword", 1)
-    assert set(shown) == {("market:",)}, "and nothing of users and inventories"
+    assert set(shown) == {("market:",)}, "without the keys of users and inventories"
 
 
-def test_flaw_the_buyer_pays_what_it_costs_by_then(form, market):
+def test_flaw_buyer_pays_the_current_price(form, market):
     form.list_item(market, "sword", 1, 30)
     seen = market.zscore("market:", "sword.1")
     market.zadd("market:", {"sword.1": 90})
@@ -192,7 +192,7 @@ def test_flaw_the_buyer_pays_what_it_costs_by_then(form, market):
     assert 100 - funds(market, 2) == 90 > seen
 
 
-def test_flaw_the_second_of_the_same_item_is_paid_for_and_gone(form, market):
+def test_flaw_second_copy_of_an_item_is_paid_for_and_lost(form, market):
     market.sadd("inventory:3", "sword")
     for seller in (1, 3):
         form.list_item(market, "sword", seller, 30)
@@ -201,11 +201,11 @@ def test_flaw_the_second_of_the_same_item_is_paid_for_and_gone(form, market):
     assert things(market, 2) == {"sword", "apple"}
 
 
-def test_flaw_ids_with_a_dot_are_mixed_up(form, market):
+def test_flaw_ids_with_a_dot_collide(form, market):
     market.sadd("inventory:b.c", "a")
     assert form.list_item(market, "a", "b.c", 30) is True
     assert form.purchase_item(market, 2, "a.b", "c") is True
-    assert (funds(market, "c"), funds(market, "b.c")) == (30, 0), "somebody else was paid"
+    assert (funds(market, "c"), funds(market, "b.c")) == (30, 0), "another seller was paid"
 
 
 def test_flaw_nothing_is_rolled_back(form, market):
@@ -217,7 +217,7 @@ def test_flaw_nothing_is_rolled_back(form, market):
     assert (funds(market, 1), funds(market, 2)) == (35, 70)
 
 
-def test_flaw_whose_reply_gets_lost_hears_that_it_did_not_buy(form, market, resending, proxy):
+def test_flaw_lost_reply_makes_a_purchase_return_false(form, market, resending, proxy):
     form.list_item(market, "sword", 1, 30)
     fault = proxy.lose_reply(command("EVALSHA" if form is classic else "EXEC"))
     assert form.purchase_item(resending, 2, "sword", 1) is False

@@ -1,4 +1,4 @@
-"""`zadd_unless_smaller` does what it is known for, flaws included; and `hf.scores` does not have these."""
+"""`zadd_unless_smaller` behaves as documented, flaws included; `hf.scores` does not have these flaws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ conn, proxy, resending = listings.conn, listings.proxy, listings.resending
 MANY = {f"m{number}": number for number in range(CHUNK)}
 
 
-def test_scores_only_move_forward_and_the_added_are_counted(conn):
+def test_scores_only_rise_and_added_members_are_counted(conn):
     assert classic.zadd_unless_smaller(conn, "s", {"a": 1, "b": 2.5}) == 2
     assert classic.zadd_unless_smaller(conn, "s", {"a": 3, "b": 2, "c": -1, "d": 0}) == 2
     assert classic.zadd_unless_smaller(conn, "s", {b"a": 3, b"d": 0.5}) == 0
@@ -26,7 +26,7 @@ def test_scores_only_move_forward_and_the_added_are_counted(conn):
     assert conn.zscore("s", "a") == 3
 
 
-def test_they_are_compared_as_numbers_and_keep_their_digits(conn):
+def test_scores_are_compared_as_numbers_and_keep_their_digits(conn):
     for score in (9, 10, 1e16, 1.7e9 + 0.123456, 1.7e9 + 0.1234563, math.inf):
         conn.zadd("s", {"a": -math.inf})
         classic.zadd_unless_smaller(conn, "s", {"a": 9})
@@ -37,7 +37,7 @@ def test_they_are_compared_as_numbers_and_keep_their_digits(conn):
 
 
 @pytest.mark.parametrize(("size", "calls"), [(0, 0), (1, 1), (10_000, 1), (10_001, 2)])
-def test_large_mappings_are_sent_in_pieces_of_ten_thousand(conn, size, calls):
+def test_large_mappings_are_sent_in_chunks_of_ten_thousand(conn, size, calls):
     client = Meddled(conn)
     scores = {f"m{number}": number for number in range(size)}
     assert classic.zadd_unless_smaller(client, "s", scores) == size
@@ -47,17 +47,17 @@ def test_large_mappings_are_sent_in_pieces_of_ten_thousand(conn, size, calls):
 
 
 @pytest.mark.parametrize("wrong", [math.nan, "many", None])
-def test_what_is_no_score_is_refused_before_anything_is_sent(conn, wrong):
+def test_invalid_scores_are_refused_before_anything_is_sent(conn, wrong):
     client = Meddled(conn)
     with pytest.raises((ValueError, TypeError)):
         classic.zadd_unless_smaller(client, "s", {"a": 1, "b": wrong})
     assert client.sent == []
 
 
-# --- the flaws
+# --- flaws
 
 
-def test_flaw_it_tells_neither_the_moved_nor_the_stale(conn, hf):
+def test_flaw_result_counts_neither_raised_nor_stale_scores(conn, hf):
     for scores in ({"a": 1, "b": 5}, {"a": 2, "b": 4, "c": 1}):
         added = classic.zadd_unless_smaller(conn, "s", scores)
         advance = hf.scores("s").advance(scores)
@@ -65,27 +65,27 @@ def test_flaw_it_tells_neither_the_moved_nor_the_stale(conn, hf):
     assert advance == Advance(added=1, moved=1, stale=1)
 
 
-def test_flaw_two_commands_for_each_member(conn, hf, raw):
+def test_flaw_two_commands_per_member(conn, hf, raw):
     raw.config_resetstat()
     classic.zadd_unless_smaller(conn, "s", MANY)
     ran = commands(raw)
     assert ran["zscore"] == ran["zadd"] == CHUNK
-    assert ran["evalsha"] == 1, "and nobody else was served meanwhile"
+    assert ran["evalsha"] == 1, "the server handled no other command in between"
 
     raw.config_resetstat()
     assert hf.scores("s").advance(MANY).added == CHUNK
     assert commands(raw)["zadd"] < CHUNK / 100
 
 
-def test_flaw_above_ten_thousand_others_see_a_part(conn, hf):
-    """So they do with `hf.scores`, which says so: here it is what somebody may not expect who knows one script."""
+def test_flaw_more_than_ten_thousand_members_are_not_atomic(conn, hf):
+    """`hf.scores` does the same but documents it; the caller of one script does not expect it."""
     seen = []
     client = Meddled(conn, EVALSHA=[lambda: seen.append(conn.zcard("s"))] * 2)
     classic.zadd_unless_smaller(client, "s", MANY | {"one more": 1})
     assert seen == [0, CHUNK]
 
 
-def test_flaw_when_a_reply_gets_lost_the_added_are_not_counted(conn, resending, proxy, hf):
+def test_flaw_lost_reply_loses_the_count(conn, resending, proxy, hf):
     fault = proxy.lose_reply(command("EVALSHA"))
     assert classic.zadd_unless_smaller(resending, "s", {"a": 1, "b": 2}) == 0
     assert fault.spent
@@ -99,7 +99,7 @@ def test_flaw_when_a_reply_gets_lost_the_added_are_not_counted(conn, resending, 
         assert fault.spent
 
 
-def test_what_is_left_of_it_since_redis_6_2_is_one_command(conn):
+def test_zadd_gt_does_the_same(conn):
     assert conn.zadd("s", {"a": 1, "b": 2}, gt=True) == 2
     assert conn.zadd("s", {"a": 3, "b": 1, "c": 1}, gt=True) == 1
     assert classic.zadd_unless_smaller(conn, "t", {"a": 1, "b": 2}) == 2
@@ -107,7 +107,7 @@ def test_what_is_left_of_it_since_redis_6_2_is_one_command(conn):
     assert conn.zrange("s", 0, -1, withscores=True) == conn.zrange("t", 0, -1, withscores=True)
 
 
-def test_a_key_of_another_type_is_an_error(conn):
+def test_key_of_another_type_raises(conn):
     conn.set("s", "no set")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         classic.zadd_unless_smaller(conn, "s", {"a": 1})

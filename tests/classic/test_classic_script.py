@@ -1,4 +1,4 @@
-"""`script_load` does what it is known for, flaws included; and `handfast.Script` does not have these."""
+"""`script_load` behaves as documented, flaws included; `handfast.Script` does not have these flaws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = (
 )
 
 
-def test_a_script_is_sent_whole_only_where_the_server_does_not_know_it(conn):
+def test_source_is_sent_only_if_the_server_does_not_know_the_script(conn):
     call = classic.script_load("return {KEYS[1], ARGV[1]}")
     watched = Meddled(conn)
     conn.script_flush()
@@ -32,11 +32,11 @@ def test_a_script_is_sent_whole_only_where_the_server_does_not_know_it(conn):
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_a_call_needs_neither_keys_nor_arguments(conn):
+def test_call_without_keys_and_arguments_works(conn):
     assert classic.script_load("return #KEYS + #ARGV")(conn) == 0
 
 
-def test_an_error_of_the_script_is_not_taken_for_a_missing_one(conn):
+def test_error_of_the_script_is_not_taken_for_noscript(conn):
     failing = classic.script_load("return redis.error_reply('ERR no')")
     watched = Meddled(conn)
     with pytest.raises(redis.ResponseError, match="no"):
@@ -48,14 +48,14 @@ def test_an_error_of_the_script_is_not_taken_for_a_missing_one(conn):
     assert watched.sent == ["EVALSHA"]
 
 
-def test_the_lua_forms_survive_a_server_that_forgets_its_scripts(conn):
+def test_lua_forms_survive_a_script_flush(conn):
     mine = classic.acquire_lock_with_timeout(conn, "a")
     conn.script_flush()
     assert classic.release_lock(conn, "a", mine) is True
 
 
 def copied(script):
-    """The listing as it is copied by those who leave out what it does about NOSCRIPT."""
+    """The listing as it is often copied, without its handling of NOSCRIPT."""
     learned = []
 
     def call(conn, keys=(), args=()):
@@ -66,7 +66,7 @@ def copied(script):
     return call
 
 
-def test_flaw_a_digest_that_was_learned_once_breaks_with_the_first_restart(conn):
+def test_flaw_digest_from_script_load_fails_after_a_restart(conn):
     calls = {"copied": copied(COUNT), "ours": classic.script_load(COUNT)}
     script = Script(COUNT)
     assert [call(conn, ["{c}"], [1]) for call in calls.values()] == [1, 2]
@@ -78,18 +78,18 @@ def test_flaw_a_digest_that_was_learned_once_breaks_with_the_first_restart(conn)
     assert script(conn, counter="{c}", step=1) == 4
 
 
-def test_flaw_nothing_checks_that_keys_and_arguments_fit(conn):
+def test_flaw_keys_and_arguments_are_not_checked(conn):
     call = classic.script_load(COUNT)
     with pytest.raises(redis.ResponseError):  # the server's word for it, after the way there
         call(conn, ["{c}"])
-    assert call(conn, ["{c}", "{d}"], [1, 2]) == 1, "what is too much is passed over"
+    assert call(conn, ["{c}", "{d}"], [1, 2]) == 1, "superfluous keys and arguments are ignored"
 
     for wrong in ({}, {"step": 1, "more": 2}):
         with pytest.raises(TypeError, match="takes counter, step"):
             Script(COUNT)(conn, counter="{c}", **wrong)
 
 
-def test_flaw_in_a_pipeline_the_missing_script_is_found_too_late(conn):
+def test_flaw_noscript_in_a_pipeline_comes_too_late(conn):
     call = classic.script_load(COUNT)
     conn.script_flush()
     with conn.pipeline() as pipe:
@@ -97,7 +97,7 @@ def test_flaw_in_a_pipeline_the_missing_script_is_found_too_late(conn):
         call(pipe, ["{c}"], [1])
         with pytest.raises(NoScriptError):
             pipe.execute()
-        assert conn.exists("{c}:before", "{c}") == 1, "what stood beside it has happened"
+        assert conn.exists("{c}:before", "{c}") == 1, "the other commands of the pipeline have run"
         call(pipe, ["{c}"], [1], force_eval=True)
         assert pipe.execute() == [1]
 
@@ -106,11 +106,11 @@ def test_flaw_in_a_pipeline_the_missing_script_is_found_too_late(conn):
         assert pipe.execute() == [2]
 
 
-def test_flaw_whose_reply_gets_lost_runs_twice(conn, resending, proxy):
+def test_flaw_lost_reply_runs_the_script_twice(conn, resending, proxy):
     call, script = classic.script_load(COUNT), Script(COUNT)
     assert call(conn, ["{c}"], [1], force_eval=True) == 1
     fault = proxy.lose_reply(testing.command("EVALSHA"))
-    assert call(resending, ["{c}"], [1]) == 3, "once for the reply that was lost, and once more"
+    assert call(resending, ["{c}"], [1]) == 3, "once with a lost reply, and once more"
     assert fault.spent
 
     with Handfast(proxy.url) as hf:

@@ -1,4 +1,4 @@
-"""The classic semaphores do what they are known for, flaws included; the later forms and `hf.semaphore` do not have these."""
+"""The classic semaphores behave as documented, flaws included; `hf.semaphore` does not have these flaws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, lis
 
 
 class Kind(NamedTuple):
-    """One of the semaphores, whatever its functions are called."""
+    """One version of the semaphore, with uniform names for its functions."""
 
     acquire: object
     release: object
@@ -40,7 +40,7 @@ by_time_only = pytest.mark.parametrize("kind", [FIRST, LUA], ids=["first", "lua"
 
 
 class Clock:
-    """The clock of whichever client is asking. Between two times that it is asked a microsecond goes by."""
+    """The clock of the current client. Each reading advances it by a microsecond."""
 
     def __init__(self):
         self.now = 1_700_000_000.0
@@ -52,7 +52,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """What all clients take for the time; it goes on when the test says so."""
+    """The clock of all clients, which only the test advances."""
     clock = Clock()
     for module in (watch.semaphores, classic.semaphores):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=clock.time))
@@ -61,7 +61,7 @@ def clock(monkeypatch):
 
 @contextmanager
 def wrong_clock(ahead):
-    """The wall clock of this process is ahead by so many seconds."""
+    """Set the wall clock of this process ahead by that many seconds."""
     right = time.time
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(time, "time", lambda: right() + ahead)
@@ -69,21 +69,21 @@ def wrong_clock(ahead):
 
 
 def free(semaphore):
-    """Whether somebody who asks now is let in at once; who leaves at once again."""
+    """Return whether a new client gets a permit now; it releases it at once."""
     lease = semaphore.try_acquire()
     return lease is not None and lease.release()
 
 
 def trips(raw):
-    """The round trips since CONFIG RESETSTAT that ran something of ours."""
+    """Count the round trips with scripts and transactions since CONFIG RESETSTAT."""
     return {name: calls for name, calls in commands(raw).items() if name in {"eval", "evalsha", "exec"}}
 
 
-# --- what they do
+# --- behaviour
 
 
 @every_kind
-def test_there_are_as_many_places_as_the_limit_says(kind, conn):
+def test_semaphore_grants_as_many_permits_as_its_limit(kind, conn):
     mine = [kind.acquire(conn, "s", 3) for _ in range(3)]
     assert {len(identifier) for identifier in mine} == {32}
     assert len(set(mine)) == 3
@@ -95,9 +95,9 @@ def test_there_are_as_many_places_as_the_limit_says(kind, conn):
 
 
 @every_kind
-def test_only_what_one_has_is_given_up(kind, conn):
+def test_only_the_holder_releases_a_permit(kind, conn):
     mine = kind.acquire(conn, "s", 1)
-    assert kind.release(conn, "s", "somebody else") is False
+    assert kind.release(conn, "s", "another") is False
     assert kind.release(conn, "t", mine) is False
     assert kind.acquire(conn, "s", 1) is None
     assert kind.release(conn, "s", mine.encode()) is True
@@ -105,7 +105,7 @@ def test_only_what_one_has_is_given_up(kind, conn):
 
 
 @every_kind
-def test_a_place_ends_by_itself(kind, conn, clock):
+def test_permit_times_out(kind, conn, clock):
     old = kind.acquire(conn, "s", 1, timeout=5)
     clock.now += 4.9
     assert kind.acquire(conn, "s", 1, timeout=5) is None
@@ -115,21 +115,21 @@ def test_a_place_ends_by_itself(kind, conn, clock):
 
 
 @refreshing
-def test_refreshing_lets_the_time_begin_anew(kind, conn, clock):
+def test_refresh_restarts_the_time_of_a_permit(kind, conn, clock):
     mine = kind.acquire(conn, "s", 1)
     for _ in range(3):
         clock.now += 9.9
         assert kind.refresh(conn, "s", mine) is True
     assert kind.acquire(conn, "s", 1) is None
     clock.now += 10.1
-    assert kind.refresh(conn, "s", mine.encode()) is True, "nobody has wanted it yet"
+    assert kind.refresh(conn, "s", mine.encode()) is True, "no other client has removed it yet"
     clock.now += 10.1
     theirs = kind.acquire(conn, "s", 1)
     assert kind.refresh(conn, "s", mine) is False
-    assert conn.zrange("s", 0, -1) in ([theirs], [theirs.encode()]), "and it has left nothing"
+    assert conn.zrange("s", 0, -1) in ([theirs], [theirs.encode()]), "the failed refresh has left nothing"
 
 
-def test_the_script_of_a_refresh_answers_what_its_header_says(conn):
+def test_refresh_script_replies_as_its_header_says(conn):
     source = (listings.LUA / "semaphore_refresh.lua").read_text()
     mine = LUA.acquire(conn, "s", 1)
     assert conn.eval(source, 1, "s", mine, time.time()) == 1
@@ -137,7 +137,7 @@ def test_the_script_of_a_refresh_answers_what_its_header_says(conn):
 
 
 @pytest.mark.parametrize(("one", "other"), [(FIRST, LUA), (LUA, FIRST)], ids=["first-lua", "lua-first"])
-def test_both_forms_are_the_same_semaphore(one, other, conn):
+def test_both_forms_use_the_same_semaphore(one, other, conn):
     mine, theirs = one.acquire(conn, "s", 2), other.acquire(conn, "s", 2)
     assert theirs
     assert one.acquire(conn, "s", 2) is other.acquire(conn, "s", 2) is None
@@ -146,7 +146,7 @@ def test_both_forms_are_the_same_semaphore(one, other, conn):
     assert one.acquire(conn, "s", 2)
 
 
-def test_the_times_keep_their_digits_on_the_way_through_lua(conn, clock):
+def test_times_keep_their_digits_in_lua(conn, clock):
     clock.now = 1_700_000_000.123456
     mine = classic.acquire_semaphore(conn, "s", 1)
     assert conn.zscore("s", mine) == clock.now
@@ -154,16 +154,16 @@ def test_the_times_keep_their_digits_on_the_way_through_lua(conn, clock):
     assert conn.zscore("s", mine) == clock.now
 
 
-# --- the flaws of the first form
+# --- flaws of the first form
 
 
-def test_flaw_a_client_10_ms_slow_steals_the_last_place(conn, clock, hf, other):
+def test_flaw_client_10_ms_slow_steals_the_last_permit(conn, clock, hf, other):
     for kind, stolen in ((FIRST, True), (FAIR, False), (LOCKED, False), (LUA, False)):
         conn.flushall()
         mine = kind.acquire(conn, "s", 1)
         clock.now -= 0.01
         assert bool(kind.acquire(conn, "s", 1)) is stolen
-        assert kind.release(conn, "s", mine) is True, "its holder has it all the while"
+        assert kind.release(conn, "s", mine) is True, "its holder still has it"
 
     leases = [hf.semaphore("s", 2).acquire() for _ in range(2)]
     for ahead in (-3600, -0.01):
@@ -172,7 +172,7 @@ def test_flaw_a_client_10_ms_slow_steals_the_last_place(conn, clock, hf, other):
     assert [lease.release() for lease in leases] == [True, True]
 
 
-def test_flaw_a_client_10_ms_ahead_has_its_place_stolen(conn, clock, hf, other):
+def test_flaw_client_10_ms_ahead_loses_its_permit(conn, clock, hf, other):
     for kind, stolen in ((FIRST, True), (FAIR, False), (LOCKED, False), (LUA, False)):
         conn.flushall()
         clock.now += 0.01
@@ -189,7 +189,7 @@ def test_flaw_a_client_10_ms_ahead_has_its_place_stolen(conn, clock, hf, other):
         assert lease.release() is True
 
 
-def test_flaw_a_loser_of_the_first_form_is_in_the_way_of_others(conn, hf, other, raw):
+def test_flaw_failed_attempt_of_the_first_form_blocks_others(conn, hf, other, raw):
     def release_and_ask():
         kind.release(conn, "s", mine)
         got.append(kind.acquire(conn, "s", 1))
@@ -201,14 +201,14 @@ def test_flaw_a_loser_of_the_first_form_is_in_the_way_of_others(conn, hf, other,
         assert kind.acquire(loser, "s", 1) is None
         if "ZREM" not in loser.sent:
             release_and_ask()  # it has been quicker than anybody could ask
-    assert got[0] is None, "nobody had the place, and nobody got it"
+    assert got[0] is None, "the permit was free, and no client got it"
     assert got[1]
 
     lease = hf.semaphore("s", 1).acquire()
     raw.config_resetstat()
     assert other.semaphore("s", 1).try_acquire() is None
-    assert trips(raw) == {"evalsha": 1}, "refused in one step"
-    assert hf.semaphore("s", 1).status().waiters == (), "with nothing to take back"
+    assert trips(raw) == {"evalsha": 1}, "refused in one round trip"
+    assert hf.semaphore("s", 1).status().waiters == (), "without a queue entry"
     with pytest.raises(AcquireTimeout):
         other.semaphore("s", 1).acquire(timeout=0.01)
     assert hf.semaphore("s", 1).status().waiters == ()
@@ -216,7 +216,7 @@ def test_flaw_a_loser_of_the_first_form_is_in_the_way_of_others(conn, hf, other,
     assert free(other.semaphore("s", 1))
 
 
-def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock, hf, server):
+def test_flaw_client_that_dies_in_a_failed_attempt_takes_a_permit(conn, clock, hf, server):
     mine = FIRST.acquire(conn, "s", 1)
     with pytest.raises(Crash):
         FIRST.acquire(Meddled(conn, ZREM=[crash]), "s", 1)
@@ -229,7 +229,7 @@ def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock, hf,
     mine = LUA.acquire(conn, "s", 1)
     loser = Meddled(conn)
     assert LUA.acquire(loser, "s", 1) is None
-    assert loser.sent == ["EVALSHA"], "a loser has nothing to take back"
+    assert loser.sent == ["EVALSHA"], "a failed attempt has nothing to undo"
     assert conn.zcard("s") == 1
 
     with Actors(family_user, server.url) as actors, hf.semaphore("a", 1) as lease:
@@ -238,10 +238,10 @@ def test_flaw_a_loser_of_the_first_form_that_dies_takes_a_place(conn, clock, hf,
         eventually(lambda: hf.semaphore("a", 1).status().waiters)
         loser.kill()
         lease.release()
-        assert free(hf.semaphore("a", 1)), "who died in line is skipped"
+        assert free(hf.semaphore("a", 1)), "a dead waiter is skipped"
 
 
-def test_flaw_the_first_form_cannot_be_refreshed(conn, clock, hf, other):
+def test_flaw_first_form_cannot_be_refreshed(conn, clock, hf, other):
     assert not hasattr(watch, "refresh_semaphore")
     first, fair = watch.acquire_semaphore(conn, "s", 1), watch.acquire_fair_semaphore(conn, "t", 1)
     assert first
@@ -254,11 +254,11 @@ def test_flaw_the_first_form_cannot_be_refreshed(conn, clock, hf, other):
         assert other.semaphore("s", 1).try_acquire() is None
 
 
-# --- the flaws of the fair form
+# --- flaws of the fair form
 
 
 def overtaken(conn, kind):
-    """Whether two have the one place when one of them has counted, and the other goes first from there."""
+    """Return whether two clients hold one permit if one gets its number first and the other adds itself first."""
     got = []
     slow = Meddled(conn, EXEC=[lambda: None, lambda: got.append(kind.acquire(conn, "s", 1))])
     got.append(kind.acquire(slow, "s", 1))
@@ -266,15 +266,15 @@ def overtaken(conn, kind):
     return all(got)
 
 
-def test_flaw_who_counted_first_in_the_fair_form_takes_a_place_that_is_taken(conn, hf, raw):
+def test_flaw_fair_form_client_with_a_smaller_number_steals_a_permit(conn, hf, raw):
     assert overtaken(conn, FAIR)
     conn.flushall()
-    assert not overtaken(conn, LOCKED), "which closes the race"
+    assert not overtaken(conn, LOCKED), "the lock prevents the race"
 
     conn.flushall()
     lua = Meddled(conn)
     assert LUA.acquire(lua, "s", 1)
-    assert lua.sent == ["EVALSHA"], "one step, with no in between"
+    assert lua.sent == ["EVALSHA"], "one atomic step"
 
     hf.semaphore("s", 1).acquire().release()
     raw.config_resetstat()
@@ -282,7 +282,7 @@ def test_flaw_who_counted_first_in_the_fair_form_takes_a_place_that_is_taken(con
         assert trips(raw) == {"evalsha": 1}
 
 
-def test_flaw_the_fair_form_takes_round_trips_and_a_lock(conn, hf, raw):
+def test_flaw_fair_form_takes_round_trips_and_a_lock(conn, hf, raw):
     sent = {}
     for name, kind in {"fair": FAIR, "locked": LOCKED, "lua": LUA}.items():
         conn.flushall()
@@ -308,7 +308,7 @@ def test_flaw_the_fair_form_takes_round_trips_and_a_lock(conn, hf, raw):
         assert trips(raw) == {"evalsha": 2}
 
 
-def test_flaw_the_counter_of_the_fair_form_stays_for_ever(conn, hf, raw):
+def test_flaw_counter_of_the_fair_form_has_no_ttl(conn, hf, raw):
     FAIR.release(conn, "s", FAIR.acquire(conn, "s", 1))
     LUA.release(conn, "t", LUA.acquire(conn, "t", 1))
     assert [key if isinstance(key, str) else key.decode() for key in conn.keys()] == ["s:counter"]  # noqa: SIM118 -- no dict
@@ -316,20 +316,20 @@ def test_flaw_the_counter_of_the_fair_form_stays_for_ever(conn, hf, raw):
 
     hf.semaphore("s", 1).acquire().release()
     mine = raw.keys("{hf:semaphore:s}:*")
-    assert mine, "what is remembered"
-    assert all(raw.pttl(key) > 0 for key in mine), "ends by itself"
+    assert mine, "the keys of tombstones"
+    assert all(raw.pttl(key) > 0 for key in mine), "all of them expire"
 
 
-def test_flaw_where_the_lock_is_busy_free_places_stay_free(conn, hf):
+def test_flaw_busy_lock_leaves_free_permits_unused(conn, hf):
     lock = classic.acquire_lock_with_timeout(conn, "s")
     assert LOCKED.acquire(conn, "s", 5) is None
     assert LUA.acquire(conn, "s", 5)
     with hf.lock("s"):
-        assert free(hf.semaphore("s", 5)), "which has no lock"
+        assert free(hf.semaphore("s", 5)), "hf.semaphore uses no lock"
     classic.release_lock(conn, "s", lock)
 
 
-def test_flaw_who_has_lost_its_fair_place_and_dies_while_refreshing_stands_in_the_set(conn, clock, hf, other):
+def test_flaw_client_that_dies_in_a_failed_refresh_takes_a_permit(conn, clock, hf, other):
     mine = FAIR.acquire(conn, "s", 1)
     clock.now += 10.1
     FAIR.release(conn, "s", FAIR.acquire(conn, "s", 1))
@@ -353,19 +353,19 @@ def test_flaw_who_has_lost_its_fair_place_and_dies_while_refreshing_stands_in_th
 
 
 @by_time_only
-def test_flaw_the_fair_form_does_not_see_the_places_of_the_others(kind, conn, hf, other):
+def test_flaw_fair_form_does_not_see_permits_of_the_other_forms(kind, conn, hf, other):
     assert kind.acquire(conn, "s", 1)
     assert FAIR.acquire(conn, "s", 1), "a second one"
 
     with hf.semaphore("s", 2).acquire(permits=2):
-        assert not free(other.semaphore("s", 2)), "there is only one form"
+        assert not free(other.semaphore("s", 2)), "hf.semaphore has one version only"
 
 
-# --- the flaws of all
+# --- flaws of all forms
 
 
 @every_kind
-def test_flaw_a_clock_that_is_ahead_throws_others_out_early(kind, conn, clock, hf, other):
+def test_flaw_fast_clock_ends_permits_of_others_early(kind, conn, clock, hf, other):
     mine = kind.acquire(conn, "s", 1)
     clock.now += 9.995
     assert kind.acquire(conn, "s", 1) is None
@@ -380,7 +380,7 @@ def test_flaw_a_clock_that_is_ahead_throws_others_out_early(kind, conn, clock, h
 
 
 @every_kind
-def test_flaw_a_slow_client_is_thrown_out_early(kind, conn, clock, hf, other):
+def test_flaw_slow_client_loses_its_permit_early(kind, conn, clock, hf, other):
     clock.now -= 9.995
     mine = kind.acquire(conn, "s", 1)
     clock.now += 9.995  # the others' clock; by the server's, no time has gone by
@@ -398,12 +398,12 @@ def test_flaw_a_slow_client_is_thrown_out_early(kind, conn, clock, hf, other):
 
 
 @refreshing
-def test_flaw_a_slow_clock_shortens_the_time_by_refreshing(kind, conn, clock, hf, other):
+def test_flaw_refresh_with_a_slow_clock_shortens_the_time(kind, conn, clock, hf, other):
     mine = kind.acquire(conn, "s", 1)
     clock.now -= 9
     assert kind.refresh(conn, "s", mine) is True
     clock.now += 9 + 1.1
-    assert kind.acquire(conn, "s", 1), "one second after it was taken for ten, and refreshed"
+    assert kind.acquire(conn, "s", 1), "one second after a permit of ten seconds was acquired and refreshed"
 
     with hf.semaphore("s", 1, ttl=60, renew=False) as lease:
         with wrong_clock(-3600):
@@ -413,7 +413,7 @@ def test_flaw_a_slow_clock_shortens_the_time_by_refreshing(kind, conn, clock, hf
 
 
 @every_kind
-def test_flaw_the_newcomers_timeout_ends_the_holders_place(kind, conn, clock, hf, other):
+def test_flaw_timeout_of_a_new_client_ends_the_permit_of_a_holder(kind, conn, clock, hf, other):
     mine = kind.acquire(conn, "s", 1, timeout=60)
     clock.now += 2
     assert kind.acquire(conn, "s", 1, timeout=1)
@@ -424,11 +424,11 @@ def test_flaw_the_newcomers_timeout_ends_the_holders_place(kind, conn, clock, hf
         assert lease.remaining() > 1
 
 
-def test_flaw_nothing_tells_a_holder_that_its_place_is_gone(conn, hf, other):
+def test_flaw_holder_is_not_notified_of_the_loss(conn, hf, other):
     for kind in (FIRST, FAIR, LOCKED, LUA):
         mine = kind.acquire(conn, "s", 1)
         conn.delete("s", "s:owner")
-        assert isinstance(mine, str), "and more than that it has not"
+        assert isinstance(mine, str), "the identifier is all that the holder has"
         assert kind.release(conn, "s", mine) is False
 
     lease = hf.semaphore("s", 1).acquire()
@@ -438,11 +438,11 @@ def test_flaw_nothing_tells_a_holder_that_its_place_is_gone(conn, hf, other):
 
 
 @every_kind
-def test_flaw_nobody_waits_in_line_and_nobody_is_told(kind, conn, hf, other, raw):
+def test_flaw_there_is_no_queue_and_no_notification(kind, conn, hf, other, raw):
     mine = kind.acquire(conn, "s", 1)
-    assert kind.acquire(conn, "s", 1) is None, "who comes first"
+    assert kind.acquire(conn, "s", 1) is None, "first attempt"
     kind.release(conn, "s", mine)
-    assert kind.acquire(conn, "s", 1), "is behind whoever comes when it is free"
+    assert kind.acquire(conn, "s", 1), "a later client may come first"
     assert kind.acquire(conn, "s", 1) is None
 
     lease = hf.semaphore("s", 2).acquire(permits=2)
@@ -453,15 +453,15 @@ def test_flaw_nobody_waits_in_line_and_nobody_is_told(kind, conn, hf, other, raw
         lease.release()
         assert hf.semaphore("s", 2).try_acquire() is None
         theirs = waiter.result()
-    assert trips(raw) == {"evalsha": 2}, "the release, with which it had its permits, and the vain try"
+    assert trips(raw) == {"evalsha": 2}, "the release, which handed the permit over, and the failed attempt"
     assert theirs.release() is True
 
 
-def test_flaw_whose_reply_gets_lost_may_be_refused_because_of_its_own_place(conn, resending, proxy, hf):
+def test_flaw_lost_reply_may_refuse_because_of_the_own_permit(conn, resending, proxy, hf):
     fault = proxy.lose_reply(command("EVALSHA"))
     assert LUA.acquire(resending, "s", 1) is None
     assert fault.spent
-    assert conn.zcard("s") == 1, "nobody else has it"
+    assert conn.zcard("s") == 1, "no other client has it"
 
     hf.semaphore("s", 1).acquire().release()
     with Handfast(proxy.url) as far:

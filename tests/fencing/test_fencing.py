@@ -1,4 +1,4 @@
-"""Values in Redis that refuse old fences: through every kind of client, in both APIs, and for a writer that was paused."""
+"""Fenced writes of Redis values: with every kind of client, in both APIs, and by a writer that was paused."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ ODD = [
     "ä{é}",
 ]
 ODD += ["{{}", "}{", "😀", "x" * 3000, "hf:fence:", "m4l:"]
-"""Names whose hash tag is not what it seems, and some that are just odd."""
+"""Names with unusual hash tags or characters."""
 
 OLD, NOW, NEW = 1_763_729_675_123_455, 1_763_729_675_123_456, 1_763_729_675_123_457
-"""Fences as leases have them, a microsecond apart."""
+"""Fences a microsecond apart, as leases have them."""
 
 WRITES = {
     "set": lambda client, key, fence, **more: set_if_newer(client, key, f"by {fence}", fence, **more),
@@ -70,12 +70,12 @@ WRITES = {
     "delete": delete_if_newer,
     "advance": advance_fence,
 }
-"""All that can be refused."""
+"""Every function that can refuse a write."""
 
 
 @pytest.fixture(params=[*OPTIONS, "handfast"], ids=lambda options: options if options == "handfast" else named(options))
 async def user(request, api, server, raw):
-    """A client of redis-py in all its kinds, or one of ours."""
+    """Each kind of client: of redis-py and of Handfast."""
     if request.param == "handfast":
         async with made(api, server.url) as client:
             yield client
@@ -86,27 +86,27 @@ async def user(request, api, server, raw):
 
 @pytest.fixture(params=OPTIONS, ids=named)
 async def theirs(request, api, server, raw):
-    """A client of redis-py in all its kinds."""
+    """Each kind of client of redis-py."""
     async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
         yield client
 
 
 @pytest.fixture
 async def some(api, server, raw):
-    """Any client of either API."""
+    """One client of each API."""
     async with api.users_client(unix_socket_path=server.socket) as client:
         yield client
 
 
 async def refused(call):
-    """The error of a call that is refused."""
+    """Return the error of a refused call."""
     with pytest.raises(StaleFence) as caught:
         await settled(call())
     return caught.value
 
 
 def everything(raw):
-    """All keys with their values, and whether they end."""
+    """Return all keys with their values, and whether they have a TTL."""
     read = {"string": raw.get, "hash": raw.hgetall}
     return {key: (read[raw.type(key)](key), raw.pttl(key) > 0) for key in raw.scan_iter()}
 
@@ -207,10 +207,10 @@ async def test_guard_ttl_is_that_of_the_last_write_that_passed(some, raw, write)
         await settled(write(some, "k", NOW, **more))
         assert ttl - 5_000 < raw.pttl(guard) <= ttl
         await refused(lambda: write(some, "k", OLD, guard_ttl=50_000))
-        assert raw.pttl(guard) <= ttl, "what is refused changes nothing"
+        assert raw.pttl(guard) <= ttl, "a refused write changes nothing"
     await settled(write(some, "k", NOW, guard_ttl=0.001))
     eventually(lambda: not raw.exists(guard))
-    assert await settled(write(some, "k", OLD)) is None, "nobody remembers"
+    assert await settled(write(some, "k", OLD)) is None, "the fence is forgotten"
 
 
 async def test_keys_have_separate_fences(some, raw):
@@ -248,7 +248,7 @@ async def test_delete_keeps_the_fence(user, raw):
     raw.rpush("k", "a", "list")
     assert await settled(delete_if_newer(user, "k", NOW)) is None
     assert not raw.exists("k")
-    assert await settled(delete_if_newer(user, "k", NOW)) is None, "it is gone already"
+    assert await settled(delete_if_newer(user, "k", NOW)) is None, "the key is deleted already"
     for write in WRITES.values():
         assert (await refused(lambda write=write: write(user, "k", OLD))).newer == NOW
     assert list(raw.scan_iter()) == [guard_key("k")]
@@ -285,38 +285,38 @@ async def test_latest_fence_is_none_before_the_first_write(user, raw):
     assert await settled(latest_fence(user, "k")) == 0
 
 
-# --- what must be refused before it is sent
+# --- invalid arguments
 
 
 @pytest.fixture
-async def nobody(api):
-    """A client whose every command would fail."""
+async def unreachable(api):
+    """A client whose commands all fail."""
     client = api.library.Redis(host="127.0.0.1", port=1)
     yield client
     await settled(client.close() if api is SYNC else client.aclose())
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_invalid_fences_are_refused_before_anything_is_sent(nobody, write):
+async def test_invalid_fences_are_refused_before_anything_is_sent(unreachable, write):
     for fence in (True, False, None, 1.0, float(NOW), "5", b"5"):
         with pytest.raises(TypeError, match=r"a fence must be an int, such as lease\.fence, not "):
-            write(nobody, "k", fence)
+            write(unreachable, "k", fence)
     for fence in (-1, 2**53, 2**63, 10**30):
         with pytest.raises(ValueError, match=r"a fence must be from 0 to 2\*\*53 - 1, not "):
-            write(nobody, "k", fence)
+            write(unreachable, "k", fence)
     assert LARGEST_FENCE == 2**53 - 1
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_invalid_keys_and_durations_are_refused_before_anything_is_sent(nobody, write):
+async def test_invalid_keys_and_durations_are_refused_before_anything_is_sent(unreachable, write):
     for key in (None, 5, 0.5, True, ["k"], bytearray(b"k")):
         with pytest.raises(TypeError, match="a key must be str or bytes, not "):
-            write(nobody, key, NOW)
+            write(unreachable, key, NOW)
     for key in (guard_key("k"), guard_key(b"k"), guard_key("")):
         with pytest.raises(
             ValueError, match="is the name of a guard, which stores a fence; it cannot be used for values"
         ):
-            write(nobody, key, NOW)
+            write(unreachable, key, NOW)
     for ttl, error in (
         (0, ValueError),
         (-1, ValueError),
@@ -325,28 +325,28 @@ async def test_invalid_keys_and_durations_are_refused_before_anything_is_sent(no
         ("5", TypeError),
     ):
         with pytest.raises(error, match="guard_ttl must be "):
-            write(nobody, "k", NOW, guard_ttl=ttl)
+            write(unreachable, "k", NOW, guard_ttl=ttl)
         with pytest.raises(error, match=r"^ttl must be "):
-            set_if_newer(nobody, "k", "v", NOW, ttl=ttl)
+            set_if_newer(unreachable, "k", "v", NOW, ttl=ttl)
 
 
-async def test_invalid_values_mappings_and_clients_are_refused_before_anything_is_sent(nobody):
+async def test_invalid_values_mappings_and_clients_are_refused_before_anything_is_sent(unreachable):
     for value in (None, True, ["a"], {"a": 1}):
         with pytest.raises(TypeError, match="data of the script 'value_set' must be str, bytes, int or float"):
-            set_if_newer(nobody, "k", value, NOW)
+            set_if_newer(unreachable, "k", value, NOW)
     for mapping in ([("a", 1)], "ab", None):
         with pytest.raises(TypeError, match="the fields must be a mapping, not "):
-            hset_if_newer(nobody, "k", mapping, NOW)
+            hset_if_newer(unreachable, "k", mapping, NOW)
     for mapping in ({"a": None}, {None: "a"}):
         with pytest.raises(TypeError, match="must be str, bytes, int or float"):
-            hset_if_newer(nobody, "k", mapping, NOW)
+            hset_if_newer(unreachable, "k", mapping, NOW)
     with pytest.raises(ValueError, match="at least one field"):
-        hset_if_newer(nobody, "k", {}, NOW)
+        hset_if_newer(unreachable, "k", {}, NOW)
     with pytest.raises(TypeError, match="a script takes a client of redis-py, a Handfast or an AsyncHandfast"):
         set_if_newer("localhost", "k", "v", NOW)
 
 
-# --- when something is in the way
+# --- conflicts
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -470,7 +470,9 @@ async def test_pipeline_raises_a_refusal(theirs, raw, transaction):
         assert str(stale).startswith(
             f"a write with fence {OLD} was refused: the resource has seen the newer fence {NEW}"
         )
-        assert (raw.get("k"), raw.get("old"), raw.hget("h", "f")) == ("a", "a", "v"), "what else was queued has run"
+        assert (raw.get("k"), raw.get("old"), raw.hget("h", "f")) == ("a", "a", "v"), (
+            "the other queued commands have run"
+        )
 
         set_if_newer(set_if_newer(pipe, "k", "b", NOW), "old", "x", OLD)
         delete_if_newer(advance_fence(pipe, "h", NEW), "h", NOW)
@@ -534,7 +536,7 @@ def running():
 
 @pytest.fixture(params=[False, True], ids=["bytes", "str"])
 async def clustered(request, api, running):
-    """A client of a cluster without keys and scripts."""
+    """A client of an empty cluster."""
     running.flush()
     client = api.library.RedisCluster(**running.address, decode_responses=request.param)
     try:
@@ -570,7 +572,7 @@ async def test_cluster_pipeline_raises_a_refusal(clustered, running):
     assert [running.node_of(key).get(key) for key in "abc"] == [f"by {NEW}".encode(), b"before", f"by {NEW}".encode()]
 
 
-# --- against a model
+# --- model
 
 
 class Model:
@@ -580,7 +582,7 @@ class Model:
         self.values, self.fences = {}, {}
 
     def write(self, name, key, fence):
-        """Whether it passes."""
+        """Return whether the write passes."""
         if fence < self.fences.get(key, 0):
             return False
         self.fences[key] = fence
@@ -622,12 +624,12 @@ async def test_values_behave_as_their_model(some, raw, calls):
     raw.flushall()  # some keys are no texts, and so nothing for those who read texts
 
 
-# --- a writer that was paused
+# --- paused writers
 
 
 @pytest.fixture
 def writers(server, raw):
-    """Two processes."""
+    """Two processes that write."""
     with Actors(fenced_writer, server.url) as actors:
         yield actors(2)
 
@@ -646,7 +648,7 @@ def test_paused_writer_without_a_fence_overwrites_the_newer_value(writers, raw):
     assert raw.get("report") == "first"
 
 
-# --- in the middle of a script
+# --- scripts that fail halfway
 
 
 WRITERS = {
@@ -659,7 +661,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("script", WRITERS)
 def test_every_prefix_of_the_writes_has_the_fence_first(raw, script):
-    """Failing at any line, it has written nothing, or made its fence known; sent again it comes to its end."""
+    """A script that fails at any line has written nothing, or the fence first; sent again, it completes."""
     kind, args, outcome = WRITERS[script]
     source = (files("handfast.fencing") / f"lua/{script}.lua").read_text(encoding="utf-8")
     keys = [guard_key("k")] if script == "fence_advance" else ["k", guard_key("k")]

@@ -1,4 +1,4 @@
-"""Rows that refuse old fences: on SQLite, as drivers of every paramstyle would be asked, and for a writer that was paused."""
+"""Fenced updates of rows: on SQLite, with drivers of every paramstyle, and by a writer that was paused."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from handfast.fencing import MissingRow, StaleFence, update_if_newer
 from tests._support.actor import Actors, fenced_writer, write_late
 
 OLD, NOW, NEW = 1_763_729_675_123_455, 1_763_729_675_123_456, 1_763_729_675_123_457
-"""Fences as leases have them, a microsecond apart."""
+"""Fences a microsecond apart, as leases have them."""
 
 STYLES = ["qmark", "format", "numeric", "named", "pyformat"]
 
 
 class Speaking:
-    """A connection to SQLite, or its cursor, of a driver that has another paramstyle."""
+    """A connection to SQLite, or its cursor, with the paramstyle of another driver."""
 
     def __init__(self, real, paramstyle):
         self.real, self.paramstyle = real, paramstyle
@@ -53,7 +53,7 @@ class SpeakingCursor:
 
 @pytest.fixture
 def db():
-    """Some rows, of which nobody has written with a fence yet."""
+    """A table with rows that have no fence yet."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute('CREATE TABLE reports (id INTEGER PRIMARY KEY, body TEXT, "order" TEXT, fence BIGINT)')
         db.executemany("INSERT INTO reports (id, body) VALUES (?, 'empty')", [(7,), (8,)])
@@ -63,7 +63,7 @@ def db():
 
 @pytest.fixture(params=STYLES)
 def driver(request, db):
-    """The same as a driver with each of the paramstyles gives it."""
+    """The table through a driver of each paramstyle."""
     return Speaking(db, request.param)
 
 
@@ -81,14 +81,14 @@ def refused(*args, **options):
     return caught.value
 
 
-# --- what passes and what does not
+# --- passing and refused writes
 
 
 def test_older_fence_is_refused_and_equal_or_newer_ones_pass(driver, db):
     style = {"paramstyle": driver.paramstyle}
-    assert update(driver, "a", NOW, **style) is None, "nobody has been there yet"
+    assert update(driver, "a", NOW, **style) is None, "the first fenced write"
     assert update(driver, "b", NOW, **style) is None, "a holder writes more than once"
-    assert update(driver, "b", NOW, **style) is None, "and the same again when the reply was lost"
+    assert update(driver, "b", NOW, **style) is None, "repeated after a lost reply"
     stale = refused(driver, "c", OLD, **style)
     assert (stale.key, stale.fence, stale.newer) == ("reports where id = 7", OLD, NOW)
     assert bodies(db) == {7: "b", 8: "empty"}
@@ -150,7 +150,7 @@ def test_update_neither_commits_nor_rolls_back(db):
         update(db, "a", NEW)
         db.execute("UPDATE reports SET body = 'b' WHERE id = 8")
         update(db, "c", OLD)
-    assert bodies(db) == {7: "empty", 8: "empty"}, "all of the transaction, as the block says"
+    assert bodies(db) == {7: "empty", 8: "empty"}, "the whole transaction was rolled back"
 
 
 def test_values_may_be_none_many_or_unusual(db):
@@ -182,7 +182,7 @@ def test_names_may_be_quoted_with_backticks(db):
     )
 
 
-# --- connections and cursors of all kinds
+# --- connections and cursors
 
 
 def test_given_cursor_is_used_and_stays_open(db):
@@ -219,7 +219,7 @@ def test_rows_may_be_mappings_or_sequences(db, rows):
 
 
 class Connection(sqlite3.Connection):
-    """What an application makes of it."""
+    """A connection class of an application."""
 
 
 def test_paramstyle_is_read_from_the_module_of_the_driver(monkeypatch):
@@ -284,7 +284,7 @@ async def test_asyncio_drivers_are_refused_before_anything_is_sent(db):
 
 
 def test_refusal_that_the_select_does_not_explain_is_stale(db):
-    """As in a transaction of MySQL, whose UPDATE sees what others committed meanwhile, and whose SELECT does not."""
+    """As in a transaction of MySQL: the UPDATE sees concurrent commits, the SELECT does not."""
     update(db, "a", NEW)
 
     for seen in (OLD, NOW, None):
@@ -295,7 +295,7 @@ def test_refusal_that_the_select_does_not_explain_is_stale(db):
     assert bodies(db)[7] == "a"
 
 
-# --- what is wrong before anything is sent
+# --- invalid arguments
 
 
 def test_invalid_fences_are_refused_before_anything_is_sent(db):
@@ -376,14 +376,14 @@ def test_update_of_several_rows_raises(db):
 
 
 def test_unknown_column_raises(db):
-    """SQLite takes a name in double quotes that it does not know for a text, unless its table stands before it."""
+    """SQLite reads an unknown name in double quotes as a string, unless it is qualified by its table."""
     for options in ({"where": {"idd": "idd"}}, {"column": "fenced"}):
         with pytest.raises(sqlite3.OperationalError, match="no such column"):
             update(db, "a", NOW, **options)
     assert bodies(db) == {7: "empty", 8: "empty"}
 
 
-# --- what the page says
+# --- statements of the page
 
 
 def test_plain_sql_of_the_page_behaves_the_same():
@@ -407,7 +407,7 @@ def test_plain_sql_of_the_page_behaves_the_same():
         assert db.execute(ask, {"id": 9}).fetchall() == []
 
 
-# --- against a model, and with a writer that was paused
+# --- model, and paused writers
 
 
 @given(
@@ -436,7 +436,7 @@ def test_rows_behave_as_their_model(writes):
 
 @pytest.fixture
 def stored(tmp_path):
-    """A database in a file, for several processes."""
+    """The path of a database file for several processes."""
     path = str(tmp_path / "reports.db")
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE reports (id INTEGER PRIMARY KEY, body TEXT, fence BIGINT)")
@@ -446,7 +446,7 @@ def stored(tmp_path):
 
 @pytest.fixture
 def writers(server, raw):
-    """Two processes."""
+    """Two processes that write."""
     with Actors(fenced_writer, server.url) as actors:
         yield actors(2)
 

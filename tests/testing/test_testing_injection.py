@@ -295,7 +295,7 @@ def test_calm_ends_the_interrupts_of_a_run():
         lines = {int(run.place.split(":")[1].split()[0]) for run in runs[:-1] if "call" in run.place}
         assert max(lines) <= call.__code__.co_firstlineno + 2
     assert not any("in calm" in run.place for run in interrupt_everywhere(call, within=handfast) if run.place)
-    calm()  # and where nobody is to be interrupted, it does nothing
+    calm()  # outside of an interrupted run it does nothing
 
 
 def test_former_profile_and_trace_functions_are_restored():

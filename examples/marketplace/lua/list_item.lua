@@ -5,12 +5,12 @@
 -- REPLY listed
 -- REPLY missing
 --
--- `goods` are the seller's, and `offer` is what stands among the offers for this item of this seller.
+-- `goods` is the key of the seller's items, `offer` the member of `offers` for this item of this seller.
 --
--- TWICE the same answer; `missing` when it was sold between the two, although the first had listed it.
--- LATE it puts back its price, and offers again what the seller has bought back. To exclude that, name the listing
---      and remember it, as purchase_item does with orders.
--- MEMORY the ZADD is refused, and nothing has changed.
+-- TWICE the same reply; `missing` if it was sold between the two, although the first had listed it.
+-- LATE it restores its price, and offers again an item that the seller has bought back. To prevent that, name the
+--      listing and remember the name, as purchase_item does with orders.
+-- MEMORY the first write, a ZADD, is refused; nothing has changed.
 local offers, goods = KEYS[1], KEYS[2]
 local item, offer, price = ARGV[1], ARGV[2], ARGV[3]
 

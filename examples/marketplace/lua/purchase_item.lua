@@ -1,4 +1,4 @@
--- purchase_item: buy what is on offer, at the price that the buyer has seen.
+-- purchase_item: buy an offer at the price that the buyer has seen.
 --
 -- KEYS offers goods payer payee receipt
 -- ARGV item offer seen remember
@@ -8,13 +8,13 @@
 -- REPLY short missing
 -- REPLY own
 --
--- `goods` are the buyer's; `payer` and `payee` are the funds of buyer and seller. `receipt` is the key of this one
--- order, and stays for `remember` seconds. `offer` is what stands among the offers, `seen` the price the buyer saw.
+-- `goods` is the key of the buyer's items; `payer` and `payee` are the funds of buyer and seller. `receipt` is the key of
+-- this order, which lives for `remember` seconds. `offer` is the member of `offers`, `seen` the price that the buyer saw.
 --
--- TWICE `sold` again, and nothing more is paid: the receipt tells. Any other answer has changed nothing and left no
---       receipt, so the question is asked afresh.
--- LATE when the receipt is gone, or where the answer was not `sold`, it buys if that offer stands at that price again.
--- MEMORY the SET is refused, and nothing has changed.
+-- TWICE `sold` again, from the receipt, without a second payment. Any other reply changes nothing and leaves no receipt,
+--       so the second call decides anew.
+-- LATE without a receipt (it has expired, or the reply was not `sold`), it buys if there is such an offer at that price.
+-- MEMORY the first write, a SET, is refused; nothing has changed.
 local offers, goods, payer, payee, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local item, offer, seen, remember = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
@@ -38,7 +38,7 @@ if missing > 0 then
   return {'short', missing}
 end
 
--- A script is never rolled back. These two writes fail for keys of another type, so look at them before the first one.
+-- A script is never rolled back, so fail for keys of another type before the first write.
 redis.call('GET', payee)
 redis.call('SISMEMBER', goods, item)
 

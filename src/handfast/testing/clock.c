@@ -1,5 +1,5 @@
-/* Shifts the wall clock of a program that preloads this library, by as many microseconds as the file named by
-   HANDFAST_CLOCK says at that moment: one signed number of eight bytes, shared with whoever shifts it. */
+/* Shifts the wall clock of a program that preloads this library. The offset in microseconds, a signed number of eight
+   bytes, is in the file named by HANDFAST_CLOCK, which the controlling process has mapped too. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -51,7 +51,7 @@ return left > 0 and {'taken', left} or {'short'}
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {'taken', redis.call('DECR', KEYS[1])}
 end
--- === errors are nobody's promise
+-- === errors need no REPLY line
 -- REPLY taken left
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return redis.error_reply('NOKEY there is none')
@@ -63,7 +63,7 @@ if type(left) == 'table' then
   return left
 end
 return {'taken', left}
--- === nobody knows how many
+-- === an unknown number of fields
 -- REPLY members all
 local found = redis.call('SMEMBERS', KEYS[1])
 return {'members', unpack(found)}

@@ -1,14 +1,14 @@
--- === an argument that nobody looks at
+-- === an argument that is never read
 -- KEYS account
 -- ARGV amount reason
 --!^ unused
 return redis.call('INCRBY', KEYS[1], ARGV[1])
--- === a local that nobody looks at
+-- === a local that is never read
 -- KEYS account log
 --!^ unused
 local account, log = KEYS[1], KEYS[2]
 return redis.call('GET', account)
--- === a rest that nobody takes
+-- === remaining arguments that are never read
 -- KEYS account
 -- ARGV amount reasons...
 --!^ unused

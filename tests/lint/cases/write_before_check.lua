@@ -38,7 +38,7 @@ redis.call('DECRBY', KEYS[1], ARGV[1])
 return redis.call('INCRBY', KEYS[2], ARGV[1])
 -- === the write is the check
 if redis.call('SETNX', KEYS[1], ARGV[1]) == 0 then
-  return redis.error_reply('TAKEN somebody has it')
+  return redis.error_reply('TAKEN it is held')
 end
 local count = redis.call('INCR', KEYS[2])
 if count > 10 then
