@@ -13,14 +13,25 @@ from __future__ import annotations
 
 from types import FunctionType
 
+from handfast._engine.script import LuaScript
 from handfast.acl.check import missing_rights
 from handfast.acl.commands import commands_of
-from handfast.acl.primitives import NAMESPACED, USES
+from handfast.acl.primitives import NAMESPACED, USES, Use
 from handfast.acl.rights import Rights, rights_for, scripts_for
 
-__all__ = ["NAMESPACED", "USES", "Rights", "commands_of", "missing_rights", "rights_for", "scripts_for"]
+__all__ = [
+    "NAMESPACED",
+    "USES",
+    "LuaScript",
+    "Rights",
+    "Use",
+    "commands_of",
+    "missing_rights",
+    "rights_for",
+    "scripts_for",
+]
 
 for _name in __all__:
-    if isinstance(_public := globals()[_name], type | FunctionType):
+    if isinstance(_public := globals()[_name], type | FunctionType) and _public is not LuaScript:
         _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
 del _name, _public
