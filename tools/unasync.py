@@ -9,6 +9,7 @@ code. A line that only one API has says so in the asyncio source:
 
     @acquire_context  # asyncio only            the line is dropped
     # sync only: max_sessions,                  the comment becomes a line
+    # sync only, in Args: name: What it is.     the comment becomes the last line of the next docstring's Args section
 
 Docstrings speak of both APIs ("caller", "threads or tasks"), so that no rule has to rewrite them; ``await`` and ``async
 with`` in their examples are translated like code. Imports that become unused are removed. A rule that no line uses any more
@@ -25,10 +26,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "src" / "handfast"
-TREES = [("_api/aio", "_api/sync")]
+TREES = [("_api/aio", "_api/sync"), ("compat/_aio.py", "compat/_sync.py")]
 """Files, or folders with all their modules: the source, and what is generated from it."""
 
 MARK = "# Generated from {} by tools/unasync.py: edit that file and run the tool.\n"
+
+ARGUMENT = re.compile(r" *# sync only, in Args: (.*)\n")
 
 RULES: list[tuple[str, str]] = [
     # markers
@@ -41,6 +44,7 @@ RULES: list[tuple[str, str]] = [
     (r"\bredis\.asyncio\b", "redis"),
     (r"^import asyncio$", "import threading"),
     (r"\basyncio\.Event\b", "threading.Event"),
+    (r"\basyncio\.sleep\b", "time.sleep"),
     (r"_coroutine_function\b", "_plain_function"),
     # the language
     (r"\(await ([^()]+\(\))\)", r"\1"),
@@ -71,12 +75,30 @@ def orphans() -> Iterator[Path]:
 def translate(text: str, used: list[int]) -> str:
     """Return the sync form of a source. Counts in ``used`` how many lines each rule has changed."""
     lines = []
-    for line in text.splitlines(keepends=True):
+    for line in place_arguments(text.splitlines(keepends=True)):
         for number, (pattern, replacement) in enumerate(RULES):
             line, count = re.subn(pattern, replacement, line)  # noqa: PLW2901 -- each rule continues on the last one's line
             used[number] += count
         lines.append(line)
     return "".join(lines)
+
+
+def place_arguments(lines: list[str]) -> Iterator[str]:
+    """Move the descriptions of arguments that only the sync API has to the end of the next Args section."""
+    waiting: list[str] = []
+    indent = None
+    for line in lines:
+        if described := ARGUMENT.match(line):
+            waiting.append(described[1])
+            continue
+        if waiting and line.strip() == "Args:":
+            indent = line.replace("Args:\n", " " * 4)
+        elif indent is not None and not line.strip():
+            yield from (f"{indent}{text}\n" for text in waiting)
+            waiting, indent = [], None
+        yield line
+    if waiting:
+        raise ValueError(f"no Args section follows for {waiting}")
 
 
 def tidy(text: str) -> str:

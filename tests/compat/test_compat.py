@@ -22,7 +22,8 @@ from redis.crc import key_slot
 from redis.exceptions import LockError, LockNotOwnedError
 
 import handfast.compat
-from handfast.compat import AsyncRedisLock, RedisLock, shared
+from handfast.compat import AsyncRedisLock, RedisLock
+from handfast.compat import _shared as shared
 from tests._support.apis import ASYNCIO, SYNC, Call
 from tests._support.cluster import Cluster
 from tests._support.helpers import eventually_async, settled

@@ -19,9 +19,10 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import LockNotOwnedError, ResponseError
 
-from handfast.compat import AsyncRedisLock, RedisLock, shared
-from handfast.compat.inbox import AsyncEar, Ear
-from handfast.compat.shared import Token
+from handfast.compat import AsyncRedisLock, RedisLock
+from handfast.compat import _shared as shared
+from handfast.compat._listeners import AsyncReleaseListener, ReleaseListener
+from handfast.compat._shared import Token
 from handfast.testing import FaultProxy, Stepper, anything, script
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.cancelling import barrier
@@ -225,7 +226,7 @@ async def test_a_server_that_is_gone_is_told_of_in_the_log_and_the_error_is_the_
     async with api.users_client(unix_socket_path=f"{tmp_path}/nobody", **retrying(api, 0)) as client:
         with pytest.raises(RedisConnectionError), caplog.at_level(logging.WARNING, "handfast"):
             await settled(locks(api, client).acquire())
-    assert "could not give up 'a'" in caplog.text
+    assert "could not release 'a'" in caplog.text
 
 
 async def test_a_release_that_fails_is_made_good_and_may_be_called_again(api, faint, proxy, raw):
@@ -440,7 +441,7 @@ async def heard(raw, number=1):
 
 
 async def test_who_may_not_subscribe_asks_from_time_to_time(api, server, raw, monkeypatch):
-    monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.0,))
+    monkeypatch.setattr("handfast.compat._listeners.PAUSES", (0.0,))
     raw.acl_setuser("quiet", enabled=True, nopass=True, keys=["*"], commands=["+@all"], reset=True, reset_channels=True)
     try:
         options = {"unix_socket_path": server.socket, "username": "quiet", "password": ""}
@@ -486,8 +487,8 @@ async def test_the_rights_that_the_page_names_are_enough(api, server, raw):
 
 @pytest.mark.parametrize("moment", ["at once", "later"])
 async def test_an_ear_that_breaks_is_opened_again(api, server, raw, moment, monkeypatch):
-    monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.05, 0.1) if moment == "at once" else (NEVER,))
-    monkeypatch.setattr("handfast.compat.inbox.STEADY", NEVER if moment == "at once" else 0.05)
+    monkeypatch.setattr("handfast.compat._listeners.PAUSES", (0.05, 0.1) if moment == "at once" else (NEVER,))
+    monkeypatch.setattr("handfast.compat._listeners.STEADY", NEVER if moment == "at once" else 0.05)
     async with api.users_client(unix_socket_path=server.socket) as client:
         lock = locks(api, client)
         assert await settled(lock.acquire()) is True
@@ -506,7 +507,7 @@ async def test_an_ear_that_breaks_is_opened_again(api, server, raw, moment, monk
 async def test_what_was_released_while_nobody_heard_it_is_found_when_the_ear_is_open_again(
     api, server, raw, monkeypatch
 ):
-    monkeypatch.setattr("handfast.compat.inbox.PAUSES", (0.05, 0.1))
+    monkeypatch.setattr("handfast.compat._listeners.PAUSES", (0.05, 0.1))
     async with api.users_client(unix_socket_path=server.socket) as client:
         waiter_token = "another"
         raw.set("a", waiter_token)
@@ -538,14 +539,14 @@ async def test_each_thing_that_is_told_is_a_reason_to_ask_once(api, server, raw)
 
 
 async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through(api, server, raw, monkeypatch):
-    ear = Ear if api is SYNC else AsyncEar
-    listen = ear.listen
+    listener = ReleaseListener if api is SYNC else AsyncReleaseListener
+    listen = listener.listen
 
     def late(self, within):
         raw.delete("a")
         return listen(self, within)
 
-    monkeypatch.setattr(ear, "listen", late)
+    monkeypatch.setattr(listener, "listen", late)
     raw.set("a", "another")
     async with api.users_client(unix_socket_path=server.socket) as client:
         await (await far_waiter(api, client, sleep=NEVER))
@@ -571,8 +572,8 @@ async def test_a_server_that_takes_no_more_connections_is_asked_from_time_to_tim
 
 async def test_a_client_that_knows_no_connections_is_asked_from_time_to_time(api, server, raw, monkeypatch):
     """As an imitation for tests may be."""
-    monkeypatch.setattr("handfast.compat.inbox.SyncConnector", None)
-    monkeypatch.setattr("handfast.compat.inbox.AsyncConnector", None)
+    monkeypatch.setattr("handfast.compat._listeners.SyncConnector", None)
+    monkeypatch.setattr("handfast.compat._listeners.AsyncConnector", None)
     async with api.users_client(unix_socket_path=server.socket) as client:
         lock = locks(api, client)
         assert await settled(lock.acquire()) is True
@@ -726,9 +727,10 @@ async def test_an_acquire_that_is_thrown_away_leaves_nothing_behind(ring, raw):
 
 def test_without_a_loop_nothing_is_begun_any_more(server):
     client = redis.asyncio.Redis(unix_socket_path=server.socket)
-    lock = AsyncRedisLock(client, "a")
+    lock, token = AsyncRedisLock(client, "a"), Token()
+    token.asked = True
     with pytest.raises(StopIteration):  # it has come to its end
-        lock._see_to(shared.cancel(client, "a", Token()), GeneratorExit()).send(None)
+        lock._undo(token, GeneratorExit()).send(None)
     gc.collect()
 
 
@@ -801,7 +803,7 @@ def test_an_interrupt_while_waiting_is_the_callers(server, raw, what, monkeypatc
         raw.delete("a")  # the lock comes free just now
         raise what
 
-    monkeypatch.setattr("handfast.compat.inbox.Ear.wait", wait)
+    monkeypatch.setattr("handfast.compat._listeners.ReleaseListener.wait", wait)
     with redis.Redis(unix_socket_path=server.socket) as client:
         lock = RedisLock(client, "a", sleep=NEVER)
         with pytest.raises(what):
@@ -821,7 +823,7 @@ def test_an_interrupt_does_not_take_the_lock_from_the_thread_that_has_it(server,
         other.join()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("handfast.compat.inbox.Ear.wait", wait)
+    monkeypatch.setattr("handfast.compat._listeners.ReleaseListener.wait", wait)
     with redis.Redis(unix_socket_path=server.socket) as client:
         lock = RedisLock(client, "a", timeout=100, thread_local=False)
         with pytest.raises(KeyboardInterrupt):

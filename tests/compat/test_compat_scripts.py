@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from handfast.compat import shared
+from handfast.compat import _shared as shared
 from tests._support.helpers import eventually
 
 TTL, LONG = 200_000, 600_000

@@ -132,6 +132,17 @@ def test_lines_of_one_api_only_are_marked_in_the_source(copy):
     assert (copy / API / "sync/extra.py").read_text().endswith('"""Extra."""\n\nsecond = 2\nthird = 3\n')
 
 
+def test_an_argument_of_the_sync_api_is_described_at_the_end_of_the_next_args_section(copy):
+    source = '"""Extra."""\n\n\n# sync only, in Args: b: B.\ndef first(a):\n    """Do.\n\n    Args:\n        a: A.\n\n    Ends.\n    """\n'
+    (copy / API / "aio/extra.py").write_text(source)
+    assert run(copy).returncode == 0
+    text = (copy / API / "sync/extra.py").read_text()
+    assert "    Args:\n        a: A.\n        b: B.\n\n    Ends." in text
+    assert "sync only" not in text
+    (copy / API / "aio/extra.py").write_text("# sync only, in Args: b: B.\n")
+    assert "no Args section" in run(copy).stderr
+
+
 @pytest.mark.parametrize("options", [["--check"], []])
 def test_a_rule_that_no_line_uses_is_named(copy, options):
     edit(copy / "tools/unasync.py", "] = [\n", '] = [\n    (r"\\bAsyncAnvil\\b", "Anvil"),\n')

@@ -36,8 +36,8 @@ begin with the lock's and share its slot in a cluster.
 
 from __future__ import annotations
 
-from handfast.compat.aio import AsyncRedisLock
-from handfast.compat.sync import RedisLock
+from handfast.compat._aio import AsyncRedisLock
+from handfast.compat._sync import RedisLock
 
 __all__ = ["AsyncRedisLock", "RedisLock"]
 

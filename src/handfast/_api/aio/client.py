@@ -33,12 +33,12 @@ MAX_NAMES = 100
 """Upper bound of the names of one ``lock_all()``: its script goes through all of them in one step of the server."""
 
 
+# sync only, in Args: max_sessions: How many threads may wait at the same time, at least 1; further ones wait for their turn.
 class AsyncHandfast:
     """A client of one Redis or Valkey server, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection
-    for each event loop, which all tasks share. The sync API opens one for each thread that is waiting; at most
-    ``max_sessions`` threads wait at a time, and further ones wait for their turn; one more connection renews leases.
+    for each event loop, which all tasks share. The sync API opens one for each thread that waits, and one that renews leases.
 
     After a fork, the child may use the client: it starts without connections and without the parent's leases.
 

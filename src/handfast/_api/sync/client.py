@@ -36,8 +36,7 @@ class Handfast:
     """A client of one Redis or Valkey server, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection
-    for each event loop, which all tasks share. The sync API opens one for each thread that is waiting; at most
-    ``max_sessions`` threads wait at a time, and further ones wait for their turn; one more connection renews leases.
+    for each event loop, which all tasks share. The sync API opens one for each thread that waits, and one that renews leases.
 
     After a fork, the child may use the client: it starts without connections and without the parent's leases.
 
@@ -46,6 +45,7 @@ class Handfast:
             password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``.
         namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing.
         label: How `status` shows the leases of this client. By default the host name and the process id.
+        max_sessions: How many threads may wait at the same time, at least 1; further ones wait for their turn.
 
     Raises:
         NoServer: ``server`` is None and no variable is set.

@@ -21,7 +21,7 @@ from redis.crc import key_slot
 
 from handfast._engine.keys import KeySet, control_channel, inbox_channel
 from handfast.acl import NAMESPACED, rights_for
-from handfast.compat.shared import beside
+from handfast.compat._shared import beside
 from handfast.fencing import guard_key
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell

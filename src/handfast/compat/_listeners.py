@@ -28,9 +28,9 @@ from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
 from handfast._engine.server_errors import is_transient
 
-__all__ = ["AsyncEar", "Ear"]
+__all__ = ["AsyncReleaseListener", "ReleaseListener"]
 
-logger = logging.getLogger("handfast")
+logger = logging.getLogger("handfast.compat")
 
 SHORTEST = 0.001
 """Seconds for which a socket waits at least: 0 would mean that it does not wait at all."""
@@ -42,7 +42,7 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Seconds before another try to connect, after so many in vain; the last one goes on."""
 
 
-class _Ear:
+class _Listener:
     """What is the same in both colours: whether it is worth listening, and what is heard."""
 
     def __init__(self, client: Any, key: bytes, channel: bytes) -> None:
@@ -83,7 +83,7 @@ class _Ear:
             self._failures += 1
 
 
-class Ear(_Ear):
+class ReleaseListener(_Listener):
     """For the thread that waits."""
 
     _socket: socket.socket | None = None
@@ -153,7 +153,7 @@ class Ear(_Ear):
         return frame
 
 
-class AsyncEar(_Ear):
+class AsyncReleaseListener(_Listener):
     """For the task that waits."""
 
     _line: FrameTransport | None = None

@@ -19,27 +19,27 @@ from handfast._engine.replies import Reply
 from handfast.script import Script
 
 __all__ = [
-    "Asked",
+    "Call",
     "Token",
     "acquire",
     "beside",
     "cancel",
-    "checked_pause",
-    "checked_wait",
+    "check_sleep",
+    "check_wait",
     "encoded",
     "extend",
     "held",
+    "key_and_channel",
     "lifetime_ms",
     "more_ms",
     "note",
-    "pause",
+    "poll_interval",
     "release",
     "renew",
     "token_of",
-    "whereabouts",
 ]
 
-Asked: TypeAlias = tuple[Script, dict[str, Any]]
+Call: TypeAlias = tuple[Script, dict[str, Any]]
 """A script and what it is called with."""
 
 
@@ -53,13 +53,13 @@ RELEASE: Final = _script("release")
 EXTEND: Final = _script("extend")
 RENEW: Final = _script("renew")
 
-LONGEST = 2**53
+MAX_MS = 2**53
 """Milliseconds: above it a number in Lua is not exact any more."""
 
-LONGEST_PAUSE = 3600.0
+MAX_POLL_S = 3600.0
 """Seconds after which a waiter asks again in any case; much longer ones are none for a clock."""
 
-ENDS_SOON = 0.001
+EXPIRY_SLACK_S = 0.001
 """Seconds added to a TTL: the server counts in whole milliseconds, and one of them has begun."""
 
 
@@ -110,21 +110,21 @@ def lifetime_ms(timeout: Any, what: str = "timeout") -> int:
 
 def more_ms(seconds: Any, what: str) -> int:
     """Seconds of either sign in whole milliseconds, rounded up. Raises ValueError for what is no length of time."""
-    if not abs(seconds) * 1000 < LONGEST:
+    if not abs(seconds) * 1000 < MAX_MS:
         raise ValueError(f"{what} must be finite and not that long, not {seconds!r}")
     # A float such as 0.003 * 1000 may come out a hair above 3: that hair is no millisecond.
     ms: int = math.ceil(round(seconds * 1000, 6))
     return ms
 
 
-def checked_pause(sleep: Any) -> float:
+def check_sleep(sleep: Any) -> float:
     """Seconds between two times that a waiter asks. Raises ValueError for negative ones and NaN."""
     if not sleep >= 0:
         raise ValueError(f"sleep must be seconds, 0 or more, not {sleep!r}")
     return float(sleep)
 
 
-def checked_wait(blocking_timeout: Any) -> float:
+def check_wait(blocking_timeout: Any) -> float:
     """Seconds that an acquire may wait; None is without end. Raises ValueError for NaN."""
     if blocking_timeout is None:
         return math.inf
@@ -133,9 +133,9 @@ def checked_wait(blocking_timeout: Any) -> float:
     return float(blocking_timeout)
 
 
-def pause(token: Token, sleep: float, left: float) -> float:
+def poll_interval(token: Token, sleep: float, left: float) -> float:
     """Seconds until a waiter asks again: after ``sleep``, when the key ends, or when ``left`` is over."""
-    return max(0.0, min(sleep, token.left, left, LONGEST_PAUSE))
+    return max(0.0, min(sleep, token.left, left, MAX_POLL_S))
 
 
 # --- names
@@ -191,7 +191,7 @@ def encoded(client: Any, text: Any) -> bytes:
     return bytes(client.get_encoder().encode(text))
 
 
-def whereabouts(client: Any, name: Any) -> tuple[bytes, bytes]:
+def key_and_channel(client: Any, name: Any) -> tuple[bytes, bytes]:
     """The lock's key as the client writes it, and the channel on which its releases are told."""
     key = encoded(client, name)
     return key, key + b":handfast"
@@ -200,37 +200,37 @@ def whereabouts(client: Any, name: Any) -> tuple[bytes, bytes]:
 # --- calls
 
 
-def acquire(client: Any, name: Any, token: Token, timeout: Any) -> Asked:
+def acquire(client: Any, name: Any, token: Token, timeout: Any) -> Call:
     """Ask for the lock."""
-    key, _ = whereabouts(client, name)
+    key, _ = key_and_channel(client, name)
     names = {"lock": key, "past": beside(key, token.call)}
     return ACQUIRE, names | {"token": token, "ttl_ms": lifetime_ms(timeout), "own": int(token.own)}
 
 
-def cancel(client: Any, name: Any, token: Token) -> Asked:
+def cancel(client: Any, name: Any, token: Token) -> Call:
     """Take back what an acquire may have got."""
-    key, channel = whereabouts(client, name)
+    key, channel = key_and_channel(client, name)
     names = {"lock": key, "past": beside(key, token.call)}
     return CANCEL, names | {"token": token, "own": int(token.own), "channel": channel}
 
 
-def release(client: Any, name: Any, token: Token) -> Asked:
+def release(client: Any, name: Any, token: Token) -> Call:
     """Give the lock up."""
-    key, channel = whereabouts(client, name)
+    key, channel = key_and_channel(client, name)
     return RELEASE, {"lock": key, "past": beside(key, token.call), "token": token, "channel": channel}
 
 
-def extend(client: Any, name: Any, token: bytes, additional_time: Any) -> Asked:
+def extend(client: Any, name: Any, token: bytes, additional_time: Any) -> Call:
     """Add to the lock's TTL."""
-    key, _ = whereabouts(client, name)
+    key, _ = key_and_channel(client, name)
     call = secrets.token_hex(16).encode()
     more = more_ms(additional_time, "additional_time")
     return EXTEND, {"lock": key, "past": beside(key, call), "token": token, "more_ms": more}
 
 
-def renew(client: Any, name: Any, token: bytes, ttl: Any, what: str, *, even_endless: bool) -> Asked:
+def renew(client: Any, name: Any, token: bytes, ttl: Any, what: str, *, even_endless: bool) -> Call:
     """Set the lock's TTL; ``even_endless`` where it has none, too."""
-    key, _ = whereabouts(client, name)
+    key, _ = key_and_channel(client, name)
     ttl_ms = lifetime_ms(ttl, what)
     return RENEW, {"lock": key, "token": token, "ttl_ms": ttl_ms, "even_endless": int(even_endless)}
 
@@ -239,5 +239,5 @@ def note(token: Token, reply: Reply) -> bool:
     """Whether an acquire was granted; if not, how long it may take is noted with the token."""
     token.left = math.inf
     if reply.tag == "busy" and reply.left_ms >= 0:
-        token.left = reply.left_ms / 1000 + ENDS_SOON
+        token.left = reply.left_ms / 1000 + EXPIRY_SLACK_S
     return reply.tag == "granted"
