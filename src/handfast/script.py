@@ -1,4 +1,4 @@
-"""Scripts of the user's own: a Lua file as a function that Python can call.
+"""Lua scripts of your own, called like functions.
 
     take = Script.from_file("take.lua")
     take(client, account="a:1", amount=3)
@@ -6,8 +6,8 @@
     @take.typed
     def take_from(conn: redis.Redis, *, account: str, amount: int) -> int: ...
 
-What a script takes and answers stands in its header (see `handfast._engine.header`), so a call is checked before anything
-is sent. The same object serves every kind of client, in both colours.
+The header of a script, its first comment, names what it takes and replies, so a call is checked before anything is sent. One
+`Script` serves every kind of client, of both APIs.
 """
 
 from __future__ import annotations
@@ -40,14 +40,34 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Value]], ...] = (
     (int, int.__int__),
     (float, float.__float__),
 )
-"""What a value is without the class it was given, such as an enum's, which would print as something else."""
+"""How to strip a subclass from a value: a member of a str enum, for example, would be sent by another text."""
 
 
 class Script:
-    """A Lua script, to be called with a client and with its keys and arguments by name.
+    r"""A Lua script that is called with a client, and with its keys and arguments by name.
 
-    ``source`` is Lua text, which may begin with a header; ``name`` is what errors call it. Nothing is sent before the
-    first call. Raises HeaderFault, a ValueError, for a header that cannot be understood.
+    Making one sends nothing. The first comment of the source may be a header, with any of these lines::
+
+        -- KEYS source target          names of the keys, in their order
+        -- ARGV amount note...         names of the arguments; three dots: the last one takes any number of values
+        -- REPLY taken left            a reply: an array of its tag and its fields; one line for each kind of reply
+        -- REPLY - what is left        a reply that is no such array, in words
+        -- NEEDS redis 7.0, valkey 8.0 the oldest servers that can run it
+        -- TWICE nothing changes       what a second run does; the line allows Handfast to send the call again
+
+    A script without KEYS and ARGV lines takes the sequences ``keys`` and ``args``.
+
+    Args:
+        source: The Lua source.
+        name: What errors call the script.
+
+    Raises:
+        TypeError: ``source`` is not a str.
+        HeaderError: The header can't be understood. It is a ValueError.
+
+    Example:
+        take = Script("-- KEYS account\n-- ARGV amount\nreturn redis.call('DECRBY', KEYS[1], ARGV[1])")
+        take(client, account="a:1", amount=3)
     """
 
     def __init__(self, source: str, *, name: str = "script") -> None:
@@ -57,12 +77,30 @@ class Script:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """The script in that file, named after it."""
+        """Return the script of a file, named after it.
+
+        Args:
+            path: The path of the file, in UTF-8.
+
+        Raises:
+            OSError: The file can't be read.
+            HeaderError: The header can't be understood.
+        """
         return cls(Path(path).read_text(encoding="utf-8-sig"), name=Path(path).stem)
 
     @classmethod
     def from_package(cls, package: str, path: str) -> Self:
-        """The script that an installed package brings along, at that path within it."""
+        """Return a script that an installed package contains, named after its file.
+
+        Args:
+            package: The import name of the package.
+            path: The path of the file within the package.
+
+        Raises:
+            ModuleNotFoundError: There is no such package.
+            OSError: The file can't be read.
+            HeaderError: The header can't be understood.
+        """
         return cls(files(package).joinpath(path).read_text(encoding="utf-8-sig"), name=Path(path).stem)
 
     def __repr__(self) -> str:
@@ -70,47 +108,67 @@ class Script:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """What errors call the script."""
         return self._script.name
 
     @property
     def source(self) -> str:
-        """The text that the server is given."""
+        """The Lua source."""
         return self._script.source
 
     @property
     def digest(self) -> str:
-        """What the server knows it by: the SHA-1 of the source, in hex."""
+        """The SHA-1 of the source in hex, by which the server finds it."""
         return self._script.digest
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names of its keys, in their order."""
+        """The names of the keys, in their order."""
         return self._script.header.keys
 
     @property
     def args(self) -> tuple[str, ...]:
-        """The names of its arguments, in their order."""
+        """The names of the arguments, in their order."""
         return self._script.header.args
 
     def __call__(self, client: Any, /, **values: Any) -> Any:
-        """Run it, and give its reply.
+        """Run the script and return its reply.
 
-        ``client`` is a client of redis-py, of any kind: an asyncio one gives an awaitable; a pipeline queues the call and
-        is given back; a cluster's keys must share a slot. Or it is a Handfast or AsyncHandfast, which sends the script once
-        only unless its header says what happens TWICE, and to which servers send replies of 32 MB at most by default.
+        A client of redis-py sends it by EVALSHA, and with its source if the server does not know it; a pipeline always
+        sends the source. Handfast and AsyncHandfast send it once only, unless its header says what happens TWICE; the server
+        limits their replies to 32 MB by default.
 
-        Keys and arguments are named as in the header; a name with three dots takes an iterable. Without a header they are
-        the sequences ``keys`` and ``args``. They are str, bytes, int or float.
+        Args:
+            client: A Handfast or AsyncHandfast, or a client of redis-py: sync, asyncio, a pipeline, a cluster.
+            values: Keys and arguments by name, each a str, bytes, int or float, or an iterable for a name with three
+                dots. Without a header: the iterables ``keys`` and ``args``.
 
-        A reply that the header lists is a `Reply`; any other, and all in a pipeline, are what the client gives. Raises
-        TypeError and ValueError before anything is sent, and ScriptError where the script fails.
+        Returns:
+            A `Reply` if the header lists it, else what the client returns. For an asyncio client, an awaitable of that; for
+            a pipeline, the pipeline: see `read` for its replies.
+
+        Raises:
+            TypeError: The client or a value has the wrong type, or the names are not those of the header. Nothing was sent.
+            ValueError: The keys are in different slots of the cluster (nothing was sent), or the header does not list
+                the reply.
+            ScriptError: The script failed; what it wrote before stays.
         """
         keys, args = self._arranged(values)
         return self._run(client, keys, args, self.read)
 
     def read(self, reply: Any) -> Any:
-        """What a call makes of the server's reply: for those that a pipeline gives. An error among them is raised."""
+        """Convert a reply from a pipeline to what a call returns.
+
+        Args:
+            reply: The reply, or the exception in its place.
+
+        Returns:
+            A `Reply` if the header lists it, else the reply itself.
+
+        Raises:
+            Exception: The reply is an exception; `explain` says which one is raised.
+            ValueError: The header does not list the reply.
+        """
         if isinstance(reply, Exception):
             raise self.explain(reply)
         header = self._script.header
@@ -120,9 +178,15 @@ class Script:
         return self._named(self._record, reply)
 
     def explain(self, error: Exception) -> Exception:
-        """The ScriptError for an error that a pipeline gave for this script; the error itself where no line is to blame.
+        """Return the ScriptError for an exception from a pipeline.
 
-        Which of a pipeline's scripts it was, the error does not say.
+        The exception does not say which script of the pipeline raised it: pass only those of this one.
+
+        Args:
+            error: The exception in the place of a reply.
+
+        Returns:
+            The ScriptError, or the exception itself if it does not name a line of a script.
         """
         fault = clients.blame(self._script, error)
         if fault is None:
@@ -131,11 +195,31 @@ class Script:
         return fault
 
     def typed(self, stub: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a stub, whose parameters are the client and then the header's names, and whose body is not run.
+        """Decorate a stub, to call the script as a function with types.
 
-        The annotation of what it gives says how the reply is read (see `handfast._engine.replies`); what it names is the
-        same with ``decode_responses`` on and off. An ``async def`` makes a coroutine function, for asyncio clients. A
-        pipeline is taken too, and given back. Raises TypeError for a stub that does not fit the header.
+        The parameters of the stub are the client and then the names of the header; its body is not run. Its return
+        annotation says how to read the reply, with the same result whether or not the client decodes responses::
+
+            None                     nothing
+            bool                     1 is True, 0 and nil are False
+            int, float, str, bytes   a number, or a text that is one; a text
+            X | None                 None for nil
+            list[X], tuple[X, ...], set[X], frozenset[X], tuple[X, Y]
+            dict[K, V]               an array of keys and values in turn
+            a NamedTuple, dataclass  an array, field by field
+            Literal["a", "b"]        one of these texts
+            Reply, Any               as the header says; as it comes
+
+        An ``async def`` stub makes a coroutine function for asyncio clients. Both kinds take a pipeline, too, and return it.
+
+        Args:
+            stub: The function to decorate.
+
+        Returns:
+            A function with the signature of the stub that runs the script.
+
+        Raises:
+            TypeError: The parameters are not those of the header, or the return annotation is missing or can't be read.
         """
         signature = inspect.signature(stub)
         read = self._reader(stub, signature)
@@ -146,8 +230,8 @@ class Script:
             bound.apply_defaults()
             client, *_ = values = list(bound.arguments.values())
             if not clients.is_pipeline(client) and _is_asynchronous(client) is not awaited:
-                colour = "an asyncio client" if awaited else "a client that does not have to be awaited"
-                raise TypeError(f"{stub.__name__} takes {colour}, not {client!r}")
+                kind = "an asyncio client" if awaited else "a sync client"
+                raise TypeError(f"{stub.__name__} takes {kind}, not {client!r}")
             keys, arguments = self._arranged(dict(zip(list(bound.arguments)[1:], values[1:], strict=True)))
             return self._run(client, keys, arguments, read)
 
@@ -162,7 +246,7 @@ class Script:
         return cast("Callable[P, R]", call)
 
     def _reader(self, stub: Callable[..., Any], signature: inspect.Signature) -> Reader:
-        """How a stub's replies are read."""
+        """Return how the replies of a stub are read. Raises TypeError for a stub that does not fit the header."""
         client, *names = signature.parameters or [""]
         declares = self._script.header.declares
         wanted = {*self.keys, *self.args} if declares else {"keys", "args"} & set(names)
@@ -172,14 +256,14 @@ class Script:
             )
             raise TypeError(f"{stub.__name__} must take a client and then {ours or 'nothing'}, not {', '.join(names)}")
         if signature.return_annotation is signature.empty:
-            raise TypeError(f"{stub.__name__} does not say what it gives: annotate it, with Any at least")
-        # Of no use here, the other annotations may name what only type checkers import.
+            raise TypeError(f"{stub.__name__} has no return annotation; add one, at least Any")
+        # The annotations of the parameters may name what only type checkers import.
         only = SimpleNamespace(__annotations__={"return": signature.return_annotation})
         hints = get_type_hints(only, globalns=inspect.unwrap(stub).__globals__)
         return functools.partial(self._named, reader(hints["return"], self._record))
 
     def _named(self, read: Reader, reply: Any) -> Any:
-        """Read a reply; an error names the script."""
+        """Read a reply. An error names the script."""
         try:
             return read(reply)
         except ValueError as error:
@@ -193,7 +277,7 @@ class Script:
 
     def _run(self, client: Any, keys: Sequence[Value], args: Sequence[Value], read: Reader) -> Any:
         if isinstance(client, Handfast | AsyncHandfast):
-            given = client._driver.run(run_script(self._script, keys, args), self.name)  # noqa: SLF001 -- of the same floor
+            given = client._driver.run(run_script(self._script, keys, args), self.name)  # noqa: SLF001 -- the public edge may use the driver
             return _reading(given, read) if inspect.iscoroutine(given) else read(given)
         if not clients.is_supported(client):
             raise TypeError(f"a script takes a client of redis-py, a Handfast or an AsyncHandfast, not {client!r}")
@@ -204,7 +288,7 @@ class Script:
         return read(clients.run(client, self._script, keys, args))
 
     def _arranged(self, values: dict[str, Any]) -> tuple[list[Value], list[Value]]:
-        """Keys and arguments in the order of the header."""
+        """Return keys and arguments in the order of the header."""
         header = self._script.header
         if not header.declares:
             if unknown := values.keys() - {"keys", "args"}:

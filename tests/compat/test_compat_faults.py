@@ -218,11 +218,9 @@ async def test_an_acquire_that_fails_while_it_waits_leaves_nothing_behind(api, f
     await eventually_async(lambda: not raw.exists("a"))
 
 
-async def test_a_server_that_is_gone_is_told_of_in_the_log_and_the_error_is_the_users(
-    api, tmp_path, caplog, monkeypatch
-):
-    for module in ("sync", "aio"):
-        monkeypatch.setattr(f"handfast.compat.{module}.ERRAND", 0.01)
+async def test_an_undo_that_a_dead_server_prevents_is_logged_and_the_error_raised(api, tmp_path, caplog, monkeypatch):
+    for module in ("_sync", "_aio"):
+        monkeypatch.setattr(f"handfast.compat.{module}.CLEANUP_FOR", 0.01)
     async with api.users_client(unix_socket_path=f"{tmp_path}/nobody", **retrying(api, 0)) as client:
         with pytest.raises(RedisConnectionError), caplog.at_level(logging.WARNING, "handfast"):
             await settled(locks(api, client).acquire())

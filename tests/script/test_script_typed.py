@@ -193,7 +193,7 @@ async def test_a_stub_takes_clients_of_its_own_api_only(server, raw):
     async with redis.asyncio.Redis.from_url(server.url) as awaited, AsyncHandfast(server.url) as ours_awaited:
         with Handfast(server.url) as ours:
             for client in (awaited, ours_awaited):
-                with pytest.raises(TypeError, match="take_from takes a client that does not have to be awaited, not"):
+                with pytest.raises(TypeError, match="take_from takes a sync client, not"):
                     take_from(client, "a")
                 assert await take_soon(client, account="a", log="l", amount=1)
             for client in (raw, ours):
@@ -290,7 +290,7 @@ def one_key(conn: redis.Redis, key: str) -> Any: ...
         (too_many, "not account, log, amount, note"),
         (no_client, "not log, amount"),
         (any_words, "not values"),
-        (gives_nothing, "gives_nothing does not say what it gives: annotate it, with Any at least"),
+        (gives_nothing, "gives_nothing has no return annotation; add one, at least Any"),
     ],
 )
 def test_a_stub_that_does_not_fit_the_header_is_refused_at_once(function, words):

@@ -1,8 +1,9 @@
-"""The house stands: imports point down only, and everything public is what we say it is."""
+"""The layers of the product, as the design page draws them: imports point down only, and nothing imports in a circle."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from pathlib import Path
 
@@ -10,46 +11,112 @@ import pytest
 
 import handfast
 
-SOURCE = Path(handfast.__file__).parent
-FLOORS = {"errors": 0, "records": 0, "_engine": 1, "_protocol": 2, "_drivers": 3, "embedded": 3, "_api": 4}
-RIM = 5
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+LAB = ROOT / "lab/src"
+
+LAYERS = {"errors": 1, "records": 1, "_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_api": 5}
+DRIVERS, API = LAYERS["_drivers"], LAYERS["_api"]
+PUBLIC = 6
+"""Everything else: the package itself and its public modules."""
 
 OUTSIDE = {"redis", "valkey", "hiredis", "socket", "ssl", "select", "selectors", "signal", "subprocess", "time"}
 OUTSIDE |= {"threading", "_thread", "queue", "concurrent", "multiprocessing", "asyncio", "sched"}
-"""What is on the other side of the drivers: the client library, the network, processes, threads, tasks and clocks."""
+"""What only drivers and public modules may use: the client library, the network, processes, threads, tasks and clocks."""
+
+KNOWN_CIRCLES = {
+    ("handfast_lab.chaos.contender", "handfast_lab.chaos.onloop"),
+    (
+        "handfast_lab.simulator.callers",
+        "handfast_lab.simulator.faults",
+        "handfast_lab.simulator.plans",
+        "handfast_lab.simulator.simulation",
+        "handfast_lab.simulator.watch",
+    ),
+}
+"""Circles of the lab that are not mended yet. Entries may only be removed."""
 
 
-def floor_of(module):
+def layer_of(module):
     parts = module.split(".")
-    return FLOORS.get(parts[1], RIM) if len(parts) > 1 else RIM
+    return LAYERS.get(parts[1], PUBLIC) if len(parts) > 1 else PUBLIC
 
 
+@functools.cache
+def modules(root=SOURCE):
+    """Return the path of every module."""
+    return {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sorted(root.rglob("*.py"))
+    }
+
+
+@functools.cache
 def imports(path):
+    """Return every module that a module imports, those for type checkers included."""
+    ours, found = {**modules(SOURCE), **modules(LAB)}, set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "handfast")
+            parts = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {part if part in ours else node.module for part in parts.values()}
+    return found
 
 
-def modules():
-    for path in SOURCE.rglob("*.py"):
-        parts = ["handfast", *path.relative_to(SOURCE).with_suffix("").parts]
-        yield ".".join(parts), path
+def graph(root):
+    """Return, of every module, the modules of the same distribution that it imports."""
+    return {module: imports(path) & modules(root).keys() for module, path in modules(root).items()}
+
+
+def circles(imported):
+    """Return the groups of modules that import each other, directly or not (Tarjan's algorithm, by reachability)."""
+    reached = {}
+    for start in imported:
+        seen, todo = set(), list(imported[start])
+        while todo:
+            module = todo.pop()
+            if module not in seen:
+                seen.add(module)
+                todo.extend(imported[module])
+        reached[start] = seen
+    return {
+        tuple(sorted({module} | {other for other in reached[module] if module in reached[other]}))
+        for module in imported
+        if module in reached[module]
+    }
 
 
 def test_imports_point_down_only():
     seen = 0
-    for module, path in modules():
+    for module, path in modules().items():
         for imported in imports(path):
-            if imported.split(".")[0] == "handfast":
+            if imported.split(".")[0] == "handfast" and imported != "handfast":
                 seen += 1
-                assert floor_of(imported) <= floor_of(module), f"{module} looks up to {imported}"
-                if floor_of(module) < RIM:
-                    assert imported != "handfast", f"{module} imports the roof"
+                assert layer_of(imported) <= layer_of(module), f"{module} imports {imported}, which is above it"
+            if layer_of(module) < PUBLIC:
+                assert imported != "handfast", f"{module} imports the package itself"
     assert seen > 50
+
+
+def test_no_module_of_the_product_imports_in_a_circle():
+    imported = graph(SOURCE)
+    assert "handfast._engine.validate" in imported["handfast._api.aio.client"]
+    assert circles(imported) == set()
+
+
+def test_circles_of_the_lab_only_become_fewer():
+    assert circles(graph(LAB)) <= KNOWN_CIRCLES
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {("a", "b", "c")}
+
+
+def test_the_product_never_imports_the_lab():
+    for module, path in modules().items():
+        assert "handfast_lab" not in touched(path), f"{module} imports the lab"
 
 
 def touched(path):
@@ -57,15 +124,15 @@ def touched(path):
     return {imported.split(".")[0] for imported in imports(path)}
 
 
-def test_only_the_drivers_and_the_rim_touch_redis_threads_and_clocks():
+def test_only_drivers_and_public_modules_use_sockets_threads_and_clocks():
     seen = set()
-    for module, path in modules():
-        if floor_of(module) < FLOORS["_drivers"]:
-            assert not touched(path) & OUTSIDE, f"{module} touches {touched(path) & OUTSIDE}"
-        elif floor_of(module) == FLOORS["_api"]:
-            # An event to wait for, and how much time is left: nothing else of them.
+    for module, path in modules().items():
+        if layer_of(module) < DRIVERS:
+            assert not touched(path) & OUTSIDE, f"{module} uses {touched(path) & OUTSIDE}"
+        elif layer_of(module) == API:
+            # The type of lost_event, and the time that a lease has left.
             own = {"aio": {"asyncio", "time"}, "sync": {"threading", "time"}}.get(api_of(module), set())
-            assert not touched(path) & OUTSIDE - own, f"{module} touches {touched(path) & OUTSIDE}"
+            assert not touched(path) & OUTSIDE - own, f"{module} uses {touched(path) & OUTSIDE}"
         else:
             seen |= touched(path) & OUTSIDE
     assert seen >= {"redis", "socket", "select", "threading", "asyncio", "time", "subprocess"}
@@ -80,14 +147,14 @@ def api_of(module):
 def test_the_two_apis_know_nothing_of_each_other():
     foreign = {"aio": {"threading", "queue", "select", "socket"}, "sync": {"asyncio"}}
     seen = set()
-    for module, path in modules():
+    for module, path in modules().items():
         api = api_of(module)
         if api in foreign:
             seen.add(module.rpartition(".")[0])
-            assert not touched(path) & foreign[api], f"{module} touches {touched(path) & foreign[api]}"
+            assert not touched(path) & foreign[api], f"{module} uses {touched(path) & foreign[api]}"
             for imported in imports(path):
                 assert api_of(imported) not in foreign.keys() - {api}, f"{module} imports {imported}"
-    assert seen >= {f"handfast.{floor}.{api}" for floor in ("_drivers", "_api") for api in foreign}
+    assert seen >= {f"handfast.{layer}.{api}" for layer in ("_drivers", "_api") for api in foreign}
 
 
 def members(kind):
@@ -103,19 +170,18 @@ def members(kind):
     return found
 
 
-@pytest.mark.parametrize("name", ["Handfast", "Lock", "Lease"])
+@pytest.mark.parametrize("name", [name.removeprefix("Async") for name in handfast.__all__ if name.startswith("Async")])
 def test_the_two_apis_have_the_same_members(name):
     sync, asynchronous = getattr(handfast, name), getattr(handfast, f"Async{name}")
     assert members(sync) == members(asynchronous)
     assert len(members(sync)) >= 3, members(sync)
     for plain, other in (("__enter__", "__aenter__"), ("__exit__", "__aexit__")):
-        assert hasattr(sync, plain)
+        assert hasattr(sync, plain) is hasattr(asynchronous, other)
         assert not hasattr(sync, other)
-        assert hasattr(asynchronous, other)
         assert not hasattr(asynchronous, plain), "a plain with would not wait"
 
 
-def test_every_class_of_the_facade_has_its_twin():
+def test_every_asyncio_class_has_a_sync_twin():
     twins = {name for name in handfast.__all__ if name.startswith("Async")}
     for name in twins:
         assert name.removeprefix("Async") in handfast.__all__
@@ -123,16 +189,5 @@ def test_every_class_of_the_facade_has_its_twin():
 
 
 def test_every_module_says_what_it_is():
-    for module, path in modules():
+    for module, path in modules().items():
         assert ast.get_docstring(ast.parse(path.read_text())), f"{module} has no docstring"
-
-
-def test_what_is_public_is_listed_there_and_documented():
-    assert sorted(handfast.__all__) == list(handfast.__all__)
-    for name in handfast.__all__:
-        value = getattr(handfast, name)
-        if isinstance(value, type):
-            assert value.__doc__, f"{name} has no docstring"
-            for member, inner in vars(value).items():
-                if callable(inner) and not member.startswith("_"):
-                    assert inner.__doc__, f"{name}.{member} has no docstring"

@@ -97,3 +97,46 @@ def test_each_default_has_one_source():
     assert parameters["max_sessions"].default == defaults.DEFAULT_MAX_SESSIONS == 64
     request = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
     assert f"{defaults.DEFAULT_MAX_WAITERS}".encode() in request.acquire(b"t").tail
+
+
+# --- docstrings
+
+DOCUMENTED = [
+    (where, function)
+    for module in (handfast, handfast.compat)
+    for name in module.__all__
+    if isinstance(kind := getattr(module, name), type)
+    for where, function in public_functions(kind)
+]
+BY_THE_EVENT_LOOP = {f"AcquireContext.{name}" for name in ("send", "throw", "close")}
+
+
+def test_the_names_of_the_package_are_sorted():
+    assert sorted(handfast.__all__) == list(handfast.__all__)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_public_class_is_documented(name):
+    if CLASSES[name] is not handfast.Duration:
+        summary = inspect.getdoc(CLASSES[name]).split("\n\n")[0]
+        assert len(summary) > 20
+        assert summary.endswith((".", ":"))
+
+
+@pytest.mark.parametrize(("where", "function"), DOCUMENTED, ids=[where for where, _ in DOCUMENTED])
+def test_a_public_function_is_documented_with_its_arguments_and_its_result(where, function):
+    kind = CLASSES.get(where.partition(".")[0])
+    text = inspect.getdoc(kind if function.__name__ == "__init__" else function)
+    assert text, f"{where} has no docstring"
+    assert text.split("\n\n")[0].endswith((".", ":")), f"the summary of {where} is not a sentence"
+    if where in BY_THE_EVENT_LOOP:
+        return
+    for parameter in list(inspect.signature(function).parameters)[1:]:
+        assert f"    {parameter}: " in text, f"{where} does not describe {parameter}"
+    result = str(function.__annotations__.get("return"))
+    if not isinstance(inspect.getattr_static(kind, function.__name__, None), property) and result not in {
+        "None",
+        "Self",
+    }:
+        said = "Returns:" in text or text.startswith("Return ") or function.__name__ == "__init__"
+        assert said, f"{where} does not say what it returns"

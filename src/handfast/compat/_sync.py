@@ -137,7 +137,14 @@ class RedisLock(LockScope, redis.lock.Lock):
             raise
 
     def do_acquire(self, token: str | bytes) -> bool:
-        """Ask once, with this token. Return whether the lock was acquired."""
+        """Ask once, without waiting.
+
+        Args:
+            token: The value to set the key to.
+
+        Returns:
+            True if the lock was acquired.
+        """
         mine = _shared.token_of(self.redis, token)
         call = _shared.acquire(self.redis, self.name, mine, self.timeout)
         mine.asked = True
@@ -169,7 +176,14 @@ class RedisLock(LockScope, redis.lock.Lock):
         self._forget(token)
 
     def do_release(self, expected_token: str | bytes) -> None:
-        """Release the lock that has this token. Raises LockNotOwnedError if it has another one."""
+        """Release the lock if it has this token.
+
+        Args:
+            expected_token: The token.
+
+        Raises:
+            LockNotOwnedError: The key is gone or has another token.
+        """
         token = _shared.token_of(self.redis, expected_token)
         if (_ask(self.redis, _shared.release(self.redis, self.name, token))).tag == "lost":
             raise LockNotOwnedError("Cannot release a lock that's no longer owned", lock_name=self.name)
@@ -199,7 +213,14 @@ class RedisLock(LockScope, redis.lock.Lock):
         return True
 
     def do_reacquire(self) -> Literal[True]:
-        """Set the key's TTL to ``timeout`` again. Raises LockNotOwnedError if the key is gone or has another token."""
+        """Set the key's TTL to ``timeout`` again.
+
+        Returns:
+            True.
+
+        Raises:
+            LockNotOwnedError: The key is gone or has another token.
+        """
         call = _shared.renew(self.redis, self.name, self.local.token, self.timeout, "timeout", even_endless=True)
         if (_ask(self.redis, call)).tag == "lost":
             raise LockNotOwnedError("Cannot reacquire a lock that's no longer owned", lock_name=self.name)
