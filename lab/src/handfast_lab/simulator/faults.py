@@ -84,7 +84,7 @@ class Faults:
             self._save()
 
     def end(self) -> None:
-        """Nothing goes wrong from now on, and what lasts is over."""
+        """Nothing goes wrong from now on, and faults that last are over."""
         self._left = 0
         network = self._network
         network.set_memory(out=False)
@@ -122,22 +122,22 @@ class Faults:
     # --- the call
 
     def lose_request(self, command: Command) -> None:
-        """It never arrives. The client hears of it, or it hears nothing at all."""
+        """It never arrives. The connection breaks, or nothing at all is noticed."""
         command.link.mute = True
-        self._tell_or_not(command.link)
+        self._perhaps_cut(command.link)
 
     def lose_reply(self, command: Command) -> None:
         """It is executed, and the reply is lost with the connection."""
         command.lost_reply = True
         command.link.deaf = True
-        self._world.at(self._world.now + self._network.tempo * 4, self._tell_or_not, command.link)
+        self._world.at(self._world.now + self._network.tempo * 4, self._perhaps_cut, command.link)
 
     def duplicate(self, command: Command) -> None:
-        """It is given up, and executed later, alone."""
+        """The client gives it up, and the server executes it later, alone."""
         late = LATEST * self._world.chance() ** 3
         command.link.mute = True
         self._network.send_late(command, self._world.now + self._network.travel() + late)
-        self._tell_or_not(command.link)
+        self._perhaps_cut(command.link)
 
     def delay(self, command: Command) -> None:
         """It takes its time, and what is behind it waits."""
@@ -184,13 +184,13 @@ class Faults:
         self._later(3, self._kill, self._client_of(command.link), self._world.chance() < 0.7)
 
     def freeze(self, command: Command) -> None:
-        """The process stands still for a while, as by SIGSTOP."""
+        """The process is suspended for a while, as by SIGSTOP."""
         self._later(2, self._freeze, command.link.process)
 
     # --- the server
 
     def stall(self, command: Command) -> None:
-        """The server stands still for a while."""
+        """The server is suspended for a while."""
         del command
         if not self._network.stalled:
             self._network.stall()
@@ -231,12 +231,12 @@ class Faults:
         self._around(self._flush)
 
     def failover(self, command: Command) -> None:
-        """A replica takes over that does not have the latest writes. Those who do not know yet talk to the old primary."""
+        """A replica takes over that lacks the latest writes. Clients that do not know that talk to the old primary."""
         del command
         self._around(self._fail_over)
 
     def evict(self, command: Command) -> None:
-        """It throws a key away."""
+        """It evicts a key."""
         del command
         self._around(self._evict)
 
@@ -282,7 +282,7 @@ class Faults:
         """How late the server learns that a connection is no more; None for at once."""
         return None if self._world.chance() < 0.7 else 60 * self._world.chance() ** 2
 
-    def _tell_or_not(self, link: Link) -> None:
+    def _perhaps_cut(self, link: Link) -> None:
         if self._world.chance() < 0.7:
             self._network.cut(link, notice=self._notice())
 
@@ -339,6 +339,8 @@ class Faults:
     def _jump(self) -> None:
         seconds = 0.001 * 60_000 ** self._world.chance()
         back = self._world.chance() < 0.5
+        if not back and self._world.chance() < 0.5:
+            seconds = self._world.between(60, 120)  # longer than a wait-lease
         self._network.jump_us += int(seconds * (-1e6 if back else 1e6))
         if back:
             self._damage.stepped_back = True
@@ -382,4 +384,4 @@ KINDS: dict[str, Callable[[Faults, Command], None]] = {
     "evict": Faults.evict,
     "jump": Faults.jump,
 }
-"""By what they are called in plans and reports."""
+"""Each fault by its name in plans and reports."""

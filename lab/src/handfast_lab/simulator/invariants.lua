@@ -101,6 +101,10 @@ local function check_grants(name, state, caller, caller_moves, now)
       end
     end
     if token ~= caller then
+      local waiter = name.waiters[token]
+      if waiter and waiter.wait_until < now then
+        complain(6, name, '%s was let in though its wait-lease is over', token)
+      end
       local lease = state.holders.scores[token] - now
       local ring = format('granted %s %.0f %.0f %.0f', token, record.fence, now, lease)
       local published, rung = {server.messages()}, false
