@@ -187,9 +187,7 @@ def contended(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, Any]) -> I
     left, right, top, bottom, width, height = 76, 150, 16, 46, 640, 320
     lines = {
         contender: sorted(
-            (row["clients"], row["rate"])
-            for row in rows
-            if row["setting"] == "one" and row["contender"].replace("holdfast", "handfast") == contender
+            (row["clients"], row["rate"]) for row in rows if row["setting"] == "one" and row["contender"] == contender
         )
         for contender in SERIES
     }

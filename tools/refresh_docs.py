@@ -125,7 +125,7 @@ def performance() -> Iterator[str]:
     """Five rows of the benchmark of one lock."""
     data = _read("benchmarks/lock")
     yield "| | 1 process | 10 processes | fairness | handoff p50 / p99 |\n|---|--:|--:|--:|--:|"
-    rows = {(_named(row["contender"]), row["clients"]): row for row in data["rows"]}
+    rows = {(row["contender"], row["clients"]): row for row in data["rows"]}
     for contender, shown in SHOWN.items():
         alone, many = rows[contender, 1], rows[contender, 10]
         handoff = f"{many['handoff_p50_us']:.0f} / {many['handoff_p99_us']:.0f} µs"
@@ -141,7 +141,7 @@ def performance() -> Iterator[str]:
 def reliability() -> Iterator[str]:
     """What was tried, how often, and how often it went wrong."""
     figures = [figure for run in _read("reliability/trials") for figure in run["figures"]]
-    ours = [figure for figure in figures if _named(figure["contender"]).startswith("handfast")]
+    ours = [figure for figure in figures if figure["contender"].startswith("handfast")]
     histories, schedules = _read("reliability/histories"), _read("reliability/schedules")
     planted, mutants = _read("reliability/planted")["planted"], _read("reliability/mutants")["all"]
     played = Counter[str]()
@@ -172,11 +172,6 @@ def reliability() -> Iterator[str]:
 
 def _read(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def _named(contender: str) -> str:
-    """Results from before the rename carry the old name."""
-    return contender.replace("holdfast", "handfast")
 
 
 SECTIONS: dict[str, Callable[[], Iterator[str]]] = {

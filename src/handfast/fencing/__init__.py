@@ -10,7 +10,7 @@ https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html). A w
 `StaleFence`; it is an exception because a return value can be overlooked. A write with the same fence passes: a holder
 writes more than once, and a client may send a command again after a lost reply.
 
-The limits of fences, and SQL statements to copy, are in ``docs/fencing.md``.
+The limits of fences, and SQL statements to copy, are in ``docs/how-to/fence-a-write.md``.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class _Builder:
             raise TypeError(f"the name of a table or column must be a str, not {name!r}")
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"{name!r} is not a name of letters, digits, _ and $; write the statement yourself, as in docs/fencing.md"
+                f"{name!r} is not a name of letters, digits, _ and $; write the statement yourself, as in docs/how-to/fence-a-write.md"
             )
         return f"{self._quote}{name}{self._quote}"
 
@@ -199,7 +199,7 @@ def _cursor(connection: Any) -> AbstractContextManager[Any]:
     cursor = connection.cursor() if hasattr(connection, "cursor") else connection
     if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
         raise TypeError(
-            f"{connection!r} belongs to an asyncio driver, not to DB-API 2.0; write the statement yourself, as in docs/fencing.md"
+            f"{connection!r} belongs to an asyncio driver, not to DB-API 2.0; write the statement yourself, as in docs/how-to/fence-a-write.md"
         )
     return nullcontext(cursor) if cursor is connection else closing(cursor)
 
