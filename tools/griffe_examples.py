@@ -6,12 +6,12 @@ import re
 import textwrap
 from typing import Any
 
-import griffe
+import griffe  # type: ignore[import-not-found, unused-ignore]  # comes with the group docs alone
 
 EXAMPLE = re.compile(r"^Example:\n((?:    .*\n?|\n)+)", re.MULTILINE)
 
 
-class Examples(griffe.Extension):
+class Examples(griffe.Extension):  # type: ignore[misc, unused-ignore]  # see above
     """Turn each example into a block of Python."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
