@@ -95,7 +95,10 @@ def test_client_setinfo_is_allowed_for_versions_that_accept_the_rule(version, te
     [
         (["--for", "nonsense"], "'nonsense' is not one of lock"),
         (["--for", ""], "'' is not one of"),
-        (["--for", "compat"], "Compat needs the patterns of the keys on which it is used; pass keys."),
+        (
+            ["--for", "compat"],
+            "Compat needs the patterns of the keys on which it is used: pass keys=, or --key on the command line.",
+        ),
         (["--key", "a"], "Only compat and fencing"),
         (["--for", "compat", "--key", "a b"], "without blanks"),
         (["--namespace", ""], "Namespace must not be empty."),

@@ -46,14 +46,14 @@ class RawClient:
         self.socket.settimeout(10)
         self.reader = Reader()
         if resp3:
-            self.say("HELLO 3")
-            self.hear()
+            self.send("HELLO 3")
+            self.receive()
 
-    def say(self, *lines):
+    def send(self, *commands):
         """Send these commands in one piece."""
-        self.socket.sendall(b"".join(packed(line) for line in lines))
+        self.socket.sendall(b"".join(packed(command) for command in commands))
 
-    def hear(self):
+    def receive(self):
         """Return the next frame, or END if the connection has ended."""
         while (frame := self.reader.frame()) is INCOMPLETE:
             try:
@@ -65,9 +65,9 @@ class RawClient:
             self.reader.feed(data)
         return frame
 
-    def hear_all(self):
-        """All frames until it is cut off."""
-        return list(iter(self.hear, END))
+    def receive_all(self):
+        """Return all frames until the connection ends."""
+        return list(iter(self.receive, END))
 
     def is_silent(self, seconds=0.05):
         self.socket.settimeout(seconds)
@@ -80,20 +80,20 @@ class RawClient:
         return False
 
 
-def packed(line):
-    words = line.encode().split()
+def packed(command):
+    words = command.encode().split()
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 @pytest.fixture
-def line(proxy, raw):
-    line = RawClient(proxy)
-    yield line
-    line.socket.close()
+def peer(proxy, raw):
+    peer = RawClient(proxy)
+    yield peer
+    peer.socket.close()
 
 
 def insistent(proxy, times=3):
-    """A client of redis-py that asks again that many times."""
+    """Return a redis-py client that retries that many times."""
     return redis.Redis.from_url(
         proxy.url, retry=Retry(NoBackoff(), times), retry_on_error=[redis.ConnectionError], decode_responses=True
     )
@@ -115,19 +115,19 @@ def test_proxy_forwards_commands_and_replies(proxy, raw):
     assert proxy.connections == 1
 
 
-def test_lose_reply_hits_one_command_that_the_server_has_executed(proxy, line, raw):
+def test_lose_reply_hits_one_command_that_the_server_has_executed(proxy, peer, raw):
     fault = proxy.lose_reply(containing("mine"))
-    line.say("SET a 1", "GET a", "INCR mine", "SET b 1", "INCR mine")
-    assert line.hear_all() == [b"OK", b"1"]
+    peer.send("SET a 1", "GET a", "INCR mine", "SET b 1", "INCR mine")
+    assert peer.receive_all() == [b"OK", b"1"]
     assert (raw.get("a"), raw.get("mine"), raw.get("b")) == ("1", "1", None)
     assert fault.happened == 1
     assert fault.spent
 
 
-def test_lose_request_hits_one_command_and_earlier_ones_are_answered(proxy, line, raw):
+def test_lose_request_hits_one_command_and_earlier_ones_are_answered(proxy, peer, raw):
     fault = proxy.lose_request(command("incr"))
-    line.say("SET a 1", "GET a", "INCR mine", "SET b 1")
-    assert line.hear_all() == [b"OK", b"1"]
+    peer.send("SET a 1", "GET a", "INCR mine", "SET b 1")
+    assert peer.receive_all() == [b"OK", b"1"]
     assert (raw.get("a"), raw.get("mine"), raw.get("b")) == ("1", None, None)
     assert fault.happened == 1
 
@@ -138,7 +138,7 @@ def test_fault_waits_for_its_match_skips_and_counts(proxy, raw):
         assert client.get("n") is None
         assert client.incr("n") == 1
         assert fault.happened == 0
-        assert client.incr("n") == 4, "it was lost twice"
+        assert client.incr("n") == 4, "two replies were lost"
         assert client.incr("n") == 5
     assert (fault.happened, fault.spent) == (2, True)
 
@@ -174,26 +174,26 @@ def test_noscript_reply_is_not_lost(proxy, raw):
 
 def test_unclaimed_fault_stays_active():
     with ServerController() as server, FaultProxy(server.url) as proxy:
-        line, digest = RawClient(proxy), Script("return 5").digest
-        line.say("PING")
-        assert line.hear() == b"PONG"
+        peer, digest = RawClient(proxy), Script("return 5").digest
+        peer.send("PING")
+        assert peer.receive() == b"PONG"
         fault = proxy.lose_reply(script())
         with server.paused():
-            line.say(f"EVALSHA {digest} 0")
+            peer.send(f"EVALSHA {digest} 0")
             eventually(lambda: fault._rule.remaining == 0)
             proxy.lose_reply(command("PING"))
-        assert line.hear().startswith("NOSCRIPT")
+        assert peer.receive().startswith("NOSCRIPT")
         assert not fault.spent
-        line.say("EVAL return(5) 0")
-        assert line.hear_all() == []
+        peer.send("EVAL return(5) 0")
+        assert peer.receive_all() == []
         assert fault.spent
-        line.socket.close()
+        peer.socket.close()
 
 
-def test_fault_in_a_transaction_hits_exec(proxy, line, raw):
+def test_fault_in_a_transaction_hits_exec(proxy, peer, raw):
     fault = proxy.lose_reply(command("EXEC"))
-    line.say("MULTI", "INCR n", "EXEC", "INCR n")
-    assert line.hear_all() == [b"OK", b"QUEUED"]
+    peer.send("MULTI", "INCR n", "EXEC", "INCR n")
+    assert peer.receive_all() == [b"OK", b"QUEUED"]
     assert raw.get("n") == "1"
     assert fault.happened == 1
 
@@ -206,25 +206,25 @@ def test_error_and_nil_are_replies(proxy, raw):
         "HGETALL nothing",
         "EVAL return{1,{2,{3}},'x'} 0",
     ):
-        line = RawClient(proxy, resp3=True)
+        peer = RawClient(proxy, resp3=True)
         fault = proxy.lose_reply(command("PING"))
-        line.say(what, "PING")
-        assert len(line.hear_all()) == 1
+        peer.send(what, "PING")
+        assert len(peer.receive_all()) == 1
         assert fault.wait()
-        line.socket.close()
+        peer.socket.close()
 
 
-def test_inline_commands_match_too(proxy, line, raw):
+def test_inline_commands_match_too(proxy, peer, raw):
     fault = proxy.lose_request(command("INCR"))
-    line.socket.sendall(b"PING\r\n\r\nset a 1\r\nINCR n\r\n")
-    assert line.hear_all() == [b"PONG", b"OK"]
+    peer.socket.sendall(b"PING\r\n\r\nset a 1\r\nINCR n\r\n")
+    assert peer.receive_all() == [b"PONG", b"OK"]
     assert fault.happened == 1
     assert proxy.commands[:2] == [Command("PING", (), 1), Command("SET", (b"a", b"1"), 1)]
 
 
-def test_client_that_does_not_speak_resp_is_cut(proxy, line):
-    line.socket.sendall(b"*1\r\n:5\r\n")
-    assert line.hear_all() == []
+def test_client_that_does_not_speak_resp_is_cut(proxy, peer):
+    peer.socket.sendall(b"*1\r\n:5\r\n")
+    assert peer.receive_all() == []
 
 
 # --- pushes and subscriptions
@@ -232,70 +232,70 @@ def test_client_that_does_not_speak_resp_is_cut(proxy, line):
 
 @pytest.mark.parametrize("resp3", [False, True], ids=["resp2", "resp3"])
 def test_confirmations_answer_a_subscription(proxy, raw, resp3):
-    line = RawClient(proxy, resp3=resp3)
+    peer = RawClient(proxy, resp3=resp3)
     fault = proxy.lose_reply(command("SUBSCRIBE"), after=1)
-    line.say("SUBSCRIBE a b")
-    assert [line.hear()[1] for _ in "ab"] == [b"a", b"b"]
-    line.say("UNSUBSCRIBE a", "PING", "SUBSCRIBE c d", "PING")
-    heard = line.hear_all()
-    assert heard[0][:2] == [b"unsubscribe", b"a"]
-    assert heard[1] in (b"PONG", [b"pong", b""])
-    assert len(heard) == 3, "the first of two confirmations is no whole reply"
+    peer.send("SUBSCRIBE a b")
+    assert [peer.receive()[1] for _ in "ab"] == [b"a", b"b"]
+    peer.send("UNSUBSCRIBE a", "PING", "SUBSCRIBE c d", "PING")
+    received = peer.receive_all()
+    assert received[0][:2] == [b"unsubscribe", b"a"]
+    assert received[1] in (b"PONG", [b"pong", b""])
+    assert len(received) == 3, "the first of two confirmations does not complete the reply"
     assert fault.happened == 1
-    line.socket.close()
+    peer.socket.close()
 
 
 def test_pushes_do_not_count_as_replies(proxy, raw):
-    line = RawClient(proxy, resp3=True)
-    line.say("SUBSCRIBE a")
-    assert line.hear()[0] == b"subscribe"
+    peer = RawClient(proxy, resp3=True)
+    peer.send("SUBSCRIBE a")
+    assert peer.receive()[0] == b"subscribe"
     fault = proxy.lose_reply(command("INCR"))
-    line.say(*["PUBLISH a hey"] * 20, "INCR n")
-    heard = line.hear_all()
-    assert heard.count(1) == 20, "every PUBLISH was answered"
+    peer.send(*["PUBLISH a hey"] * 20, "INCR n")
+    received = peer.receive_all()
+    assert received.count(1) == 20, "every PUBLISH was answered"
     assert raw.get("n") == "1"
     assert fault.happened == 1
-    line.socket.close()
+    peer.socket.close()
 
 
 def test_messages_of_a_resp2_subscriber_do_not_count_as_replies(proxy, raw):
-    line = RawClient(proxy)
-    line.say("SUBSCRIBE a", "PSUBSCRIBE b*")
-    assert [line.hear()[0] for _ in "ab"] == [b"subscribe", b"psubscribe"]
+    peer = RawClient(proxy)
+    peer.send("SUBSCRIBE a", "PSUBSCRIBE b*")
+    assert [peer.receive()[0] for _ in "ab"] == [b"subscribe", b"psubscribe"]
     for _ in range(10):
         raw.publish("a", "hey")
         raw.publish("bb", "ho")
     fault = proxy.lose_reply(command("UNSUBSCRIBE"))
-    line.say("PING", "UNSUBSCRIBE a")
-    heard = [frame[0] for frame in line.hear_all()]
-    assert sorted(heard) == [b"message"] * 10 + [b"pmessage"] * 10 + [b"pong"]
+    peer.send("PING", "UNSUBSCRIBE a")
+    received = [frame[0] for frame in peer.receive_all()]
+    assert sorted(received) == [b"message"] * 10 + [b"pmessage"] * 10 + [b"pong"]
     assert fault.happened == 1
-    line.socket.close()
+    peer.socket.close()
 
 
 @pytest.mark.parametrize("resp3", [False, True], ids=["resp2", "resp3"])
 def test_lose_pushes_discards_messages_only(proxy, raw, resp3):
-    line = RawClient(proxy, resp3=resp3)
-    line.say("SUBSCRIBE a b")
-    assert [line.hear()[0] for _ in "ab"] == [b"subscribe"] * 2
+    peer = RawClient(proxy, resp3=resp3)
+    peer.send("SUBSCRIBE a b")
+    assert [peer.receive()[0] for _ in "ab"] == [b"subscribe"] * 2
     fault = proxy.lose_pushes(containing("secret"), times=3, after=1)
     for number in range(5):
         assert raw.publish("a", f"secret {number}") == 1
         assert raw.publish("b", f"plain {number}") == 1
-    line.say("PING")
-    heard = [line.hear() for _ in range(8)]
-    assert heard[-1] in (b"PONG", [b"pong", b""])
-    said = [frame[2].decode() for frame in heard[:-1]]
+    peer.send("PING")
+    received = [peer.receive() for _ in range(8)]
+    assert received[-1] in (b"PONG", [b"pong", b""])
+    said = [frame[2].decode() for frame in received[:-1]]
     assert said == ["secret 0", "plain 0", "plain 1", "plain 2", "plain 3", "secret 4", "plain 4"]
     assert (fault.happened, fault.spent) == (3, True)
-    line.socket.close()
+    peer.socket.close()
 
 
-def test_monitor_output_does_not_count_as_replies(proxy, line, raw):
-    line.say("MONITOR")
-    assert line.hear() == b"OK"
+def test_monitor_output_does_not_count_as_replies(proxy, peer, raw):
+    peer.send("MONITOR")
+    assert peer.receive() == b"OK"
     raw.get("k")
-    assert b"k" in line.hear()
+    assert b"k" in peer.receive()
 
 
 # --- late, held back, meddled with
@@ -312,10 +312,10 @@ def test_duplicate_is_executed_late_although_all_connections_are_cut(proxy, raw)
         assert client.incr("n") == 3
 
 
-def test_commands_before_a_duplicate_are_answered_and_later_ones_lost(proxy, line, raw):
+def test_commands_before_a_duplicate_are_answered_and_later_ones_lost(proxy, peer, raw):
     fault = proxy.duplicate(command("INCR"), after=0)
-    line.say("SET a 1", "INCR n", "SET b 1")
-    assert line.hear_all() == [b"OK"]
+    peer.send("SET a 1", "INCR n", "SET b 1")
+    assert peer.receive_all() == [b"OK"]
     assert fault.wait()
     assert (raw.get("a"), raw.get("n"), raw.get("b")) == ("1", "1", None)
 
@@ -329,39 +329,39 @@ def test_duplicate_uses_the_database_of_its_connection(server, raw):
         assert not raw.exists("n")
 
 
-def test_delayed_commands_continue_in_order_when_cleared(proxy, line, raw):
+def test_delayed_commands_continue_in_order_when_cleared(proxy, peer, raw):
     fault = proxy.delay(command("INCR"), seconds=60)
-    line.say("SET a 1", "INCR n", "SET b 1")
-    assert line.hear() == b"OK"
+    peer.send("SET a 1", "INCR n", "SET b 1")
+    assert peer.receive() == b"OK"
     assert fault.wait()
-    assert line.is_silent()
+    assert peer.is_silent()
     assert raw.exists("n", "b") == 0
     with contextlib.closing(RawClient(proxy).socket) as another:  # others are not held
         another.sendall(b"PING\r\n")
         assert another.recv(7) == b"+PONG\r\n"
     fault.clear()
-    assert [line.hear(), line.hear()] == [1, b"OK"]
+    assert [peer.receive(), peer.receive()] == [1, b"OK"]
 
 
-def test_delay_ends_after_its_seconds(proxy, line, raw):
+def test_delay_ends_after_its_seconds(proxy, peer, raw):
     proxy.delay(command("INCR"), seconds=0.05)
     began = monotonic()
-    line.say("INCR n")
-    assert line.hear() == 1
+    peer.send("INCR n")
+    assert peer.receive() == 1
     assert monotonic() - began >= 0.05
 
 
 def test_delayed_command_of_a_gone_client_is_executed(proxy, raw):
-    line = RawClient(proxy)
+    peer = RawClient(proxy)
     fault = proxy.delay(command("INCR"), seconds=60)
-    line.say("INCR n")
+    peer.send("INCR n")
     assert fault.wait()
-    line.socket.close()
+    peer.socket.close()
     fault.clear()
     assert eventually(lambda: raw.get("n")) == "1"
 
 
-def test_action_runs_before_its_command_and_before_faults(proxy, line, raw):
+def test_action_runs_before_its_command_and_before_faults(proxy, peer, raw):
     seen = []
 
     def look(asked):
@@ -369,8 +369,8 @@ def test_action_runs_before_its_command_and_before_faults(proxy, line, raw):
 
     proxy.before(command("INCR"), look, times=2)
     fault = proxy.lose_reply(command("INCR"), after=2)
-    line.say("INCR n", "INCR n", "INCR n")
-    assert line.hear_all() == [1, 2]
+    peer.send("INCR n", "INCR n", "INCR n")
+    assert peer.receive_all() == [1, 2]
     assert fault.happened == 1
     assert [args for args, _ in seen] == [(b"n",), (b"n",)]
     assert seen[0][1] is None
@@ -386,19 +386,19 @@ def test_error_of_an_action_cuts_the_connection_and_is_raised_by_close(server, r
             proxy.before(anything, wrong)
         else:
             proxy.lose_reply(wrong)
-        line = RawClient(proxy)
-        line.say("PING")
-        assert line.hear_all() == []
-        line.socket.close()
+        peer = RawClient(proxy)
+        peer.send("PING")
+        assert peer.receive_all() == []
+        peer.socket.close()
 
 
 def test_error_of_the_block_wins_over_the_error_of_an_action(server, caplog):
     with pytest.raises(ZeroDivisionError), FaultProxy(server.url) as proxy:
         proxy.before(anything, lambda _: [].pop())
-        line = RawClient(proxy)
-        line.say("PING")
-        assert line.hear_all() == []
-        line.socket.close()
+        peer = RawClient(proxy)
+        peer.send("PING")
+        assert peer.receive_all() == []
+        peer.socket.close()
         raise ZeroDivisionError
     assert "pop from empty list" in caplog.text
 
@@ -407,84 +407,84 @@ def test_error_of_the_block_wins_over_the_error_of_an_action(server, caplog):
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 7, 12])
-def test_cut_after_cuts_within_a_reply(proxy, line, raw, count):
+def test_cut_after_cuts_within_a_reply(proxy, peer, raw, count):
     fault = proxy.cut_after(count)
-    line.say("PING", "SET a 1", "SET b 1")
-    data = b"".join(iter(lambda: line.socket.recv(100), b""))
+    peer.send("PING", "SET a 1", "SET b 1")
+    data = b"".join(iter(lambda: peer.socket.recv(100), b""))
     assert data == b"+PONG\r\n+OK\r\n+OK\r\n"[:count]
     assert fault.happened == 1
-    line.socket.close()
+    peer.socket.close()
     assert RawClient(proxy, resp3=True).socket.close() is None, "only once"
 
 
-def test_cut_after_cuts_within_a_request(proxy, line, raw):
+def test_cut_after_cuts_within_a_request(proxy, peer, raw):
     first = packed("SET a 1")
     fault = proxy.cut_after(len(first) + 5, "to server")
-    line.say("SET a 1", "SET b 1")
-    assert line.hear_all() in ([], [b"OK"])
+    peer.send("SET a 1", "SET b 1")
+    assert peer.receive_all() in ([], [b"OK"])
     assert fault.wait()
     assert eventually(lambda: raw.get("a")) == "1"
     assert not raw.exists("b")
 
 
-def test_dribbling_forwards_byte_by_byte(proxy, line, raw):
+def test_dribbling_forwards_byte_by_byte(proxy, peer, raw):
     with proxy.dribbling(pause=0.01):
-        line.say("SET a 1", "GET a")
-        piece = line.socket.recv(100)
+        peer.send("SET a 1", "GET a")
+        piece = peer.socket.recv(100)
         assert b"+OK\r\n$1\r\n1\r\n".startswith(piece)
         assert len(piece) < 12
-        line.reader.feed(piece)
-        assert [line.hear(), line.hear()] == [b"OK", b"1"]
+        peer.reader.feed(piece)
+        assert [peer.receive(), peer.receive()] == [b"OK", b"1"]
 
 
 @pytest.mark.parametrize("direction", ["to server", "to client", "both"])
-def test_black_hole_silences_connections_that_used_it(proxy, line, raw, direction):
-    line.say("PING")
-    assert line.hear() == b"PONG"
+def test_black_hole_silences_connections_that_used_it(proxy, peer, raw, direction):
+    peer.send("PING")
+    assert peer.receive() == b"PONG"
     with proxy.black_hole(direction):
-        line.say("INCR n")
+        peer.send("INCR n")
         eventually(lambda: any(asked.name == "INCR" for asked in proxy.commands))
         if direction == "to client":
             assert eventually(lambda: raw.get("n")) == "1"
-        assert line.is_silent()
-    line.say("PING")
-    assert line.is_silent(), "what it hears after a gap could be anything"
+        assert peer.is_silent()
+    peer.send("PING")
+    assert peer.is_silent(), "the rest of a stream with a gap cannot be parsed"
     fresh = RawClient(proxy)
-    fresh.say("INCR n")
-    assert fresh.hear() == (2 if direction == "to client" else 1)
+    fresh.send("INCR n")
+    assert fresh.receive() == (2 if direction == "to client" else 1)
     fresh.socket.close()
 
 
 def test_cut_ends_all_connections(proxy, raw):
     lines = [RawClient(proxy) for _ in range(5)]
-    for line in lines:
-        line.say("PING")
-        assert line.hear() == b"PONG"
+    for peer in lines:
+        peer.send("PING")
+        assert peer.receive() == b"PONG"
     proxy.cut()
-    for line in lines:
-        assert line.hear_all() == []
-        line.socket.close()
+    for peer in lines:
+        assert peer.receive_all() == []
+        peer.socket.close()
     assert proxy.connections == 5
 
 
-def test_retarget_sends_new_connections_to_another_server(proxy, line, raw):
+def test_retarget_sends_new_connections_to_another_server(proxy, peer, raw):
     with ServerController() as other:
-        line.say("SET a here")
-        assert line.hear() == b"OK"
+        peer.send("SET a here")
+        assert peer.receive() == b"OK"
         proxy.retarget(other.url)
-        assert line.hear_all() == []
+        assert peer.receive_all() == []
         fresh = RawClient(proxy)
-        fresh.say("SET a there")
-        assert fresh.hear() == b"OK"
+        fresh.send("SET a there")
+        assert fresh.receive() == b"OK"
         fresh.socket.close()
         assert (raw.get("a"), other.admin.get("a")) == ("here", "there")
 
 
 def test_unreachable_server_ends_the_connection(server):
     with FaultProxy(f"{server.url}-not") as proxy:
-        line = RawClient(proxy)
-        assert line.hear_all() == []
-        line.socket.close()
+        peer = RawClient(proxy)
+        assert peer.receive_all() == []
+        peer.socket.close()
 
 
 def test_reply_that_never_arrived_does_not_count_as_lost():
@@ -499,7 +499,7 @@ def test_reply_that_never_arrived_does_not_count_as_lost():
             assert isinstance(future.exception(20), redis.ConnectionError)
         assert not fault.spent
         server.restart()
-        assert client.incr("n") == 2, "now it happened"
+        assert client.incr("n") == 2, "the fault happened now"
         assert fault.spent
 
 
@@ -587,7 +587,7 @@ def test_proxy_without_record_keeps_no_commands(server, raw):
 
 
 def left():
-    """Threads and descriptors of this process."""
+    """Return the threads and file descriptors of this process."""
     return threading.active_count(), len(list(Path("/dev/fd").iterdir()))
 
 
@@ -602,22 +602,22 @@ def test_close_leaves_no_thread_socket_or_folder(server, raw):
     lines = [RawClient(proxy) for _ in range(6)]
     held = proxy.delay(containing("held"), seconds=600)
     late = proxy.duplicate(containing("late"), after=600)
-    lines[0].say("GET held")
-    lines[1].say("GET late")
-    lines[2].say("BLPOP nothing 0")
-    lines[3].say("SUBSCRIBE a")
+    lines[0].send("GET held")
+    lines[1].send("GET late")
+    lines[2].send("BLPOP nothing 0")
+    lines[3].send("SUBSCRIBE a")
     lines[4].socket.sendall(b"*2\r\n$3\r\nGE")
     proxy.lose_reply(command("BRPOP"))
-    lines[5].say("BRPOP nothing 0")
+    lines[5].send("BRPOP nothing 0")
     assert held.wait()
-    assert lines[1].hear_all() == []
-    assert lines[3].hear()[0] == b"subscribe"
+    assert lines[1].receive_all() == []
+    assert lines[3].receive()[0] == b"subscribe"
     proxy.close()
     proxy.close()
     assert late.happened == 0
-    for line in lines:
-        assert line.hear_all() == []
-        line.socket.close()
+    for peer in lines:
+        assert peer.receive_all() == []
+        peer.socket.close()
     assert left() == before
     assert not folder.exists()
     until_alone(raw)
@@ -629,10 +629,10 @@ def test_ended_connections_leave_nothing_in_a_running_proxy(server, raw):
     with FaultProxy(server.url) as proxy:
         before = left()
         for _ in range(30):
-            line = RawClient(proxy)
-            line.say("PING")
-            assert line.hear() == b"PONG"
-            line.socket.close()
+            peer = RawClient(proxy)
+            peer.send("PING")
+            assert peer.receive() == b"PONG"
+            peer.socket.close()
         eventually(lambda: left() == before)
         assert proxy.connections == 30
 
@@ -651,7 +651,7 @@ def test_concurrent_clients_and_faults(server, raw):
         executed = sum(int(raw.get(f"n{number}")) for number in range(4))
         lost = sum(fault.happened for fault in faults[:40])
         assert sum(fault.happened for fault in faults) >= 40
-        assert executed == 160 + lost, "each lost reply is one that was executed, and each lost request is not"
+        assert executed == 160 + lost, "commands with lost replies were executed, those with lost requests were not"
 
 
 # --- frames
@@ -704,10 +704,10 @@ def test_splitter_returns_whole_requests_for_any_pieces(words, size):
 
 def test_idle_proxy_uses_no_cpu_time(server):
     with FaultProxy(server.url) as proxy:
-        line = RawClient(proxy)
-        line.say("PING")
-        assert line.hear() == b"PONG"
+        peer = RawClient(proxy)
+        peer.send("PING")
+        assert peer.receive() == b"PONG"
         used = sum(os.times()[:2])
         sleep(0.1)
-        assert sum(os.times()[:2]) - used < 0.09, "it spins"
-        line.socket.close()
+        assert sum(os.times()[:2]) - used < 0.09, "the proxy is spinning"
+        peer.socket.close()

@@ -1,4 +1,4 @@
-"""The scripted driver and the fake clock: a protocol against what was written down before, and complaints when it does not fit."""
+"""The scripted driver and the fake clock: protocols against prepared replies, and failures if a reply does not fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from handfast.testing import FakeClock, ScriptedDriver
 
 
 def asking(*effects):
-    """A protocol that asks for these and gives what it was answered."""
+    """A protocol that yields these effects and returns the answers."""
     heard = []
     for effect in effects:
         answer = yield effect

@@ -98,7 +98,7 @@ def test_persistent_server_keeps_or_drops_its_data():
         server.admin.set("k", "v")
         server.kill()
         server.restart(keep_data=True)
-        assert server.admin.get("k") == "v", "it is persistent still"
+        assert server.admin.get("k") == "v", "the server is still persistent"
 
 
 def test_server_that_ended_can_be_restarted():
@@ -280,7 +280,7 @@ def test_replica_follows_freezes_thaws_and_is_promoted():
         primary.admin.set("k", "3")
         primary.kill()
         replica.promote()
-        assert replica.admin.get("k") == "2", "what it had not heard of is lost"
+        assert replica.admin.get("k") == "2", "data that was not replicated is lost"
         assert replica.admin.set("k", "mine")
         with pytest.raises(RuntimeError, match="is not a replica"):
             replica.promote()
@@ -319,7 +319,7 @@ def clocked(shifting):
 
 
 def is_ahead(server, seconds):
-    """Whether its clock is that much ahead of ours, for commands and for scripts."""
+    """Return whether its clock is that much ahead of ours, in commands and in scripts."""
     for ask in (server.admin.time, lambda: server.admin.eval("return redis.call('TIME')", 0)):
         before = time.time()
         whole, micros = map(int, ask())
@@ -358,12 +358,12 @@ def test_leases_end_early_or_late_when_the_clock_jumps(clocked):
         assert other.lock("a").try_acquire() is None
         clocked.shift_clock(60)
         second = other.lock("a").try_acquire()
-        assert second is not None, "the server took the first for over"
+        assert second is not None, "the server has expired the first lease"
         assert first.release() is False
         third = hf.lock("b", ttl=30, renew=False).acquire()
         clocked.shift_clock(-60)
         (holder,) = other.lock("b").status().holders
-        assert holder.remaining > 60, "the server takes it for a long one now"
+        assert holder.remaining > 60, "the lease is longer by the jump"
         assert second.release()
         assert third.release()
 

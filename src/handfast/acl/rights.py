@@ -80,7 +80,9 @@ def rights_for(
         raise TypeError(f"keys must be a sequence of patterns, not the string {keys!r}")
     elsewhere = [use for use in wanted if use in ANYWHERE]
     if elsewhere and not keys:
-        raise ValueError(f"{elsewhere[0]} needs the patterns of the keys on which it is used; pass keys")
+        raise ValueError(
+            f"{elsewhere[0]} needs the patterns of the keys on which it is used: pass keys=, or --key on the command line"
+        )
     if keys and not elsewhere:
         raise ValueError("only compat and fencing take keys; the other primitives use those of the namespace")
     for pattern in keys:

@@ -85,7 +85,7 @@ class RunCommand(click.Command):
 def parse_seconds(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
     """Check a duration as the library does."""
     try:
-        milliseconds(0.001 if value is None else value, "it")
+        milliseconds(0.001 if value is None else value, "a duration")
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return value
@@ -98,7 +98,7 @@ def parse_seconds_or_zero(ctx: click.Context, param: click.Parameter, value: flo
 def parse_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     """Check a name as the library does."""
     try:
-        encode_name(value, "it")
+        encode_name(value, "a name")
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return value
@@ -109,6 +109,6 @@ def parse_slots(_ctx: click.Context, _param: click.Parameter, value: int | None)
     from handfast._engine.calls import MAX_PERMITS
 
     try:
-        return None if value is None else check_int(value, "it", MAX_PERMITS)
+        return None if value is None else check_int(value, "the number of slots", MAX_PERMITS)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
