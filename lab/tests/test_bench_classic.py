@@ -22,10 +22,10 @@ from rich.console import Console
 
 from handfast.classic import watch
 from handfast_lab.bench.classic import guilds, market, runner
-from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Actor, Scene
-from handfast_lab.bench.classic.figures import Case, Reading, Tally, read, summarize
+from handfast_lab.bench.classic.client import FIRST, LUA, OURS, ListingClient, MeasuredScene
+from handfast_lab.bench.classic.figures import Reading, TableCase, Tally, read, summarize
 from handfast_lab.bench.classic.published import PUBLISHED
-from handfast_lab.bench.classic.runner import Plan, run
+from handfast_lab.bench.classic.runner import ListingsPlan, run
 from handfast_lab.bench.classic.semaphores import LIMIT
 from handfast_lab.bench.classic.tables import TABLES
 from handfast_lab.bench.classic.text import classic_table
@@ -147,7 +147,7 @@ def test_the_page_has_the_tables_the_published_figures_the_machine_and_the_doubt
 
 
 def test_rounds_have_all_contenders_of_a_case_one_after_the_other_and_they_take_turns():
-    plan = Plan("url", ("locks", "market"), (1, 2), rounds=2, seconds=1)
+    plan = ListingsPlan("url", ("locks", "market"), (1, 2), rounds=2, seconds=1)
     order = list(plan.order())
     assert len(plan) == len(order) == len(set(order)) == 2 * 2 * (3 + 2)
     assert [case.round for case in order] == [0] * 10 + [1] * 10
@@ -177,7 +177,7 @@ def test_too_many_holders_are_found():
     assert crowding([*three, Hold(3.5, 6, 3), Hold(3.6, 6, 4)], 3) == 2
     chain = [Hold(0, 9, 5), Hold(1, 2, 0), Hold(2, 3, 1), Hold(2.5, 2.6, 2)]
     assert crowding(chain) == 3
-    one = read(Case("locks", 0, 2, LUA), SCHEDULE, [tally((2, 4)), tally((3, 5))], [], 1)
+    one = read(TableCase("locks", 0, 2, LUA), SCHEDULE, [tally((2, 4)), tally((3, 5))], [], 1)
     assert (one.breaches, one.seconds) == (1, 10.0)
 
 
@@ -254,7 +254,7 @@ def test_nothing_is_measured_where_the_page_could_not_be_written(monkeypatch, tm
     assert (result.exit_code, "--no-report" in result.output) == (2, True)
 
 
-class Clockwork(Actor):
+class Clockwork(ListingClient):
     """Succeeds every other time, and asks twice each time."""
 
     def __init__(self, client):
@@ -296,7 +296,7 @@ def test_a_watch_error_is_counted_and_still_raised(server, raw):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_measurement_leaves_nothing_behind(server, raw, table):
-    readings = list(run(Plan(server.url, (table,), (2,), rounds=1, seconds=0.05)))
+    readings = list(run(ListingsPlan(server.url, (table,), (2,), rounds=1, seconds=0.05)))
     assert [one.trouble for one in readings] == [()] * len(TABLES[table].contenders)
     # What locks and semaphores remember of their tokens ends by itself.
     assert [key for key in raw.scan_iter() if not key.startswith(("{hf:lock:", "{hf:semaphore:"))] == []
@@ -317,13 +317,13 @@ def test_ctrl_c_leaves_nothing_behind(server, raw, tmp_path, table):
 def test_a_market_that_is_in_use_is_left_alone(server, raw):
     raw.zadd("market:", {"sword.amy": 9})
     raw.expire("market:", 60)
-    readings = list(run(Plan(server.url, ("market",), (1,), rounds=1, seconds=0.05)))
+    readings = list(run(ListingsPlan(server.url, ("market",), (1,), rounds=1, seconds=0.05)))
     assert all("in use" in one.trouble[0] for one in readings)
     assert raw.zrange("market:", 0, -1, withscores=True) == [("sword.amy", 9)]
 
 
 def test_a_market_that_lost_or_doubled_something_is_found_out(server, raw):
-    scene, table = Scene(server.url, "bench", FIRST, 2), TABLES["market"]
+    scene, table = MeasuredScene(server.url, "bench", FIRST, 2), TABLES["market"]
     with redis.Redis.from_url(server.url) as conn:
         table.prepare(scene, conn)
         try:
@@ -349,14 +349,14 @@ def test_an_answer_that_is_wrong_is_found_out(server, raw):
 
     client = redis.Redis.from_url(server.url)
     with pytest.raises(RuntimeError, match="was completed to"):
-        guilds.GuildActor(client, complete, 0)
-    assert guilds.GuildActor(client, complete, 0, whole=False).act()  # sentinels of others may displace names
+        guilds.GuildClient(client, complete, 0)
+    assert guilds.GuildClient(client, complete, 0, whole=False).act()  # sentinels of others may displace names
     with pytest.raises(RuntimeError, match="was completed to"):
-        guilds.GuildActor(client, lambda _: ["nobody"], 0, whole=False)
+        guilds.GuildClient(client, lambda _: ["nobody"], 0, whole=False)
 
 
 def test_a_guild_with_a_sentinel_left_in_it_is_found_out(server, raw):
-    scene, table = Scene(server.url, "bench", LUA, 2), TABLES["autocomplete"]
+    scene, table = MeasuredScene(server.url, "bench", LUA, 2), TABLES["autocomplete"]
     with redis.Redis.from_url(server.url) as conn:
         table.prepare(scene, conn)
         try:

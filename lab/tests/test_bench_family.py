@@ -16,7 +16,7 @@ from rich.console import Console
 
 from handfast_lab.bench import conservation, kill_loop, pairs, rwlock
 from handfast_lab.bench.baseline import Baseline
-from handfast_lab.bench.classic.actor import FIRST
+from handfast_lab.bench.classic.client import FIRST
 from handfast_lab.bench.conservation import Conservation, Sampling
 from handfast_lab.bench.contenders import FAIR, SEMAPHORES, installed
 from handfast_lab.bench.figures import Case, Hold, Measurement, Notes, Row, Schedule, Times, Turns, crowding, measure
@@ -249,7 +249,7 @@ def test_a_small_run_reads_and_writes_with_both_locks(tmp_path):
 
 
 def sharing(contender, *clients, readers=2, writers=1, number=0, trouble=()):
-    plan = rwlock.Plan("url", readers, writers, 0.001, 1, 10)
+    plan = rwlock.SharingPlan("url", readers, writers, 0.001, 1, 10)
     return rwlock.measure(plan, Case(number, readers + writers, contender), SCHEDULE, clients, trouble)
 
 
@@ -319,7 +319,7 @@ def drawn(*ones, timeouts=0):
 
 def taken(*clients, contender="lock_all", number=0, expected=None):
     count = sum(len(one.first) + one.timeouts for one in clients) if expected is None else expected
-    plan = pairs.Plan("url", 1, count, 10, 0.0, 1)
+    plan = pairs.PairsPlan("url", 1, count, 10, 0.0, 1)
     return pairs.measure(plan, Case(number, len(clients), contender), SCHEDULE, clients, [])
 
 

@@ -29,7 +29,7 @@ from handfast_lab.bench.figures import Case, Hold, Schedule, Times, Turns, crowd
 from handfast_lab.bench.runner import ClientPool, in_rounds
 from handfast_lab.bench.worker import Start, wait_until
 
-__all__ = ["CONTENDERS", "Drawn", "Pass", "Plan", "Row", "measure", "run", "summarize"]
+__all__ = ["CONTENDERS", "Drawn", "PairsPlan", "Pass", "Row", "measure", "run", "summarize"]
 
 AT_ONCE, NESTED = "lock_all", "nested"
 
@@ -59,7 +59,7 @@ CONTENDERS: Mapping[str, Callable[[Handfast, Sequence[str]], AbstractContextMana
 """By name, in the order of the table: holds the locks of two names."""
 
 
-class Plan(NamedTuple):
+class PairsPlan(NamedTuple):
     """What to measure."""
 
     url: str
@@ -175,7 +175,7 @@ class PairsJob(NamedTuple):
         return drawn._replace(timeouts=timeouts)
 
 
-def run(plan: Plan) -> Iterator[Pass]:
+def run(plan: PairsPlan) -> Iterator[Pass]:
     """Let them take their pairs, one contender after the other; they take turns at being first."""
     with ClientPool() as pool:
         for case in in_rounds(CONTENDERS, plan.rounds, plan.clients):
@@ -187,7 +187,7 @@ def run(plan: Plan) -> Iterator[Pass]:
             yield measure(plan, case, *pool.do_each(jobs, plan.patience))
 
 
-def measure(plan: Plan, case: Case, schedule: Schedule, drawn: Sequence[Drawn], trouble: Sequence[str]) -> Pass:
+def measure(plan: PairsPlan, case: Case, schedule: Schedule, drawn: Sequence[Drawn], trouble: Sequence[str]) -> Pass:
     """From what each client noted."""
     holds: dict[int, list[Hold]] = defaultdict(list)
     waits = []

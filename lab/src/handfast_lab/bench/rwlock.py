@@ -27,7 +27,7 @@ from handfast_lab.bench.figures import Case, Hold, Schedule, Times, Turns, crowd
 from handfast_lab.bench.runner import ClientPool, in_rounds
 from handfast_lab.bench.worker import Start, wait_until
 
-__all__ = ["CONTENDERS", "Plan", "Row", "Sharing", "SideJob", "measure", "run", "summarize"]
+__all__ = ["CONTENDERS", "Row", "Sharing", "SharingPlan", "SideJob", "measure", "run", "summarize"]
 
 RWLOCK, LOCK = "rwlock", "lock"
 
@@ -45,7 +45,7 @@ CONTENDERS: Mapping[str, Callable[..., AbstractContextManager[Any]]] = {RWLOCK: 
 """By name, in the order of the table: what a reader or a writer enters."""
 
 
-class Plan(NamedTuple):
+class SharingPlan(NamedTuple):
     """What to measure."""
 
     url: str
@@ -126,7 +126,7 @@ class SideJob(NamedTuple):
         return turns
 
 
-def run(plan: Plan) -> Iterator[Sharing]:
+def run(plan: SharingPlan) -> Iterator[Sharing]:
     """Let them read and write, one measurement after the other; the contenders take turns at being first."""
     sides = [False] * plan.readers + [True] * plan.writers
     with ClientPool() as pool:
@@ -136,7 +136,9 @@ def run(plan: Plan) -> Iterator[Sharing]:
             yield measure(plan, case, *pool.do_each(jobs, plan.seconds))
 
 
-def measure(plan: Plan, case: Case, schedule: Schedule, turns: Sequence[Turns], trouble: Sequence[str]) -> Sharing:
+def measure(
+    plan: SharingPlan, case: Case, schedule: Schedule, turns: Sequence[Turns], trouble: Sequence[str]
+) -> Sharing:
     """From what each client noted, the readers before the writers."""
     _, go, until = schedule
     readers, writers = turns[: plan.readers], turns[plan.readers :]

@@ -25,7 +25,7 @@ from time import perf_counter
 import redis
 
 from handfast import Advance, Handfast
-from handfast_lab.bench.classic.actor import Conn
+from handfast_lab.bench.classic.client import Conn
 from handfast_lab.bench.runner import in_turn
 
 __all__ = ["BATCH", "CONTENDERS", "PASSES", "Data", "Pass", "Row", "make_data", "run", "summarize"]

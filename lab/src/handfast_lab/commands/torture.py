@@ -60,42 +60,48 @@ class _Run:
 
 
 @click.command("torture")
-@_several("--part", "parts", PARTS, "What is run; all three by default, and trials alone with a rival.")
-@_several("--fault", "faults", list(FAULTS), "Faults that histories are played under.")
-@_several("--primitive", "primitives", PRIMITIVES, "Primitives that histories use.")
-@_several("--api", "apis", list(APIS), "APIs of the clients in histories.")
-@click.option("--seconds", type=click.FloatRange(0.1), help="Play histories for so long.")
-@click.option("--histories", type=click.IntRange(1), help="Play so many histories; one of each kind by default.")
+@_several("--part", "parts", PARTS, "What to run. Default: all; with --rival, trials.")
+@_several("--fault", "faults", list(FAULTS), "Fault of the histories.")
+@_several("--primitive", "primitives", PRIMITIVES, "Primitive of the histories.")
+@_several("--api", "apis", list(APIS), "API of the clients in histories.")
 @click.option(
-    "--schedules", type=click.IntRange(1), default=20_000, show_default=True, help="How many schedules are simulated."
+    "--seconds",
+    type=click.FloatRange(0.1),
+    help="Duration of all histories together. Default: one history of each kind.",
 )
-@_several("--trial", "trials", list(TRIALS), "Trials.")
-@click.option("--count", type=click.IntRange(1), help="How often each trial tries; what its row asks for by default.")
-@_several("--rival", "rivals", RIVALS, "Run the trials against these instead of Handfast.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Where what is drawn at random begins.")
-@click.option("--processes", type=click.IntRange(1), default=2, show_default=True, help="How many work side by side.")
+@click.option("--histories", type=click.IntRange(1), help="Number of histories. Default: one of each kind.")
+@click.option(
+    "--schedules", type=click.IntRange(1), default=20_000, show_default=True, help="Number of simulated schedules."
+)
+@_several("--trial", "trials", list(TRIALS), "Trial to run.")
+@click.option("--count", type=click.IntRange(1), help="Repetitions of each trial. Default: those of its row.")
+@_several("--rival", "rivals", RIVALS, "Run the trials against this library instead of Handfast.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all random choices.")
+@click.option(
+    "--processes", type=click.IntRange(1), default=2, show_default=True, help="Processes that run in parallel."
+)
 @click.option(
     "--results",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reliability"),
+    default=Path("results/reliability"),
     show_default=True,
-    help="Where raw results are kept.",
+    help="Folder of the raw results.",
 )
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("docs/results/reliability.md"),
     show_default=True,
-    help="The page that is made from them.",
+    help="The page to write from them.",
 )
 def command(parts: tuple[str, ...], folder: Path, report: Path, **chosen: Any) -> None:
-    """Put locks through faults, check what they did, and write docs/results/reliability.md.
+    """Test locks under faults and write the results page.
 
-    Histories are played on real servers by clients of every kind under every fault, and checked. Schedules are simulated
-    in virtual time, and mistakes planted in copies of scripts and clients until each is caught. Trials provoke one fault
-    many times and count what must not happen. Starts servers of its own and touches no other. Exits with 1 if Handfast did
-    what it must not do.
+    Histories: clients of every primitive and API use real servers under every fault, and their histories are checked.
+    Schedules: clients, network and server are simulated in virtual time. Planted: mistakes are planted in copies of the
+    scripts and clients, and each must be found. Trials: one fault is provoked many times, and violations are counted.
+    Starts private servers and touches no other. Exits with 1 if Handfast violated a guarantee.
     """
     run = _Run(Results(folder), **chosen)
     work = {"histories": _play, "schedules": _simulate, "planted": _plant, "trials": _try}

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-from handfast_lab.bench.classic.actor import FIRST
+from handfast_lab.bench.classic.client import FIRST
 from handfast_lab.bench.figures import Hold, Schedule, crowding
 
-__all__ = ["Case", "Reading", "Row", "Tally", "read", "summarize"]
+__all__ = ["Reading", "TableCase", "TableRow", "Tally", "read", "summarize"]
 
 
-class Case(NamedTuple):
+class TableCase(NamedTuple):
     """What is measured, and in which round."""
 
     table: str
@@ -65,7 +65,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """What all rounds say of one contender at one client count. Totals are of all clients, in ``seconds``."""
 
     table: str
@@ -98,7 +98,7 @@ class Row:
 
 
 def read(
-    case: Case, schedule: Schedule, tallies: Sequence[Tally], trouble: Iterable[str], limit: int | None = None
+    case: TableCase, schedule: Schedule, tallies: Sequence[Tally], trouble: Iterable[str], limit: int | None = None
 ) -> Reading:
     """Merge what all clients counted; see that no more than ``limit`` of them held it at once."""
     holds = (
@@ -117,7 +117,7 @@ def read(
     )
 
 
-def summarize(readings: Sequence[Reading]) -> list[Row]:
+def summarize(readings: Sequence[Reading]) -> list[TableRow]:
     """One row for each table, client count and contender that went well in a round, in the order of the readings."""
     sound = [one for one in readings if not one.trouble]
     firsts = {(one.table, one.round, one.clients): one.total for one in sound if one.contender == FIRST}
@@ -127,13 +127,13 @@ def summarize(readings: Sequence[Reading]) -> list[Row]:
     return [_row(group, firsts) for group in groups.values()]
 
 
-def _row(group: list[Reading], firsts: dict[tuple[str, int, int], int]) -> Row:
+def _row(group: list[Reading], firsts: dict[tuple[str, int, int], int]) -> TableRow:
     one = group[0]
     totals = [reading.total for reading in group]
     bases = [(reading.total, firsts.get((reading.table, reading.round, reading.clients))) for reading in group]
     ratios = [total / base for total, base in bases if base]
     breaches = [reading.breaches for reading in group if reading.breaches is not None]
-    return Row(
+    return TableRow(
         table=one.table,
         clients=one.clients,
         contender=one.contender,

@@ -14,10 +14,20 @@ import redis
 
 from handfast import Handfast, classic
 from handfast.classic import watch
-from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Actor, Closing, Conn, Contenders, Scene, Table
+from handfast_lab.bench.classic.client import (
+    FIRST,
+    LUA,
+    OURS,
+    Closing,
+    Conn,
+    Contenders,
+    ListingClient,
+    MeasuredScene,
+    Table,
+)
 from handfast_lab.rivals.listings import WatchCounted
 
-__all__ = ["MEMBERS", "GuildActor", "Guilds", "expected", "members"]
+__all__ = ["MEMBERS", "GuildClient", "Guilds", "expected", "members"]
 
 MEMBERS, SEED = 1000, 2012
 """How many names the guild has; they are always the same."""
@@ -40,7 +50,7 @@ def expected(names: Sequence[str], prefix: str) -> list[str]:
     return list(islice(takewhile(lambda name: name.startswith(prefix), names[bisect_left(names, prefix) :]), 10))
 
 
-class GuildActor(Actor):
+class GuildClient(ListingClient):
     """A client that completes one prefix after the other; its number decides which."""
 
     def __init__(self, client: Closing, complete: Complete, number: int, *, whole: bool = True) -> None:
@@ -66,14 +76,14 @@ class GuildActor(Actor):
                 raise RuntimeError(f"{prefix!r} was completed to {answer}, not to {right}")
 
 
-def _classic(listing: Listing, scene: Scene, number: int, *, whole: bool = True) -> Actor:
+def _classic(listing: Listing, scene: MeasuredScene, number: int, *, whole: bool = True) -> ListingClient:
     conn: Conn = WatchCounted.from_url(scene.url)
-    return GuildActor(conn, partial(listing, conn, scene.name), number, whole=whole)
+    return GuildClient(conn, partial(listing, conn, scene.name), number, whole=whole)
 
 
-def _ours(scene: Scene, number: int) -> Actor:
+def _ours(scene: MeasuredScene, number: int) -> ListingClient:
     client = Handfast(scene.url)
-    return GuildActor(client, client.autocomplete(scene.name).complete, number)
+    return GuildClient(client, client.autocomplete(scene.name).complete, number)
 
 
 class Guilds(Table):
@@ -94,7 +104,7 @@ class Guilds(Table):
         OURS: _ours,
     }
 
-    def prepare(self, scene: Scene, conn: Conn) -> None:
+    def prepare(self, scene: MeasuredScene, conn: Conn) -> None:
         """Let all members join."""
         if scene.contender == OURS:
             with Handfast(conn) as client:
@@ -102,14 +112,14 @@ class Guilds(Table):
         else:
             conn.zadd(f"members:{scene.name}", dict.fromkeys(members(), 0))
 
-    def inspect(self, scene: Scene, conn: Conn) -> list[str]:
+    def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:
         """The members must be what they were: no sentinel may stay."""
         if scene.contender == OURS:
             return []
         left = [name.decode() for name in conn.zrange(f"members:{scene.name}", 0, -1)]
         return [] if left == members() else [f"the guild has {len(left)} members and not {MEMBERS}, or other ones"]
 
-    def clear(self, scene: Scene, conn: Conn) -> None:
+    def clear(self, scene: MeasuredScene, conn: Conn) -> None:
         """Dissolve the guild."""
         conn.delete(f"members:{scene.name}")
         with Handfast(conn) as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Conn, Contenders, Scene, Table, Waiting
+from handfast_lab.bench.classic.client import FIRST, LUA, OURS, Conn, Contenders, MeasuredScene, Table, Waiting
 from handfast_lab.bench.contenders import LOCKS, Contended
 
 __all__ = ["Locks"]
@@ -27,6 +27,6 @@ class Locks(Table):
     )
     limit = 1
 
-    def clear(self, scene: Scene, conn: Conn) -> None:
+    def clear(self, scene: MeasuredScene, conn: Conn) -> None:
         """All have released; this is for a client that was killed."""
         conn.delete(f"lock:{scene.name}")

@@ -12,7 +12,7 @@ import redis
 
 from handfast import classic
 from handfast.classic import watch
-from handfast_lab.bench.classic.actor import FIRST, LUA, Actor, Conn, Contenders, Scene, Table
+from handfast_lab.bench.classic.client import FIRST, LUA, Conn, Contenders, ListingClient, MeasuredScene, Table
 from handfast_lab.rivals.listings import WatchCounted
 
 __all__ = ["FUNDS", "ITEMS", "Market"]
@@ -29,10 +29,10 @@ List = Callable[[redis.Redis, str, str, int], bool]
 Purchase = Callable[[redis.Redis, str, str, str], bool]
 
 
-class MarketActor(Actor):
+class MarketClient(ListingClient):
     """A client that is one user of the market."""
 
-    def __init__(self, list_item: List, purchase: Purchase, scene: Scene, number: int) -> None:
+    def __init__(self, list_item: List, purchase: Purchase, scene: MeasuredScene, number: int) -> None:
         self._conn: Conn = WatchCounted.from_url(scene.url)
         super().__init__(self._conn)
         self._list, self._purchase = list_item, purchase
@@ -69,8 +69,8 @@ class Market(Table):
         "must be there once, and all funds."
     )
     contenders: ClassVar[Contenders] = {
-        FIRST: partial(MarketActor, watch.list_item, watch.purchase_item),
-        LUA: partial(MarketActor, classic.list_item, classic.purchase_item),
+        FIRST: partial(MarketClient, watch.list_item, watch.purchase_item),
+        LUA: partial(MarketClient, classic.list_item, classic.purchase_item),
     }
 
     def refusal(self, conn: Conn) -> str:
@@ -78,13 +78,13 @@ class Market(Table):
         in_use = f"the key {MARKET!r} is in use on this server: measure the market on another one"
         return in_use if conn.exists(MARKET) else ""
 
-    def prepare(self, scene: Scene, conn: Conn) -> None:
+    def prepare(self, scene: MeasuredScene, conn: Conn) -> None:
         """Give all users their items and funds."""
         for number in range(scene.clients):
             conn.hset(f"users:{_user(scene, number)}", mapping={"name": _user(scene, number), "funds": FUNDS})
             conn.sadd(f"inventory:{_user(scene, number)}", *_items(scene, number))
 
-    def inspect(self, scene: Scene, conn: Conn) -> list[str]:
+    def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:
         """Every item once, and no coin more or less."""
         users = [_user(scene, number) for number in range(scene.clients)]
         found = Counter(offer.decode().partition(".")[0] for offer in conn.zrange(MARKET, 0, -1))
@@ -99,15 +99,15 @@ class Market(Table):
             troubles.append(f"there are funds of {funds:,.0f} and not of {FUNDS * scene.clients:,}")
         return troubles
 
-    def clear(self, scene: Scene, conn: Conn) -> None:
+    def clear(self, scene: MeasuredScene, conn: Conn) -> None:
         """Close the market."""
         users = [_user(scene, number) for number in range(scene.clients)]
         conn.delete(MARKET, *(f"{kind}:{user}" for kind in ("users", "inventory") for user in users))
 
 
-def _user(scene: Scene, number: int) -> str:
+def _user(scene: MeasuredScene, number: int) -> str:
     return f"{scene.name}-{number}"
 
 
-def _items(scene: Scene, number: int) -> list[str]:
+def _items(scene: MeasuredScene, number: int) -> list[str]:
     return [f"{_user(scene, number)}-{item}" for item in range(ITEMS)]

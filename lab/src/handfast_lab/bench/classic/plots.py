@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Table
-from handfast_lab.bench.classic.figures import Row
+from handfast_lab.bench.classic.client import FIRST, LUA, OURS, Table
+from handfast_lab.bench.classic.figures import TableRow
 from handfast_lab.bench.classic.published import PUBLISHED
 from handfast_lab.bench.classic.text import in_order
 from handfast_lab.bench.contenders import FAIR
@@ -77,10 +77,10 @@ PANEL_WIDTH, HEIGHT = 4.0, 3.5
 WIDTH = 23
 """Of a panel in the page, in rem."""
 
-Value = Callable[[Row], float | None]
+Value = Callable[[TableRow], float | None]
 
 
-def svg(table: Table, rows: Sequence[Row]) -> str:
+def svg(table: Table, rows: Sequence[TableRow]) -> str:
     """The plots of one table, side by side, to be put into a page."""
     with mpl.rc_context(STYLE):
         buffer = io.StringIO()
@@ -95,7 +95,7 @@ def svg(table: Table, rows: Sequence[Row]) -> str:
     return re.sub(r"<svg [^>]*?( viewBox=\"[^\"]*\")[^>]*>", rf"{head}\1>", drawing, count=1)
 
 
-def figure(table: Table, rows: Sequence[Row]) -> Figure:
+def figure(table: Table, rows: Sequence[TableRow]) -> Figure:
     """What is plotted of one table: throughput, effort, and where something was published, the shape of both."""
     mine = in_order(table, rows)
     panels = _panels(table, mine)
@@ -111,17 +111,17 @@ def figure(table: Table, rows: Sequence[Row]) -> Figure:
     return drawing
 
 
-def _panels(table: Table, rows: Sequence[Row]) -> list[Callable[[Table, Sequence[Row], Axes], None]]:
+def _panels(table: Table, rows: Sequence[TableRow]) -> list[Callable[[Table, Sequence[TableRow], Axes], None]]:
     comparable = table.name in PUBLISHED and _base(table, rows)
     return [_throughput, _effort, *([_shape] if comparable else [])]
 
 
-def _base(table: Table, rows: Sequence[Row]) -> float | None:
+def _base(table: Table, rows: Sequence[TableRow]) -> float | None:
     """The rate of the first form with one client."""
     return next((row.rate for row in rows if (row.table, row.clients, row.contender) == (table.name, 1, FIRST)), None)
 
 
-def _throughput(table: Table, rows: Sequence[Row], ax: Axes) -> None:
+def _throughput(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
     ax.set_title(f"{table.success} a second")
     for contender, line in _lines(rows).items():
         low = [row.rate - row.fewest / row.seconds for row in line]
@@ -132,7 +132,7 @@ def _throughput(table: Table, rows: Sequence[Row], ax: Axes) -> None:
     _from_zero(ax)
 
 
-def _effort(table: Table, rows: Sequence[Row], ax: Axes) -> None:
+def _effort(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
     """How much was in vain: WatchErrors where the first form has them, else tries."""
     one = table.success.removesuffix("s")  # one of them
     if table.effort == "retries":
@@ -144,7 +144,7 @@ def _effort(table: Table, rows: Sequence[Row], ax: Axes) -> None:
     _from_zero(ax)
 
 
-def _shape(table: Table, rows: Sequence[Row], ax: Axes) -> None:
+def _shape(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
     """All against the first form with one client: so what others measured can be held against what was measured here."""
     published = PUBLISHED[table.name].figures
     base = _base(table, rows) or math.nan
@@ -165,7 +165,13 @@ def _shape(table: Table, rows: Sequence[Row], ax: Axes) -> None:
 
 
 def _plot(
-    rows: Sequence[Row], ax: Axes, value: Value, *, named: bool = False, dashed: bool = False, among: Sequence[Row] = ()
+    rows: Sequence[TableRow],
+    ax: Axes,
+    value: Value,
+    *,
+    named: bool = False,
+    dashed: bool = False,
+    among: Sequence[TableRow] = (),
 ) -> None:
     """One line for each contender; ``among`` are the rows that decide where client counts stand, if others do."""
     for contender, line in _lines(rows).items():
@@ -183,23 +189,23 @@ def _plot(
         )
 
 
-def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    lines: dict[str, list[Row]] = {}
+def _lines(rows: Sequence[TableRow]) -> dict[str, list[TableRow]]:
+    lines: dict[str, list[TableRow]] = {}
     for row in rows:
         lines.setdefault(row.contender, []).append(row)
     return lines
 
 
-def _counts(rows: Sequence[Row]) -> list[int]:
+def _counts(rows: Sequence[TableRow]) -> list[int]:
     return sorted({row.clients for row in rows})
 
 
-def _places(rows: Sequence[Row], line: Sequence[Row]) -> list[int]:
+def _places(rows: Sequence[TableRow], line: Sequence[TableRow]) -> list[int]:
     counts = _counts(rows)
     return [counts.index(row.clients) for row in line]
 
 
-def _name_clients(ax: Axes, rows: Sequence[Row]) -> None:
+def _name_clients(ax: Axes, rows: Sequence[TableRow]) -> None:
     counts = _counts(rows)
     ax.set_xticks(range(len(counts)), list(map(str, counts)))
     ax.set_xlim(-0.25, max(len(counts) - 0.75, 0.25))

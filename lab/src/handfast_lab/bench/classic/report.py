@@ -12,8 +12,8 @@ from itertools import groupby
 from string import Template
 from typing import Any
 
-from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Table
-from handfast_lab.bench.classic.figures import Row
+from handfast_lab.bench.classic.client import FIRST, LUA, OURS, Table
+from handfast_lab.bench.classic.figures import TableRow
 from handfast_lab.bench.classic.plots import LABELS, svg
 from handfast_lab.bench.classic.published import PUBLISHED, SECONDS
 from handfast_lab.bench.classic.tables import TABLES
@@ -23,7 +23,7 @@ __all__ = ["page"]
 
 
 def page(
-    rows: Sequence[Row], machine: Mapping[str, Any], rounds: int, seconds: float, complaints: Sequence[str]
+    rows: Sequence[TableRow], machine: Mapping[str, Any], rounds: int, seconds: float, complaints: Sequence[str]
 ) -> str:
     """The whole page. What is in ``complaints`` stands at its top."""
     tables = [table for table in TABLES.values() if any(row.table == table.name for row in rows)]
@@ -49,7 +49,7 @@ def _list(kind: str, lines: Sequence[str]) -> str:
     return f'<ul class="{kind}">{items}</ul>' if lines else ""
 
 
-def _glance(table: Table, rows: Sequence[Row]) -> list[str]:
+def _glance(table: Table, rows: Sequence[TableRow]) -> list[str]:
     """What there is to be seen with most clients, in a sentence."""
     mine = in_order(table, rows)
     most = max(row.clients for row in mine)
@@ -68,7 +68,7 @@ def _glance(table: Table, rows: Sequence[Row]) -> list[str]:
     return [f"{table.title}, {clients}: {'; '.join(line)}."] if line else []
 
 
-def _section(table: Table, rows: Sequence[Row], rounds: int) -> str:
+def _section(table: Table, rows: Sequence[TableRow], rounds: int) -> str:
     mine = in_order(table, rows)
     parts = [
         f'<h2 id="{table.name}">{escape(table.title)}</h2>',
@@ -80,11 +80,11 @@ def _section(table: Table, rows: Sequence[Row], rounds: int) -> str:
     return "\n".join(parts)
 
 
-Cells = Mapping[str, Callable[[Row], str]]
+Cells = Mapping[str, Callable[[TableRow], str]]
 
 
 def _cells(table: Table, seconds: float) -> Cells:
-    cells: dict[str, Callable[[Row], str]] = {
+    cells: dict[str, Callable[[TableRow], str]] = {
         f"tries in {seconds:g} s": lambda row: number(row.tries),
         f"{table.success} in {seconds:g} s": lambda row: number(row.successes),
         f"{table.success} a second": lambda row: number(row.rate),
@@ -104,11 +104,11 @@ def _cells(table: Table, seconds: float) -> Cells:
     return cells
 
 
-def _spread(row: Row) -> str:
+def _spread(row: TableRow) -> str:
     return "-" if row.rounds == 1 else f"{number(row.fewest / row.seconds)} to {number(row.most / row.seconds)}"
 
 
-def _grid(table: Table, mine: Sequence[Row]) -> str:
+def _grid(table: Table, mine: Sequence[TableRow]) -> str:
     cells = _cells(table, mine[0].seconds)
     names = [escape(name).replace(" s", "&nbsp;s") for name in ("clients", "contender", *cells)]
     head = "".join(f"<th>{name}</th>" for name in names)

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import redis
 
-from handfast_lab.bench.classic.actor import Actor, Conn, Scene
-from handfast_lab.bench.classic.figures import Case, Reading, Tally, read
+from handfast_lab.bench.classic.client import Conn, ListingClient, MeasuredScene
+from handfast_lab.bench.classic.figures import Reading, TableCase, Tally, read
 from handfast_lab.bench.classic.tables import TABLES
 from handfast_lab.bench.figures import Schedule
 from handfast_lab.bench.runner import WARM_UP, ClientPool, in_turn
 from handfast_lab.bench.worker import Start, wait_until
 
-__all__ = ["ActJob", "Plan", "run"]
+__all__ = ["ActJob", "ListingsPlan", "run"]
 
 NUMBERS_TTL = 3600
 """Seconds after which the key is gone that gives clients their numbers, should nobody remove it."""
@@ -35,7 +35,7 @@ PREPARATION = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ListingsPlan:
     """What to measure."""
 
     url: str
@@ -52,19 +52,19 @@ class Plan:
         """About how many seconds it takes."""
         return len(self) * (self.seconds + WARM_UP + PREPARATION)
 
-    def order(self) -> Iterator[Case]:
+    def order(self) -> Iterator[TableCase]:
         """Round by round; the contenders take turns at being first."""
         for number in range(self.rounds):
             for place, (table, clients) in enumerate(product(self.tables, self.clients)):
                 for contender in in_turn(tuple(TABLES[table].contenders), number + place):
-                    yield Case(table, number, clients, contender)
+                    yield TableCase(table, number, clients, contender)
 
 
 class ActJob(NamedTuple):
     """Do one job again and again."""
 
     table: str
-    scene: Scene
+    scene: MeasuredScene
 
     def do(self, start: Start) -> Tally:
         """Act once, so that connections are made and scripts loaded; then until the time is over."""
@@ -88,15 +88,15 @@ class ActJob(NamedTuple):
         return number
 
 
-def run(plan: Plan) -> Iterator[Reading]:
+def run(plan: ListingsPlan) -> Iterator[Reading]:
     """Measure everything, one reading after the other."""
     with ClientPool() as pool, redis.Redis.from_url(plan.url) as conn:
         for case in plan.order():
             name = f"bench-{os.getpid()}-{case.table}-{case.contender}-{case.round}-{case.clients}"
-            yield _reading(pool, conn, case, Scene(plan.url, name, case.contender, case.clients), plan.seconds)
+            yield _reading(pool, conn, case, MeasuredScene(plan.url, name, case.contender, case.clients), plan.seconds)
 
 
-def _reading(pool: ClientPool, conn: Conn, case: Case, scene: Scene, seconds: float) -> Reading:
+def _reading(pool: ClientPool, conn: Conn, case: TableCase, scene: MeasuredScene, seconds: float) -> Reading:
     table = TABLES[case.table]
     if trouble := table.refusal(conn):
         return read(case, Schedule(0, 0, seconds), [], [trouble])
@@ -113,11 +113,11 @@ def _reading(pool: ClientPool, conn: Conn, case: Case, scene: Scene, seconds: fl
         conn.delete(_numbers(scene))
 
 
-def _numbers(scene: Scene) -> str:
+def _numbers(scene: MeasuredScene) -> str:
     return f"{scene.name}:numbers"
 
 
-def _act_until(actor: Actor, end: float) -> Tally:
+def _act_until(actor: ListingClient, end: float) -> Tally:
     """Act until then; what ended later does not count."""
     tries, retries, successes = actor.tries, actor.retries, 0
     while True:

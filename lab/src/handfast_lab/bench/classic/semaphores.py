@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from handfast_lab.bench.classic.actor import FIRST, LUA, OURS, Conn, Contenders, Scene, Table, Waiting
+from handfast_lab.bench.classic.client import FIRST, LUA, OURS, Conn, Contenders, MeasuredScene, Table, Waiting
 from handfast_lab.bench.contenders import FAIR, LENIENT, SEMAPHORES, Contended
 from handfast_lab.bench.runner import forget
 
@@ -33,6 +33,6 @@ class Semaphores(Table):
     limit = LIMIT
     lenient = LENIENT
 
-    def clear(self, scene: Scene, conn: Conn) -> None:
+    def clear(self, scene: MeasuredScene, conn: Conn) -> None:
         """Forget the holders, the owners and their counter."""
         forget(conn, scene.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from handfast_lab.bench.classic.actor import Table
+from handfast_lab.bench.classic.client import Table
 from handfast_lab.bench.classic.guilds import Guilds
 from handfast_lab.bench.classic.locks import Locks
 from handfast_lab.bench.classic.market import Market

@@ -8,17 +8,17 @@ from itertools import groupby
 from rich import box
 from rich.table import Table as Grid
 
-from handfast_lab.bench.classic.actor import OURS, Table
-from handfast_lab.bench.classic.figures import Row
+from handfast_lab.bench.classic.client import OURS, Table
+from handfast_lab.bench.classic.figures import TableRow
 from handfast_lab.bench.classic.published import PUBLISHED, SECONDS
 
 __all__ = ["classic_table", "in_order", "number", "published_of"]
 
-Cells = Mapping[str, Callable[[Row], str]]
+Cells = Mapping[str, Callable[[TableRow], str]]
 """What stands in each column, but for the first two."""
 
 
-def classic_table(table: Table, rows: Sequence[Row], title: str) -> Grid:
+def classic_table(table: Table, rows: Sequence[TableRow], title: str) -> Grid:
     """One block for each client count."""
     grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     grid.add_column("clients", justify="right", no_wrap=True)
@@ -35,16 +35,16 @@ def classic_table(table: Table, rows: Sequence[Row], title: str) -> Grid:
     return grid
 
 
-def in_order(table: Table, rows: Sequence[Row]) -> list[Row]:
+def in_order(table: Table, rows: Sequence[TableRow]) -> list[TableRow]:
     """The rows of this table, by clients and then as its contenders stand."""
     order = list(table.contenders)
     mine = [row for row in rows if row.table == table.name]
     return sorted(mine, key=lambda row: (row.clients, order.index(row.contender)))
 
 
-def _columns(table: Table, rows: Sequence[Row]) -> Cells:
+def _columns(table: Table, rows: Sequence[TableRow]) -> Cells:
     """The columns that say something of this table."""
-    cells: dict[str, Callable[[Row], str]] = {
+    cells: dict[str, Callable[[TableRow], str]] = {
         "tries": lambda row: number(row.tries),
         table.success: lambda row: number(row.successes),
         "a second": lambda row: number(row.rate),
@@ -65,7 +65,7 @@ def _columns(table: Table, rows: Sequence[Row]) -> Cells:
     return cells
 
 
-def published_of(row: Row, scale: float) -> str:
+def published_of(row: TableRow, scale: float) -> str:
     """The published figures of this row, tries / successes or successes alone, multiplied by that."""
     one = PUBLISHED[row.table].figures.get((row.contender, row.clients))
     if one is None:
@@ -79,7 +79,7 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
 
 
-def _spread(row: Row) -> str:
+def _spread(row: TableRow) -> str:
     """Of the rate; a single round has none."""
     if row.rounds == 1:
         return "-"

@@ -1,6 +1,6 @@
-"""``handfast bench``: measure on this machine. `handfast_lab.bench` says how, and with which doubt.
+"""``handfast bench``: measurements on this machine. `handfast_lab.bench` describes the method and its doubts.
 
-Each command is a module of its own; `common` has what they share: options, servers, and how results are shown and saved.
+Each command is a module of its own; `common` has the options, the server and the output that they share.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["command"]
 
 @click.group()
 def command() -> None:
-    """Measure locks, scripts and their rivals against each other on this machine."""
+    """Compare Handfast with other libraries, on one server and in one run."""
 
 
 for module in (lock, tasks, crowd, semaphore, rwlock, lock_all, classic, names, scores):

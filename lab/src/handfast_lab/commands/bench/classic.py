@@ -10,8 +10,8 @@ from typing import IO
 
 import click
 
-from handfast_lab.bench.classic.figures import Reading, Row, summarize
-from handfast_lab.bench.classic.runner import Plan, run
+from handfast_lab.bench.classic.figures import Reading, TableRow, summarize
+from handfast_lab.bench.classic.runner import ListingsPlan, run
 from handfast_lab.bench.classic.tables import TABLES
 from handfast_lab.bench.classic.text import classic_table
 from handfast_lab.bench.machine import describe
@@ -36,7 +36,7 @@ REPORT = "report.html"
 
 
 def _writable(_ctx: click.Context, _param: click.Parameter, value: Path) -> Path:
-    """Know before minutes of measuring that the page can be written."""
+    """Check before minutes of measuring that the page can be written."""
     if not os.access(value.parent, os.W_OK):
         raise click.BadParameter(f"cannot write into {value.parent}")
     return value
@@ -49,7 +49,7 @@ def _writable(_ctx: click.Context, _param: click.Parameter, value: Path) -> Path
     "wanted",
     multiple=True,
     type=click.Choice(list(TABLES)),
-    help="What to measure; repeatable. Default: all of these.",
+    help="Table to measure. Repeatable. Default: all.",
 )
 @clients_option
 @rounds_option(1)
@@ -61,9 +61,9 @@ def _writable(_ctx: click.Context, _param: click.Parameter, value: Path) -> Path
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     callback=_writable,
     show_default=True,
-    help="Write the page with tables and plots to this file.",
+    help="File for the page with tables and plots.",
 )
-@click.option("--no-report", is_flag=True, help="Write no page; then matplotlib is not needed.")
+@click.option("--no-report", is_flag=True, help="Write no page; matplotlib is not needed then.")
 def command(
     *,
     url: str | None,
@@ -75,23 +75,23 @@ def command(
     report: Path,
     no_report: bool,
 ) -> None:
-    """Make the published tables of the classic listings again, on this machine.
+    """Repeat the published tables of the classic listings.
 
-    Locks and autocomplete as published, semaphores and the marketplace besides: the listings' first form, their Lua form,
-    and what Handfast offers instead. Contenders take turns on one server; the published figures stand beside the
-    measured ones; retries are WatchErrors, "x first" compares with the first form within a round. Writes a page with
-    tables, plots and doubts that needs no network to be read.
+    Locks and autocomplete as published, and semaphores and the marketplace: the first form of the listings, their Lua
+    form, and Handfast. Contenders take turns on one server; the published figures stand beside the measured ones.
+    Retries are WatchErrors; "x first" is the ratio to the first form in the same round. Writes an HTML page with tables,
+    plots and doubts.
 
-    All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 says more in
-    about 6. Fails when a client hangs or two clients held a lock at once, when the Lua form or Handfast lets too many into
-    a semaphore, or when items or funds of the market are not all there in the end.
+    All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 takes about 6 and
+    shows the spread. Fails if a client hangs, if two clients held a lock at once, if the Lua form or Handfast exceeded the
+    limit of a semaphore, or if items or funds of the market were lost or doubled.
     """
     if not no_report and importlib.util.find_spec("matplotlib") is None:
-        raise click.UsageError("the page needs matplotlib: pip install 'handfast[bench]', or say --no-report")
+        raise click.UsageError("the page needs matplotlib: pip install handfast-lab, or use --no-report")
     tables = tuple(name for name in TABLES if not wanted or name in wanted)
     with server(url) as address:
         machine = describe(address)
-        plan = Plan(address, tables, clients, rounds, seconds)
+        plan = ListingsPlan(address, tables, clients, rounds, seconds)
         click.echo(f"{len(plan)} measurements, about {_minutes(plan.duration)}", err=True)
         readings = tracked(run(plan), len(plan))
     rows = summarize(readings)
@@ -115,7 +115,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
-def _show_table(name: str, rows: Sequence[Row], heading: str) -> None:
+def _show_table(name: str, rows: Sequence[TableRow], heading: str) -> None:
     if mine := [row for row in rows if row.table == name]:
         show(classic_table(TABLES[name], mine, heading))
 

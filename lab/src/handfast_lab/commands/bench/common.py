@@ -1,4 +1,4 @@
-"""What the commands of ``handfast bench`` share: options, servers, and how results are shown, saved and complained of."""
+"""What the commands of ``handfast bench`` share: options, the server, and the output of results and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 MOST_WAITERS = 100_000
-"""As many as a line takes by default."""
+"""The default length limit of a queue."""
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -59,38 +59,42 @@ def counts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[in
     return numbers
 
 
-url_option = click.option("--url", help="The server to measure on. Default: one of its own, started for this.")
+url_option = click.option("--url", help="The server to measure on. Default: a private one.")
 json_option = click.option(
-    "--json", "file", type=click.File("w", lazy=False), help="Write raw results and machine to this file."
+    "--json",
+    "file",
+    type=click.File("w", lazy=False),
+    help="Write the raw results and the machine's description to this file.",
 )
 clients_option = click.option(
-    "--clients", default="1,2,5,10", callback=counts, show_default=True, help="How many processes contend."
+    "--clients", default="1,2,5,10", callback=counts, show_default=True, help="Numbers of processes that contend."
 )
 
 
 def rounds_option(default: int = 3) -> Option:
-    """How often all is measured."""
     return click.option(
-        "--rounds", default=default, type=click.IntRange(1), show_default=True, help="How often all is measured."
+        "--rounds", default=default, type=click.IntRange(1), show_default=True, help="How often everything is measured."
     )
 
 
 def seconds_option(default: float = 2.0) -> Option:
-    """For how long each measurement counts."""
     return click.option(
-        "--seconds", default=default, type=click.FloatRange(0.05), show_default=True, help="Of each measurement."
+        "--seconds",
+        default=default,
+        type=click.FloatRange(0.05),
+        show_default=True,
+        help="Duration of each measurement.",
     )
 
 
 def only_option(names: Iterable[str]) -> Option:
-    """Which of these contenders are measured."""
     return click.option(
-        "--only", multiple=True, type=click.Choice(list(names)), help="These contenders alone; repeatable."
+        "--only", multiple=True, type=click.Choice(list(names)), help="Measure only this contender. Repeatable."
     )
 
 
 def chosen(available: list[str], only: tuple[str, ...]) -> tuple[str, ...]:
-    """The contenders to measure, in their own order."""
+    """Return the contenders to measure, in the order of the table."""
     if missing := set(only) - set(available):
         raise click.UsageError(f"not installed: {', '.join(sorted(missing))}")
     return tuple(name for name in available if not only or name in only)
@@ -98,7 +102,7 @@ def chosen(available: list[str], only: tuple[str, ...]) -> tuple[str, ...]:
 
 @contextmanager
 def server(url: str | None, *options: str) -> Iterator[str]:
-    """The URL of that server, or of one of our own, started with these options."""
+    """Give the URL, or that of a private server that is started with these options."""
     if url:
         yield url
         return
@@ -107,14 +111,14 @@ def server(url: str | None, *options: str) -> Iterator[str]:
 
 
 def tracked(steps: Iterable[T], count: int) -> list[T]:
-    """All that these steps give; meanwhile a terminal shows how far they are."""
+    """Collect all steps; show the progress on a terminal."""
     console = Console(stderr=True)
     return list(track(steps, "measuring", count, console=console, transient=True, disable=not console.is_terminal))
 
 
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Something to be told how much is done; meanwhile a terminal shows it."""
+    """Give a function that sets the progress; show it on a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total)
@@ -122,7 +126,7 @@ def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def title(machine: dict[str, Any]) -> str:
-    """Where and with what, in one line."""
+    """Describe the server, the versions and the machine in one line."""
     return f"{machine['server']}, Python {machine['python']}, redis-py {machine['redis']}, {machine['cores']} cores"
 
 
@@ -137,12 +141,12 @@ def show(grid: Table) -> None:
 
 
 def plain(records: Iterable[Any]) -> list[dict[str, Any]]:
-    """Records as they go into the raw results."""
+    """Return the records as they go into the raw results."""
     return list(map(asdict, records))
 
 
 def save(file: IO[str] | None, bench: str, machine: dict[str, Any], settings: dict[str, Any], **results: Any) -> None:
-    """Write the raw results, where they are wanted."""
+    """Write the raw results if a file was given."""
     if file is not None:
         text = json.dumps({"bench": bench, "machine": machine, "settings": settings, **results}, indent=1)
         # A row of numbers takes a line and not a column.
@@ -157,9 +161,9 @@ def complain(
     violation: str = "two clients held the lock at once",
     also: Iterable[str] = (),
 ) -> None:
-    """Say loudly what must not happen, and fail; not, though, where only those failed who are not to ``blame``.
+    """Print what went wrong, and exit with 1 if a contender to ``blame`` failed or any violated exclusion.
 
-    Those who are known for a ``violation`` are ``lenient``: theirs are only told. ``also`` is what else went wrong.
+    A ``violation`` of a ``lenient`` contender is a known flaw and only printed. ``also`` has further failures.
     """
     failures, pities, violations = [], [], []
     for one in found:
@@ -180,7 +184,7 @@ def complain(
 
 
 def fail(complaints: list[str]) -> None:
-    """Print what went wrong and end with 1, if anything did."""
+    """Print the complaints and exit with 1, if there are any."""
     for complaint in complaints:
         click.secho(complaint, err=True, fg="red", bold=True)
     if complaints:

@@ -32,7 +32,7 @@ __all__ = ["command"]
 )
 @json_option
 def command(*, url: str | None, waiters: int, file: IO[str] | None) -> None:
-    """Let a crowd of tasks wait for one lock, and then in, one after the other.
+    """Very many tasks wait for one lock, and acquire it one after the other.
 
     All are tasks of one client. The times of the scripts come from the server's slow log, which a server of its own is
     told to keep of everything; on another one nothing is changed, and they are left out. Fails when not everybody gets

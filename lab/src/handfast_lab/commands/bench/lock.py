@@ -38,7 +38,9 @@ LONGEST_HOLD_MS = 1000.0
 @clients_option
 @rounds_option()
 @seconds_option()
-@click.option("--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds to hold the lock.")
+@click.option(
+    "--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds for which the lock is held."
+)
 @only_option(LOCKS)
 @json_option
 def command(
@@ -51,10 +53,11 @@ def command(
     only: tuple[str, ...],
     file: IO[str] | None,
 ) -> None:
-    """Let processes contend for one lock: the classic listings, today's locks, Handfast, and the wire floor.
+    """Processes contend for one lock, Handfast and rivals.
 
-    Contenders take turns on one server, in several rounds; figures are medians. "x floor" compares with our own scripts
-    over a bare socket, "x Lua" with the classic listing. Fails when a client hangs or two clients held the lock at once.
+    Contenders: the classic listings, redis-py, python-redis-lock, Handfast, and "floor", the scripts of Handfast over a bare
+    socket. They take turns on one server, in several rounds; figures are medians. "x floor" and "x Lua" are ratios to the
+    floor and to the classic Lua listing. Fails if a client hangs or two clients held the lock at once.
     """
     names = chosen(installed(LOCKS), only)
     with server(url) as address:

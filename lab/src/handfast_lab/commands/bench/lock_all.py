@@ -7,7 +7,7 @@ from typing import IO
 import click
 
 from handfast_lab.bench.machine import describe
-from handfast_lab.bench.pairs import Plan, run, summarize
+from handfast_lab.bench.pairs import PairsPlan, run, summarize
 from handfast_lab.bench.table import pairs_table
 from handfast_lab.commands.bench.common import (
     fail,
@@ -46,16 +46,16 @@ MOST_PROCESSES, LONGEST_HOLD_MS = 100, 1000.0
 def command(
     *, url: str | None, clients: int, pairs: int, names: int, hold: float, rounds: int, file: IO[str] | None
 ) -> None:
-    """Let processes take random pairs of locks: with hf.lock_all, and with two nested locks in sorted order.
+    """Processes acquire random pairs of locks, with hf.lock_all and with nested locks.
 
-    The pairs and their orders are random, but the same for both, which take turns on one server, in several rounds; the
+    The nested locks are acquired in sorted order. The pairs and their orders are random, but the same for both, which take turns on one server, in several rounds; the
     seconds and the rate are medians. Waits, from acquire to its return, are the median, the 99th percentile and the
-    longest of all rounds. Who waits for ten seconds counts as stuck in a deadlock. "x nested" compares within a round.
-    Fails when there was a deadlock, when two held a lock at once, and when not all pairs were held in time.
+    longest of all rounds. A wait of ten seconds counts as a deadlock. "x nested" compares within a round.
+    Fails if there was a deadlock, if two processes held a lock at once, or if not all pairs were held in time.
     """
     with server(url) as address:
         machine = describe(address)
-        plan = Plan(address, clients, pairs, names, hold / 1000, rounds)
+        plan = PairsPlan(address, clients, pairs, names, hold / 1000, rounds)
         found = tracked(run(plan), len(plan))
     rows = summarize(found)
     settings = {"clients": clients, "pairs": pairs, "names": names, "hold_ms": hold, "rounds": rounds}

@@ -23,7 +23,7 @@ __all__ = ["command"]
 )
 @json_option
 def command(*, url: str | None, count: int, calls: int, file: IO[str] | None) -> None:
-    """Complete prefixes among a million names: time, and memory of the server.
+    """Autocomplete among a million names: time, and memory of the server.
 
     Unranked and ranked, with one client, each on a server of its own unless --url names one. Prefixes have one to six
     letters and are drawn from the names; each answer has at most ten. Fails when one of those that are checked is wrong.

@@ -7,7 +7,7 @@ from typing import IO
 import click
 
 from handfast_lab.bench.machine import describe
-from handfast_lab.bench.rwlock import Plan, run, summarize
+from handfast_lab.bench.rwlock import SharingPlan, run, summarize
 from handfast_lab.bench.table import rwlock_table
 from handfast_lab.commands.bench.common import (
     fail,
@@ -45,16 +45,16 @@ MOST_PROCESSES, LONGEST_WORK_MS = 100, 1000.0
 def command(
     *, url: str | None, readers: int, writers: int, work: float, rounds: int, seconds: float, file: IO[str] | None
 ) -> None:
-    """Let processes read and write: with a read-write lock, and with a plain lock for all of them.
+    """Processes read and write, with a read-write lock and with a plain lock.
 
-    Each comes again and again, and its work is to sleep for a moment. The two contenders take turns on one server, in
+    Each acquires again and again, and sleeps for a moment while it holds. The two contenders take turns on one server, in
     several rounds; figures are medians. Waits, from acquire to its return, are the median, the 99th percentile and the
-    longest of all rounds. "x lock" compares reads and writes together, within a round. Fails when a process hangs, and
-    when a writer was not alone.
+    longest of all rounds. "x lock" compares reads and writes together, within a round. Fails if a process hangs or a
+    writer was not alone.
     """
     with server(url) as address:
         machine = describe(address)
-        plan = Plan(address, readers, writers, work / 1000, rounds, seconds)
+        plan = SharingPlan(address, readers, writers, work / 1000, rounds, seconds)
         found = tracked(run(plan), len(plan))
     rows = summarize(found)
     settings = {"readers": readers, "writers": writers, "work_ms": work, "rounds": rounds, "seconds": seconds}

@@ -31,7 +31,7 @@ __all__ = ["command"]
 @rounds_option()
 @json_option
 def command(*, url: str | None, members: int, rounds: int, file: IO[str] | None) -> None:
-    """Move a million scores forward: members a second, against plain ZADD GT.
+    """Raise a million scores: members per second, compared with plain ZADD GT.
 
     In batches of 10,000, once when all members are new and once when each of them moves. "zadd-each" is a pipeline of
     single ZADDs, "zadd-batch" one ZADD for the whole batch, both by redis-py; "x zadd-each" compares within a round.

@@ -43,26 +43,26 @@ PROCESSES, PERMITS = 6, 10
 @click.command("semaphore")
 @url_option
 @clients_option
-@click.option(
-    "--limit", default=3, type=click.IntRange(1), show_default=True, help="How many permits they contend for."
-)
+@click.option("--limit", default=3, type=click.IntRange(1), show_default=True, help="Permits of the semaphore.")
 @rounds_option()
 @seconds_option()
-@click.option("--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds to hold a permit.")
+@click.option(
+    "--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds for which a permit is held."
+)
 @only_option(SEMAPHORES)
 @click.option(
     "--operations",
     default=100_000,
     type=click.IntRange(0),
     show_default=True,
-    help="How many permits are taken and given back while processes are killed; 0 leaves that out.",
+    help="Acquires and releases while processes are killed; 0 skips that.",
 )
 @click.option(
     "--ttl",
     default=0.2,
     type=click.FloatRange(SHORTEST_TTL, LONGEST_TTL),
     show_default=True,
-    help="Seconds that a lease of those outlives its process.",
+    help="Lease of a process that may be killed, in seconds.",
 )
 @json_option
 def command(
@@ -78,18 +78,17 @@ def command(
     ttl: float,
     file: IO[str] | None,
 ) -> None:
-    """Let processes contend for the permits of a semaphore; then kill some all the time, and count the permits.
+    """Processes contend for the permits of a semaphore; then some are killed.
 
-    First the classic listings, py-redis-semaphore, Handfast and the wire floor, one permit each time. Contenders take
-    turns on one server, in several rounds; figures are medians. "x floor" compares with our own scripts over a bare
-    socket, "x Lua" with the classic listing. A rival that fails is reported; the first forms of the listings may let in
-    too many, which is told.
+    First the classic listings, py-redis-semaphore, Handfast and "floor" (the scripts of Handfast over a bare socket), one
+    permit each time. They take turns on one server, in several rounds; figures are medians. "x floor" and "x Lua" are
+    ratios to the floor and to the classic Lua listing. A rival that fails is reported; the first forms of the listings are
+    known to exceed the limit, which is reported too.
 
-    Then six processes that take random numbers of ten permits of Handfast and give them back, until there were
-    --operations of that. About three times a second one is killed and another one started, and many times a second the
-    server is asked who holds how many.
+    Then six processes acquire and release random numbers of ten permits of Handfast, until --operations are done. About
+    three times a second one is killed and replaced; many times a second the holders are counted on the server.
 
-    Fails when Handfast or the floor does, when anybody else let in too many, and when permits were lost or doubled.
+    Fails if Handfast or the floor does, if another contender exceeded the limit, or if permits were lost or doubled.
     """
     names = chosen(installed(SEMAPHORES), only)
     found = None

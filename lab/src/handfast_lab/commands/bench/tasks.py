@@ -39,7 +39,12 @@ SETTINGS = {DISTINCT: "each task its own lock", ONE: "all tasks one lock"}
 @click.command("async")
 @url_option
 @click.option(
-    "--tasks", "clients", default="1,10,100,1000", callback=counts, show_default=True, help="How many contend."
+    "--tasks",
+    "clients",
+    default="1,10,100,1000",
+    callback=counts,
+    show_default=True,
+    help="Numbers of tasks that contend.",
 )
 @rounds_option()
 @seconds_option()
@@ -48,14 +53,14 @@ SETTINGS = {DISTINCT: "each task its own lock", ONE: "all tasks one lock"}
     "wanted",
     multiple=True,
     type=click.Choice([DISTINCT, ONE]),
-    help="Whether each task has a lock of its own, or all want one; repeatable. Default: both.",
+    help="Each task has its own lock, or all want one. Repeatable. Default: both.",
 )
 @click.option(
     "--waiters",
     default=1000,
     type=click.IntRange(0, MOST_WAITERS),
     show_default=True,
-    help="How many tasks wait when the memory of each is taken; 0 leaves that out.",
+    help="Tasks that wait while their memory is measured; 0 skips that.",
 )
 @only_option((*TASK_LOCKS, FLOOR))
 @json_option
@@ -70,14 +75,13 @@ def command(
     only: tuple[str, ...],
     file: IO[str] | None,
 ) -> None:
-    """Let the tasks of one event loop contend: today's asyncio locks, Handfast, and the wire floor.
+    """Tasks of one event loop contend for locks.
 
-    Once with a lock for each task and once with one lock for all; and what a task costs that waits. Contenders take
-    turns on one server, in several rounds; figures are medians. "x floor" compares with our own scripts over one bare
-    connection, "x redis" with the lock of redis.asyncio.
+    Measures a lock for each task, one lock for all, and the memory and connections of a waiting task. Contenders take
+    turns on one server, in several rounds; figures are medians. "floor" is the scripts of Handfast over one bare
+    connection; "x floor" and "x redis" are ratios to it and to the lock of redis.asyncio.
 
-    A rival that fails is reported. The command fails when Handfast or the floor does, or when two tasks held one lock at
-    once.
+    A rival that fails is reported. Fails if Handfast or the floor does, or if two tasks held one lock at once.
     """
     names = chosen([*installed(TASK_LOCKS), FLOOR], only)
     settings = tuple(setting for setting in (DISTINCT, ONE) if not wanted or setting in wanted)

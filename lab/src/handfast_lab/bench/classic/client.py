@@ -1,7 +1,7 @@
 """What a table is made of: clients that do one thing again and again, and what is counted of them.
 
 A table measures one job of the listings (take a lock, complete a prefix, buy something) as each of its contenders does
-it. Whoever adds a table writes an `Actor` for each contender and a `Table` that knows them; how clients become
+it. Whoever adds a table writes an `ListingClient` for each contender and a `Table` that knows them; how clients become
 processes, take turns and are counted is the same for all (`handfast_lab.bench.classic.runner`).
 """
 
@@ -15,7 +15,18 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from handfast_lab.bench.contenders import Contended
 
-__all__ = ["FIRST", "LUA", "OURS", "Actor", "Closing", "Conn", "Contenders", "Scene", "Table", "Waiting"]
+__all__ = [
+    "FIRST",
+    "LUA",
+    "OURS",
+    "Closing",
+    "Conn",
+    "Contenders",
+    "ListingClient",
+    "MeasuredScene",
+    "Table",
+    "Waiting",
+]
 
 FIRST, LUA, OURS = "classic-first", "classic-lua", "handfast"
 """The listings' two forms, and the modern one. The first form is what the others are compared with."""
@@ -25,7 +36,7 @@ Conn: TypeAlias = Any
 """A ``redis.Redis``, whose replies its library types as if it could be asynchronous."""
 
 
-class Scene(NamedTuple):
+class MeasuredScene(NamedTuple):
     """Where one measurement takes place."""
 
     url: str
@@ -42,7 +53,7 @@ class Closing(Protocol):
         """Close the connections."""
 
 
-class Actor(ABC):
+class ListingClient(ABC):
     """One client. Made in a process of its own, which then calls `act` until the time is over."""
 
     def __init__(self, client: Closing) -> None:
@@ -70,7 +81,7 @@ class Actor(ABC):
         self._client.close()
 
 
-class Waiting(Actor):
+class Waiting(ListingClient):
     """A client of ``bench lock`` or ``bench semaphore``, which waits until it has what it wants."""
 
     def __init__(self, client: Contended) -> None:
@@ -91,7 +102,7 @@ class Waiting(Actor):
         return True
 
 
-Contenders: TypeAlias = Mapping[str, Callable[[Scene, int], Actor]]
+Contenders: TypeAlias = Mapping[str, Callable[[MeasuredScene, int], ListingClient]]
 """By name, in the order of the table. Each makes the client of that number, from 0."""
 
 
@@ -116,13 +127,13 @@ class Table(ABC):
         """Why this server can't be used, in words; empty where it can."""
         return ""
 
-    def prepare(self, scene: Scene, conn: Conn) -> None:  # noqa: B027 -- not every table has something to prepare
+    def prepare(self, scene: MeasuredScene, conn: Conn) -> None:  # noqa: B027 -- not every table has something to prepare
         """Put there what the clients will find."""
 
-    def inspect(self, scene: Scene, conn: Conn) -> list[str]:  # noqa: ARG002 -- not every table can be inspected
+    def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:  # noqa: ARG002 -- not every table can be inspected
         """What is wrong with what they left, in words."""
         return []
 
     @abstractmethod
-    def clear(self, scene: Scene, conn: Conn) -> None:
+    def clear(self, scene: MeasuredScene, conn: Conn) -> None:
         """Leave nothing behind."""

@@ -1,0 +1,97 @@
+"""The wheels, built and installed into empty environments: the product alone, with its extras, and with the lab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+
+LOCK = """
+import sys
+from handfast import Handfast
+with Handfast(sys.argv[1]) as hf, hf.lock("wheel", ttl=5) as lease:
+    print("fence", lease.fence > 0, Handfast.__module__)
+"""
+
+FAULT_KIT = """
+from handfast import Handfast
+from handfast.testing import FaultProxy, ServerController, command, run_in_subprocess
+with ServerController() as server, FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
+    with hf.lock("wheel", ttl=5) as lease:
+        print("held", lease.fence > 0)
+"""
+
+
+def ran(*command, **options):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def pip(environment, *args):
+    ran(sys.executable, "-m", "pip", "--python", environment / "bin/python", "install", "--quiet", *args)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheels")
+    ran(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, ROOT / "lab")
+    product, lab = sorted(folder.glob("*.whl"))
+    assert (product.name.split("-")[0], lab.name.split("-")[0]) == ("handfast", "handfast_lab")
+    return product, lab
+
+
+def environment(folder):
+    venv.create(folder, with_pip=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def with_extras(wheels, tmp_path_factory):
+    home = environment(tmp_path_factory.mktemp("extras"))
+    pip(home, f"{wheels[0]}[cli,embedded]")
+    return home
+
+
+def test_the_product_wheel_holds_nothing_of_the_lab(wheels):
+    names, of_lab = (zipfile.ZipFile(wheel).namelist() for wheel in wheels)
+    assert {name.partition("/")[0].split("-")[0] for name in names} == {"handfast"}
+    assert not [name for name in names if "bench" in name or "chaos" in name or "simulator" in name]
+    assert {name.partition("/")[0].split("-")[0] for name in of_lab} == {"handfast_lab"}
+
+
+def test_the_product_alone_gives_a_lock(wheels, server, raw, tmp_path):
+    home = environment(tmp_path / "bare")
+    pip(home, wheels[0])
+    assert ran(home / "bin/python", "-I", "-c", LOCK, server.url) == "fence True handfast\n"
+    assert ran(home / "bin/python", "-I", "-c", "import handfast.testing as kit; print(kit.ProcessGroup.__name__)")
+    refused = subprocess.run([home / "bin/handfast", "run"], capture_output=True, text=True, timeout=60, check=False)
+    assert "pip install 'handfast[cli]'" in refused.stderr
+
+
+def test_its_extras_give_the_command_and_the_fault_kit(with_extras, server, raw):
+    command = with_extras / "bin/handfast"
+    assert ran(command, "run", "--url", server.url, "wheel", "--", "echo", "done") == "done\n"
+    assert ran(with_extras / "bin/python", "-I", "-c", FAULT_KIT) == "held True\n"
+    help_ = ran(command, "--help")
+    assert "demo" in help_
+    assert "bench" not in help_
+    assert "torture" not in help_
+
+
+def test_the_lab_adds_its_commands(wheels, with_extras, server, raw):
+    pip(with_extras, "--no-deps", wheels[1])
+    command = with_extras / "bin/handfast"
+    help_ = ran(command, "--help")
+    assert "bench" in help_
+    assert "torture" in help_
+    few = "--clients", "1", "--rounds", "1", "--seconds", "0.05", "--only", "handfast", "--only", "floor"
+    assert "handfast" in ran(command, "bench", "lock", "--url", server.url, *few)
