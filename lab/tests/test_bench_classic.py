@@ -29,10 +29,10 @@ from handfast_lab.bench.classic.runner import ListingsPlan, run
 from handfast_lab.bench.classic.semaphores import LIMIT
 from handfast_lab.bench.classic.tables import TABLES
 from handfast_lab.bench.classic.text import classic_table
-from handfast_lab.bench.exec_retries import WatchCounted
+from handfast_lab.bench.contenders import FAIR
 from handfast_lab.bench.figures import Hold, Schedule, crowding
-from handfast_lab.bench.semaphores import FAIR
 from handfast_lab.commands.bench import classic
+from handfast_lab.rivals.listings import WatchCounted
 
 pytestmark = pytest.mark.slow
 
