@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from handfast._engine.calls import CLAIM_MS, WAIT_MS, Request
+from handfast._engine.calls import CLAIM_MS, WAIT_MS, PermitRequest, Request
 from handfast._engine.effects import Answer, Park, Steps, Waking
 from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefused
 
@@ -99,7 +99,7 @@ EXPIRY_SLACK_S = 0.002
 EXPIRY_STAGGER_S = 0.001
 """What each queue position adds to that, in seconds."""
 
-_REJECTIONS = {b"full": QueueFull, b"never": LimitExceeded}
+_REJECTIONS = (b"full", b"never")
 
 
 class Grant(NamedTuple):
@@ -168,7 +168,7 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
             return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6)
         if reply[0] in _REJECTIONS:
             attempt.apply(REJECT)
-            raise _REJECTIONS[reply[0]](request.name, reply[1])
+            raise _rejection(request, *reply)
         if reply[0] != b"queued":
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
         attempt.apply(QUEUE)
@@ -203,7 +203,7 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
         return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
     attempt.apply(REJECT)
     if reply[0] == b"never":
-        raise LimitExceeded(attempt.request.name, reply[1])
+        raise _rejection(attempt.request, *reply)
     return None
 
 
@@ -222,3 +222,10 @@ def _poll_interval(position: int, retry_us: int) -> float:
         return 0.0
     interval = min(MAX_POLL_S, HEAD_POLL_S + POLL_STAGGER_S * position)
     return interval if retry_us < 0 else min(interval, retry_us / 1e6 + EXPIRY_SLACK_S + EXPIRY_STAGGER_S * position)
+
+
+def _rejection(request: Request, tag: bytes, number: int) -> HandfastError:
+    """Return the error for a request that is not queued: the number is the queue's length, or the limit in force."""
+    if tag == b"full":
+        return QueueFull(request.name, number)
+    return LimitExceeded(request.name, number, request.weight if isinstance(request, PermitRequest) else None)

@@ -1,37 +1,33 @@
-"""Locks of redis-py, done better on the very same key: swap the class, keep everything else.
+"""Drop-in replacements for the locks of redis-py, on the same keys: swap the class, keep everything else.
 
     lock = client.lock("report", timeout=30, lock_class=RedisLock)
     lock = client.lock("report", timeout=30, lock_class=AsyncRedisLock)
 
-`RedisLock` and `AsyncRedisLock` are subclasses of ``redis.lock.Lock`` and ``redis.asyncio.lock.Lock``: whatever is typed,
-patched or asked with ``isinstance`` for those takes ours, and what is not better here is redis-py's own code. The lock is
-the same plain key with the same kind of value, so that code with redis-py's class and code with ours exclude each
-other, in both directions: during a migration both may run.
+`RedisLock` and `AsyncRedisLock` are subclasses of ``redis.lock.Lock`` and ``redis.asyncio.lock.Lock``, so code that is typed,
+patched or checked with ``isinstance`` for those takes them. The lock is the same plain key with the same kind of value:
+clients with redis-py's class and clients with this one exclude each other, so both may run during a migration.
 
 What is better:
 
-- A release wakes those who wait with our class at once. What others do, redis-py's class among them, is noticed by
-  asking again: every ``sleep`` seconds, and when the key's TTL ends.
-- ``blocking_timeout`` is waited out. redis-py gives up as soon as another ``sleep`` would go past it.
-- A reply that got lost, after which redis-py sends again by itself, does no harm: an acquire recognises its own grant
-  (redis-py's answers False and leaves the key behind), a release stays a release, an ``extend`` is added once.
-- An acquire that ends in an exception (a cancellation, Ctrl-C, an error of the network) takes back what it may have got,
-  and so does a release that is interrupted. The caller waits a second for that at most, then it goes on in the
-  background for 20 s: in a thread, or in a task of the event loop. If the server cannot be reached for that long, it is
-  logged, and the key stays until its ``timeout`` ends, without one until somebody deletes it.
-- The token is forgotten once the server agreed to the release, in both colours, and ``release`` may be called again.
-- Tokens cannot be guessed. redis-py's are made of the time and the network card's address.
-- A ``timeout`` of 0 is refused with ValueError, as is any other that is no time: redis-py makes a lock of it that never
-  ends. None still means that, and stays the default.
+- A release wakes the waiters of this class at once. A release by redis-py's class is found by polling: every ``sleep``
+  seconds, and when the key's TTL ends.
+- ``blocking_timeout`` is waited out. redis-py gives up as soon as another ``sleep`` would exceed it.
+- A lost reply, after which redis-py sends the command again, does no harm: an acquire recognises its own grant (redis-py's
+  returns False and leaves the key), a release stays a release, and an ``extend`` is added once.
+- An acquire that raises or is cancelled takes back what it may have got, and an interrupted release is completed. The
+  caller waits for that at most 1 s; then it continues in the background for up to 20 s, in a thread or a task. If the
+  server can't be reached for that long, a warning is logged (``handfast.compat``) and the key stays until its ``timeout``
+  ends; a key without a ``timeout`` stays until it is deleted.
+- The token is dropped only when the server has confirmed the release, so ``release`` may be called again.
+- Tokens can't be guessed. redis-py makes them of the time and the network card's address.
+- A ``timeout`` of 0 raises ValueError. In redis-py it makes a lock that never ends; None still does, and is the default.
 
-What stays as it is, for better or worse: by default the token is in thread-local storage, where all tasks of an event
-loop share it. Another thread has none: there ``release`` raises LockError, where redis-py's class raises AttributeError.
-A loss is found out when it is too late, there is no renewal and no fence, and nobody stands in line: whoever asks first
-when the lock is free gets it. For these there is ``hf.lock``; ``docs/moving-from-redis-lock.md`` shows the way.
+What stays as it is: by default the token is in thread-local storage, which all tasks of an event loop share. In another
+thread ``release`` raises LockError, where redis-py raises AttributeError. A loss is found only by the next call, there is
+neither renewal nor a fence, and waiters are not served in order. `handfast.Handfast.lock` has all of these.
 
-Beside the lock's own key, each release, each ``extend`` that adds, and each acquire that was taken back or had a given
-``token=`` is remembered in a small key of its own, for one to ten minutes, never without a TTL. The names of these keys
-begin with the lock's and share its slot in a cluster.
+Each release, each ``extend`` that adds, and each acquire that was taken back or given a ``token`` is remembered for one to ten
+minutes in a small key. Its name begins with the lock's, it shares its slot in a cluster, and it always has a TTL.
 """
 
 from __future__ import annotations

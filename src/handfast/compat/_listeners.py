@@ -1,9 +1,8 @@
-"""Hearing of a release while waiting for it, on a connection of the waiter's own.
+"""Listen for releases while waiting, on a connection of the waiter's own.
 
-The connection is like those of the user's client but not from its pool, which may be small. It is there only while
-somebody waits, and only a convenience: what it tells is a hint to ask again, and where there is none to be had (the
-user may not subscribe, the server has too many connections, the client is an imitation for tests), asking every
-``sleep`` seconds goes on without it.
+The connection has the settings of the user's client but is not from its pool, which may be small. It exists only while a
+caller waits. A message is a hint to ask again, no more; without a connection (the user may not subscribe, the server has no
+more connections, the client is a fake of a test) the waiter asks every ``sleep`` seconds.
 """
 
 from __future__ import annotations
@@ -32,41 +31,41 @@ __all__ = ["AsyncReleaseListener", "ReleaseListener"]
 
 logger = logging.getLogger("handfast.compat")
 
-SHORTEST = 0.001
-"""Seconds for which a socket waits at least: 0 would mean that it does not wait at all."""
+MIN_TIMEOUT_S = 0.001
+"""Shortest timeout of a socket, in seconds: 0 would make it non-blocking."""
 
 STEADY = 1.0
-"""Seconds that a connection must have lasted for its end to be a reason to ask, and to connect again, at once."""
+"""Seconds after which a connection counts as stable: when it ends then, the waiter asks and connects again at once."""
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds before another try to connect, after so many in vain; the last one goes on."""
+"""Seconds before the next try to connect, after each failed one; the last pause repeats."""
 
 
 class _Listener:
-    """What is the same in both colours: whether it is worth listening, and what is heard."""
+    """What both APIs share: when to connect, and what a frame means."""
 
     def __init__(self, client: Any, key: bytes, channel: bytes) -> None:
         self._client = client
         self._key = key
         self._subscribe = b"*2\r\n" + bulk("SUBSCRIBE") + bulk(channel)
-        self._recipe: Any = None
+        self._connector: Any = None
         self._opened = inf
-        self._again = -inf
-        """When it may connect again."""
+        self._retry_at = -inf
+        """The moment of the next try to connect."""
         self._failures = 0
 
     def _may_open(self) -> bool:
-        return monotonic() >= self._again
+        return monotonic() >= self._retry_at
 
-    def _nap(self, until: float) -> float:
-        """Seconds to wait without an ear: until then, or until there may be one again."""
-        return max(0.0, min(until, self._again) - monotonic())
+    def _pause(self, until: float) -> float:
+        """Return the seconds to wait without a connection: until then, or until the next try to connect."""
+        return max(0.0, min(until, self._retry_at) - monotonic())
 
     def _is_answer(self, frame: Any) -> bool:
-        """Whether this is what SUBSCRIBE is answered with. Raises RedisConnectionError when the answer is no."""
+        """Return whether this is the reply to SUBSCRIBE. Raises RedisConnectionError if it was refused."""
         if isinstance(frame, ErrorReply):
             if not is_transient(frame):
-                self._again = inf  # there is no right to it, and none will come of asking
+                self._retry_at = inf  # no permission: further tries would fail, too
             raise RedisConnectionError(frame)
         return isinstance(frame, Push) and frame[:1] == [b"subscribe"]
 
@@ -74,32 +73,32 @@ class _Listener:
         self._opened = monotonic()
 
     def _has_failed(self, error: object) -> None:
-        logger.debug("nothing is heard of releases of %r, so it is asked for from time to time: %s", self._key, error)
+        logger.debug("no connection to listen for releases of %r, polling instead: %s", self._key, error)
         now, opened, self._opened = monotonic(), self._opened, inf
         if now - opened >= STEADY:
             self._failures = 0
         else:
-            self._again = max(self._again, now + PAUSES[min(self._failures, len(PAUSES) - 1)])
+            self._retry_at = max(self._retry_at, now + PAUSES[min(self._failures, len(PAUSES) - 1)])
             self._failures += 1
 
 
 class ReleaseListener(_Listener):
-    """For the thread that waits."""
+    """For a waiting thread."""
 
     _socket: socket.socket | None = None
 
     def listen(self, within: float) -> None:
-        """Subscribe, if that is possible within these seconds and not yet done."""
+        """Subscribe unless that is done, within these seconds. Failures only mean that the waiter polls."""
         if self._socket is not None or not self._may_open():
             return
         try:
             self._open(within)
-        except Exception as error:  # noqa: BLE001 -- whatever is wrong with it, one can wait without
+        except Exception as error:  # noqa: BLE001 -- polling works without it
             self._has_failed(error)
             self.close()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a release to be told, that long at most."""
+        """Wait for the message of a release, at most that long."""
         until = monotonic() + seconds
         try:
             while self._socket is not None and (left := until - monotonic()) > 0:
@@ -109,21 +108,21 @@ class ReleaseListener(_Listener):
             self._has_failed(error)
             self.close()
         if self._socket is None:
-            time.sleep(self._nap(until))
+            time.sleep(self._pause(until))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket = None
             with contextlib.suppress(Exception):
                 self._connection.disconnect()
 
     def _open(self, within: float) -> None:
-        if self._recipe is None:
-            self._recipe = SyncConnector(_sync_pool(self._client, self._key))
-        limit = min(self._recipe.response_timeout, max(within, SHORTEST))
+        if self._connector is None:
+            self._connector = SyncConnector(_sync_pool(self._client, self._key))
+        limit = min(self._connector.response_timeout, max(within, MIN_TIMEOUT_S))
         until = monotonic() + limit
-        self._connection: Any = self._recipe.connect(limit)
+        self._connection: Any = self._connector.connect(limit)
         self._socket = cast("socket.socket", self._connection._sock)  # noqa: SLF001 -- it has no public way to its socket
         self._reader = Reader()
         self._socket.sendall(self._subscribe)
@@ -145,7 +144,7 @@ class ReleaseListener(_Listener):
         until = monotonic() + within
         connection = cast("socket.socket", self._socket)
         while (frame := self._reader.frame()) is INCOMPLETE:
-            connection.settimeout(max(until - monotonic(), SHORTEST))
+            connection.settimeout(max(until - monotonic(), MIN_TIMEOUT_S))
             data = connection.recv(16384)
             if not data:
                 raise RedisConnectionError("the server closed the connection")
@@ -154,45 +153,45 @@ class ReleaseListener(_Listener):
 
 
 class AsyncReleaseListener(_Listener):
-    """For the task that waits."""
+    """For a waiting task."""
 
-    _line: FrameTransport | None = None
+    _transport: FrameTransport | None = None
 
     async def listen(self, within: float) -> None:
-        """Subscribe, if that is possible within these seconds and not yet done."""
-        if self._line is not None or not self._may_open():
+        """Subscribe unless that is done, within these seconds. Failures only mean that the waiter polls."""
+        if self._transport is not None or not self._may_open():
             return
         try:
             await self._open(within)
-        except Exception as error:  # noqa: BLE001 -- whatever is wrong with it, one can wait without
+        except Exception as error:  # noqa: BLE001 -- polling works without it
             self._has_failed(error)
             self.close()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a release to be told, that long at most."""
+        """Wait for the message of a release, at most that long."""
         until = monotonic() + seconds
-        if self._line is not None:
+        if self._transport is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._told.wait()
             self._told.clear()
-        if self._line is None:
-            await asyncio.sleep(self._nap(until))
+        if self._transport is None:
+            await asyncio.sleep(self._pause(until))
 
     def close(self) -> None:
-        """Let go of the connection."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        """Close the connection."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
 
     async def _open(self, within: float) -> None:
-        if self._recipe is None:
-            self._recipe = AsyncConnector(_async_pool(self._client, self._key))
+        if self._connector is None:
+            self._connector = AsyncConnector(_async_pool(self._client, self._key))
         self._told = asyncio.Event()
         self._answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        async with asyncio.timeout(min(self._recipe.response_timeout, within)):
-            self._line = await FrameTransport.open(self._recipe, self)
-            self._line.write(self._subscribe)
+        async with asyncio.timeout(min(self._connector.response_timeout, within)):
+            self._transport = await FrameTransport.open(self._connector, self)
+            self._transport.write(self._subscribe)
             await self._answer
         self._has_opened()
 
@@ -214,13 +213,13 @@ class AsyncReleaseListener(_Listener):
 
     def on_disconnect(self, transport: FrameTransport, error: Exception | None) -> None:
         """Called by the line: it is dead."""
-        if transport is not self._line:
+        if transport is not self._transport:
             return
         gone = RedisConnectionError(f"the connection ended: {error}")
         if not self._answer.done():
             self._answer.set_exception(gone)
         else:
-            self._line = None
+            self._transport = None
             self._has_failed(gone)
             self._told.set()
 

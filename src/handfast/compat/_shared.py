@@ -1,8 +1,8 @@
-"""What both colours have in common: tokens, names, numbers, and the scripts as calls. No I/O, no clock.
+"""What both locks share: tokens, key names, checks of numbers, and the scripts as calls. No I/O, no clock.
 
-The lock's key is the caller's, and nothing of ours may be in it but a token. What has to be remembered beside it, that an
-acquire is over or was granted, has a key for each acquire. Its name begins with the lock's, so that the rights
-that a user has been given by prefix go for it too, and is hashed to the same slot of a cluster.
+The lock's key is the caller's, and its only value is a token. That an acquire is finished or was granted is remembered in a key
+of its own for each acquire. Its name begins with the lock's, so that permissions by prefix include it, and it hashes to the
+same slot of a cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Call: TypeAlias = tuple[Script, dict[str, Any]]
-"""A script and what it is called with."""
+"""A script and its arguments."""
 
 
 def _script(verb: str) -> Script:
@@ -76,7 +76,7 @@ class Token(bytes):
     asked: bool
     """Whether the server may have heard of it."""
     left: float
-    """Seconds until the key of somebody else ends, as the server said last; inf if it does not."""
+    """Seconds until the current holder's key ends, by the latest reply; inf if it has no TTL."""
     owner: weakref.ref[object] | None
     """The lock that acquired it. Another that is given it knows nothing of its past."""
 
@@ -134,7 +134,7 @@ def check_wait(blocking_timeout: Any) -> float:
 
 
 def poll_interval(token: Token, sleep: float, left: float) -> float:
-    """Seconds until a waiter asks again: after ``sleep``, when the key ends, or when ``left`` is over."""
+    """Return the seconds until a waiter asks again: ``sleep``, or earlier if the key or the time ``left`` ends."""
     return max(0.0, min(sleep, token.left, left, MAX_POLL_S))
 
 
@@ -146,7 +146,7 @@ _tags: dict[int, bytes] = {}
 
 
 def _tag(slot: int) -> bytes:
-    """A number whose digits are hashed to that slot. There is one for each among the first 109,758, looked at once."""
+    """Return a number whose digits hash to that slot. The first 109,758 numbers have one for every slot."""
     while slot not in _tags:
         number = b"%d" % next(_numbers)
         _tags.setdefault(key_slot(number), number)
@@ -154,10 +154,10 @@ def _tag(slot: int) -> bytes:
 
 
 def beside(key: bytes, call: bytes) -> bytes:
-    """The key of one call: it begins with the lock's and lies in the same slot.
+    """Return the key of one call: it begins with the lock's key and hashes to the same slot.
 
-    If the lock's key has a hash tag, that does it. Else this one gets a tag, of a number that is hashed as the lock's key
-    is. A key with a brace that is no hash tag is stranger: there, whole names are tried out.
+    If the lock's key has a hash tag, the same tag does it. If it has no brace, the new key gets a tag that hashes to the same
+    slot. For a key with a brace but no hash tag, names are tried until one hashes to it.
     """
     start = key.find(b"{")
     if start < 0:
@@ -170,14 +170,14 @@ def beside(key: bytes, call: bytes) -> bytes:
 
 
 def token_of(client: Any, text: Any) -> Token:
-    """The token itself; or, of another text, one that reads like it."""
+    """Return the token itself, or a new one with the same text."""
     return text if isinstance(text, Token) else Token(encoded(client, text))
 
 
 def held(lock: Any, client: Any) -> Token:
-    """The token that a lock is to give up; one of its own, even where somebody else's was put into its place.
+    """Return the token that a lock is to release, as one of its own even if a text was assigned to ``local.token``.
 
-    Or a second lock that gives the same token up would be told what the first was told, and not that it is gone.
+    With another lock's token, a second release of it would be answered like the first, and not with an error.
     """
     token = lock.local.token
     if not isinstance(token, Token) or token.owner is None or token.owner() is not lock:
@@ -187,12 +187,12 @@ def held(lock: Any, client: Any) -> Token:
 
 
 def encoded(client: Any, text: Any) -> bytes:
-    """A key or a token as the client writes it. Raises DataError for what it does not write."""
+    """Encode a key or a token as the client does. Raises DataError for a type that it refuses."""
     return bytes(client.get_encoder().encode(text))
 
 
 def key_and_channel(client: Any, name: Any) -> tuple[bytes, bytes]:
-    """The lock's key as the client writes it, and the channel on which its releases are told."""
+    """Return the lock's key, encoded, and the channel to which its releases are published."""
     key = encoded(client, name)
     return key, key + b":handfast"
 
