@@ -103,7 +103,7 @@ class _Drawing:
             return Order("status", target, pause)
         timeout = None if chance() < 0.5 else 0.001 + self._seconds(10)
         return Order(
-            "try" if chance() < 0.15 else "acquire",
+            "try" if chance() < 0.3 else "acquire",
             *(target, pause, timeout),
             hold=0.0 if chance() < 0.2 else self._seconds(ttl / 400),
             extend_ms=self._one(TTLS) if chance() < 0.08 else 0,
