@@ -1,0 +1,121 @@
+"""Find words that this project does not use. Exits 1 with one line per find: ``file:line: word``.
+
+Each word is a metaphor or a vague subject for which the field has a noun, or the former name of the project.
+``_`` and the humps of CamelCase count as word boundaries, and a phrase may run over the end of a line.
+``words: allow WORD`` in a comment on the same line permits the rare good use; a permission that nothing needs is a fault.
+
+``python tools/check_words.py`` checks the folder it is run in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+BANNED = (
+    "afresh",
+    "are told",
+    "bell",
+    "bells",
+    "buried",
+    "bury",
+    "colour",
+    "colours",
+    "doorbell",
+    "ears",
+    "errand",
+    "errands",
+    "for ever",
+    "holdfast",
+    "in vain",
+    "is told",
+    "keeper",
+    "keepers",
+    "nobody",
+    "somebody",
+    "tenure",
+    "what became of",
+    "what becomes of",
+    "what came of",
+    "what comes of",
+    "whatever becomes",
+    "whoever",
+)
+CHECKED = ("src", "lab", "docs", "tests", "tools", "examples", ".ci", ".github")
+"""Folders. The files beside them are checked too; ``results`` holds what programs wrote."""
+
+LEFT_OUT = {"tools/check_words.py", "uv.lock"}
+CACHES = {"__pycache__", "node_modules", "site"}
+
+NOT_YET_CLEAN = (Path(__file__).parent / "not_yet_clean.txt").read_text().split()
+"""Folders, with all below them, and files that may still have such words. The list only shrinks."""
+
+HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+GAP = r"[\s#>*_-]+"
+"""What may stand between the words of a phrase: also the start of the next line of a comment."""
+PATTERN = re.compile(
+    rf"\b(?:{'|'.join(word.replace(' ', GAP) for word in sorted(BANNED, key=len, reverse=True))})\b", re.IGNORECASE
+)
+ALLOWED = re.compile(r"words: allow ([a-z][a-z ,]*[a-z])")
+
+
+def main(root: Path) -> int:
+    """Check all files and print each find."""
+    faults = []
+    clean = set(NOT_YET_CLEAN)
+    for path in files_of(root):
+        name = path.relative_to(root).as_posix()
+        listed = {entry for entry in NOT_YET_CLEAN if f"{name}/".startswith(f"{entry}/")}
+        for line, word in check(path.read_text()):
+            clean -= listed
+            if not listed:
+                faults.append(f"{name}:{line}: {word}")
+    faults += [f"tools/not_yet_clean.txt: {entry} is clean; delete its line" for entry in sorted(clean)]
+    print("\n".join(faults) or f"no banned word, but in {len(NOT_YET_CLEAN)} places that are listed as not yet clean")
+    return 1 if faults else 0
+
+
+def files_of(root: Path) -> Iterator[Path]:
+    """Yield every text file that is checked."""
+    paths = [path for path in root.iterdir() if path.is_file()]
+    paths += [path for folder in CHECKED for path in (root / folder).rglob("*") if path.is_file()]
+    for path in sorted(paths):
+        parts = path.relative_to(root).parts
+        if CACHES.isdisjoint(parts) and "/".join(parts) not in LEFT_OUT and is_text(path):
+            yield path
+
+
+def is_text(path: Path) -> bool:
+    """Return False for pictures, databases and their like."""
+    try:
+        return "\0" not in path.read_text()
+    except UnicodeDecodeError:
+        return False
+
+
+def check(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line number and the word of each find, and of each permission that nothing needs."""
+    allowed: dict[int, set[str]] = {}
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if match := ALLOWED.search(line):
+            allowed[number] = {word.strip() for word in match[1].split(",")}
+            lines[number - 1] = line[: match.start()]
+    needed: set[tuple[int, str]] = set()
+    words = HUMP.sub(" ", "\n".join(lines).replace("_", " "))
+    for match in PATTERN.finditer(words):
+        number = words.count("\n", 0, match.start()) + 1
+        word = " ".join(re.split(GAP, match[0])).lower()
+        if word in allowed.get(number, ()):
+            needed.add((number, word))
+        else:
+            yield number, word
+    for number, permitted in allowed.items():
+        for word in sorted(permitted):
+            if (number, word) not in needed:
+                yield number, f"{word} is allowed here, and is not used"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path.cwd()))
