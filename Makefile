@@ -1,15 +1,28 @@
-# The two commands that people need. Each makes .venv, installs what it needs and runs.
+# What a contributor runs. Each target makes .venv, installs what it needs and runs.
 # PYTHON names another interpreter: make test PYTHON=python3.13
 PYTHON ?= python3
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # with it, pytest rewrites every test file in every run
 
-.PHONY: demo test
+.PHONY: demo test check lint docs dev
 
 demo: .venv/demo.done
 	$(BIN)/handfast demo
 
-test: .venv/test.done
+test: dev
 	$(BIN)/python -m pytest
+
+# All of CI. Sessions whose Python or server is not there are skipped or fail; .ci/run installs what they need.
+check: test
+	$(BIN)/nox --no-error-on-missing-interpreters
+
+lint: dev
+	$(BIN)/nox --session lint types
+
+docs: dev
+	$(BIN)/nox --session docs
+
+dev: .venv/dev.done
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -18,7 +31,7 @@ test: .venv/test.done
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	touch $@
 
-.venv/test.done: .venv/bin/python pyproject.toml lab/pyproject.toml
+.venv/dev.done: .venv/bin/python pyproject.toml lab/pyproject.toml
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[demo,lint]' --editable lab --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[demo,lint]' --editable lab --group dev --group docs
 	touch $@

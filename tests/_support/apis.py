@@ -1,8 +1,8 @@
-"""One suite for both APIs: tests are coroutines, and here the sync objects learn to be awaited.
+"""One suite for both APIs: tests are coroutines, and the wrappers here make sync objects awaitable.
 
-A task of a test stands for a caller: a task of the asyncio API, a thread of the sync one. So in the sync API every
-task gets a thread of its own, in which all its calls block, and a block is entered and left by one and the same thread.
-Which methods are to be awaited is asked of the asyncio twin, so a method that is new needs no word here.
+Each task of a test stands for one caller. With the sync API every task gets a thread of its own, in which its calls block,
+so one thread enters and leaves a ``with`` block. A method is awaitable if it is a coroutine function of the asyncio twin
+class; a new method needs no change here.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ TWINS = {
 
 @dataclass(frozen=True)
 class Api:
-    """What a test says only once, and each API calls something else."""
+    """One of the two APIs, with the names that differ between them."""
 
     name: str
     handfast: type
     other: type
     """The client of the other API."""
     library: ModuleType
-    """Where the user's own clients come from."""
+    """The package of redis-py that has the clients of this API."""
 
     def client(self, server=None, **options):
-        """A client of ours, to be awaited in either API."""
-        return face(self.handfast(server, **options))
+        """Make a client of Handfast, awaitable in both APIs."""
+        return awaitable(self.handfast(server, **options))
 
     def embedded(self, **options):
-        """A client of the user's shared server."""
-        return face(self.handfast.embedded(**options))
+        """Make a client of the shared embedded server."""
+        return awaitable(self.handfast.embedded(**options))
 
     @contextlib.asynccontextmanager
     async def users_client(self, **options):
-        """A client of redis-py, as users have one; closed at the end."""
+        """Make a client of redis-py; close it at the end."""
         client = self.library.Redis(**options)
         if self is SYNC:
             with client:
@@ -68,7 +68,7 @@ class Api:
 
     @contextlib.asynccontextmanager
     async def users_sentinel(self, port):
-        """The Sentinel at that port, as redis-py asks it for primaries."""
+        """Connect redis-py to the Sentinel at that port."""
         sentinel = self.library.sentinel.Sentinel([("127.0.0.1", port)], socket_timeout=1)
         try:
             yield sentinel
@@ -77,7 +77,7 @@ class Api:
                 await settled(client.close() if self is SYNC else client.aclose())
 
     def function(self, body):
-        """A function of this API, for a lock of this API to decorate."""
+        """Return a function or coroutine function, for a lock of this API to decorate."""
         if self is SYNC:
             return body
 
@@ -93,7 +93,7 @@ ASYNCIO = Api("asyncio", AsyncHandfast, Handfast, redis.asyncio)
 
 
 async def until_queued(lock, waiting=1):
-    """Wait until that many stand in line for the lock."""
+    """Wait until the lock has at least that many waiters."""
 
     async def enough():
         return (await lock.status()).waiting >= waiting
@@ -101,16 +101,16 @@ async def until_queued(lock, waiting=1):
     await eventually_async(enough)
 
 
-# --- the sync objects, awaited
+# --- sync objects, awaitable
 
 
-def face(value):
-    """A sync object as its asyncio twin would look; anything else as it is."""
-    return Face(value) if type(value) in TWINS else value
+def awaitable(value):
+    """Wrap a sync object that has an asyncio twin; return anything else unchanged."""
+    return Awaitable(value) if type(value) in TWINS else value
 
 
-class Face:
-    """A sync object whose methods are awaited wherever those of its asyncio twin are."""
+class Awaitable:
+    """A sync object whose methods are awaitable wherever those of its asyncio twin are."""
 
     def __init__(self, thing):
         self._thing = thing
@@ -124,8 +124,8 @@ class Face:
         if inspect.iscoroutinefunction(inspect.unwrap(getattr(self._twin, name, None))):
             return partial(Call, value)
         if inspect.ismethod(value):
-            return lambda *args, **kwargs: face(value(*args, **kwargs))
-        return face(value)
+            return lambda *args, **kwargs: awaitable(value(*args, **kwargs))
+        return awaitable(value)
 
     def __call__(self, function):
         held = self._thing(function)
@@ -144,7 +144,7 @@ class Face:
 
 
 class Call:
-    """A call that blocks the thread of the task that awaits it, or that enters its result."""
+    """A call that blocks the thread of the task that awaits it. ``async with`` also enters its result."""
 
     def __init__(self, function, *args, **kwargs):
         self._function = partial(function, *args, **kwargs)
@@ -153,7 +153,7 @@ class Call:
         return self._made().__await__()
 
     async def _made(self):
-        return face(await thread_of(asyncio.current_task()).call(self._function))
+        return awaitable(await thread_of(asyncio.current_task()).call(self._function))
 
     async def __aenter__(self):
         self._entered = await self
@@ -164,15 +164,17 @@ class Call:
 
 
 class Caller:
-    """A thread that makes the calls of one task, one after the other, and ends with it."""
+    """The thread of one task: makes its calls one after the other and ends with the task."""
 
     def __init__(self, task):
         self._calls = SimpleQueue()
         task.add_done_callback(lambda _: self._calls.put(None))
-        threading.Thread(target=self._run, name="caller", daemon=True).start()  # if it hangs, nobody waits for it
+        threading.Thread(
+            target=self._run, name="caller", daemon=True
+        ).start()  # if a call hangs, the process still ends
 
     async def call(self, function):
-        """What the function gives. Nothing of it stays in the thread, where a lease that the test drops would live on."""
+        """Run the function and return its result. The thread keeps no reference: a lease that the test drops must be collected."""
         loop, done, box = asyncio.get_running_loop(), asyncio.Event(), [function]
 
         def work():
@@ -180,7 +182,7 @@ class Caller:
                 box.append((box.pop()(), None))
             except BaseException as error:  # noqa: BLE001 -- it is raised in the task
                 box.append((None, error))
-            with contextlib.suppress(RuntimeError):  # the test failed, and its loop is gone
+            with contextlib.suppress(RuntimeError):  # the test has failed and its loop is closed
                 loop.call_soon_threadsafe(done.set)
 
         self._calls.put(work)
@@ -199,7 +201,7 @@ _callers = weakref.WeakKeyDictionary()
 
 
 def thread_of(task):
-    """The thread that stands for this task."""
+    """Return the thread of this task; start it at the first call."""
     if task not in _callers:
         _callers[task] = Caller(task)
     return _callers[task]

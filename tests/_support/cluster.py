@@ -1,4 +1,4 @@
-"""A cluster of three nodes on the loopback, for the tests of a module. Each node has a third of the slots, none a replica."""
+"""A Redis Cluster of three primaries on the loopback interface, each with a third of the slots."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests._support.helpers import eventually
 SLOTS = 16384
 NODES = 3
 BUS = 10_000
-"""How far above a node's port the one lies at which the nodes talk among themselves."""
+"""Offset of a node's cluster bus port from its client port."""
 
 
 class Cluster:
-    """Runs for as long as the ``with`` block. ``nodes`` are plain clients, one for each node."""
+    """Runs inside its ``with`` block. ``nodes`` are clients of redis-py, one for each node."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -36,13 +36,13 @@ class Cluster:
 
     @property
     def address(self):
-        """Where a cluster client finds the first node, and by it the others."""
+        """Return the address of the first node, as options of a cluster client."""
         return {"host": "127.0.0.1", "port": self.ports[0]}
 
     def calls(self):
-        """How often each command was run since `forget_calls`, on each node; those of the counting itself left out."""
+        """Return for each node how often each command was called since `forget_calls`."""
         return [
-            {name.removeprefix("cmdstat_"): told["calls"] for name, told in node.info("commandstats").items()}
+            {name.removeprefix("cmdstat_"): found["calls"] for name, found in node.info("commandstats").items()}
             for node in self.nodes
         ]
 
@@ -51,13 +51,13 @@ class Cluster:
             node.config_resetstat()
 
     def flush(self):
-        """Forget all keys and all scripts."""
+        """Delete all keys and scripts."""
         for node in self.nodes:
             node.flushall()
             node.script_flush()
 
     def number_of(self, key):
-        """Which of the nodes has the slot of that key."""
+        """Return the number of the node that serves the key's slot."""
         return self._slot(key) * NODES // SLOTS
 
     def node_of(self, key):
@@ -65,7 +65,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def moved(self, key, *, to):
-        """Have the empty slot of a key served by the node of another key. Clients are not told."""
+        """Move the empty slot of a key to the node of another key. Clients learn it only from a redirection."""
         old, new = self.node_of(key), self.node_of(to)
         self._give(self._slot(key), new, old)
         try:
@@ -77,7 +77,7 @@ class Cluster:
         return self.nodes[0].execute_command("CLUSTER KEYSLOT", key)
 
     def _give(self, slot, new, old):
-        new.execute_command("CLUSTER BUMPEPOCH")  # or the third node would insist on what it knew
+        new.execute_command("CLUSTER BUMPEPOCH")  # or the third node keeps its older view
         name = new.execute_command("CLUSTER MYID")
         for node in (new, old):
             node.execute_command("CLUSTER SETSLOT", slot, "NODE", name)
@@ -93,26 +93,26 @@ class Cluster:
 
 
 def knows_all(node):
-    """Whether the node sees all slots served, by nodes that it knows for good."""
+    """Return whether the node sees every slot served."""
     shares = node.execute_command("CLUSTER SLOTS")
-    return len(shares) == NODES and b"cluster_state:ok" in told(node.execute_command("CLUSTER INFO"))
+    return len(shares) == NODES and b"cluster_state:ok" in state_of(node.execute_command("CLUSTER INFO"))
 
 
-def told(info):
-    """What a node says of its cluster: a text, or with newer clients what they have read in it."""
+def state_of(info):
+    """Return the reply to CLUSTER INFO as text; newer versions of redis-py parse it."""
     return info if isinstance(info, bytes) else b"cluster_state:" + info["cluster_state"].encode()
 
 
 def started():
-    """One node, at a port that was free together with that of its bus."""
+    """Start a node on a port that is free together with its bus port."""
     for _ in range(20):
-        port = random.randint(15_000, 32_000)  # below the ports that the system gives to clients
+        port = random.randint(15_000, 32_000)  # below the ephemeral ports
         if not (is_free(port) and is_free(port + BUS)):
             continue
         options = ["--bind", "127.0.0.1", "--port", str(port), "--cluster-enabled", "yes"]
-        with contextlib.suppress(NoServer):  # somebody else was faster
+        with contextlib.suppress(NoServer):  # another process took the port
             return PrivateServer(*options, "--cluster-node-timeout", "5000")
-    raise AssertionError("no free port was found")
+    raise AssertionError("found no free port")
 
 
 def is_free(port):

@@ -1,4 +1,4 @@
-"""Fixtures: real servers of our own, and a scan after every test that no key was left without a TTL."""
+"""Fixtures: a real server for each worker, and after every test a scan for keys without a TTL."""
 
 from __future__ import annotations
 
@@ -6,28 +6,45 @@ import re
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from handfast import Handfast
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
 from tests._support.apis import ASYNCIO, SYNC
-from tests._support.least_privilege import LEAST, LEFT_OUT, confine, employ, operators, refused
+from tests._support.least_privilege import LEAST, LEFT_OUT, USED, confine, employ, operators, refused
 
 DATA = re.compile(r"(?!\{[^:}]+:\w+:)|\{[^:]+:(?:autocomplete|scores):[^}]*\}:(?!answer:)")
-"""Keys that stay because they are data: those of others, and what the modern forms of some listings keep."""
+"""Keys that are data and may have no TTL: those of other programs, indexes of names, scores."""
+
+# `make test` takes the first; `make check` chooses the second with --hypothesis-profile=thorough.
+settings.register_profile(
+    "quick", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.register_profile("thorough", settings.get_profile("quick"), max_examples=100)
+settings.load_profile("quick")
 
 
-def pytest_collection_modifyitems(items):
-    """Leave out what can't be done as a user with the least rights, if that is the user."""
-    for item in items if LEAST else ():
-        name = f"{item.module.__name__.rpartition('.')[2]}::{item.originalname}"
+def pytest_collection_modifyitems(config, items):
+    """As the least privileged user, run only the modules whose rights are known, and skip what that user cannot do."""
+    if not LEAST:
+        return
+    left_out = [item for item in items if module_of(item) not in USED]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if module_of(item) in USED]
+    for item in items:
+        name = f"{module_of(item)}::{item.originalname}"
         if name in LEFT_OUT:
             item.add_marker(pytest.mark.skip(reason=LEFT_OUT[name]))
 
 
+def module_of(item):
+    return item.module.__name__.rpartition(".")[2]
+
+
 @pytest.fixture(scope="session")
 def server():
-    """One server for all tests of a worker that leave it running."""
+    """The server of all tests of a worker that do not stop it."""
     with PrivateServer() as server:
         if LEAST:
             employ(server.url)
@@ -36,14 +53,14 @@ def server():
 
 @pytest.fixture(scope="module", autouse=True)
 def rights(request):
-    """What this module's clients may do on the server: everything, or the least."""
+    """Give this module's clients their rights on the server: all, or the least."""
     if LEAST:
-        confine(request.getfixturevalue("server").url, request.module.__name__.rpartition(".")[2])
+        confine(request.getfixturevalue("server").url, module_of(request))
 
 
 @pytest.fixture
 def raw(server):
-    """A plain client, to look behind the scenes. Afterwards: invariant 5, and an empty server."""
+    """A client of redis-py that sees everything. Afterwards it checks invariant 5 and empties the server."""
     client = redis.Redis.from_url(operators(server.url), decode_responses=True)
     client.flushall()
     if LEAST:
@@ -59,7 +76,7 @@ def raw(server):
 
 @pytest.fixture(params=[SYNC, ASYNCIO], ids=lambda api: api.name)
 def api(request):
-    """Each API in turn, for what is true of both."""
+    """Each API in turn."""
     return request.param
 
 
@@ -72,7 +89,7 @@ async def here(api, server, raw):
 
 @pytest.fixture
 async def there(api, server, raw):
-    """A second client of that API, as another process would be."""
+    """A second client of that API: another process, as far as the server can tell."""
     async with api.client(server.url) as client:
         yield client
 
@@ -93,6 +110,6 @@ def other(server, raw):
 
 @pytest.fixture
 def actors(server, raw):
-    """Makes processes that use locks, and ends them."""
+    """A function that starts processes which use locks; they are ended afterwards."""
     with Actors(lock_user, server.url) as actors:
         yield actors

@@ -1,4 +1,4 @@
-"""What several tests need: the engine's scripts called by hand, and waiting for a condition."""
+"""Helpers of several folders: wait for a condition, call the engine's scripts by hand, cut a script off."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 
+import pytest
 import redis
 
 from handfast._engine.keys import KeySet
@@ -16,31 +17,41 @@ WAIT_MS = 60_000
 
 
 def eventually(condition, within=10.0):
-    """Wait until the condition holds, and give its value; fail when it never does."""
+    """Wait until the condition is true and return its value. Fails after ``within`` seconds."""
     until = time.monotonic() + within
     while not (value := condition()):
-        assert time.monotonic() < until, f"it never came true within {within} s"
+        assert time.monotonic() < until, f"still false after {within} s"
         time.sleep(0.002)
     return value
 
 
 def until_alone(raw):
-    """Wait until this client's is the only connection: a server takes a moment to notice that others are closed."""
+    """Wait until the server has noticed that all other connections are closed."""
     eventually(lambda: len(raw.client_list()) == 1)
 
 
 async def eventually_async(condition, within=10.0):
-    """What `eventually` is, in a coroutine; the condition may be one too."""
+    """Do what `eventually` does, in a coroutine. The condition may be a coroutine function."""
     until = time.monotonic() + within
     while not (value := await settled(condition())):
-        assert time.monotonic() < until, f"it never came true within {within} s"
+        assert time.monotonic() < until, f"still false after {within} s"
         await asyncio.sleep(0.002)
     return value
 
 
 async def settled(value):
-    """What was given, awaited if it can be."""
+    """Await the value if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
+
+
+def slow_only(*values):
+    """Mark values of a parameter as slow: more of the same kind. A tuple is a set of several parameters."""
+    return [pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.slow) for value in values]
+
+
+def quick_ends(options):
+    """Mark all but the first and the last combination of options as slow: each value of each option stays quick."""
+    return [options[0], *slow_only(*options[1:-1]), options[-1]]
 
 
 CUT = """local left, server = %d, redis
@@ -56,7 +67,7 @@ end
 
 
 def runs_through(client, source, keys, argv, calls):
-    """Run a script that fails in place of its call after so many; whether it came to its end before."""
+    """Run a script that fails in place of its call number ``calls`` + 1. Return whether it reached its end before."""
     try:
         client.execute_command("EVAL", CUT % calls + source, len(keys), *keys, *argv)
     except redis.ResponseError as error:
@@ -67,17 +78,17 @@ def runs_through(client, source, keys, argv, calls):
 
 
 class Engine:
-    """The scripts of one name, called by the words of their headers."""
+    """The scripts of one name, called with the argument names of their headers."""
 
     def __init__(self, client, name="a", *, limit=1, kind="lock"):
         self.client = client
         self.place = KeySet("hf", kind, name)
         self.limit = limit
         self.next_start = "-inf"
-        """Where a `revoke` that has more to do is to go on."""
+        """The cursor of the last `revoke`: where the next one continues."""
 
     def run(self, verb, **args):
-        """Run a script; arguments by name, the reply as a list whose first item is the tag."""
+        """Run a script with arguments by name. Return the reply, a list that begins with its tag."""
         script = load(f"permit_{verb}")
         keys = [self.place.key(part) for part in script.header.keys]
         argv = [args.pop(name) for name in script.header.args]
@@ -90,7 +101,7 @@ class Engine:
     def acquire(
         self, token, *, weight=1, ttl=TTL_MS, claim=None, wait=WAIT_MS, inbox=None, max_waiters=1000, label="me"
     ):
-        """Ask; a waiter's inbox is ``inbox:<token>`` unless told otherwise."""
+        """Request permits. A waiter's inbox is ``inbox:<token>`` by default."""
         return self.run(
             "acquire",
             token=token,
@@ -129,7 +140,7 @@ class Engine:
         return self.client.zrange(self.key("queue"), 0, -1)
 
     def dump(self):
-        """Everything stored for the name, byte for byte, but for the TTLs."""
+        """Return everything stored for the name, without the TTLs."""
         found = {}
         for part in ("holders", "queue", "tokens", "past"):
             kind = self.client.type(self.key(part))
@@ -144,7 +155,7 @@ class Engine:
 
 
 def wall_clock():
-    """How far the wall clock is ahead of the monotonic one, in seconds: at least, and at most."""
+    """Return a lower and an upper bound of the wall clock's lead over the monotonic clock, in seconds."""
     before = time.monotonic_ns()
     wall = time.time_ns()
     after = time.monotonic_ns()

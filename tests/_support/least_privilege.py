@@ -1,7 +1,8 @@
-"""The tests as a user who may do nothing but what `handfast acl` prints: ``HANDFAST_TEST_USER=least``.
+"""Run the tests as a user with only the rights that `handfast acl` prints: ``HANDFAST_TEST_USER=least``.
 
-That user is the server's ``default`` one, so whoever names no user is it: clients of both APIs, processes, users of
-redis-py. Its rights are those of the module under test, so each use is seen to need no other's. `raw` is an operator.
+That user is the server's ``default`` user, so every client that names no user is it: clients of both APIs, child processes,
+clients of redis-py. It has the rights of the module under test and no others. `raw` is an operator. Only the modules in USED
+run: others call scripts that are not the product's, or call them as the operator.
 """
 
 from __future__ import annotations
@@ -42,8 +43,7 @@ USED = {
     "test_cli_run": ["lock"],
     "test_cli_run_family": ["lock", "rwlock", "semaphore"],
 }
-"""What the modules use. Those that are not named here run other scripts than ours, or ours as the operator: they may do
-everything. Keys of a user's own have all kinds of names in the tests, so all of them are granted."""
+"""What each module uses. Keys of users have all kinds of names in the tests, so every name is granted to them."""
 
 NAMESPACES = {
     "test_lock": ["one", "two"],
@@ -53,57 +53,57 @@ NAMESPACES = {
     "test_scores": ["billing"],
     "test_cli_run": ["other"],
 }
-"""Where else than in the default one they use it."""
+"""The namespaces that a module uses besides the default one."""
 
 MORE = {
-    # Its processes look for each other in a script of their own.
+    # Its processes look for each other with a script of the test.
     "test_lock_all": ["~inside:*", "+hincrby", "+script|load"],
-    # It looks behind the scenes without an operator.
+    # It inspects the server without an operator.
     "test_machines": ["+flushall", "+@read"],
-    # What users of redis-py do besides, and redis-py's own lock, which ours is held against.
+    # Other commands of redis-py, and redis-py's own lock, with which the drop-in is compared.
     "test_fencing": ["+multi", "+exec", "+watch", "+unwatch", "+scan"],
     "test_compat": ["+ping", "+keys", "+script|load"],
     "test_compat_faults": ["+ping", "+echo"],
 }
-"""What the tests do themselves."""
+"""Rights for what the tests themselves do."""
 
-LEFT_OUT = {"test_machines::test_a_mistake_is_caught": "it tests the test, with scripts that do more than ours"}
-"""Tests that are not for this user, and why."""
+LEFT_OUT = {
+    "test_machines::test_a_mistake_is_caught": "it plants mistakes in scripts, which then do more than the rights allow"
+}
+"""Tests that this user cannot run, and why."""
 
 
 def operators(url):
-    """The URL with which the server is looked after."""
+    """Return the URL of the operator."""
     name, password = OPERATOR
     return url.replace("unix://", f"unix://{name}:{password}@") if LEAST else url
 
 
 def employ(url):
-    """Make the operator, on a new server."""
+    """Create the operator on a new server."""
     name, password = OPERATOR
-    with redis.Redis.from_url(url) as everybody:
-        everybody.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", "~*", "&*", "+@all")
+    with redis.Redis.from_url(url) as client:
+        client.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", "~*", "&*", "+@all")
 
 
 def confine(url, module):
-    """Let whoever names no user do what that module needs; everything, if it is none of those that are named."""
-    rules = ["allkeys", "allchannels", "+@all"]
-    if module in USED:
-        keys = ["*"] if set(USED[module]) - set(NAMESPACED) else []
-        rules = list(rights_for(USED[module], keys=keys).rules())
-        for namespace in NAMESPACES.get(module, ()):
-            # Only what is granted: what is taken away first, is taken away once.
-            rules += [rule for rule in rights_for(USED[module], namespace=namespace).rules() if rule[0] in "~&"]
-        rules += MORE.get(module, [])
+    """Give the default user the rights that the module needs."""
+    keys = ["*"] if set(USED[module]) - set(NAMESPACED) else []
+    rules = list(rights_for(USED[module], keys=keys).rules())
+    for namespace in NAMESPACES.get(module, ()):
+        # Only what is granted: the rules that take rights away stand at the start, once.
+        rules += [rule for rule in rights_for(USED[module], namespace=namespace).rules() if rule[0] in "~&"]
+    rules += MORE.get(module, [])
     with redis.Redis.from_url(operators(url)) as operator:
         operator.execute_command("ACL", "SETUSER", "default", "reset", "on", "nopass", *rules)
 
 
 def refused(operator):
-    """What was refused to whoever named no user since this was asked last: some refusals are seen by nobody else."""
+    """Return what the server refused to the default user since the last call. Clients do not report every refusal."""
     found = [
         f"{entry['reason']} {entry['object']}"
         for entry in operator.acl_log()
-        # redis-py says what it is, and does not mind that it may not.
+        # redis-py sends CLIENT SETINFO and ignores the refusal.
         if entry["username"] == "default" and not entry["object"].startswith("client")
     ]
     operator.acl_log_reset()

@@ -1,4 +1,4 @@
-"""What the tests of `handfast.Script` share: some scripts, clients and pipelines in either API, and what was sent."""
+"""What the tests of `handfast.Script` share: scripts, clients and pipelines of both APIs, and counters of calls."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ async def made(api, url):
 
 @contextlib.asynccontextmanager
 async def pipeline(client, **options):
-    """A pipeline of a client of either API, also of a cluster's."""
+    """Open a pipeline of a client of either API, also of a cluster client."""
     async with contextlib.AsyncExitStack() as stack:
         pipe = client.pipeline(**options)
         yield await stack.enter_async_context(pipe) if hasattr(pipe, "__aenter__") else stack.enter_context(pipe)
 
 
 def texts(value):
-    """A reply with all its texts as bytes."""
+    """Return a reply with all its strings as bytes."""
     if isinstance(value, list):
         return [texts(item) for item in value]
     return value.encode() if isinstance(value, str) else value
 
 
 class Sent:
-    """How often the server was told to run a script, by source and by digest, since this was made."""
+    """Counts the EVAL and EVALSHA calls that the server has seen since this object was made."""
 
     def __init__(self, raw):
         self._raw = raw
         raw.config_resetstat()
 
     def __eq__(self, other):
-        told = self._raw.info("commandstats")
-        return other == tuple(told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
+        stats = self._raw.info("commandstats")
+        return other == tuple(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
 
     __hash__ = None
 
     def __repr__(self):
-        return repr({name: told["calls"] for name, told in self._raw.info("commandstats").items()})
+        return repr({name: found["calls"] for name, found in self._raw.info("commandstats").items()})

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
@@ -17,6 +17,7 @@ from handfast import HandfastError, ServerRefused
 from handfast._protocol.structures import BATCH
 from handfast.testing import FaultProxy, command, containing, script
 from tests._support.apis import SYNC
+from tests._support.helpers import quick_ends
 
 NOWHERE = "redis://127.0.0.1:1/0"
 OPTIONS = [{"fold_case": fold_case, "ranked": ranked} for fold_case in (False, True) for ranked in (False, True)]
@@ -29,11 +30,11 @@ def named(options):
     return " ".join(option for option, chosen in options.items() if chosen) or "plain"
 
 
-every_kind = pytest.mark.parametrize("options", OPTIONS, ids=named)
+every_kind = pytest.mark.parametrize("options", quick_ends(OPTIONS), ids=named)
 ranked_or_not = pytest.mark.parametrize("ranked", [False, True], ids=["unranked", "ranked"])
 
 
-@pytest.fixture(params=OPTIONS, ids=named)
+@pytest.fixture(params=quick_ends(OPTIONS), ids=named)
 def names(here, request):
     """An index of each kind in turn."""
     return here.autocomplete("guild:7", **request.param)
@@ -333,7 +334,6 @@ QUESTIONS = st.lists(st.tuples(st.text(LETTERS, max_size=2), LIMITS), max_size=4
 
 @every_kind
 @given(data=st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_an_index_does_what_its_model_does(here, options, data):
     names, model = here.autocomplete("a", **options), Model(**options)
     await names.clear()

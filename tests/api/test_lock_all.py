@@ -15,7 +15,7 @@ from handfast.testing import FaultProxy, ProcessGroup, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import OPERATIONS, Scene, try_at_random, try_every_point
 from tests._support.family import until_listening
-from tests._support.helpers import Engine, eventually, eventually_async
+from tests._support.helpers import Engine, eventually, eventually_async, slow_only
 from tests._support.lockall_pairs import campaign, hold
 
 NOWHERE = "redis://127.0.0.1:1/0"
@@ -243,7 +243,7 @@ async def test_one_who_gives_up_lets_those_behind_it_in(here, there, raw):
 # --- losing
 
 
-@pytest.mark.parametrize("lost", ["a", "b", "c"])
+@pytest.mark.parametrize("lost", ["a", *slow_only("b", "c")])
 async def test_to_lose_one_is_to_lose_the_lease_and_the_rest_is_given_up_at_the_end(api, here, there, raw, lost):
     async def intrude():
         assert await there.lock(lost).force_release(reason="maintenance") == 1
@@ -589,6 +589,7 @@ def test_fewer_sessions_than_threads_neither_deadlock_nor_leave_anything(server,
     assert nothing_left(raw, "abc")
 
 
+@pytest.mark.slow
 def test_processes_that_take_random_pairs_never_meet_and_never_wait_in_a_circle(server, raw):
     found = campaign(server.url, 2, 50, 4)
     assert [(one["rounds"], one["timeouts"], one["overlaps"]) for one in found] == [(50, 0, 0)] * 2
@@ -629,6 +630,7 @@ print("struck", struck)
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw):
     command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, "150"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
@@ -676,6 +678,7 @@ CANCELLED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", CANCELLED, ids=lambda operation: operation.name)
 async def test_a_cancellation_at_any_suspension_leaves_nothing_behind(scene, operation):
     tally = await try_every_point(scene, operation)

@@ -42,7 +42,7 @@ from tests._support.helpers import Engine, eventually_async
 EXAMPLES = int(os.environ.get("HANDFAST_EXAMPLES", "0"))
 
 BRIEF = settings(
-    max_examples=12,
+    max_examples=settings.default.max_examples // 5,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,
@@ -853,6 +853,7 @@ def stage(kept, raw):
     return kept
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(0 if EXAMPLES else 120)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_whatever_its_callers_do_it_does_what_the_model_does(stage, machine):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
@@ -268,7 +268,6 @@ class Model:
 
 
 @given(changes=st.lists(st.tuples(CHANGES, SCORES, st.integers(1, 5)), min_size=1, max_size=10))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_scores_do_what_their_model_does(seen, changes):
     model = Model()
     await seen.clear()

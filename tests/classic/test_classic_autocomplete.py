@@ -11,7 +11,7 @@ from handfast import Handfast, classic
 from handfast.classic import watch
 from handfast.classic.autocomplete import find_prefix_range
 from tests._support import listings
-from tests._support.listings import Crash, Meddled, commands, crash
+from tests._support.listings import Crash, Interrupted, commands, crash
 
 conn, form = listings.conn, listings.form
 
@@ -87,7 +87,7 @@ def test_both_forms_find_names_of_either(conn):
 
 def test_guild_deleted_during_a_completion_has_no_names(conn):
     join(conn, *TEN)
-    meddled = Meddled(conn, ZRANK=[lambda: conn.delete("members:g")])
+    meddled = Interrupted(conn, ZRANK=[lambda: conn.delete("members:g")])
     assert watch.autocomplete_on_prefix(meddled, "g", "ja") == []
 
 
@@ -100,11 +100,11 @@ def test_flaw_first_form_starts_over_for_each_other_completion(conn, hf, raw):
     def another():
         assert watch.autocomplete_on_prefix(conn, "g", "ja")
 
-    disturbed = Meddled(conn, EXEC=[another] * 5)
+    disturbed = Interrupted(conn, EXEC=[another] * 5)
     assert watch.autocomplete_on_prefix(disturbed, "g", "ja") == TEN
     assert disturbed.sent == ["ZADD"] + ["WATCH", "ZRANK", "ZRANK", "EXEC"] * 6
 
-    lua = Meddled(conn)
+    lua = Interrupted(conn)
     assert classic.autocomplete_on_prefix(lua, "g", "ja") == TEN
     assert lua.sent == ["EVALSHA"]
     hf.autocomplete("g").add(TEN)
@@ -116,7 +116,7 @@ def test_flaw_first_form_starts_over_for_each_other_completion(conn, hf, raw):
 def test_flaw_sentinels_of_dead_clients_count_among_the_ten(conn, hf):
     join(conn, *TEN)
     with pytest.raises(Crash):
-        watch.autocomplete_on_prefix(Meddled(conn, EXEC=[crash]), "g", "ja")
+        watch.autocomplete_on_prefix(Interrupted(conn, EXEC=[crash]), "g", "ja")
     assert conn.zcard("members:g") == 12
     for form in (watch, classic):
         assert form.autocomplete_on_prefix(conn, "g", "j") == TEN[:9]
@@ -133,11 +133,11 @@ def test_flaw_sentinels_of_other_clients_count_among_the_ten(conn):
     def another(form):
         seen.append(form.autocomplete_on_prefix(conn, "g", "j"))
 
-    watch.autocomplete_on_prefix(Meddled(conn, WATCH=[lambda: another(watch)]), "g", "ja")
-    watch.autocomplete_on_prefix(Meddled(conn, WATCH=[lambda: another(classic)]), "g", "ja")
+    watch.autocomplete_on_prefix(Interrupted(conn, WATCH=[lambda: another(watch)]), "g", "ja")
+    watch.autocomplete_on_prefix(Interrupted(conn, WATCH=[lambda: another(classic)]), "g", "ja")
     assert seen == [TEN[:9], TEN[:9]]
 
-    classic.autocomplete_on_prefix(Meddled(conn, EVALSHA=[lambda: another(classic)]), "g", "ja")
+    classic.autocomplete_on_prefix(Interrupted(conn, EVALSHA=[lambda: another(classic)]), "g", "ja")
     assert seen[2] == TEN, "the sentinels of the Lua form are never visible"
 
 

@@ -13,7 +13,7 @@ from handfast.classic import watch
 from handfast.testing import command, script
 from tests._support import listings
 from tests._support.helpers import eventually
-from tests._support.listings import Crash, Meddled, commands, crash
+from tests._support.listings import Crash, Interrupted, commands, crash
 
 conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
 
@@ -88,7 +88,7 @@ def test_both_forms_use_the_same_lock(one, other, conn):
 @pytest.mark.slow
 def test_flaw_crash_between_setnx_and_expire_leaves_a_lock_without_ttl(conn, actors, raw):
     with pytest.raises(Crash):
-        watch.acquire_lock_with_timeout(Meddled(conn, EXPIRE=[crash]), "a", lock_timeout=1)
+        watch.acquire_lock_with_timeout(Interrupted(conn, EXPIRE=[crash]), "a", lock_timeout=1)
     assert conn.ttl("lock:a") == -1  # no TTL, until another client wants it
     assert watch.acquire_lock_with_timeout(conn, "a", acquire_timeout=0, lock_timeout=1) is False
     assert 0 < conn.pttl("lock:a") <= 1000  # the loser's repair: only now its time begins
@@ -102,7 +102,7 @@ def test_flaw_crash_between_setnx_and_expire_leaves_a_lock_without_ttl(conn, act
 
 def test_flaw_first_form_release_starts_over_when_the_ttl_is_repaired(conn, hf, raw):
     mine = watch.acquire_lock_with_timeout(conn, "a")
-    disturbed = Meddled(conn, EXEC=[lambda: conn.expire("lock:a", 10)])
+    disturbed = Interrupted(conn, EXEC=[lambda: conn.expire("lock:a", 10)])
     assert watch.release_lock(disturbed, "a", mine) is True
     assert disturbed.sent == ["WATCH", "GET", "EXEC"] * 2
 
@@ -117,7 +117,7 @@ def test_flaw_failed_attempt_of_the_first_form_takes_two_round_trips(conn):
     watch.acquire_lock_with_timeout(conn, "a")
     sent = {}
     for form in (watch, classic):
-        loser = Meddled(conn)
+        loser = Interrupted(conn)
         assert form.acquire_lock_with_timeout(loser, "a", acquire_timeout=0) is False
         sent[form] = loser.sent
     assert sent == {watch: ["SETNX", "TTL"], classic: ["EVALSHA"]}
@@ -129,7 +129,7 @@ def test_flaw_failed_attempt_of_the_first_form_takes_two_round_trips(conn):
 def test_flaw_waiter_polls(form, conn, hf, raw, monkeypatch):
     mine = form.acquire_lock_with_timeout(conn, "a")
     paused = pausing(monkeypatch, form, lambda: len(paused) < 5 or form.release_lock(conn, "a", mine))
-    waiting = Meddled(conn)
+    waiting = Interrupted(conn)
     assert form.acquire_lock_with_timeout(waiting, "a")
     assert waiting.sent.count(ACQUIRE_COMMAND[form]) == 6
 

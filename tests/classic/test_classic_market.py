@@ -11,7 +11,7 @@ from handfast.embedded import PrivateServer
 from handfast.testing import command
 from tests._support import listings
 from tests._support.helpers import eventually
-from tests._support.listings import Meddled
+from tests._support.listings import Interrupted
 
 conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
 
@@ -136,15 +136,15 @@ def test_flaw_first_form_starts_over_for_each_change_of_the_market(market):
     market.sadd("inventory:3", *(f"thing{number}" for number in range(5)))
     watch.list_item(market, "sword", 1, 30)
     others = [lambda number=number: watch.list_item(market, f"thing{number}", 3, 1) for number in range(5)]
-    buyer = Meddled(market, EXEC=others)
+    buyer = Interrupted(market, EXEC=others)
     assert watch.purchase_item(buyer, 2, "sword", 1) is True
     assert buyer.sent == ["WATCH", "ZSCORE", "HGET", "EXEC"] * 6
 
-    seller = Meddled(market, EXEC=[lambda: market.sadd("inventory:1", "shield")])
+    seller = Interrupted(market, EXEC=[lambda: market.sadd("inventory:1", "shield")])
     assert watch.list_item(seller, "bow", 1, 30) is True
     assert seller.sent == ["WATCH", "SISMEMBER", "EXEC"] * 2
 
-    lua = Meddled(market)
+    lua = Interrupted(market)
     assert classic.purchase_item(lua, 2, "bow", 1) is True
     assert lua.sent == ["EVALSHA"]
 
@@ -152,7 +152,7 @@ def test_flaw_first_form_starts_over_for_each_change_of_the_market(market):
 def test_item_sold_before_the_first_form_starts_over_is_not_bought(market):
     market.hset("users:4", "funds", 100)
     watch.list_item(market, "sword", 1, 30)
-    late = Meddled(market, EXEC=[lambda: classic.purchase_item(market, 4, "sword", 1)])
+    late = Interrupted(market, EXEC=[lambda: classic.purchase_item(market, 4, "sword", 1)])
     assert watch.purchase_item(late, 2, "sword", 1) is False
     assert (funds(market, 1), funds(market, 2), funds(market, 4)) == (35, 100, 70)
 
@@ -176,7 +176,7 @@ def test_flaw_market_does_not_work_in_a_cluster(form):
 
 
 def test_flaw_call_does_not_declare_its_keys(market):
-    watched = Meddled(market)
+    watched = Interrupted(market)
     shown = []
     watched.evalsha = lambda digest, count, *rest: shown.append(rest[:count]) or market.evalsha(digest, count, *rest)
     assert classic.list_item(watched, "sword", 1, 30)

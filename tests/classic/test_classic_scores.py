@@ -11,7 +11,7 @@ from handfast import Advance, Handfast, classic
 from handfast.classic.scores import CHUNK
 from handfast.testing import command, script
 from tests._support import listings
-from tests._support.listings import Meddled, commands
+from tests._support.listings import Interrupted, commands
 
 conn, proxy, resending = listings.conn, listings.proxy, listings.resending
 
@@ -38,7 +38,7 @@ def test_scores_are_compared_as_numbers_and_keep_their_digits(conn):
 
 @pytest.mark.parametrize(("size", "calls"), [(0, 0), (1, 1), (10_000, 1), (10_001, 2)])
 def test_large_mappings_are_sent_in_chunks_of_ten_thousand(conn, size, calls):
-    client = Meddled(conn)
+    client = Interrupted(conn)
     scores = {f"m{number}": number for number in range(size)}
     assert classic.zadd_unless_smaller(client, "s", scores) == size
     assert client.sent == ["EVALSHA"] * calls
@@ -48,7 +48,7 @@ def test_large_mappings_are_sent_in_chunks_of_ten_thousand(conn, size, calls):
 
 @pytest.mark.parametrize("wrong", [math.nan, "many", None])
 def test_invalid_scores_are_refused_before_anything_is_sent(conn, wrong):
-    client = Meddled(conn)
+    client = Interrupted(conn)
     with pytest.raises((ValueError, TypeError)):
         classic.zadd_unless_smaller(client, "s", {"a": 1, "b": wrong})
     assert client.sent == []
@@ -80,7 +80,7 @@ def test_flaw_two_commands_per_member(conn, hf, raw):
 def test_flaw_more_than_ten_thousand_members_are_not_atomic(conn, hf):
     """`hf.scores` does the same but documents it; the caller of one script does not expect it."""
     seen = []
-    client = Meddled(conn, EVALSHA=[lambda: seen.append(conn.zcard("s"))] * 2)
+    client = Interrupted(conn, EVALSHA=[lambda: seen.append(conn.zcard("s"))] * 2)
     classic.zadd_unless_smaller(client, "s", MANY | {"one more": 1})
     assert seen == [0, CHUNK]
 

@@ -9,7 +9,7 @@ from redis.exceptions import NoScriptError
 from handfast import Handfast, Script, classic, testing
 from tests._support import listings
 from tests._support.helpers import eventually
-from tests._support.listings import Meddled
+from tests._support.listings import Interrupted
 
 conn, proxy, resending = listings.conn, listings.proxy, listings.resending
 
@@ -20,7 +20,7 @@ COUNT = (
 
 def test_source_is_sent_only_if_the_server_does_not_know_the_script(conn):
     call = classic.script_load("return {KEYS[1], ARGV[1]}")
-    watched = Meddled(conn)
+    watched = Interrupted(conn)
     conn.script_flush()
     answers = [
         call(watched, ["k"], [1]),
@@ -38,7 +38,7 @@ def test_call_without_keys_and_arguments_works(conn):
 
 def test_error_of_the_script_is_not_taken_for_noscript(conn):
     failing = classic.script_load("return redis.error_reply('ERR no')")
-    watched = Meddled(conn)
+    watched = Interrupted(conn)
     with pytest.raises(redis.ResponseError, match="no"):
         failing(watched)
     conn.script_load("return redis.error_reply('ERR no')")

@@ -16,7 +16,7 @@ from handfast.testing import command, script
 from tests._support import listings
 from tests._support.actor import Actors, family_user
 from tests._support.helpers import eventually
-from tests._support.listings import Crash, Meddled, commands, crash
+from tests._support.listings import Crash, Interrupted, commands, crash
 
 conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
 
@@ -197,7 +197,7 @@ def test_flaw_failed_attempt_of_the_first_form_blocks_others(conn, hf, other, ra
     got = []
     for kind in (FIRST, LUA):
         mine = kind.acquire(conn, "s", 1)
-        loser = Meddled(conn, ZREM=[release_and_ask])
+        loser = Interrupted(conn, ZREM=[release_and_ask])
         assert kind.acquire(loser, "s", 1) is None
         if "ZREM" not in loser.sent:
             release_and_ask()  # it has been quicker than anybody could ask
@@ -219,7 +219,7 @@ def test_flaw_failed_attempt_of_the_first_form_blocks_others(conn, hf, other, ra
 def test_flaw_client_that_dies_in_a_failed_attempt_takes_a_permit(conn, clock, hf, server):
     mine = FIRST.acquire(conn, "s", 1)
     with pytest.raises(Crash):
-        FIRST.acquire(Meddled(conn, ZREM=[crash]), "s", 1)
+        FIRST.acquire(Interrupted(conn, ZREM=[crash]), "s", 1)
     FIRST.release(conn, "s", mine)
     assert FIRST.acquire(conn, "s", 1) is None
     clock.now += 10.1
@@ -227,7 +227,7 @@ def test_flaw_client_that_dies_in_a_failed_attempt_takes_a_permit(conn, clock, h
 
     conn.flushall()
     mine = LUA.acquire(conn, "s", 1)
-    loser = Meddled(conn)
+    loser = Interrupted(conn)
     assert LUA.acquire(loser, "s", 1) is None
     assert loser.sent == ["EVALSHA"], "a failed attempt has nothing to undo"
     assert conn.zcard("s") == 1
@@ -260,7 +260,7 @@ def test_flaw_first_form_cannot_be_refreshed(conn, clock, hf, other):
 def overtaken(conn, kind):
     """Return whether two clients hold one permit if one gets its number first and the other adds itself first."""
     got = []
-    slow = Meddled(conn, EXEC=[lambda: None, lambda: got.append(kind.acquire(conn, "s", 1))])
+    slow = Interrupted(conn, EXEC=[lambda: None, lambda: got.append(kind.acquire(conn, "s", 1))])
     got.append(kind.acquire(slow, "s", 1))
     assert len(got) == 2
     return all(got)
@@ -272,7 +272,7 @@ def test_flaw_fair_form_client_with_a_smaller_number_steals_a_permit(conn, hf, r
     assert not overtaken(conn, LOCKED), "the lock prevents the race"
 
     conn.flushall()
-    lua = Meddled(conn)
+    lua = Interrupted(conn)
     assert LUA.acquire(lua, "s", 1)
     assert lua.sent == ["EVALSHA"], "one atomic step"
 
@@ -287,7 +287,7 @@ def test_flaw_fair_form_takes_round_trips_and_a_lock(conn, hf, raw):
     for name, kind in {"fair": FAIR, "locked": LOCKED, "lua": LUA}.items():
         conn.flushall()
         for outcome in ("won", "lost"):
-            client = Meddled(conn)
+            client = Interrupted(conn)
             assert bool(kind.acquire(client, "s", 1)) is (outcome == "won")
             sent[name, outcome] = len(client.sent)
     assert sent == {
@@ -334,11 +334,11 @@ def test_flaw_client_that_dies_in_a_failed_refresh_takes_a_permit(conn, clock, h
     clock.now += 10.1
     FAIR.release(conn, "s", FAIR.acquire(conn, "s", 1))
     with pytest.raises(Crash):
-        FAIR.refresh(Meddled(conn, EXEC=[crash]), "s", mine)
+        FAIR.refresh(Interrupted(conn, EXEC=[crash]), "s", mine)
     assert conn.zcard("s") == 1
 
     conn.flushall()
-    refreshing = Meddled(conn)
+    refreshing = Interrupted(conn)
     assert LUA.refresh(refreshing, "s", mine) is False
     assert refreshing.sent == ["EVALSHA"]
     assert conn.zcard("s") == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests._support.helpers import eventually
+from tests._support.helpers import eventually, slow_only
 from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, ready, starting, until_queued
 
 DEAF = ["sh", "-c", "trap '' TERM; echo ready; exec tail -f /dev/null"]
@@ -83,6 +83,7 @@ def test_command_inherits_standard_streams(run):
     assert done(run("--", "sh", "-c", "cat; echo complaint >&2"), "hello") == (0, "hello", "complaint\n")
 
 
+@pytest.mark.slow
 def test_command_inherits_other_open_files(run):
     reader, writer = os.pipe()
     process = run("--", "sh", "-c", f"echo hello >/dev/fd/{writer}", pass_fds=[writer])
@@ -92,6 +93,7 @@ def test_command_inherits_other_open_files(run):
     assert done(process)[0] == 0
 
 
+@pytest.mark.slow
 def test_options_after_the_dashes_belong_to_the_command(run):
     assert done(run("--", "echo", "-n", "--", "--ttl")) == (0, "-- --ttl", "")
 
@@ -117,6 +119,7 @@ def test_lock_is_held_while_the_command_runs_and_free_afterwards(run, job):
         pass
 
 
+@pytest.mark.slow
 def test_run_in_another_namespace_does_not_wait(run, job):
     with job.acquire():
         assert done(run("-n", "--namespace", "other", "--", "true"))[0] == 0
@@ -155,12 +158,13 @@ def test_run_exits_75_and_leaves_the_queue_after_its_wait_limit(run, job):
     assert err.endswith("; gave up after 0.05 s\n")
 
 
+@pytest.mark.slow
 def test_conflict_exit_code_replaces_75(run, job):
     with job.acquire():
         assert done(run("-n", "-E", "9", "--", "true"))[0] == 9
 
 
-@pytest.mark.parametrize("options", [[], ["-w", "0.05"], ["-n", "-E", "9"]])
+@pytest.mark.parametrize("options", [[], *slow_only(["-w", "0.05"], ["-n", "-E", "9"])])
 def test_skip_ok_exits_0_silently_when_busy(run, job, options):
     with job.acquire():
         assert done(run("--skip-ok", *options, "--", "echo", "no")) == (0, "", "")
@@ -175,7 +179,11 @@ def test_skip_ok_runs_the_command_when_free(run):
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("no-such-command", 127), ("/etc/passwd/no", 127), ("/etc/passwd", 126), ("/etc", 126)],
+    [
+        ("no-such-command", 127),
+        ("/etc/passwd", 126),
+        *slow_only(("/etc/passwd/no", 127), ("/etc", 126)),
+    ],
 )
 def test_command_that_cannot_run_exits_126_or_127_and_releases_the_lock(run, job, command, code):
     found, _, err = done(run("--", command))
@@ -235,6 +243,7 @@ def test_unreachable_server_exits_69(start, tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_unusable_folder_for_the_embedded_server_exits_69(start, tmp_path):
     (tmp_path / "handfast").mkdir(mode=0o755)  # readable by others, so no server is started in it
     code, _, err = done(start(*HANDFAST, "job", "--", "true", env=without_server(tmp_path)))
@@ -260,7 +269,7 @@ def test_signals_are_forwarded_to_the_command(run):
     assert done(process)[0] == 5
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
+@pytest.mark.parametrize("name", ["SIGTERM", *slow_only("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")])
 def test_signal_during_the_wait_leaves_no_waiter(run, job, name):
     with job.acquire() as lease:
         process = run("--", "echo", "no")
@@ -273,6 +282,7 @@ def test_signal_during_the_wait_leaves_no_waiter(run, job, name):
     assert not job.locked()
 
 
+@pytest.mark.slow
 def test_ignored_signal_stays_ignored(start, server, job):
     with job.acquire():
         nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
@@ -327,6 +337,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(start, server, raw):
     assert "SIGTERM" in terminal.shown
 
 
+@pytest.mark.slow
 def test_ctrl_z_stops_the_job_and_fg_continues_it(start, server, raw):
     terminal = Terminal(start, server.url, *LISTENER)
     terminal.read("ready")
@@ -350,6 +361,7 @@ def test_lost_lease_ends_the_command_with_sigterm(run, job):
     assert "sent SIGTERM to" in err
 
 
+@pytest.mark.slow
 def test_command_that_ignores_sigterm_is_killed_after_the_grace_period(run, job):
     process = ready(run("--kill-after", "0.1", "--", *DEAF))
     job.force_release()
@@ -358,6 +370,7 @@ def test_command_that_ignores_sigterm_is_killed_after_the_grace_period(run, job)
     assert err.index("sent SIGTERM") < err.index("sent SIGKILL")
 
 
+@pytest.mark.slow
 def test_stopped_command_is_ended_by_a_lost_lease(run, job):
     process = run("--", "sh", "-c", 'echo $$; exec "$@"', "sh", *LISTENER)
     pid = int(process.stdout.readline())
@@ -369,6 +382,7 @@ def test_stopped_command_is_ended_by_a_lost_lease(run, job):
     assert "SIGTERM\n" in out
 
 
+@pytest.mark.slow
 def test_on_lost_kill_sends_sigkill_at_once(run, job):
     process = ready(run("--on-lost", "kill", "--", *LISTENER))
     job.force_release()
@@ -387,7 +401,7 @@ def test_on_lost_ignore_prints_a_message_and_continues(run, job):
     assert done(process, "unharmed")[:2] == (7, "unharmed")
 
 
-@pytest.mark.parametrize(("on_lost", "expected"), [("term", 74), ("kill", 74), ("ignore", 7)])
+@pytest.mark.parametrize(("on_lost", "expected"), [("term", 74), *slow_only(("kill", 74), ("ignore", 7))])
 def test_loss_that_only_the_release_finds_is_reported(run, raw, on_lost, expected):
     process = ready(run("--on-lost", on_lost, "--", "sh", "-c", "echo ready; cat; exit 7"))
     raw.flushall()  # the next renewal is seconds away

@@ -24,7 +24,7 @@ from tests._support.cancelling import (
     try_at_random,
     try_every_point,
 )
-from tests._support.helpers import Engine, eventually, eventually_async
+from tests._support.helpers import Engine, eventually, eventually_async, slow_only
 
 ROUNDS = 300
 """Cancellations at random moments, for each seed; ``python -m tests._support.cancelling --rounds`` goes further."""
@@ -53,6 +53,7 @@ async def test_the_harness_reaches_the_server_before_it_cancels(scene):
     assert tally.again > 0
 
 
+@pytest.mark.slow
 def test_a_cancellation_at_any_suspension_on_uvloop(server, raw):
     uvloop = pytest.importorskip("uvloop")
 
@@ -66,7 +67,7 @@ def test_a_cancellation_at_any_suspension_on_uvloop(server, raw):
     assert sum(tally.points for tally in tallies) > 100
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *slow_only(2)])
 async def test_cancellations_at_random_moments_leave_nothing_behind(scene, seed):
     tally = await try_at_random(scene, ROUNDS, seed)
     assert tally.orphans == []

@@ -278,6 +278,7 @@ OPERATIONS = {
     [(kind, operation) for kind, operations in OPERATIONS.items() for operation in operations],
     ids=lambda value: value.name if isinstance(value, Operation) else value.__name__,
 )
+@pytest.mark.slow
 async def test_a_cancellation_at_any_suspension_leaves_nothing_behind(server, raw, kind, operation):
     async with kind(server.url, raw) as scene:
         tally = await try_every_point(scene, operation)
@@ -510,7 +511,7 @@ def no_litter():
 @pytest.mark.usefixtures("no_litter")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # leases that an interrupt took from the caller
 @pytest.mark.parametrize("exception", [KeyboardInterrupt, Alarm])
-@pytest.mark.parametrize("form", forms("lock", "lock_all"))
+@pytest.mark.parametrize("form", forms("lock"))
 def test_an_interrupt_at_any_point_of_a_block_leaves_nothing_held_but_at_the_very_beginning_of_a_method(
     hf, form, exception
 ):
@@ -528,7 +529,8 @@ def test_an_interrupt_at_any_point_of_a_block_leaves_nothing_held_but_at_the_ver
 
 @pytest.mark.usefixtures("no_litter")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("form", forms("lock"))
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
 def test_an_interrupt_before_any_instruction_of_leaving_a_block_leaves_nothing_held_but_before_the_try(hf, form):
     """Stricter than signals are. It has a thread of its own: where Python itself cleans up, it is struck as well."""
     blocks = Blocks(hf, form)

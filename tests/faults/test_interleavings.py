@@ -385,13 +385,27 @@ SCENES_OF_SEVERAL = {
 }
 
 
-@pytest.mark.parametrize("scene", SCENES)
+QUICK = {
+    "a handoff and a timeout",
+    "a waiter who dies",
+    "requests that arrive twice and late",
+    "a downgrade that comes late",
+    "several names in both orders",
+    "several names, one of which is lost",
+}
+
+
+def by_effort(scenes):
+    return [scene if scene in QUICK else pytest.param(scene, marks=pytest.mark.slow) for scene in scenes]
+
+
+@pytest.mark.parametrize("scene", by_effort(SCENES))
 def test_in_every_order_it_does_what_the_model_does(raw, subscriber, scene):
     kind, *scripts = SCENES[scene]
     play(raw, kind, scripts)
 
 
-@pytest.mark.parametrize("scene", SCENES_OF_SEVERAL)
+@pytest.mark.parametrize("scene", by_effort(SCENES_OF_SEVERAL))
 def test_in_every_order_several_names_do_what_the_model_does(raw, subscriber, scene):
     kind, *scripts = SCENES_OF_SEVERAL[scene]
     play(raw, kind, scripts, "ab")

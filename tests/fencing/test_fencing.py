@@ -12,7 +12,7 @@ from importlib.resources import files
 import pytest
 import redis
 import redis.asyncio
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
@@ -36,7 +36,7 @@ from handfast.testing import FaultProxy, containing
 from tests._support.actor import Actors, fenced_writer, write_late
 from tests._support.apis import SYNC
 from tests._support.cluster import Cluster
-from tests._support.helpers import eventually, runs_through, settled
+from tests._support.helpers import eventually, quick_ends, runs_through, settled, slow_only
 from tests._support.scripting import OPTIONS, made, named, pipeline
 
 ODD = [
@@ -73,7 +73,9 @@ WRITES = {
 """Every function that can refuse a write."""
 
 
-@pytest.fixture(params=[*OPTIONS, "handfast"], ids=lambda options: options if options == "handfast" else named(options))
+@pytest.fixture(
+    params=[*quick_ends(OPTIONS), "handfast"], ids=lambda options: options if options == "handfast" else named(options)
+)
 async def user(request, api, server, raw):
     """Each kind of client: of redis-py and of Handfast."""
     if request.param == "handfast":
@@ -84,7 +86,7 @@ async def user(request, api, server, raw):
             yield client
 
 
-@pytest.fixture(params=OPTIONS, ids=named)
+@pytest.fixture(params=quick_ends(OPTIONS), ids=named)
 async def theirs(request, api, server, raw):
     """Each kind of client of redis-py."""
     async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
@@ -559,6 +561,7 @@ async def test_cluster_stores_each_key_with_its_guard(clustered, running):
         assert int(running.node_of(key).get(guard_key(key))) == NOW
 
 
+@pytest.mark.slow
 async def test_cluster_pipeline_raises_a_refusal(clustered, running):
     for key in "abc":
         await settled(set_if_newer(clustered, key, "before", NOW))
@@ -601,7 +604,6 @@ CALLS = st.tuples(st.sampled_from(["set", "set", "set", "delete", "advance"]), K
 
 
 @given(calls=st.lists(CALLS, min_size=1, max_size=12))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_values_behave_as_their_model(some, raw, calls):
     raw.flushall()
     model = Model()
@@ -634,7 +636,7 @@ def writers(server, raw):
         yield actors(2)
 
 
-@pytest.mark.parametrize("renew", [False, True], ids=["plain", "renewed"])
+@pytest.mark.parametrize("renew", [*slow_only(False), True], ids=["plain", "renewed"])
 def test_paused_writer_is_refused_when_it_resumes(writers, raw, renew):
     firsts, seconds, old, new = write_late(writers, "set", renew)
     assert seconds == "written"
@@ -642,6 +644,7 @@ def test_paused_writer_is_refused_when_it_resumes(writers, raw, renew):
     assert raw.get("report") == "second"
 
 
+@pytest.mark.slow
 def test_paused_writer_without_a_fence_overwrites_the_newer_value(writers, raw):
     firsts, seconds, _, _ = write_late(writers, "set unguarded", renew=True)
     assert (firsts, seconds) == ("written", "written")

@@ -12,12 +12,13 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handfast import HandfastError, ServerUnsupported
 from handfast.fencing import MissingRow, StaleFence, update_if_newer
 from tests._support.actor import Actors, fenced_writer, write_late
+from tests._support.helpers import slow_only
 
 OLD, NOW, NEW = 1_763_729_675_123_455, 1_763_729_675_123_456, 1_763_729_675_123_457
 """Fences a microsecond apart, as leases have them."""
@@ -415,7 +416,6 @@ def test_plain_sql_of_the_page_behaves_the_same():
         st.tuples(st.sampled_from([7, 8, 9]), st.integers(0, 6) | st.sampled_from([OLD, NOW, NEW, 2**53 - 1]))
     )
 )
-@settings(max_examples=50, deadline=None)
 def test_rows_behave_as_their_model(writes):
     rows = {7: (None, -1), 8: (None, -1)}
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
@@ -456,7 +456,7 @@ def body_of(path):
         return db.execute("SELECT body FROM reports WHERE id = 7").fetchone()[0]
 
 
-@pytest.mark.parametrize("renew", [False, True], ids=["plain", "renewed"])
+@pytest.mark.parametrize("renew", [*slow_only(False), True], ids=["plain", "renewed"])
 def test_paused_writer_is_refused_when_it_resumes(writers, stored, renew):
     firsts, seconds, old, new = write_late(writers, "update", renew, path=stored)
     assert seconds == "written"
@@ -464,6 +464,7 @@ def test_paused_writer_is_refused_when_it_resumes(writers, stored, renew):
     assert body_of(stored) == "second"
 
 
+@pytest.mark.slow
 def test_paused_writer_without_a_fence_overwrites_the_newer_row(writers, stored):
     firsts, seconds, _, _ = write_late(writers, "update unguarded", renew=True, path=stored)
     assert (firsts, seconds) == ("written", "written")

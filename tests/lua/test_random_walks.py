@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from handfast._engine.script import load
-from tests._support.helpers import WAIT_MS, Engine, eventually
+from tests._support.helpers import WAIT_MS, Engine, eventually, slow_only
 
 STEPS = 40
 PARTS = ("holders", "queue", "tokens", "past")
@@ -202,7 +202,7 @@ def ears(raw):
     pubsub.close()
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, *slow_only(1, 2, 3)])
 def test_a_walk_through_the_scripts_keeps_the_books(raw, ears, block):
     for seed in range(block * 6, block * 6 + 6):
         raw.flushall()
@@ -211,7 +211,7 @@ def test_a_walk_through_the_scripts_keeps_the_books(raw, ears, block):
             walk.check(walk.step())
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, *slow_only(1, 2, 3)])
 def test_a_walk_on_which_keys_get_lost_never_grants_too_much(raw, ears, block):
     for seed in range(1000 + block * 6, 1000 + block * 6 + 6):
         raw.flushall()
@@ -517,7 +517,7 @@ class Guided:
 
 
 @pytest.mark.parametrize("bundles", [False, True], ids=["resized", "bundles"])
-@pytest.mark.parametrize("disagreeing", [False, True], ids=["agreeing", "disagreeing"])
+@pytest.mark.parametrize("disagreeing", [*slow_only(False), True], ids=["agreeing", "disagreeing"])
 def test_a_walk_is_what_a_plain_model_foretells(raw, ears, disagreeing, bundles):
     for seed in range(10):
         raw.flushall()

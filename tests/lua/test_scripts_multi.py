@@ -11,7 +11,7 @@ import redis
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
 from handfast._engine.script import load
-from tests._support.helpers import TTL_MS, WAIT_MS, Engine, eventually, runs_through
+from tests._support.helpers import TTL_MS, WAIT_MS, Engine, eventually, runs_through, slow_only
 
 OVER_US = 2_000
 """How long a test waits for leases of a millisecond to be over."""
@@ -1016,12 +1016,12 @@ def walk(raw, seeds, steps=STEPS, *, thawed=True, **options):
         walk.end(thawed=thawed)
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", [0, *slow_only(1)])
 def test_a_walk_keeps_the_books_and_serves_everybody(raw, ears, block):
     walk(raw, range(block * 10, block * 10 + 10))
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", [0, *slow_only(1)])
 def test_a_walk_on_which_keys_get_lost_lets_nobody_in_twice_and_serves_everybody(raw, ears, block):
     walk(raw, range(1000 + block * 10, 1010 + block * 10), losing_keys=True)
 

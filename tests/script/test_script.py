@@ -16,11 +16,11 @@ import redis.asyncio
 from redis.exceptions import ResponseError
 
 from handfast import AsyncHandfast, Handfast, HandfastError, Reply, Script, ScriptError, ServerRefused
-from tests._support.helpers import eventually_async, settled
+from tests._support.helpers import eventually_async, quick_ends, settled
 from tests._support.scripting import BOOM, COUNT, ECHO, OPTIONS, TAKE, Sent, made, named, pipeline, texts
 
 
-@pytest.fixture(params=OPTIONS, ids=named)
+@pytest.fixture(params=quick_ends(OPTIONS), ids=named)
 async def user(request, api, server, raw):
     """A client of redis-py, in all its kinds; afterwards nothing has to be known of the scripts that it ran."""
     async with api.users_client(unix_socket_path=server.socket, **request.param) as client:

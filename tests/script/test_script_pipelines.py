@@ -9,11 +9,11 @@ import redis
 from redis.exceptions import ResponseError, WatchError
 
 from handfast import Reply, Script, ScriptError
-from tests._support.helpers import settled
+from tests._support.helpers import quick_ends, settled
 from tests._support.scripting import BOOM, COUNT, OPTIONS, TAKE, Sent, named, pipeline
 
 
-@pytest.fixture(params=OPTIONS, ids=named)
+@pytest.fixture(params=quick_ends(OPTIONS), ids=named)
 async def user(request, api, server, raw):
     """A client of redis-py, in all its kinds."""
     async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
