@@ -42,7 +42,7 @@ def test_fences_of_ours_grow(contender):
 
 
 def test_fences_that_only_count_are_seen_to_go_back(monkeypatch):
-    for script in ("ACQUIRE", "ACQUIRE_ALL"):
+    for script in ("ACQUIRE", "MULTI_ACQUIRE"):
         good = getattr(calls, script)
         source = good.source.replace("math.max(fence + 1, now, least or 0)", "fence + 1")
         assert source != good.source

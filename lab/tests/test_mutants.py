@@ -90,6 +90,7 @@ MADE = [
     ("drop", "local x = a", []),
     ("drop", "for _ = 1, 9 do break end", ["for _ = 1, 9 do  end"]),
     ("key", "redis.call('ZREM', holders, token)", ["redis.call('ZREM', queue, token)"]),
+    ("key", "redis.call('ZREM', s.holders, token)", ["redis.call('ZREM', s.queue, token)"]),
     ("key", "keep(queue, 1)", ["keep(holders, 1)"]),
     ("key", "redis.call('ZADD', holders, 'XX', 0, '')", []),
     ("constant", "redis.call('ZADD', holders, 'XX', 0, '')", []),
@@ -137,9 +138,7 @@ def test_names_are_of_one_mutant_each_and_the_same_every_time(everything):
 def test_names_stay_when_something_else_of_the_script_is_edited():
     source = making.scripts()["lib/queue"].read_text()
     names = {mutant.name for mutant in making.mutants_of("lib/queue", source)}
-    edited = source.replace(
-        "local function settle()", "local function more()\n  return 7\nend\n\nlocal function settle()"
-    )
+    edited = source.replace("local function wake(", "local function more()\n  return 7\nend\n\nlocal function wake(")
     edited = "-- one more line\n\n" + edited.replace("local more, my_fence = 1, nil", "local more, my_fence = 1, false")
     assert edited.count("\n") == source.count("\n") + 6
     gone = names - {mutant.name for mutant in making.mutants_of("lib/queue", edited)}
@@ -154,8 +153,8 @@ def test_a_mutant_is_shown_as_a_patch(everything, capsys):
     assert {line for line in capsys.readouterr().out.splitlines() if line[:1] in "+-"} == {
         "--- permit_renew",
         f"+++ {name}",
-        "-if deadline <= now then",
-        "+if deadline < now then",
+        "-  if deadline <= now then",
+        "+  if deadline < now then",
     }
     assert mutate_scripts.main(["--show", "nobody"]) == 1
 

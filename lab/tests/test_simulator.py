@@ -40,16 +40,16 @@ def test_a_call_arrives_as_it_was_packed():
         MultiRequest(keys, ttl_ms=5, renew=True, max_waiters=9),
     ):
         call = request.release(b"token")
-        for start in (call.head.evalsha, call.head.eval_source):
+        for start in (call.prefix.evalsha, call.prefix.eval_source):
             reader = Reader()
-            reader.feed(start + call.tail)
+            reader.feed(start + call.args)
             command = Command(link, reader.frame())
             parts = request.parts if isinstance(request, MultiRequest) else (request,)
-            assert command.name.decode() == call.head.name
-            assert command.source == (start is call.head.eval_source)
+            assert command.name.decode() == call.prefix.name
+            assert command.source == (start is call.prefix.eval_source)
             assert command.words[command.key_count :] == [b"token"]
             assert command.words[: command.key_count] == [
-                part.place.key(key).encode() for part in parts for key in ("holders", "queue", "tokens", "past")
+                part.place.key(key).encode() for part in parts for key in ("holders", "queue", "tokens", "tombstones")
             ]
 
 

@@ -256,13 +256,12 @@ class Scripts(Pair):
         chance = self.random
         name = chance.choice(
             ["permit_acquire"] * 8
-            + ["permits_acquire"] * 3
-            + ["permit_release", "permit_cancel", "permit_renew", "permits_release", "permits_cancel", "permits_renew"]
-            * 2
+            + ["multi_acquire"] * 3
+            + ["permit_release", "permit_cancel", "permit_renew", "permit_release", "permit_cancel", "permit_renew"] * 2
             + ["permit_lower", "permit_resize", "permit_revoke", "permit_inspect"]
         )
         script = load(name)
-        if name.startswith("permits"):
+        if script.header.more_keys:
             some = chance.sample(self.names, chance.randint(1, 3))
             keys = [key for one in some for key in self.keys(one, PARTS)]
         else:
@@ -284,7 +283,7 @@ class Scripts(Pair):
             "claim_ms": chance.choice((1, 30, 2_000)),
             "wait_ms": chance.choice((0, 1, 60_000, 60_000)),
             "max_waiters": chance.choice((0, 1, 3, 1000)),
-            "who": f"inbox{chance.randrange(5)} home{chance.randrange(3)} me:1",
+            "owner": f"inbox{chance.randrange(5)} control{chance.randrange(3)} me:1",
             "up_to_fence": self.now_us - chance.choice((-1000, 0, 5_000_000)),
             "reason": "be cause",
             "from": chance.choice(("-inf", str(self.now_us), f"({self.now_us}")),

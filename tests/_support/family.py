@@ -14,7 +14,7 @@ NOWHERE = "redis://127.0.0.1:1/0"
 
 async def until_listening(raw, clients=1):
     """Wait until that many clients are subscribed to their control channel, which reports revoked leases."""
-    await eventually_async(lambda: len(raw.pubsub_channels("hf:home:*")) >= clients)
+    await eventually_async(lambda: len(raw.pubsub_channels("hf:control:*")) >= clients)
 
 
 def scripts_run(raw):

@@ -90,7 +90,7 @@ class Engine:
     def run(self, verb, **args):
         """Run a script with arguments by name. Return the reply, a list that begins with its tag."""
         script = load(f"permit_{verb}")
-        keys = [self.place.key(part) for part in script.header.keys]
+        keys = [self.place.key(part) for part in script.header.keys if part != "more"]
         argv = [args.pop(name) for name in script.header.args]
         assert not args
         reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
@@ -111,7 +111,7 @@ class Engine:
             claim_ms=ttl if claim is None else claim,
             wait_ms=wait,
             max_waiters=max_waiters,
-            who=f"{inbox or 'inbox:' + token} home:{token} {label}",
+            owner=f"{inbox or 'inbox:' + token} control:{token} {label}",
         )
 
     def release(self, token):
@@ -142,7 +142,7 @@ class Engine:
     def dump(self):
         """Return everything stored for the name, without the TTLs."""
         found = {}
-        for part in ("holders", "queue", "tokens", "past"):
+        for part in ("holders", "queue", "tokens", "tombstones"):
             kind = self.client.type(self.key(part))
             read = {
                 "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),

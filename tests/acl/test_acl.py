@@ -140,7 +140,7 @@ def test_each_use_has_only_its_own_keys():
     assert rights_for(["fencing"], keys=["a?"]).keys == ("a?", "hf:fence:m4l:a?")
     assert rights_for(["fencing", "lock"], keys=["*"]).keys == ("*",)
     assert rights_for(["fencing"], keys=["*"]).channels == ()
-    assert of_use("lock").channels == ("hf:inbox:*", "hf:home:*")
+    assert of_use("lock").channels == ("hf:inbox:*", "hf:control:*")
 
 
 # --- the rights suffice
@@ -210,8 +210,8 @@ def test_least_rights_allow_nothing_else(raw, server, user):
                 "ZCARD {other:lock:a}:holders",
                 "ZCARD hf:lock:a",
                 "PUBLISH hf:x x",
-                "PUBLISH other:home:x x",
-                "PUBLISH hf:homex x",
+                "PUBLISH other:control:x x",
+                "PUBLISH hf:controlx x",
                 f"RENAME {allowed} x",
                 f"DUMP {allowed}",
             ):

@@ -20,7 +20,10 @@ from tests._support.lockall_pairs import campaign, hold
 
 NOWHERE = "redis://127.0.0.1:1/0"
 ODD = ["}", "{", "{a}", "a:q", "a}:holders", " ", "a b", "\0", "a\nb", "é", "🔒", "%7B", ":", "*", "a, b", "x" * 10_000]
-CALLS = {verb: script(f"permits_{verb}") for verb in ("acquire", "release", "renew", "cancel")}
+CALLS = {
+    verb: script("multi_acquire" if verb == "acquire" else f"permit_{verb}")
+    for verb in ("acquire", "release", "renew", "cancel")
+}
 
 
 def holders(raw, names="ab"):

@@ -550,7 +550,9 @@ class Machine(RuleBasedStateMachine):
         assert self.state == State(resized=self.state.resized)
         await self.settle()
         for name in self.names:
-            holders, queue, tokens, past = (self.key(name, part) for part in ("holders", "queue", "tokens", "past"))
+            holders, queue, tokens, past = (
+                self.key(name, part) for part in ("holders", "queue", "tokens", "tombstones")
+            )
             assert self.stage.raw.exists(holders, queue) == 0
             assert {"used", "fence", "limit"}.issuperset(self.stage.raw.hkeys(tokens))
             assert all(self.stage.raw.pttl(key) != -1 for key in (tokens, past))
@@ -887,21 +889,21 @@ def method(module, owner, name, broken):
     return plant
 
 
-ALL = ["ACQUIRE", "RELEASE", "CANCEL", "REVOKE", "LOWER", "RESIZE", "ACQUIRE_ALL", "RELEASE_ALL", "CANCEL_ALL"]
-FIRST = "local head = redis.call('ZRANGE', queue, 0, 0)[1]"
+ALL = ["ACQUIRE", "RELEASE", "CANCEL", "REVOKE", "LOWER", "RESIZE", "MULTI_ACQUIRE"]
+FIRST = "local head = redis.call('ZRANGE', s.queue, 0, 0)[1]"
 FIRST_THAT_FITS = """
     local head
-    for _, waiter in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-      local weight, limit = read_record(redis.call('HGET', tokens, waiter))
+    for _, waiter in ipairs(redis.call('ZRANGE', s.queue, 0, -1)) do
+      local record = read_record(redis.call('HGET', s.tokens, waiter))
       head = head or waiter
-      if used + weight <= (resized or limit) then
+      if s.used + record.weight <= (s.limit or record.limit) then
         head = waiter
         break
       end
     end"""
 
 MISTAKES = {
-    "a release hands nothing over": (LockMachine, script(["RELEASE"], "local more = hand_over()", "local more = 0")),
+    "a release hands nothing over": (LockMachine, script(["RELEASE"], "hand_over(s) or more", "0 or more")),
     "a timeout leaves its place in line": (
         LockMachine,
         script(["CANCEL"], "redis.call('ZREM', queue, token)", ""),
@@ -909,17 +911,23 @@ MISTAKES = {
     "a fence is used again": (LockMachine, script(ALL, "fence = math.max(fence + 1, now,", "fence = math.max(fence,")),
     "a revocation spares those who came late": (
         LockMachine,
-        script(["REVOKE"], "granted <= up_to_fence", "granted < 9"),
+        script(["REVOKE"], "record.fence <= up_to_fence", "record.fence < 9"),
     ),
     "small requests overtake in the line": (SemaphoreMachine, script(ALL, FIRST, FIRST_THAT_FITS)),
-    "a newcomer overtakes": (SemaphoreMachine, script(["ACQUIRE"], "if not last[1] and used", "if used")),
+    "a newcomer overtakes": (SemaphoreMachine, script(["ACQUIRE"], "if not last[1] and s.used", "if s.used")),
     "a release does not settle": (
         SemaphoreMachine,
-        script(["RELEASE"], "if not stored or used == stored then", "if true then"),
+        script(["RELEASE"], "if not s.stored_used or s.used == s.stored_used then", "if true then"),
     ),
-    "a resize hands nothing over": (SemaphoreMachine, script(["RESIZE"], "local more = hand_over()", "local more = 0")),
-    "a downgrade hands nothing over": (RWLockMachine, script(["LOWER"], "local more = hand_over()", "local more = 0")),
-    "a downgrade makes nothing free": (RWLockMachine, script(["LOWER"], "used = used - (held - weight)", "")),
+    "a resize hands nothing over": (
+        SemaphoreMachine,
+        script(["RESIZE"], "local more = hand_over(s)", "local more = 0"),
+    ),
+    "a downgrade hands nothing over": (RWLockMachine, script(["LOWER"], "local more = hand_over(s)", "local more = 0")),
+    "a downgrade makes nothing free": (
+        RWLockMachine,
+        script(["LOWER"], "s.used = s.used - (held.weight - weight)", ""),
+    ),
     "who is in a block waits for itself": (
         RWLockMachine,
         method("rwlock", "_Side", "_existing_lease", lambda *_, **__: None),
@@ -932,14 +940,14 @@ MISTAKES = {
         RLockMachine,
         method("rlock", "{}RLock", "_existing_lease", lambda *_, **__: None),
     ),
-    "a part of the names will do": (LockAllMachine, script(["ACQUIRE_ALL"], "if position == 0", "if position <= 1")),
+    "a part of the names will do": (LockAllMachine, script(["MULTI_ACQUIRE"], "if position == 0", "if position <= 1")),
     "only the first of several names is given back": (
         LockAllMachine,
-        script(["RELEASE_ALL"], "for k = 1, #KEYS, 4 do", "for k = 1, 4, 4 do"),
+        script(["RELEASE"], "for k = 1, #KEYS, 4 do", "for k = 1, 4, 4 do"),
     ),
     "somebody who wants several names is passed": (
         LockAllMachine,
-        script(ALL, "claim_ms == 0 and", "claim_ms < 0 and"),
+        script(ALL, "waiter.claim_ms == 0 and", "waiter.claim_ms < 0 and"),
     ),
 }
 

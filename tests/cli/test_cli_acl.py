@@ -61,7 +61,7 @@ def test_comments_explain_the_parts_of_the_line():
     *comments, line = acl().stdout.splitlines()
     assert comments
     assert all(comment.startswith("#") for comment in comments)
-    for part in ("~{hf:lock:*", "&hf:home:*", "+subscribe +ping", "+evalsha +eval", "namespace 'hf'", PASSWORD[1:]):
+    for part in ("~{hf:lock:*", "&hf:control:*", "+subscribe +ping", "+evalsha +eval", "namespace 'hf'", PASSWORD[1:]):
         assert part in "\n".join(comments)
     assert line == acl("--plain").stdout.rstrip("\n")
     assert words_of(line) == ["ACL", "SETUSER", "app", "reset", "on", PASSWORD, *rights_for(NAMESPACED).rules()]
@@ -151,10 +151,12 @@ def test_check_prints_the_line_that_grants_missing_rights(app, raw):
     if raw.info("server")["redis_version"] < "7":
         pytest.skip("this server cannot tell")
     rules = rights_for(["lock"]).rules()
-    made = "ACL SETUSER app reset on >secret " + " ".join(rule for rule in rules if rule not in {"+zadd", "&hf:home:*"})
+    made = "ACL SETUSER app reset on >secret " + " ".join(
+        rule for rule in rules if rule not in {"+zadd", "&hf:control:*"}
+    )
     url = app(made)
     done = acl("--check", url, "--for", "lock")
-    assert (done.exit_code, done.stdout) == (1, "ACL SETUSER app &hf:home:* +zadd\n")
+    assert (done.exit_code, done.stdout) == (1, "ACL SETUSER app &hf:control:* +zadd\n")
     assert "'app' lacks 2 of these rights" in done.stderr
     app(done.stdout.rstrip("\n"))
     done = acl("--check", url, "--for", "lock")

@@ -260,7 +260,7 @@ async def test_a_server_that_forgets_its_scripts_with_a_crowd_in_flight_grants_e
     for number in range(CROWD):
         engine = Engine(raw, f"n{number}")
         assert engine.holders() == engine.queue() == []
-        assert raw.zcard(engine.key("past")) == 5, "each of five leases was granted once and released once"
+        assert raw.zcard(engine.key("tombstones")) == 5, "each of five leases was granted once and released once"
 
 
 async def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):

@@ -391,7 +391,7 @@ async def test_the_source_of_a_forgotten_script_is_sent_once_for_many_calls(stag
     peer.say(NOSCRIPT * 200)
     commands = await peer.hear(200)
     assert [command[0] for command in commands] == [b"EVAL"] + [b"EVALSHA"] * 199
-    assert commands[0][1] == load(call().head.name).source.encode()
+    assert commands[0][1] == load(call().prefix.name).source.encode()
     assert [int(command[-1]) for command in commands] == list(range(200))
     peer.say(*map(number, range(200)))
     assert await replies(futures) == list(range(200))
@@ -406,8 +406,8 @@ async def test_the_source_of_each_forgotten_script_is_sent(stage):
     commands = await peer.hear(4)
     assert [command[0] for command in commands].count(b"EVAL") == 2
     assert {command[1] for command in commands if command[0] == b"EVAL"} == {
-        load(release.head.name).source.encode(),
-        load(inspect.head.name).source.encode(),
+        load(release.prefix.name).source.encode(),
+        load(inspect.prefix.name).source.encode(),
     }
     peer.say(*map(number, range(4)))
     assert sorted(await replies(futures)) == [0, 1, 2, 3]

@@ -24,7 +24,7 @@ from handfast_lab.checker.models import MAX_PERMITS, Ask, State
 from tests._support.apis import SYNC, Call, until_queued
 from tests._support.helpers import TTL_MS, WAIT_MS, Engine, eventually
 
-PARTS = "holders", "queue", "tokens", "past"
+PARTS = "holders", "queue", "tokens", "tombstones"
 
 
 def orders(scripts):
@@ -75,7 +75,7 @@ class Scene:
         ask = self.asks[token] = Ask(token, tuple(names), weight, limit)
         reply = self.acquire(ask, WAIT_MS)
         if token in self.over:
-            assert reply == ["over"]
+            assert reply == ["finished"]
             return
         knows = self.state.holds(token) or self.state.waits(token)
         self.state = self.state.served() if knows else self.state.ask(ask)
@@ -85,7 +85,7 @@ class Scene:
         elif self.state.waits(token):
             assert reply[0] == "queued"
         else:
-            assert reply == ["never", self.state.limit_for(ask)]
+            assert reply == ["exceeds_limit", self.state.limit_for(ask)]
 
     def attempt(self, token, names="a", weight=1, limit=1):
         ask = self.asks[token] = Ask(token, tuple(names), weight, limit)
@@ -96,7 +96,7 @@ class Scene:
             self.grants[token] = reply[1]
             assert reply[0] == "granted"
         else:
-            assert reply[0] == ("never" if self.state.is_too_much(ask) else "busy")
+            assert reply[0] == ("exceeds_limit" if self.state.is_too_much(ask) else "busy")
 
     def release(self, token):
         """A lease that is over can still be released until the next call; of several names, each for itself."""
@@ -163,7 +163,7 @@ class Scene:
         names = self.asks[token].names if token in self.asks else ("a",)
         if len(names) == 1:
             return self.engine(names[0]).run(verb, token=token, **args)
-        script = load(f"permits_{verb}")
+        script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
         keys = [KeySet("hf", self.kind, self.prefix + name).key(part) for name in names for part in PARTS]
         argv = [(args | {"token": token})[name] for name in script.header.args]
         return self.raw.execute_command("EVAL", script.source, len(keys), *keys, *argv)

@@ -229,7 +229,7 @@ async def test_no_callback_and_no_strangers_message_ends_the_renewer(here, raw):
     lease.add_lost_callback(sys.exit)
     lease.add_lost_callback(lambda: called.append(1))
     await until_listening(raw)
-    for channel in raw.pubsub_channels("hf:home:*"):
+    for channel in raw.pubsub_channels("hf:control:*"):
         for words in ("", "revoked", "granted x", "what is this"):
             assert raw.publish(channel, words) == 1
     raw.flushall()

@@ -121,7 +121,7 @@ def test_the_source_of_a_forgotten_script_is_sent(stage):
     server.sendall(b"-NOSCRIPT No matching script.\r\n" + QUEUED)
     assert session.call(CALL, 5.0).reply[0] == b"queued"
     sent = b""
-    while load(CALL.head.name).source.encode() not in sent:
+    while load(CALL.prefix.name).source.encode() not in sent:
         sent += server.recv(65536)
     assert sent.count(bulk("EVALSHA")) == 1
     assert sent.count(bulk("EVAL")) == 1

@@ -15,7 +15,7 @@ LUA = TOOL["LUA"]
 
 PLANTED = [
     (
-        "permit_release",
+        "permit_lower",
         r"^-- KEYS holders queue",
         "-- KEYS queue holders",
         "KEYS[1] is 'holders' here and 'queue' in the header",
@@ -52,10 +52,10 @@ PLANTED = [
         "permit_release",
         r"^-- @include expiry\n",
         "",
-        "uses ['keep', 'linger', 'memory_of'], which is not there before it",
+        "uses ['HOLDERS_GRACE_MS', 'raise_ttl'], which nothing before it defines",
     ),
-    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY - or nothing", "no tagged array"),
-    ("permit_inspect", r"^local function list", "local j = cjson\nlocal function list", "cjson has no place"),
+    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY - or nothing", "is not a tagged array"),
+    ("permit_inspect", r"^local function list", "local j = cjson\nlocal function list", "does not use cjson"),
     (
         "permit_inspect",
         r"^local function list",
@@ -86,5 +86,5 @@ def test_the_scripts_as_they_are_keep_their_word(capsys):
 def test_a_part_that_breaks_its_promise_is_caught():
     text = (LUA / "lib/expiry.lua").read_text()
     assert list(TOOL["part_faults"](text)) == []
-    assert list(TOOL["part_faults"](text.replace("-- GIVES keep", "-- GIVES keep hold"))) == ["it does not give hold"]
-    assert list(TOOL["part_faults"](text.replace("-- USES", "-- USES limit"))) == ["it does not use limit"]
+    assert list(TOOL["part_faults"](text.replace("-- GIVES", "-- GIVES hold"))) == ["it does not give hold"]
+    assert list(TOOL["part_faults"](text.replace("-- USES", "-- USES weight"))) == ["it does not use weight"]

@@ -16,7 +16,7 @@ from handfast._engine.script import load
 from tests._support.helpers import WAIT_MS, Engine, eventually, slow_only
 
 STEPS = 40
-PARTS = ("holders", "queue", "tokens", "past")
+PARTS = ("holders", "queue", "tokens", "tombstones")
 ORDERS = {
     "ask": 6,
     "try": 2,
@@ -36,13 +36,13 @@ class Either(Engine):
 
     def several(self, verb, *argv):
         """Run a script for several names; its arguments in their order."""
-        script = load(f"permits_{verb}")
+        script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
         keys = [self.key(part) for part in PARTS]
         return self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
 
     def ask(self, token, weight, limit, *, wait=WAIT_MS, inbox="live", bundle=False, **kwargs):
         if bundle:
-            return self.several("acquire", token, 30_000, wait, 1000, f"{inbox} home:{token} me")
+            return self.several("acquire", token, 30_000, wait, 1000, f"{inbox} control:{token} me")
         self.limit = limit
         return self.acquire(token, weight=weight, wait=wait, inbox=inbox, **kwargs)
 
@@ -304,7 +304,7 @@ class Model:
 
     def ask(self, token, *, waits):
         if token in self.past:
-            return "over"
+            return "finished"
         if self.live(token):
             return "granted"
         self.holders.pop(token, None)
@@ -316,7 +316,7 @@ class Model:
             if token in self.line:
                 self.line.remove(token)
                 self.serve()
-            return "never"
+            return "exceeds_limit"
         if not self.line and self.fits(token):
             return self.grant(token)
         if not waits and not self.fits(token):

@@ -26,7 +26,7 @@ class Several:
         self.engines = [Engine(client, name) for name in names]
 
     def run(self, verb, **args):
-        script = load(f"permits_{verb}")
+        script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
         keys = [engine.key(part) for engine in self.engines for part in PARTS]
         argv = [args.pop(name) for name in script.header.args]
         assert not args
@@ -36,8 +36,8 @@ class Several:
         return reply
 
     def acquire(self, token, *, ttl=TTL_MS, wait=WAIT_MS, inbox=None, max_waiters=1000):
-        who = f"{inbox or 'inbox:' + token} home:{token} me"
-        return self.run("acquire", token=token, ttl_ms=ttl, wait_ms=wait, max_waiters=max_waiters, who=who)
+        owner = f"{inbox or 'inbox:' + token} control:{token} me"
+        return self.run("acquire", token=token, ttl_ms=ttl, wait_ms=wait, max_waiters=max_waiters, owner=owner)
 
     def release(self, token):
         return self.run("release", token=token)
@@ -69,7 +69,7 @@ def listening(raw):
 
     def listen(*tokens):
         pubsub = raw.pubsub(ignore_subscribe_messages=True)
-        pubsub.subscribe(*(f"inbox:{token}" for token in tokens), *(f"home:{token}" for token in tokens))
+        pubsub.subscribe(*(f"inbox:{token}" for token in tokens), *(f"control:{token}" for token in tokens))
         subscribers.append(pubsub)
         eventually(lambda: all(count for _, count in raw.pubsub_numsub(*(f"inbox:{token}" for token in tokens))))
         return pubsub
@@ -231,13 +231,13 @@ def test_an_acquire_that_arrives_after_its_end_changes_nothing(both):
         both.acquire(verb)
         getattr(both, verb)(verb)
         before = both.dump()
-        assert both.acquire(verb) == ["over"]
+        assert both.acquire(verb) == ["finished"]
         assert both.dump() == before
 
 
 def test_an_acquire_that_arrives_after_its_cancel_though_never_seen_before_changes_nothing(both):
     assert both.cancel("t1") == ["cancelled", 0]
-    assert both.acquire("t1") == ["over"]
+    assert both.acquire("t1") == ["finished"]
     assert both.holders() == both.queues() == [[], []]
 
 
@@ -245,7 +245,7 @@ def test_an_acquire_that_arrives_after_the_release_of_what_was_left_changes_noth
     both.acquire("t1")
     a.revoke(a.inspect()[2])
     assert both.release("t1") == ["lost"]
-    assert both.acquire("t1") == ["over"]
+    assert both.acquire("t1") == ["finished"]
     assert both.holders() == both.queues() == [[], []]
 
 
@@ -408,7 +408,7 @@ def test_more_than_a_hundred_dead_waiters_take_more_than_one_call(both, a, b):
         assert both.release("t1") == ["released", 0]
         assert both.holders() == both.queues() == [[], []]
         for other in (a, b):
-            other.client.delete(other.key("past"))
+            other.client.delete(other.key("tombstones"))
 
 
 def test_more_than_a_hundred_dead_waiters_before_it_are_thrown_out_step_by_step(both, a, b):
@@ -451,7 +451,7 @@ def test_a_release_of_what_is_lost_is_lost_twice_and_no_late_copy_of_its_acquire
     assert [both.release("t2"), both.release("t2")] == [["lost"], ["lost"]]
     a.release("t1")
     before = both.dump()
-    assert both.acquire("t2") == ["over"]
+    assert both.acquire("t2") == ["finished"]
     assert both.dump() == before
 
 
@@ -607,7 +607,7 @@ def test_at_maxmemory_what_is_lost_is_buried_all_the_same(raw, both):
     raw.config_set("maxmemory", 1)
     assert both.release("late") == both.release("t2") == ["lost"]
     raw.config_set("maxmemory", 0)
-    assert both.acquire("late") == both.acquire("t2") == ["over"]
+    assert both.acquire("late") == both.acquire("t2") == ["finished"]
 
 
 def test_at_maxmemory_an_acquire_does_not_slip_in_behind_its_own_sweeping(raw, both, a, b):
@@ -644,14 +644,14 @@ def test_losing_any_one_key_never_lets_two_in_and_never_keeps_all_out(raw, both,
     replies = {}
     for _ in range(6):
         for token in ("t2", "t3"):
-            if replies.get(token) != "over":
+            if replies.get(token) != "finished":
                 engine = both if token == "t2" else both.engines[lost]
                 replies[token] = engine.acquire(token)[0]
             assert all(len(held) <= 1 for held in both.holders())
             if replies[token] == "granted":
                 assert engine.release(token)[0] == "released"
         both.release("t1")
-    assert set(replies.values()) == {"over"}, "everybody was served and is done"
+    assert set(replies.values()) == {"finished"}, "everybody was served and is done"
     assert both.holders() == both.queues() == [[], []]
 
 
@@ -695,7 +695,7 @@ def held_and_wanted(both, a, _b):
     a.acquire("s")
 
 
-USUAL = {"token": "x", "ttl_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 1000, "who": "inbox:x home:x me"}
+USUAL = {"token": "x", "ttl_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 1000, "owner": "inbox:x control:x me"}
 
 
 @pytest.mark.parametrize(
@@ -717,7 +717,7 @@ def test_wherever_a_script_is_cut_off_nobody_is_in_twice_and_nothing_is_lost(
 ):
     """Invariant 12: each beginning of a script leaves a state that is safe, and sent again it comes to its end."""
     listening("x", "y", "s")
-    script = load(f"permits_{verb}")
+    script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
     keys = [engine.key(part) for engine in both.engines for part in PARTS]
     argv = [USUAL[name] for name in script.header.args]
     done, calls = False, 0
@@ -944,7 +944,7 @@ class Walk:
     def check_reply(self, token, reply, look):
         held, places = look.held_by(token.text), look.places_of(token.text)
         if token.over and not self.lost_a_key:
-            assert reply == ["over"]
+            assert reply == ["finished"]
         if reply[0] == "granted" and (reply[2] > 5_000_000 or held):
             assert held == set(token.names)
             assert {look.record(name, token.text)[2] for name in held} == {reply[1]}
@@ -968,13 +968,13 @@ class Walk:
         frozen = [] if thawed else self.random.sample(waiting, min(3, len(waiting)))
         for token in self.tokens.values():
             if token.over:
-                token.does.cancel(token.text)  # without its key in `past` it may have come back
+                token.does.cancel(token.text)  # without its key in `tombstones` it may have come back
             elif token.hears and token not in frozen and self.look.held_by(token.text):
                 token.does.release(token.text)
         for token in self.tokens.values():  # a grant that nobody can give up would last for its ttl
             for name in self.look.held_by(token.text) if token in frozen or not token.hears else ():
                 Engine(self.raw, name).revoke(2**53)
-        waiting = [token for token in waiting if token not in frozen and token.ask(30_000, 60_000)[0] != "over"]
+        waiting = [token for token in waiting if token not in frozen and token.ask(30_000, 60_000)[0] != "finished"]
         until = time.monotonic() + (0 if thawed else 10)
         rounds = 0
         while waiting:

@@ -225,7 +225,7 @@ def test_a_lease_that_is_over_and_not_swept_up_yet_is_not_lowered(rw):
 def test_a_lowered_lease_keeps_all_else_that_is_known_of_it(rw, label):
     rw.ask("w", MAX_PERMITS, label=label)
     weight, rest = rw.record("w").split(" ", 1)
-    assert (weight, rest.endswith(f"inbox:w home:w {label}")) == (str(MAX_PERMITS), True)
+    assert (weight, rest.endswith(f"inbox:w control:w {label}")) == (str(MAX_PERMITS), True)
     rw.lower("w", 1)
     assert rw.record("w") == f"1 {rest}"
     assert rw.revoke(rw.inspect()[2])[1] == 1
@@ -421,19 +421,19 @@ def test_a_request_for_more_than_there_are_is_told_so_and_leaves_nothing_behind(
     engine = make(4)
     engine.resize(2)
     before = engine.dump()
-    assert engine.ask("t1", 3) == ["never", 2]
-    assert engine.ask("t1", 3) == ["never", 2]
-    assert engine.ask("t1", 3, wait=0) == ["never", 2]
+    assert engine.ask("t1", 3) == ["exceeds_limit", 2]
+    assert engine.ask("t1", 3) == ["exceeds_limit", 2]
+    assert engine.ask("t1", 3, wait=0) == ["exceeds_limit", 2]
     assert engine.dump() == before
     engine.ask("t2", 2)
     before = engine.dump()
-    assert engine.ask("t1", 3) == ["never", 2]
+    assert engine.ask("t1", 3) == ["exceeds_limit", 2]
     assert engine.dump() == before
 
 
 def test_a_request_for_more_than_its_own_limit_is_told_so(make):
     engine = make(2)
-    assert engine.ask("t1", 3) == ["never", 2]
+    assert engine.ask("t1", 3) == ["exceeds_limit", 2]
     assert engine.client.keys() == []
 
 
@@ -450,7 +450,7 @@ def test_a_smaller_limit_rings_the_head_that_became_impossible_out_of_the_line(m
     assert engine.queue() == []
     assert engine.record("large") is None
     before = engine.dump()
-    assert engine.ask("large", 4) == ["never", 2]
+    assert engine.ask("large", 4) == ["exceeds_limit", 2]
     assert engine.dump() == before
 
 
@@ -478,11 +478,11 @@ def test_a_waiter_that_became_impossible_and_asks_before_its_turn_leaves_the_lin
     for token, weight in (("first", 2), ("large", 3), ("last", 1)):
         engine.ask(token, weight)
     engine.resize(2)
-    assert engine.ask("large", 3) == ["never", 2]
+    assert engine.ask("large", 3) == ["exceeds_limit", 2]
     assert engine.queue() == ["first", "last"]
     assert engine.record("large") is None
     before = engine.dump()
-    assert engine.ask("large", 3) == ["never", 2]
+    assert engine.ask("large", 3) == ["exceeds_limit", 2]
     assert engine.dump() == before
 
 
@@ -495,7 +495,7 @@ def test_a_waiter_that_became_impossible_and_leaves_lets_those_behind_it_in(make
     engine.resize(2)
     engine.end_wait("first")
     engine.end_lease("held")
-    assert engine.ask("large", 3) == ["never", 2]
+    assert engine.ask("large", 3) == ["exceeds_limit", 2]
     assert engine.holders() == ["last"]
     assert engine.queue() == []
 
@@ -537,7 +537,7 @@ def test_what_is_set_counts_for_everybody_until_it_is_forgotten(make, listening)
     engine.resize(3)
     assert engine.ask("a", limit=1)[0] == "granted"
     assert engine.ask("b", limit=1)[0] == "granted"
-    assert engine.ask("big", 4, limit=9) == ["never", 3]
+    assert engine.ask("big", 4, limit=9) == ["exceeds_limit", 3]
     assert engine.ask("c", 2, limit=9)[0] == "queued"
     assert engine.resize(0) == ["resized", 0]
     assert sorted(engine.holders()) == ["a", "b", "c"]
@@ -695,14 +695,14 @@ def test_a_release_of_what_an_older_state_has_in_line_lets_those_behind_it_in(ma
     assert engine.field("used") == "2"
 
 
-@pytest.mark.parametrize("answer", ["busy", "full", "never"])
+@pytest.mark.parametrize("answer", ["busy", "full", "exceeds_limit"])
 def test_a_token_whose_lease_is_over_and_that_is_turned_away_leaves_no_record(make, answer):
     engine = make(2)
     engine.ask("t1")
     engine.ask("t2")
     if answer == "full":
         engine.ask("line", 2)
-    if answer == "never":
+    if answer == "exceeds_limit":
         engine.resize(1)
     engine.end_lease("t2")
     reply = engine.ask("t2", 2, **({"wait": 0} if answer == "busy" else {"max_waiters": 1}))
@@ -726,7 +726,7 @@ def test_what_was_lowered_is_counted_out_by_what_is_left_of_it(rw, listening):
     assert rw.field("used") == str(MAX_PERMITS)
 
 
-@pytest.mark.parametrize("part", ["holders", "queue", "tokens", "past"])
+@pytest.mark.parametrize("part", ["holders", "queue", "tokens", "tombstones"])
 @pytest.mark.parametrize("verb", ["lower", "resize", "forget", "release", "cancel"])
 def test_losing_any_one_key_lets_nobody_in_beside_a_writer(rw, listening, part, verb):
     """But for that of the holders, whose loss is an unlock: nothing can tell."""
@@ -737,7 +737,7 @@ def test_losing_any_one_key_lets_nobody_in_beside_a_writer(rw, listening, part, 
     rw.client.delete(rw.key(part))
     if verb == "lower":
         lowered = rw.lower("w", 1)
-        assert lowered == (["lowered", 0] if part in ("queue", "past") else ["lost"])
+        assert lowered == (["lowered", 0] if part in ("queue", "tombstones") else ["lost"])
     elif verb in ("resize", "forget"):
         rw.resize(MAX_PERMITS if verb == "resize" else 0)
     elif verb == "release":
@@ -838,12 +838,12 @@ def test_wherever_a_script_is_cut_off_no_permit_is_out_twice_and_none_is_lost(ma
         raw.copy(engine.key(part), f"{engine.key(part)}:before")
     done, calls = False, 0
     while not done:
-        raw.delete(engine.key("past"))
+        raw.delete(engine.key("tombstones"))
         for part in parts:
             raw.copy(f"{engine.key(part)}:before", engine.key(part), replace=True)
         usual = {"limit": 4, "ttl_ms": 30_000, "claim_ms": 30_000, "wait_ms": 60_000, "max_waiters": 100}
-        args = usual | {"who": f"inbox:{special.get('token')} home me"} | special
-        keys = [engine.key(part) for part in script.header.keys]
+        args = usual | {"owner": f"inbox:{special.get('token')} control me"} | special
+        keys = [engine.key(part) for part in script.header.keys if part != "more"]
         argv = [args[name] for name in script.header.args]
         done = runs_through(raw, script.source, keys, argv, calls)
         books_are_safe(engine)
@@ -959,4 +959,4 @@ def test_a_limit_that_an_operator_has_set_outlives_a_name_that_begins_afresh(raw
     raw.delete(engine.key("holders"))  # as if it had crashed two hours ago
     assert engine.acquire("b")[0] == "granted"
     assert set(raw.hkeys(engine.key("tokens"))) == {"b", "used", "fence", "limit"}
-    assert engine.acquire("c", weight=3)[0] == "never"
+    assert engine.acquire("c", weight=3)[0] == "exceeds_limit"

@@ -38,7 +38,7 @@ def perform(steps, *script):
 
 
 def verbs(effects):
-    return [effect.head.name.removeprefix("permit_") if isinstance(effect, Call) else "park" for effect in effects]
+    return [effect.prefix.name.removeprefix("permit_") if isinstance(effect, Call) else "park" for effect in effects]
 
 
 def granted(at, lease_us=30_000_000, fence=7):
@@ -160,7 +160,7 @@ def test_a_full_queue_leaves_nothing_to_undo():
 def test_a_request_above_the_limit_leaves_nothing_to_undo(ask):
     attempt = Attempt(permits(limit=4, weight=4), TOKEN)
     with pytest.raises(LimitExceeded, match="limit of 3 permits") as caught:
-        perform(ask(attempt), Answer(100.0, [b"never", 3]))
+        perform(ask(attempt), Answer(100.0, [b"exceeds_limit", 3]))
     assert caught.value.limit == 3
     assert not attempt.needs_undo
 
@@ -170,7 +170,7 @@ def test_a_grant_message_without_a_lease_makes_the_waiter_ask_again():
     attempt = Attempt(bundle, TOKEN)
     rung = Waking(100.5, GrantMessage(0, 1_500_000, 0))
     effects, grant = perform(acquire(attempt, 1e9), queued(100.0), rung, granted(100.5))
-    assert [effect.head.name for effect in effects if isinstance(effect, Call)] == ["permits_acquire"] * 2
+    assert [effect.prefix.name for effect in effects if isinstance(effect, Call)] == ["multi_acquire"] * 2
     assert grant.deadline == 130.5
 
 
@@ -195,7 +195,7 @@ def test_a_refusal_leaves_something_to_undo_only_after_the_request_was_queued():
 
 def test_a_request_that_was_cancelled_elsewhere_raises():
     with pytest.raises(HandfastError, match="cancelled while it waited"):
-        perform(acquire(Attempt(permits(), TOKEN), 1e9), Answer(100.0, [b"over"]))
+        perform(acquire(Attempt(permits(), TOKEN), 1e9), Answer(100.0, [b"finished"]))
 
 
 def test_a_try_is_one_call():
@@ -290,8 +290,8 @@ def test_force_release_names_the_latest_grant_that_it_saw():
         Answer(1.0, [b"revoked", 0, 0, b"+inf"]),
     )
     assert verbs(effects) == ["inspect", "revoke", "revoke"]
-    assert b"$7\r\n1000000\r\n" in effects[1].tail
-    assert [effect.tail.endswith(bulk(start)) for effect, start in zip(effects[1:], (b"-inf", b"9"), strict=True)] == [
+    assert b"$7\r\n1000000\r\n" in effects[1].args
+    assert [effect.args.endswith(bulk(start)) for effect, start in zip(effects[1:], (b"-inf", b"9"), strict=True)] == [
         True
     ] * 2
     assert count == 1

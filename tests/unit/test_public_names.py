@@ -96,7 +96,7 @@ def test_each_default_has_one_source():
     parameters = inspect.signature(handfast.Handfast).parameters
     assert parameters["max_sessions"].default == defaults.DEFAULT_MAX_SESSIONS == 64
     request = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
-    assert f"{defaults.DEFAULT_MAX_WAITERS}".encode() in request.acquire(b"t").tail
+    assert f"{defaults.DEFAULT_MAX_WAITERS}".encode() in request.acquire(b"t").args
 
 
 # --- docstrings

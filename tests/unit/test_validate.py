@@ -27,7 +27,7 @@ from handfast import (
 from handfast._engine.keys import KeySet
 from handfast._engine.validate import check_on_lost, milliseconds
 
-PARTS = ("holders", "queue", "tokens", "past")
+PARTS = ("holders", "queue", "tokens", "tombstones")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class AutocompleteCalls:
     def remove(self, entries: Sequence[bytes]) -> Call:
         """Take entries out."""
         if self.ranked:
-            return Call(UNRANK.head_for(2, len(entries)), pack([self._names, self._ranks, *entries]))
+            return Call(UNRANK.prefix_for(2, len(entries)), pack([self._names, self._ranks, *entries]))
         return Call(command("ZREM", 1 + len(entries)), pack([self._names, *entries]))
 
     def first(self, prefix: bytes, limit: int) -> Call:
@@ -86,7 +86,7 @@ class AutocompleteCalls:
 
     def best(self, prefix: bytes, limit: int, way: str = "any", *, start: int = 0, after: bytes = b"") -> Call:
         """Read a piece of those that are ranked best of them."""
-        return Call(BEST.head, pack([self._names, self._ranks, prefix, limit, way, start, after]))
+        return Call(BEST.prefix, pack([self._names, self._ranks, prefix, limit, way, start, after]))
 
     def size(self) -> Call:
         """Count the entries."""
@@ -97,7 +97,7 @@ class AutocompleteCalls:
         return Call(command("UNLINK", 2), pack([self._names, self._ranks]))
 
     def _rank(self, how: str, parts: Sequence[Any]) -> Call:
-        return Call(RANK.head_for(2, 1 + len(parts)), pack([self._names, self._ranks, how, *parts]))
+        return Call(RANK.prefix_for(2, 1 + len(parts)), pack([self._names, self._ranks, how, *parts]))
 
 
 def folded(text: str) -> bytes:

@@ -1,7 +1,7 @@
-"""The engine's scripts, packed for what is wanted as far as they can be before there is a token.
+"""Requests: the calls of the engine's scripts, packed as far as they can be before there is a token.
 
-A lock is one permit of one. Whoever wants other limits and weights says so here, and nowhere below. `PermitRequest` are those
-of one name; `MultiRequest` is one permit of each of several locks. Protocols and drivers can't tell the two apart.
+A `PermitRequest` asks for permits of one name, with a weight and a limit; a lock is one permit of one. A `MultiRequest` asks for
+one permit of each of several locks. Protocols and drivers treat the two alike.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from handfast._engine.script import LuaScript, load, pack
 __all__ = ["MAX_PERMITS", "MultiRequest", "PermitRequest", "Request"]
 
 MAX_PERMITS = 1_000_000_000
-"""The most permits that a name may have. A read-write lock has as many: a reader takes one, a writer all."""
+"""The largest limit of a name. A read-write lock has it: a reader takes one permit, a writer all."""
 
 CLAIM_MS = 2_000
-"""The first lease of a renewed grant that is handed over: a frozen waiter costs this, not a whole ttl."""
+"""The claim window in ms: the first lease of a grant that is handed over and will be renewed, so that a frozen waiter blocks the
+others for no longer. ``CLAIM_WINDOW_US`` of lua/lib/queue.lua is the same for waiters of several names."""
 
 WAIT_MS = 60_000
-"""How long the server believes in a waiter that says nothing. Each is heard at least every third of it."""
+"""The wait-lease in ms: after this time without a call a waiter counts as gone. Waiters call at least three times as often."""
 
 ACQUIRE, RELEASE, RENEW = load("permit_acquire"), load("permit_release"), load("permit_renew")
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
-LOWER, RESIZE = load("permit_lower"), load("permit_resize")
-ACQUIRE_ALL, RELEASE_ALL = load("permits_acquire"), load("permits_release")
-RENEW_ALL, CANCEL_ALL = load("permits_renew"), load("permits_cancel")
+LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 
-PARTS = "holders", "queue", "tokens", "past"
+PARTS = "holders", "queue", "tokens", "tombstones"
 
 
 class Request(ABC):
-    """What a caller may ask for and then hold, as calls ready to be sent."""
+    """What a caller acquires, as calls that can be sent."""
 
     __slots__ = ("name", "renew", "ttl_ms")
 
@@ -47,15 +46,15 @@ class Request(ABC):
 
     @abstractmethod
     def acquire(self, token: bytes) -> Call:
-        """Ask, and stand in line if need be."""
+        """Acquire, or enter the queue."""
 
     @abstractmethod
     def try_acquire(self, token: bytes) -> Call:
-        """Ask, and go away if need be."""
+        """Acquire, or leave the queue as it is."""
 
     @abstractmethod
     def release(self, token: bytes) -> Call:
-        """Give a lease up."""
+        """Release a lease."""
 
     @abstractmethod
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
@@ -63,13 +62,13 @@ class Request(ABC):
 
     @abstractmethod
     def cancel(self, token: bytes) -> Call:
-        """Undo an acquire, wherever it got to."""
+        """Undo an acquire, whatever it has reached."""
 
 
 class PermitRequest(Request):
-    """Some permits of one name: ``weight`` of ``limit``."""
+    """Permits of one name: ``weight`` of ``limit``."""
 
-    __slots__ = ("_acquire", "_max_waiters", "_queue", "_release", "_try", "limit", "place", "weight")
+    __slots__ = ("_keys", "_max_waiters", "_queue", "_try", "limit", "place", "weight")
 
     def __init__(
         self,
@@ -87,14 +86,13 @@ class PermitRequest(Request):
         self.weight = weight
         self._max_waiters = max_waiters
         claim_ms = min(ttl_ms, CLAIM_MS) if renew else ttl_ms
-        wants = pack((limit, weight, ttl_ms, claim_ms))
-        self._acquire = self._keys(ACQUIRE)
-        self._queue = wants + pack((WAIT_MS, max_waiters))
-        self._try = wants + pack((0, max_waiters))
-        self._release = self._keys(RELEASE)
+        args = pack((limit, weight, ttl_ms, claim_ms))
+        self._keys = pack(place.key(part) for part in PARTS)
+        self._queue = args + pack((WAIT_MS, max_waiters))
+        self._try = args + pack((0, max_waiters))
 
     def with_weight(self, weight: int) -> PermitRequest:
-        """The same, but for so many permits."""
+        """Return the same request for that many permits."""
         if weight == self.weight:
             return self
         return PermitRequest(
@@ -107,47 +105,47 @@ class PermitRequest(Request):
         )
 
     def acquire(self, token: bytes) -> Call:
-        """Ask, and stand in line if need be."""
-        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._queue), token)
+        """Acquire, or enter the queue."""
+        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._queue), token)
 
     def try_acquire(self, token: bytes) -> Call:
-        """Ask, and go away if need be."""
-        return Call(ACQUIRE.head, b"%b$%d\r\n%b\r\n%b" % (self._acquire, len(token), token, self._try), token)
+        """Acquire, or leave the queue as it is."""
+        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._try), token)
 
     def release(self, token: bytes) -> Call:
-        """Give a lease up."""
-        return Call(RELEASE.head, b"%b$%d\r\n%b\r\n" % (self._release, len(token), token))
+        """Release a lease."""
+        return Call(RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
-        return Call(RENEW.head, self._keys(RENEW) + bulk(token) + bulk(ttl_ms))
+        return Call(RENEW.prefix, self._keys + bulk(token) + bulk(ttl_ms))
 
     def cancel(self, token: bytes) -> Call:
-        """Undo an acquire, wherever it got to."""
-        return Call(CANCEL.head, self._keys(CANCEL) + bulk(token))
+        """Undo an acquire, whatever it has reached."""
+        return Call(CANCEL.prefix, self._keys + bulk(token))
 
     def lower(self, token: bytes) -> Call:
-        """Keep only so many permits of a lease."""
-        return Call(LOWER.head, self._keys(LOWER) + bulk(token) + bulk(self.weight))
+        """Keep only this request's weight of a lease."""
+        return self._call(LOWER, token, self.weight)
 
     def resize(self, limit: int) -> Call:
-        """Set how many permits there are, whatever clients say; 0 lets them say it again."""
-        return Call(RESIZE.head, self._keys(RESIZE) + bulk(limit))
+        """Set the limit that is in force for all clients; 0 lets each bring its own again."""
+        return self._call(RESIZE, limit)
 
     def revoke(self, up_to_fence: int, reason: str, start: bytes = b"-inf") -> Call:
-        """Take away the leases granted up to that fence, those first that end first, from the start on."""
-        return Call(REVOKE.head, self._keys(REVOKE) + pack((up_to_fence, reason, start)))
+        """Take away the leases granted up to that fence, in the order of their ends, beginning at ``start``."""
+        return self._call(REVOKE, up_to_fence, reason, start)
 
     def inspect(self, max_shown: int = 100) -> Call:
-        """Look."""
-        return Call(INSPECT.head, self._keys(INSPECT) + bulk(max_shown))
+        """Read the state of the name, with so many of its holders and of its waiters."""
+        return self._call(INSPECT, max_shown)
 
-    def _keys(self, script: LuaScript) -> bytes:
-        return pack(self.place.key(part) for part in script.header.keys)
+    def _call(self, script: LuaScript, *args: bytes | str | int) -> Call:
+        return Call(script.prefix, pack((*map(self.place.key, script.header.keys), *args)))
 
 
 class MultiRequest(Request):
-    """Several locks, all or none of them. ``parts`` are the single ones."""
+    """Several locks, all or none of them. ``parts`` are the requests for one each."""
 
     __slots__ = ("_keys", "_queue", "_try", "parts")
 
@@ -159,25 +157,25 @@ class MultiRequest(Request):
         self._try = pack((ttl_ms, 0, max_waiters))
 
     def acquire(self, token: bytes) -> Call:
-        """Ask, and stand in all lines if need be."""
-        return self._call(ACQUIRE_ALL, bulk(token) + self._queue, token)
+        """Acquire all, or enter every queue."""
+        return self._call(MULTI_ACQUIRE, bulk(token) + self._queue, token)
 
     def try_acquire(self, token: bytes) -> Call:
-        """Ask, and go away if need be."""
-        return self._call(ACQUIRE_ALL, bulk(token) + self._try, token)
+        """Acquire, or leave the queue as it is."""
+        return self._call(MULTI_ACQUIRE, bulk(token) + self._try, token)
 
     def release(self, token: bytes) -> Call:
-        """Give a lease up, or what is left of it."""
-        return self._call(RELEASE_ALL, bulk(token))
+        """Release a lease, or the locks of it that are left."""
+        return self._call(RELEASE, bulk(token))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
-        """Let a lease that is whole last that long from now, or longer if it already does."""
-        return self._call(RENEW_ALL, pack((token, ttl_ms)))
+        """Let a lease that still has all its locks last that long from now, or longer if it already does."""
+        return self._call(RENEW, pack((token, ttl_ms)))
 
     def cancel(self, token: bytes) -> Call:
-        """Undo an acquire, wherever it got to."""
-        return self._call(CANCEL_ALL, bulk(token))
+        """Undo an acquire, whatever it has reached."""
+        return self._call(CANCEL, bulk(token))
 
     def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"") -> Call:
-        head = script.head_for(len(self.parts) * len(PARTS), len(script.header.args))
-        return Call(head, self._keys + args, waiter)
+        prefix = script.prefix_for(len(self.parts) * len(PARTS), len(script.header.args))
+        return Call(prefix, self._keys + args, waiter)

@@ -1,8 +1,7 @@
-"""Effects: what a protocol asks of its driver, and what it gets back.
+"""Effects: what a protocol yields to its driver, and what the driver sends back.
 
-A protocol is a generator. It yields a `Call` and is sent an `Answer`; it yields a `Park` and is sent a `Waking`.
-All it knows of time are the moments in these two, read from the driver's monotonic clock in seconds; so a test
-needs neither server nor sleep.
+A protocol is a generator. It yields a `Call` and is sent an `Answer`; it yields a `Park` and is sent a `Waking`. It knows the
+time only from these two: moments of the driver's monotonic clock, in seconds. So tests need neither a server nor sleep.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ T = TypeVar("T")
 
 
 class Call(NamedTuple):
-    """Run a script, or a command. It may be sent more than once: all of ours are idempotent."""
+    """Run a script or a command. It may be sent more than once: the engine's scripts are idempotent."""
 
-    head: CommandPrefix
-    tail: bytes
+    prefix: CommandPrefix
+    args: bytes
     """Keys and arguments, packed."""
     waiter: bytes = b""
-    """The token that this may put in line, if any. The session adds its own address as the last argument, for the server to
-    ring there; and it forgets what rang for that token before the reply: the server has looked since."""
+    """The token that this call may put in the queue, if any. The session then adds its owner text as the last argument, and
+    discards grant messages for the token that came before the reply: the reply is newer."""
     once: bool = False
-    """Whether it must not be sent again after it may have run: it is not ours, and promises nothing."""
+    """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
 
 
 PING = Call(command("PING", 0), b"")
 
 
 class Answer(NamedTuple):
-    """The reply to a `Call`, and the moment just before it was sent for the last time."""
+    """The reply to a `Call`, and the moment just before the last time that it was sent."""
 
     sent_at: float
     reply: Any
     again: bool = False
-    """Whether it was sent before without an answer, so that the server may still come to that one."""
+    """Whether the call was also sent before without an answer, so that the server may still run that copy."""
 
 
 class Park(NamedTuple):
-    """Wait until the inbox rings for this token, or has rung since the reply that put it in line; or until that moment."""
+    """Wait for a grant message for this token, counting those since the reply that put it in the queue; or until that moment."""
 
     token: bytes
     until: float
 
 
 class GrantMessage(NamedTuple):
-    """A grant, as the server rings it: times in microseconds, ``granted_us`` on the server's clock."""
+    """A grant that a script has published: times in microseconds, ``granted_us`` on the server's clock."""
 
     fence: int
     granted_us: int
@@ -58,7 +57,7 @@ class GrantMessage(NamedTuple):
 
 
 class Waking(NamedTuple):
-    """The end of a `Park`: at what moment, and whether the inbox rang. It may also end for no reason."""
+    """The end of a `Park`: the moment, and the grant message if one came. A park may also end without a reason."""
 
     woke_at: float
     bell: GrantMessage | None

@@ -13,7 +13,7 @@ __all__ = ["KeySet", "control_channel", "inbox_channel"]
 
 
 class KeySet:
-    """Where the state of one name lives."""
+    """The keys of one name."""
 
     __slots__ = ("name", "tag")
 
@@ -22,15 +22,15 @@ class KeySet:
         self.tag = f"{{{encode_name(namespace, 'namespace')}:{kind}:{encode_name(name, 'name', safe=':/@')}}}"
 
     def key(self, part: str) -> str:
-        """The key of one part of the state, such as ``holders``."""
+        """Return the key of one part of the state, such as ``holders``."""
         return f"{self.tag}:{part}"
 
 
 def inbox_channel(namespace: str, client_id: str, number: int) -> str:
-    """Where one session hears of the grants that its waiter is given."""
+    """The channel on which scripts publish the grants for waiters of one session."""
     return f"{encode_name(namespace, 'namespace')}:inbox:{client_id}:{number}"
 
 
 def control_channel(namespace: str, client_id: str) -> str:
-    """Where one client hears that a lease of its was taken away."""
-    return f"{encode_name(namespace, 'namespace')}:home:{client_id}"
+    """The channel on which scripts publish that a lease of one client was taken away."""
+    return f"{encode_name(namespace, 'namespace')}:control:{client_id}"

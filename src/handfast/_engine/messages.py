@@ -1,6 +1,6 @@
-"""What the server says on its own account: a grant to somebody who waits, or a lease that was taken away.
+"""The messages that scripts publish: a grant for a waiter, or the loss of a lease to an operator.
 
-The words are those that the scripts publish; see ``lua/lib/queue.lua`` and ``lua/permit_revoke.lua``.
+``lua/lib/queue.lua`` and ``lua/permit_revoke.lua`` write them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 from handfast._engine.effects import GrantMessage
 from handfast._engine.resp import Push
 
-__all__ = ["Granted", "Revoked", "Ring", "parse_message"]
+__all__ = ["Granted", "Message", "Revoked", "parse_message"]
 
 
 class Granted(NamedTuple):
-    """A waiter's turn has come."""
+    """A waiter was granted its permits, or woken to ask again where the lease is 0."""
 
     token: bytes
     bell: GrantMessage
@@ -27,11 +27,11 @@ class Revoked(NamedTuple):
     reason: str
 
 
-Ring: TypeAlias = Granted | Revoked
+Message: TypeAlias = Granted | Revoked
 
 
-def parse_message(frame: Any) -> Ring | None:
-    """The ring in a frame; None for what is none, such as the confirmation of a subscription or a stranger's words."""
+def parse_message(frame: Any) -> Message | None:
+    """Read the message in a frame; None for other frames, such as the confirmation of a subscription, and foreign messages."""
     if type(frame) is not Push or len(frame) != 3 or frame[0] != b"message" or not isinstance(frame[2], bytes):
         return None
     kind, _, rest = frame[2].partition(b" ")

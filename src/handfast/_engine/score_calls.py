@@ -26,7 +26,7 @@ class ScoreCalls:
     def advance(self, pairs: Sequence[tuple[float, bytes]], token: str) -> Call:
         """Move members forward. The answer is remembered under the token, so that a call sent again has the same one."""
         keys = self._scores, self._place.key(f"answer:{token}")
-        return Call(ADVANCE.head_for(2, 2 * len(pairs)), pack([*keys, *(part for pair in pairs for part in pair)]))
+        return Call(ADVANCE.prefix_for(2, 2 * len(pairs)), pack([*keys, *(part for pair in pairs for part in pair)]))
 
     def oldest(self, limit: int) -> Call:
         """Read the members with the smallest scores, the smallest first."""

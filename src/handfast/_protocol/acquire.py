@@ -99,7 +99,7 @@ EXPIRY_SLACK_S = 0.002
 EXPIRY_STAGGER_S = 0.001
 """What each queue position adds to that, in seconds."""
 
-_REJECTIONS = (b"full", b"never")
+_REJECTIONS = (b"full", b"exceeds_limit")
 
 
 class Grant(NamedTuple):
@@ -202,7 +202,7 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
         attempt.apply(GRANT)
         return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
     attempt.apply(REJECT)
-    if reply[0] == b"never":
+    if reply[0] == b"exceeds_limit":
         raise _rejection(attempt.request, *reply)
     return None
 

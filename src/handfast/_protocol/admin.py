@@ -1,81 +1,63 @@
-"""Looking at a name from outside, taking its leases away by force, and setting how many permits it has."""
+"""Inspect a name from outside, take its leases away by force, and set its limit."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Steps
+from handfast._engine.records import Record, read_record
 from handfast.records import Holder, LockStatus, Waiter
 
 __all__ = ["force_release", "resize", "status"]
 
+EVICTED = Record(0, 1, 0, 0, 0, 0, "", "", "")
+"""Shown for a token whose record the server has evicted."""
 
-def status(want: PermitRequest) -> Steps[LockStatus]:
-    """Who holds the name and who waits for it, at one instant of the server."""
-    answer: Answer = yield want.inspect()
-    _, now_us, fence, resized, out, _, waiting, held_by, waited_by = answer.reply
-    limit = resized or want.limit
+
+def status(request: PermitRequest) -> Steps[LockStatus]:
+    """Read the holders and the waiters of a name at one instant of the server."""
+    answer: Answer = yield request.inspect()
+    _, now_us, fence, resized, used, _, waiting, holders_shown, waiters_shown = answer.reply
+    limit = resized or request.limit
     holders = []
-    for token, deadline, text in _rows(held_by):
-        record = _record(text)
-        remaining, held_for = (float(deadline) - now_us) / 1e6, (now_us - record.since) / 1e6
+    for token, deadline, record in _rows(holders_shown):
+        remaining, held_for = (float(deadline) - now_us) / 1e6, (now_us - record.since_us) / 1e6
         exclusive = record.weight >= (resized or record.limit)
-        holders.append(
-            Holder(token.decode(), record.fence, record.weight, remaining, held_for, record.label, exclusive)
-        )
+        holders.append(Holder(token, record.fence, record.weight, remaining, held_for, record.label, exclusive))
     waiters = []
-    for position, (token, _, text) in enumerate(_rows(waited_by)):
-        record = _record(text)
-        waited_for, exclusive = (now_us - record.since) / 1e6, record.weight >= (resized or record.limit)
-        waiters.append(Waiter(token.decode(), record.weight, position, waited_for, record.label, exclusive))
-    free = 0 if out < 0 else max(0, limit - out)
+    for position, (token, _, record) in enumerate(_rows(waiters_shown)):
+        waited_for, exclusive = (now_us - record.since_us) / 1e6, record.weight >= (resized or record.limit)
+        waiters.append(Waiter(token, record.weight, position, waited_for, record.label, exclusive))
+    free = 0 if used < 0 else max(0, limit - used)
     return LockStatus(tuple(holders), tuple(waiters), fence, waiting, limit, free)
 
 
-def force_release(want: PermitRequest, reason: str) -> Steps[int]:
-    """Take away all leases that there are now; how many they were.
+def force_release(request: PermitRequest, reason: str) -> Steps[int]:
+    """Take away all leases that exist now, and return their number.
 
-    The fence seen first bounds what is taken, so a call that is sent again cannot hurt whoever came next.
+    The fence seen first bounds the leases that are taken, so a call that is sent again cannot hurt later holders.
     """
-    seen: Answer = yield want.inspect(0)
+    seen: Answer = yield request.inspect(0)
     _, now_us, fence, *_ = seen.reply
     count, more, start = 0, 1, b"-inf"
     while more:
         # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
-        answer: Answer = yield want.revoke(max(now_us, fence), reason, start)
+        answer: Answer = yield request.revoke(max(now_us, fence), reason, start)
         _, revoked, more, start = answer.reply
         count += revoked
     return count
 
 
-def resize(want: PermitRequest, limit: int) -> Steps[None]:
-    """Set how many permits there are, and let in who fits now."""
+def resize(request: PermitRequest, limit: int) -> Steps[None]:
+    """Set the limit, and grant the waiters that fit now."""
     more = 1
     while more:
-        answer: Answer = yield want.resize(limit)
+        answer: Answer = yield request.resize(limit)
         more = answer.reply[1]
 
 
-class _Record(NamedTuple):
-    """What the server remembers of a token; see ``lua/lib/grant.lua``."""
-
-    weight: int
-    limit: int
-    claim_ms: int
-    wait_until: int
-    fence: int
-    since: int
-    label: str
-
-
-def _rows(flat: list[Any]) -> list[tuple[bytes, bytes, bytes]]:
-    return list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-
-
-def _record(text: bytes) -> _Record:
-    if not text:  # evicted
-        return _Record(0, 1, 0, 0, 0, 0, "")
-    *numbers, _inbox, _home, label = text.decode(errors="replace").split(" ", 8)
-    weight, limit, claim_ms, wait_until, fence, since = map(int, numbers)
-    return _Record(weight, limit, claim_ms, wait_until, fence, since, label)
+def _rows(flat: list[Any]) -> list[tuple[str, bytes, Record]]:
+    """The shown part of each token, its score and its record."""
+    rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [(token.decode(), score, read_record(text) or EVICTED) for token, score, text in rows]

@@ -72,7 +72,7 @@ def run_script(script: LuaScript, keys: Sequence[Any], args: Sequence[Any]) -> S
 
     It is sent only once, unless its header has a TWICE line, which says what a second run does.
     """
-    call = Call(script.head_for(len(keys), len(args)), pack((*keys, *args)), once=not script.header.repeatable)
+    call = Call(script.prefix_for(len(keys), len(args)), pack((*keys, *args)), once=not script.header.repeatable)
     try:
         answer: Answer = yield call
     except ServerRefused as refused:

@@ -48,7 +48,7 @@ class Use:
 def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the channels of a namespace's clients, for grants and losses, and the commands of a session itself."""
     channels = inbox_channel(namespace, "", 0).removesuffix(":0"), control_channel(namespace, "")
-    return tuple(f"{channel}*" for channel in channels), ("subscribe", PING.head.name.lower())
+    return tuple(f"{channel}*" for channel in channels), ("subscribe", PING.prefix.name.lower())
 
 
 def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable[Call]] = lambda _: ()) -> Use:
@@ -95,7 +95,7 @@ def _scores(namespace: str) -> Use:
 
 
 def _use(calls: Iterable[Call], namespace: str, kind: str) -> Use:
-    heads = {call.head.name: call.head for call in calls}
+    heads = {call.prefix.name: call.prefix for call in calls}
     scripts = tuple(load(head.name) for head in heads.values() if head.digest)
     plain = frozenset(head.name.lower() for head in heads.values() if not head.digest)
     return Use(scripts, plain, (KeySet(namespace, kind, "-").tag.removesuffix("-}") + "*",))

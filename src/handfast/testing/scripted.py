@@ -140,5 +140,5 @@ class ScriptedDriver:
 
 def _describe(effect: Effect) -> str:
     if isinstance(effect, Call):
-        return f"a call of {effect.head.name}"
+        return f"a call of {effect.prefix.name}"
     return f"a wait until {effect.until:g}"

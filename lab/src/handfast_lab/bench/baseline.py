@@ -78,7 +78,7 @@ class Bare:
         self._connection.disconnect()
 
     def _template(self, call: Call, token: bytes) -> Template:
-        whole = call.head.evalsha + call.tail + (self._address if call.waiter else b"")
+        whole = call.prefix.evalsha + call.args + (self._address if call.waiter else b"")
         return Template(*whole.split(token))
 
 

@@ -109,7 +109,7 @@ class Workload:
             1,
             *(round(seconds * 1000) for seconds in (ttl, claim, wait)),
             10,
-            "hf:inbox:gone hf:home:gone x",
+            "hf:inbox:gone hf:control:gone x",
         )
         keys = [place.key(part) for part in script.header.keys]
         self.admin.execute_command("EVAL", script.source, len(keys), *keys, *values)

@@ -33,7 +33,7 @@ __all__ = ["LASTING", "LeakWatch", "MemoryWatch", "compare", "resident_memory", 
 Snapshot = Mapping[str, Counter[str]]
 """Of each kind of resource what there is, and how much of it."""
 
-LASTING = "tokens", "past"
+LASTING = "tokens", "tombstones"
 """Parts of a name's state that stay for a while by design: its fence for an hour, and who was released for some seconds."""
 
 PAUSE = 0.01

@@ -17,7 +17,7 @@ from handfast_lab.checker.finding import Finding
 
 __all__ = ["check_permits", "check_rest", "immortal_keys"]
 
-PARTS = "holders", "queue", "tokens", "past"
+PARTS = "holders", "queue", "tokens", "tombstones"
 DATA = "autocomplete", "scores"
 """Kinds that keep data, which has no end."""
 COUNTS = frozenset(("used", "fence", "limit"))

@@ -108,8 +108,10 @@ LEFT_OUT = ("CH", "WITHSCORES")
 KEPT = ("LIMIT", "NUMSUB")
 """Words without which a call is an error."""
 
-SORTED_SETS = {"holders": "queue", "queue": "holders", "past": "queue"}
-OURS = {"holders", "queue", "tokens", "past"}
+SORTED_SETS = {"holders": "queue", "queue": "holders", "tombstones": "queue"}
+OURS = {"holders", "queue", "tokens", "tombstones"}
+STATE = "s"
+"""What the engine's scripts call the table of `load_state`, which has the keys of a name among its fields."""
 
 BUILT_IN = {"tonumber", "unpack", "ipairs", "math", "string", "redis"}
 SHOWN, SIDE = 80, 24
@@ -329,6 +331,10 @@ class _Surgeon:
         for argument in arguments:
             if argument.kind == "name" and argument.word in self._keys:
                 yield from self._of_key(argument)
+            elif argument.kind == "index" and argument.text.removeprefix(f"{STATE}.") in OURS:
+                other = SORTED_SETS.get(argument.text.removeprefix(f"{STATE}."))
+                if other is not None:
+                    yield self._edit("key", argument, f"{STATE}.{other}")
             elif writes and argument.kind in ("name", "index") and not argument.text.startswith("KEYS["):
                 yield self._edit("argument", argument, "0")
 

@@ -30,8 +30,14 @@ from handfast_lab.mutants.making import ROOT, Mutant, scripts
 __all__ = ["Chamber", "SuiteFails", "Verdict", "Worker", "suites"]
 
 SUITES = {
-    "permits_": ["lua/test_scripts_exact", "lua/test_scripts_multi", "lua/test_random_walks"],
-    "permit_": ["lua/test_scripts_exact", "lua/test_scripts", "lua/test_scripts_weighted", "lua/test_random_walks"],
+    "multi_": ["lua/test_scripts_exact", "lua/test_scripts_multi", "lua/test_random_walks"],
+    "permit_": [
+        "lua/test_scripts_exact",
+        "lua/test_scripts",
+        "lua/test_scripts_weighted",
+        "lua/test_scripts_multi",
+        "lua/test_random_walks",
+    ],
     "lib/": [
         "lua/test_scripts_exact",
         "lua/test_scripts",

@@ -101,10 +101,11 @@ async def _ours_aio(url: str, _connections: int | None = None) -> AsyncIterator[
 
 
 def _our_wire() -> Wire:
-    def scripts(verb: str) -> frozenset[str]:
-        return frozenset(load(f"{noun}_{verb}").digest for noun in ("permit", "permits"))
+    def scripts(verb: str, *nouns: str) -> frozenset[str]:
+        return frozenset(load(f"{noun}_{verb}").digest for noun in ("permit", *nouns))
 
-    return Wire(scripts("acquire"), scripts("release"), scripts("renew"), scripts("acquire"))
+    acquires = scripts("acquire", "multi")
+    return Wire(acquires, scripts("release"), scripts("renew"), acquires)
 
 
 def _our_left(admin: redis.Redis) -> list[str]:

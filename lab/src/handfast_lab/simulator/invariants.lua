@@ -15,7 +15,7 @@ local function complain(number, name, words, ...)
   insert(complaints, 'invariant ' .. number .. ': ' .. name.tag .. ' ' .. format(words, ...))
 end
 
--- A record of a token, as lua/lib/grant.lua writes it.
+-- A record of a token, as lua/lib/record.lua writes it.
 local function read(record)
   local known = parsed[record]
   if not known then
@@ -201,7 +201,7 @@ local function check_kept(name, state, script, caller, argv, now)
       end
     end
   end
-  if script == 'permit_renew' or script == 'permits_renew' then
+  if script == 'permit_renew' then
     local deadline, before = state.holders.scores[caller], name.held[caller]
     if deadline and (not before or deadline > math.max(before, now + tonumber(argv[2]) * 1000)) then
       complain(4, name, '%s is renewed for %.0f us', caller, deadline - now)
@@ -238,9 +238,9 @@ local function check_ttls(name, state, now)
   if state.hash.size > 0 then
     check_ttl(name, state.hash, 'tokens', longest > patience and longest or patience, now)
   end
-  local past = peek(name.keys.past, now)
-  if past then
-    check_ttl(name, past, 'past', 0, now)
+  local tombstones = peek(name.keys.tombstones, now)
+  if tombstones then
+    check_ttl(name, tombstones, 'tombstones', 0, now)
   end
 end
 
@@ -251,9 +251,7 @@ local SERVES = {
   permit_lower = {lowered = true},
   permit_resize = {resized = true},
   permit_revoke = {revoked = true},
-  permits_acquire = {queued = true},
-  permits_release = {released = true},
-  permits_cancel = {cancelled = true},
+  multi_acquire = {queued = true},
 }
 
 -- A script that serves the line leaves no permit free that the head of the line could have.
@@ -287,7 +285,7 @@ local function check_served(name, state, script, reply, caller, now)
 end
 
 -- Invariant 4 and 8: what a script says is so.
-local function check_reply(name, state, script, reply, caller, now)
+local function check_reply(name, state, script, reply, caller, several, now)
   local tag = reply and reply[1]
   local deadline = state.holders.scores[caller]
   if tag == 'granted' then
@@ -307,7 +305,7 @@ local function check_reply(name, state, script, reply, caller, now)
     end
     name.queued_in[caller] = turn
   elseif tag and tag ~= 'lowered' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
-    local lost = tag == 'lost' and (script == 'permits_renew' or script == 'permits_release')
+    local lost = tag == 'lost' and several and (script == 'permit_renew' or script == 'permit_release')
     if deadline and deadline > now and not lost and not name.torn then
       complain(4, name, '%s holds, and is told %s', caller, tag)
     elseif state.queue.scores[caller] and script ~= 'permit_release' and script ~= 'permit_renew' and not lost then
@@ -369,7 +367,7 @@ function watch.begin(...)
   for _, tag in ipairs({...}) do
     local name = {tag = tag, keys = {}, line = {}, place = {}, waiters = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
     name.granted_in, name.queued_in = {}, {}
-    for _, part in ipairs({'holders', 'queue', 'tokens', 'past'}) do
+    for _, part in ipairs({'holders', 'queue', 'tokens', 'tombstones'}) do
       name.keys[part] = tag .. ':' .. part
     end
     insert(names, name)
@@ -383,7 +381,7 @@ function watch.after(script, now)
   local keys, argv, reply = server.last()
   local caller = argv[1]
   local touched, unsure = {}, false
-  local caller_moves = script == 'permits_acquire' -- unless it stands in all lines already
+  local caller_moves = script == 'multi_acquire' -- unless it stands in all lines already
   for i = 1, #keys do
     local name = by_key[keys[i]]
     if name then
@@ -414,7 +412,7 @@ function watch.after(script, now)
     check_kept(name, state, script, caller, argv, now)
     check_ttls(name, state, now)
     check_served(name, state, script, reply, caller, now)
-    check_reply(name, state, script, reply, caller, now)
+    check_reply(name, state, script, reply, caller, #touched > 1, now)
     remember(name, state)
   end
   if complaints[1] then

@@ -13,15 +13,12 @@ from typing import Any
 
 from handfast._engine.calls import (
     ACQUIRE,
-    ACQUIRE_ALL,
     CANCEL,
-    CANCEL_ALL,
     INSPECT,
     LOWER,
+    MULTI_ACQUIRE,
     RELEASE,
-    RELEASE_ALL,
     RENEW,
-    RENEW_ALL,
     RESIZE,
     REVOKE,
 )
@@ -29,10 +26,7 @@ from handfast._engine.resp import ErrorReply, Reader
 
 __all__ = ["ENGINE_SCRIPTS", "SCRIPT_NAMES", "SimulatedServer"]
 
-_SCRIPTS = (
-    *(ACQUIRE, RELEASE, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE),
-    *(ACQUIRE_ALL, RELEASE_ALL, RENEW_ALL, CANCEL_ALL),
-)
+_SCRIPTS = (ACQUIRE, MULTI_ACQUIRE, RELEASE, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE)
 ENGINE_SCRIPTS = {script.name: script.source for script in _SCRIPTS}
 """The sources of the engine's scripts."""
 

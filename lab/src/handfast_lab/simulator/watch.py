@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from handfast._engine.calls import ACQUIRE, ACQUIRE_ALL, CANCEL, CANCEL_ALL, RELEASE, RELEASE_ALL, RESIZE
+from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
 from handfast_lab.checker.history import Kind, Operation, Outcome
@@ -31,8 +31,8 @@ UNDONE_S = 3.0
 REMEMBERED_S = 20.0
 """Time for which the server remembers what was released."""
 
-_ENDS = frozenset(script.name.encode() for script in (CANCEL, CANCEL_ALL, RELEASE, RELEASE_ALL))
-_ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, ACQUIRE_ALL))
+_ENDS = frozenset(script.name.encode() for script in (CANCEL, RELEASE))
+_ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, MULTI_ACQUIRE))
 _MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode()}
 
 

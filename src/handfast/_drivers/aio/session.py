@@ -231,7 +231,7 @@ class Session:
 
     def _send_source(self, request: _Request) -> None:
         """Send a call again after NOSCRIPT: with the source, unless the source left after the call did."""
-        digest = request.call.head.digest
+        digest = request.call.prefix.digest
         if self._sources_sent.get(digest, -1) <= request.number:
             request.send_eval = True
             self._sources_sent[digest] = self._count + 1

@@ -126,7 +126,7 @@ class Session:
         with self._closing_on_error():
             self._set_timeout(within)
             sent_at = monotonic()
-            parts = ((call.head.eval_source if sources else call.head.evalsha) + call.tail for call in calls)
+            parts = ((call.prefix.eval_source if sources else call.prefix.evalsha) + call.args for call in calls)
             self._socket.sendall(b"".join(parts))
         return sent_at
 

@@ -1,31 +1,40 @@
--- permit_cancel: undo an acquire, wherever it got to, and let the line go on.
+-- permit_cancel: undo an acquire of one or several names, whatever it has reached, and let the waiters go on.
 --
--- KEYS holders queue tokens past
+-- KEYS holders queue tokens tombstones more...
 -- ARGV token
 -- REPLY cancelled more
 --
--- more is 1 when 100 waiters were served or skipped and the line may go on: send it again.
+-- `more` are the keys of further names, four each. more is 1 when 100 waiters of one name were served or skipped and
+-- its queue may go on, and those of the names after it: send it again.
 --
 -- TWICE the second time there is nothing to take away.
--- LATE (or early) the token is buried in any case: an acquire that arrives after its cancel
---   finds itself in `past` and changes nothing.
+-- LATE (or early) the token gets a tombstone in any case: an acquire that arrives after its cancel finds it and
+--   changes nothing.
 -- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
-local holders, queue, tokens, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local token = ARGV[1]
-local record, stored, fence, resized = unpack(redis.call('HMGET', tokens, token, 'used', 'fence', 'limit'))
+
 -- @include clock
+-- @include memory
 -- @include expiry
--- @include tombstones
+-- @include record
+-- @include state
 -- @include grant
+-- @include tombstones
+-- @include sweep
 -- @include queue
 
-redis.call('ZREM', queue, token)
-if redis.call('ZREM', holders, token) == 1 then
-  used = used - (record and read_record(record) or 0)
-  settle()
+local token = ARGV[1]
+local more = 0
+for k = 1, #KEYS, 4 do
+  local holders, queue, tokens, tombstones = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  local s = load_state(holders, queue, tokens, token)
+  redis.call('ZREM', queue, token)
+  if redis.call('ZREM', holders, token) == 1 then
+    s.used = s.used - weight_of(s.record)
+    settle(s)
+  end
+  add_tombstone(tombstones, token)
+  redis.call('HDEL', tokens, token)
+  sweep(s)
+  more = more == 0 and hand_over(s) or more
 end
-bury(token)
-redis.call('HDEL', tokens, token)
-sweep()
-local more = hand_over()
 return {'cancelled', more}

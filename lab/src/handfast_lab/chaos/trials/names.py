@@ -36,7 +36,20 @@ COUNT = 1_000_000
 PIECES = (
     *"a:{}%*?[]\\^~&|+-@/.,;'\"`$#()<>=! \t\n\r\0\x7f",
     *("{}", "}:", "}:holders", "{hf:lock:a}", "%7B", "%7D", "%257D", "%3A", "%00", "[^a]", "[a-z]", "\\*", "..", "://"),
-    *("hf", "lock", "semaphore", "inbox", "home", "holders", "queue", "tokens", "past", "fence", "handfast", "m4l"),
+    *(
+        "hf",
+        "lock",
+        "semaphore",
+        "inbox",
+        "control",
+        "holders",
+        "queue",
+        "tokens",
+        "tombstones",
+        "fence",
+        "handfast",
+        "m4l",
+    ),
     *(
         "é",
         "e\u0301",
@@ -53,9 +66,9 @@ PIECES = (
 """What names are made of."""
 
 PARTS = {
-    "lock": ("holders", "queue", "tokens", "past"),
-    "semaphore": ("holders", "queue", "tokens", "past"),
-    "rwlock": ("holders", "queue", "tokens", "past"),
+    "lock": ("holders", "queue", "tokens", "tombstones"),
+    "semaphore": ("holders", "queue", "tokens", "tombstones"),
+    "rwlock": ("holders", "queue", "tokens", "tombstones"),
     "autocomplete": ("exact", "folded", "exact_ranked", "exact_ranked:ranks", "folded_ranked", "folded_ranked:ranks"),
     "scores": ("members", "answer:t"),
 }

@@ -1,125 +1,102 @@
--- queue: counting the permits that are out, and handing free ones to the line.
+-- queue: handing free permits to the waiters.
 --
--- USES holders queue tokens now now_text used stored resized write_record hold
--- GIVES read_record earliest sweep settle hand_over
-local function read_record(record)
-  local weight, limit, claim_ms, wait_until, fence_text, since, who, inbox =
-    string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ((%S+) .*)$')
-  return tonumber(weight), tonumber(limit), tonumber(claim_ms), tonumber(wait_until), tonumber(fence_text), since, who,
-    inbox
-end
+-- USES now now_text write_record read_record grant settle
+-- GIVES hand_over
 
--- Write the count down. With no holders left there is none: an empty set of holders says it all.
-local function settle()
-  if not stored or used == stored then
-    return
-  end
-  if used > 0 then
-    redis.call('HSET', tokens, 'used', used)
-    stored = used
-  else
-    redis.call('HDEL', tokens, 'used')
-    stored = nil
-  end
-end
-
--- When the next lease ends, if any is there. It may be over already, and not yet swept up.
-local function earliest()
-  return tonumber(redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2])
-end
-
--- Invariant 1 begins here: sweep up the leases that are over, at most 100 a call (the next call
--- goes on), so that `used` tells what is out now. Answers when the next lease ends.
-local function sweep()
-  local ends = earliest()
-  if ends and ends <= now then
-    -- Invariant 11: this changes nothing and is refused at maxmemory, unless the caller has already
-    -- given something back. An acquire must not slip in through the ZREM below.
-    redis.call('ZADD', holders, 'XX', 0, '')
-    local expired = redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 100)
-    for _, record in ipairs(redis.call('HMGET', tokens, unpack(expired))) do
-      used = used - (record and read_record(record) or 0)
-    end
-    redis.call('ZREM', holders, unpack(expired))
-    redis.call('HDEL', tokens, unpack(expired))
-    settle()
-    ends = earliest()
-  end
-  if not ends then
-    used = 0
-  end
-  return ends
-end
-
--- Whether anybody listens at an inbox, without waking them. Without the right to know, one believes it.
-local function heard(inbox)
+-- Whether a connection is subscribed to an inbox. Where the user may not ask, yes.
+local function has_subscriber(inbox)
   return redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] ~= 0
 end
 
--- Ring a waiter with a grant of no length, which says: ask again. Whether anybody heard it.
-local function call_back(token, inbox)
+-- Publish a grant of no length, which makes the waiter ask again. Returns whether its inbox has a subscriber.
+local function wake(token, inbox)
   return redis.call('PUBLISH', inbox, 'granted ' .. token .. ' 0 ' .. now_text .. ' 0') > 0
 end
 
--- Give the free permits to the line. Invariant 2: the head fits and gets them, or all wait.
--- Invariant 6: a head that is gone is dropped at once where somebody else could have what is free: its
--- wait-lease has lapsed, or nobody listens at its inbox. One that wants more permits than there are is
--- rung out of the line, to be told so.
--- One whose claim is 0 wants other names as well and takes its permits itself, all at once: it is
--- rung and has 2 s to come, in which nobody passes it.
--- `me`, the token that is calling, needs no ring and gets its whole ttl, or nothing here without one.
--- Invariant 13: at most 100 heads a call. Answers whether the line may go on (1, else 0), and
--- the fence of `me` if it was granted.
-local function hand_over(me, my_ttl_ms)
+-- Wake a waiter for several names, which takes all its permits itself. Returns whether it is there: then it keeps its
+-- place for the claim window. One that was woken before is not woken again.
+local function wake_multi(s, token, waiter)
+  local CLAIM_WINDOW_US = 2000000 -- 2 s, as CLAIM_MS of _engine/calls.py
+  local until_us = now + CLAIM_WINDOW_US
+  if not (waiter.wait_until <= until_us and has_subscriber(waiter.inbox) or wake(token, waiter.inbox)) then
+    return false
+  end
+  local wait_until = string.format('%.0f', math.min(waiter.wait_until, until_us))
+  local record = write_record(waiter.weight, waiter.limit, 0, wait_until, 0, waiter.since, waiter.owner)
+  redis.call('HSET', s.tokens, token, record)
+  return true
+end
+
+-- Grant a waiter its permits for its claim window, and publish that. Returns the fence; nothing where its inbox has no
+-- subscriber, and then the permits are free again.
+local function grant_waiter(s, token, waiter)
+  local claim_ms = waiter.claim_ms
+  local fence = grant(s, token, waiter.weight, waiter.limit, claim_ms, waiter.owner)
+  local message = 'granted ' .. token .. ' ' .. fence .. ' ' .. now_text .. ' ' .. claim_ms .. '000'
+  if redis.call('PUBLISH', waiter.inbox, message) > 0 then
+    return fence
+  end
+  redis.call('ZREM', s.holders, token)
+  s.used = s.used - waiter.weight
+end
+
+-- Serve the head of the queue. Returns whether the next waiter may be served, and the fence of `me` if it was
+-- granted. Invariant 2: the head fits and is granted, or all wait. Invariant 6: a head that is gone (its wait-lease
+-- lapsed, or its inbox has no subscriber) is dropped at once where another waiter could have what is free. A head
+-- that wants more than the limit is dropped as well, and woken to learn it.
+local function serve_head(s, me, my_ttl_ms)
+  local head = redis.call('ZRANGE', s.queue, 0, 0)[1]
+  if not head or head == me and not my_ttl_ms then
+    return false
+  end
+  local waiter = read_record(redis.call('HGET', s.tokens, head))
+  local alive = waiter and waiter.wait_until >= now
+  local limit_in_force = waiter and (s.limit or waiter.limit)
+  local fits = alive and s.used + waiter.weight <= limit_in_force
+  local exceeds_limit = alive and waiter.weight > limit_in_force
+  if alive and not fits and not exceeds_limit then
+    -- Its inbox is asked for only where it keeps others from what is free, or from `me`, which may want less.
+    local in_the_way = head ~= me and (my_ttl_ms or s.used < limit_in_force)
+    if not in_the_way or has_subscriber(waiter.inbox) then
+      return false
+    end
+  end
+  if fits and waiter.claim_ms == 0 and wake_multi(s, head, waiter) then
+    return false
+  end
+  redis.call('ZREM', s.queue, head)
+  local fence
+  if fits and head == me then
+    fence = grant(s, head, waiter.weight, waiter.limit, my_ttl_ms, waiter.owner)
+  elseif fits and waiter.claim_ms > 0 then
+    fence = grant_waiter(s, head, waiter)
+  elseif exceeds_limit then
+    wake(head, waiter.inbox)
+  end
+  if not fence then
+    redis.call('HDEL', s.tokens, head)
+    return true
+  end
+  -- No other waiter fits once the limit is reached. A limit of 1 is taken for all others', which saves locks a look
+  -- at the next waiter; should that one bring a larger limit, it gets in when it asks again.
+  local full = s.used >= limit_in_force and (s.limit or limit_in_force == 1)
+  return not full, head == me and fence
+end
+
+-- Give the free permits to the waiters in their order. `me`, the token that is calling, is not woken: it gets its
+-- whole ttl, or without one nothing here. Returns 1 if the queue may go on, else 0, and the fence of `me` if it was
+-- granted.
+local function hand_over(s, me, my_ttl_ms)
+  local MAX_SERVED = 100 -- waiters that are served or skipped; the next call goes on (invariant 13)
   local more, my_fence = 1, nil
-  for _ = 1, 100 do
-    local head = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not head or head == me and not my_ttl_ms then
-      more = 0
-      break
-    end
-    local record = redis.call('HGET', tokens, head)
-    local weight, limit, claim_ms, wait_until, _, since, who, inbox = read_record(record or '')
-    local alive = wait_until and wait_until >= now
-    local most = resized or limit
-    local fits = alive and used + weight <= most
-    if alive and not fits and weight <= most then
-      -- Whether it is there is asked where it stands in the way of what is free, or of me, who may want less.
-      local asked = head ~= me and (my_ttl_ms or used < most)
-      if not asked or heard(inbox) then
-        more = 0
-        break
-      end
-    end
-    if fits and claim_ms == 0 and (wait_until <= now + 2000000 and heard(inbox) or call_back(head, inbox)) then
-      wait_until = string.format('%.0f', math.min(wait_until, now + 2000000))
-      redis.call('HSET', tokens, head, write_record(weight, limit, 0, wait_until, 0, since, who))
-      more = 0
-      break
-    end
-    redis.call('ZREM', queue, head)
-    local granted = false
-    if fits and head == me then
-      my_fence, granted = hold(head, weight, limit, my_ttl_ms, who), true
-    elseif fits and claim_ms > 0 then
-      local grant = head .. ' ' .. hold(head, weight, limit, claim_ms, who) .. ' ' .. now_text
-      granted = redis.call('PUBLISH', inbox, 'granted ' .. grant .. ' ' .. claim_ms .. '000') > 0
-      if not granted then
-        redis.call('ZREM', holders, head)
-        used = used - weight
-      end
-    elseif alive and weight > most then
-      call_back(head, inbox)
-    end
-    if not granted then
-      redis.call('HDEL', tokens, head)
-    elseif used >= most and (resized or most == 1) then
-      -- Nobody else fits. A limit of 1 is taken for everybody's, which saves locks the look at the next one;
-      -- should that one say more, it gets in when it asks again.
+  for _ = 1, MAX_SERVED do
+    local goes_on, fence = serve_head(s, me, my_ttl_ms)
+    my_fence = fence or my_fence
+    if not goes_on then
       more = 0
       break
     end
   end
-  settle()
+  settle(s)
   return more, my_fence
 end

@@ -1,17 +1,18 @@
--- reset: beginning with a name that nobody holds and nobody waits for.
+-- reset: the state that an expired holder has left on a name which is free now.
 --
--- USES holders tokens stored resized used
--- GIVES start_afresh
+-- USES require_memory
+-- GIVES drop_stale_state
 
--- Where `used` is still there, somebody never gave up what it had, and all is forgotten by now but its
--- record, which would stay for as long as the name is used.
-local function start_afresh()
-  used = 0
-  if stored then
-    redis.call('ZADD', holders, 'XX', 0, '') -- invariant 11: what follows is not for those who come in vain
-    redis.call('DEL', tokens)
-    if resized then
-      redis.call('HSET', tokens, 'limit', resized)
+-- For a name without holders and queue. Where `used` is still there, a holder never released, and its key has
+-- expired. Its record would stay for as long as the name is used. The fence may go, since the next one is a later
+-- time.
+local function drop_stale_state(s)
+  s.used = 0
+  if s.stored_used then
+    require_memory(s.holders)
+    redis.call('DEL', s.tokens)
+    if s.limit then
+      redis.call('HSET', s.tokens, 'limit', s.limit)
     end
   end
 end

@@ -1,19 +1,24 @@
--- tombstones: the short memory of tokens that are over.
+-- tombstones: the memory of finished tokens.
 --
--- USES past now
--- GIVES bury
+-- USES now
+-- GIVES add_tombstone
+--
+-- A token that was released or cancelled, or that was found lost when it was to be released, is remembered for a
+-- while. In that time a release that is sent again gets the same answer, and an acquire that arrives late changes
+-- nothing.
 
--- A token that was released or cancelled, or was found lost when it was to be released, is remembered for
--- 20 s. Within that time a release that is sent again answers the same, and an acquire that arrives late
--- changes nothing. Until when stands in its score, of those that were lost with half a microsecond more.
--- Now and then up to 100 that may be forgotten are swept out: on average more than come in.
-local function bury(token, lost)
-  redis.call('ZADD', past, now + 20000000 + (lost and 0.5 or 0), token)
-  redis.call('PEXPIRE', past, 80000)
-  if now % 16 == 0 then
-    local forgotten = redis.call('ZRANGEBYSCORE', past, '-inf', now, 'LIMIT', 0, 100)
-    if forgotten[1] then
-      redis.call('ZREM', past, unpack(forgotten))
+local function add_tombstone(tombstones, token, is_lost)
+  local TOMBSTONE_US = 20000000 -- 20 s: for as long the drivers retry, and clean up in the background
+  local LOST_MARK = 0.5 -- a score with half a microsecond says that the lease was lost
+  local KEY_TTL_MS = 80000 -- a minute longer than the last tombstone
+  local PRUNE_EVERY, MAX_PRUNED = 16, 100 -- one call in 16 removes up to 100 expired ones: more than are added
+
+  redis.call('ZADD', tombstones, now + TOMBSTONE_US + (is_lost and LOST_MARK or 0), token)
+  redis.call('PEXPIRE', tombstones, KEY_TTL_MS)
+  if now % PRUNE_EVERY == 0 then
+    local expired = redis.call('ZRANGEBYSCORE', tombstones, '-inf', now, 'LIMIT', 0, MAX_PRUNED)
+    if expired[1] then
+      redis.call('ZREM', tombstones, unpack(expired))
     end
   end
 end

@@ -1,19 +1,18 @@
--- waiters: making room in a line that is full.
+-- waiters: removing expired waiters from a queue that is full.
 --
--- USES queue tokens now read_record
--- GIVES make_room
+-- USES now read_record require_memory
+-- GIVES evict_waiters
 
--- How many stand in line without those of the first 100 whose wait-lease has lapsed: they are there
--- only until somebody looks.
-local function make_room()
-  for _, waiter in ipairs(redis.call('ZRANGE', queue, 0, 99)) do
-    local record = redis.call('HGET', tokens, waiter)
-    local _, _, _, wait_until = read_record(record or '')
-    if not wait_until or wait_until < now then
-      redis.call('ZADD', queue, 'XX', 0, '')
-      redis.call('ZREM', queue, waiter)
-      redis.call('HDEL', tokens, waiter)
+-- Remove those of the first waiters whose wait-lease has lapsed, and return how many are left.
+local function evict_waiters(s)
+  local MAX_EVICTED = 100 -- waiters that one call looks at
+  for _, token in ipairs(redis.call('ZRANGE', s.queue, 0, MAX_EVICTED - 1)) do
+    local waiter = read_record(redis.call('HGET', s.tokens, token))
+    if not waiter or waiter.wait_until < now then
+      require_memory(s.holders)
+      redis.call('ZREM', s.queue, token)
+      redis.call('HDEL', s.tokens, token)
     end
   end
-  return redis.call('ZCARD', queue)
+  return redis.call('ZCARD', s.queue)
 end

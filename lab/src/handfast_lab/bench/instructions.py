@@ -1,0 +1,274 @@
+"""Count the instructions that a server executes for one cycle of each kind of request. Run with ``-m``.
+
+    python -m handfast_lab.bench.instructions
+    python -m handfast_lab.bench.instructions --server /usr/bin/redis-server --only "lock, free"
+
+Instructions do not depend on the load of the machine, so two versions of a script can be compared on a busy one. A server
+runs under ``valgrind --tool=callgrind``, gets a number of pipelined cycles through one connection, and is stopped; the same
+again with more cycles. The difference is divided by the additional cycles, so start-up and set-up cancel. Figures of two runs differ by
+up to 0.5 %: the scripts sweep tombstones at random, on average every 16th time, and Lua collects garbage when it likes.
+
+A cycle has the arguments of the drivers and the digests of the scripts, so the figures include the parsing of commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRequest, Request
+from handfast._engine.effects import Call
+from handfast._engine.keys import KeySet
+from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
+from handfast._engine.script import command, load, pack
+from handfast.embedded import find_binary
+
+__all__ = ["CASES", "Case", "measure"]
+
+TTL_MS = 15 * CLAIM_MS
+"""As by default: renewed leases of 30 s."""
+
+SHORT = 200
+"""Cycles of the shorter run, after which each sorted set that grows has changed its encoding."""
+
+BATCH = 20
+"""Cycles that are sent before their replies are read."""
+
+WAITER = b"hf:inbox:0123456789abcdef0123456789abcdef:0 hf:control:0123456789abcdef0123456789abcdef host:4242"
+"""The last argument of an acquire: inbox, control channel and label of its client."""
+
+COMPARE_AND_DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+Commands = list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is counted."""
+
+    name: str
+    begin: Commands
+    """Sent before the cycles."""
+    cycles: Callable[[], Iterator[Commands]]
+    """The commands of each cycle, without an end."""
+    more: int = 2000
+    """How many cycles the longer run has in addition."""
+    subscribes: bool = False
+    """Whether a second connection listens to the waiter's inbox, so that grants are handed over."""
+
+
+def main() -> int:
+    """Count all cases and print a table."""
+    parser = argparse.ArgumentParser(
+        description="Count the server's instructions for one cycle of each kind of request."
+    )
+    parser.add_argument(
+        "--server", default=find_binary(), help="the server's binary (default: as for handfast.embedded)"
+    )
+    parser.add_argument("--only", default="", help="only cases whose names contain this text")
+    options = parser.parse_args()
+    for case in CASES:
+        if options.only in case.name:
+            print(f"{case.name:<32}{measure(case, options.server):>12,}", flush=True)
+    return 0
+
+
+def measure(case: Case, server: str) -> int:
+    """The instructions of one cycle."""
+    return round((_collected(case, server, SHORT + case.more) - _collected(case, server, SHORT)) / case.more)
+
+
+def _collected(case: Case, server: str, cycles: int) -> int:
+    """The instructions of a server from its start to its end, with so many cycles in between."""
+    with tempfile.TemporaryDirectory(prefix="hf") as folder:
+        path = Path(folder, "s")
+        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
+        settings = ["--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no", "--dir", folder]
+        with subprocess.Popen([*tool, server, *settings, "--hz", "1"], stdout=-3, stderr=subprocess.PIPE) as running:
+            try:
+                with _Connection(path) as connection:
+                    _drive(case, connection, path, cycles)
+                    connection.send(pack_command("SHUTDOWN", "NOSAVE"))
+                _, said = running.communicate(timeout=60)
+            finally:
+                running.kill()
+    found = re.search(rb"Collected : (\d+)", said)
+    if found is None:
+        raise RuntimeError(f"callgrind has counted nothing: {said.decode(errors='replace')}")
+    return int(found[1])
+
+
+def _drive(case: Case, connection: _Connection, path: Path, cycles: int) -> None:
+    listener = _Connection(path) if case.subscribes else None
+    if listener:
+        listener.ask([pack_command("SUBSCRIBE", WAITER.split()[0])])
+    connection.ask(case.begin)
+    sent = case.cycles()
+    for _ in range(cycles // BATCH):
+        connection.ask([part for _ in range(BATCH) for part in next(sent)])
+    if listener:
+        listener.close()
+
+
+class _Connection:
+    """A socket that sends commands and reads as many replies."""
+
+    def __init__(self, path: Path) -> None:
+        self._reader = Reader()
+        self._socket = socket.socket(socket.AF_UNIX)
+        deadline = time.monotonic() + 30
+        while self._socket.connect_ex(str(path)):
+            if time.monotonic() > deadline:
+                raise TimeoutError("the server does not start")
+            time.sleep(0.05)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        self._socket.sendall(data)
+
+    def ask(self, commands: Commands) -> None:
+        """Send commands and read their replies. Raises RuntimeError for an error reply."""
+        self.send(b"".join(commands))
+        for _ in commands:
+            while (frame := self._reader.frame()) is INCOMPLETE:
+                self._reader.feed(self._socket.recv(1 << 16))
+            if isinstance(frame, ErrorReply):
+                raise RuntimeError(frame)  # noqa: TRY004 -- an answer, not an argument
+
+
+def pack_command(name: str, *args: str | bytes) -> bytes:
+    """A whole command."""
+    return command(name, len(args)).evalsha + pack(args)
+
+
+def packed(call: Call) -> bytes:
+    """A call as a driver sends it to a server that knows the script."""
+    return call.prefix.evalsha + call.args + (bulk(WAITER) if call.waiter else b"")
+
+
+def loads(*calls: Call) -> Commands:
+    """Load the scripts of calls."""
+    return [pack_command("SCRIPT", "LOAD", load(call.prefix.name).source) for call in calls]
+
+
+def tokens() -> Iterator[bytes]:
+    """Tokens of the usual length."""
+    return (b"%022d" % number for number in count())
+
+
+def permits(kind: str, name: str = "a", limit: int = 1, weight: int = 1) -> PermitRequest:
+    """A request for permits of one name."""
+    return PermitRequest(KeySet("hf", kind, name), ttl_ms=TTL_MS, renew=True, limit=limit, weight=weight)
+
+
+def several(number: int) -> MultiRequest:
+    """A request for several locks."""
+    places = [KeySet("hf", "lock", f"a{place}") for place in range(number)]
+    return MultiRequest(places, ttl_ms=TTL_MS, renew=True, max_waiters=100_000)
+
+
+def free(name: str, request: Request, others: int = 0, more: int = 2000) -> Case:
+    """Acquire and release, with that many other holders."""
+    given = tokens()
+    begin = loads(request.acquire(b""), request.release(b"")) + [
+        packed(request.acquire(next(given))) for _ in range(others)
+    ]
+
+    def cycles() -> Iterator[Commands]:
+        for token in tokens():
+            yield [packed(request.acquire(b"c" + token)), packed(request.release(b"c" + token))]
+
+    return Case(name, begin, cycles, more)
+
+
+def handoff() -> Case:
+    """Enter the queue of a lock, and release it by its holder, which hands it over."""
+    request = permits("lock")
+
+    def cycles() -> Iterator[Commands]:
+        given = tokens()
+        holder = next(given)
+        for waiter in given:
+            yield [packed(request.acquire(waiter)), packed(request.release(holder))]
+            holder = waiter
+
+    begin = loads(request.acquire(b""), request.release(b""))
+    return Case(
+        "lock, entered and handed over", [*begin, packed(request.acquire(next(tokens())))], cycles, subscribes=True
+    )
+
+
+def repeated(name: str, request: Request) -> Case:
+    """Renew one lease again and again."""
+    renew = request.renew_for(b"t", TTL_MS)
+
+    def cycles() -> Iterator[Commands]:
+        while True:
+            yield [packed(renew)]
+
+    return Case(name, [*loads(request.acquire(b""), renew), packed(request.acquire(b"t"))], cycles)
+
+
+def cancelled(name: str, request: Request) -> Case:
+    """Enter the queue behind a holder, and cancel."""
+
+    def cycles() -> Iterator[Commands]:
+        for token in tokens():
+            yield [packed(request.acquire(token)), packed(request.cancel(token))]
+
+    return Case(name, [*loads(request.acquire(b""), request.cancel(b"")), packed(request.acquire(b"t"))], cycles)
+
+
+def naive() -> Case:
+    """What a lock without queue, fence and handoff costs."""
+
+    def cycles() -> Iterator[Commands]:
+        for token in tokens():
+            yield [
+                pack_command("SET", "naive", token, "NX", "PX", str(TTL_MS)),
+                pack_command("EVALSHA", digest, "1", "naive", token),
+            ]
+
+    loaded = pack_command("SCRIPT", "LOAD", COMPARE_AND_DELETE)
+    digest = hashlib.sha1(COMPARE_AND_DELETE.encode(), usedforsecurity=False).hexdigest()
+    return Case("SET NX PX, compare and delete", [loaded], cycles)
+
+
+CASES = (
+    free("lock, free", permits("lock")),
+    handoff(),
+    free("semaphore, 1 of 100, 20 out", permits("semaphore", limit=100), others=20),
+    free("read lock, 20 readers", permits("rwlock", limit=MAX_PERMITS), others=20),
+    free("2 locks, free", several(2)),
+    free("10 locks, free", several(10), more=300),
+    repeated("lock, renewed", permits("lock")),
+    repeated("2 locks, renewed", several(2)),
+    cancelled("lock, entered and cancelled", permits("lock")),
+    cancelled("2 locks, entered and cancelled", several(2)),
+    naive(),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
