@@ -52,7 +52,7 @@ def test_what_lasts_by_design_is_no_leak_unless_one_says_so(hf, raw):
         hf.close()
     assert [finding.name for finding in watch.findings if finding.name == "keys"] == []
     (found,) = [finding for finding in strict.findings if finding.name == "keys"]
-    assert sorted(found.text.partition(": ")[2].split(", ")) == ["{hf:lock:a}:tombstones", "{hf:lock:a}:tokens"]
+    assert sorted(found.text.partition(": ")[2].split(", ")) == ["{hf:lock:a}:tokens", "{hf:lock:a}:tombstones"]
 
 
 def test_threads_and_files_are_found():
