@@ -23,6 +23,7 @@ from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.session import Session
 from handfast._drivers.failures import closed_while_waiting
 from handfast._engine.keys import control_channel
+from handfast._engine.records import owner_text
 from handfast._protocol.lease import LeaseState, LeaseTable
 from handfast._protocol.retry import UNDO_WAIT
 
@@ -36,7 +37,7 @@ class LoopContext:
         self.loop = asyncio.get_running_loop()
         channel = control_channel(namespace, secrets.token_hex(8))
         self.leases = LeaseTable()
-        self.session = Session(connector, channel, f"{channel} {channel} {label}")
+        self.session = Session(connector, channel, owner_text(channel, channel, label))
         self.renewer = Renewer(self.session, self.leases)
         self.session.on_revoked = self._on_revoked
         self.session.on_break = self.renewer.renew_all

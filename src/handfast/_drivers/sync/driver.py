@@ -32,6 +32,7 @@ from handfast._drivers.sync.session import Session
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import PING, Answer, Call, Park, Steps
 from handfast._engine.keys import control_channel, inbox_channel
+from handfast._engine.records import owner_text
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.acquire import Attempt, AttemptEvent, Grant, acquire, cancel, try_acquire
 from handfast._protocol.lease import (
@@ -82,7 +83,7 @@ class SyncDriver:
 
         def make_session() -> Session:
             channel = inbox_channel(namespace, client_id, next(numbers))
-            return Session(connector, channel, f"{channel} {control} {label}")
+            return Session(connector, channel, owner_text(channel, control, label))
 
         self._leases = LeaseTable()
         self._pool = Pool(make_session, self._max_sessions)
