@@ -1,8 +1,8 @@
-"""Histories of operations, and what must be true of them.
+"""Check recorded histories of operations against the guarantees of the locks.
 
-Nothing in here knows of our clients, drivers or chance. A checker takes a history, from a real server or from the simulator,
-and gives what is wrong with it: an empty list is the answer that one hopes for. Two look elsewhere: `rest` at a server's
-keys, and `leaks` at what a process and a server have in use.
+The checkers know nothing about our clients, our drivers or randomness. A checker takes a history, recorded with a real
+server or in the simulator, and returns its findings: an empty list means that no violation was found. Two modules check
+other things: `quiescence` checks the keys on a server, and `leaks` checks the resources used by a process and a server.
 """
 
 from handfast_lab.checker.exclusion import check_holds

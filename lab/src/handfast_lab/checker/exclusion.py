@@ -1,12 +1,13 @@
-"""Never more permits than there are: of those that were certainly held at once, whatever the order of everything else.
+"""Mutual exclusion: the leases certainly held at the same time never exceed the limit.
 
-It is enough to look when a hold begins, since holds only get lighter after that: a lowered one counts for what it keeps
-from the call of ``lower`` on. All that are certain at that moment were held together at least since the last of them was
-granted, and that one had to fit its own limit. Where callers disagree on the limit, fences tell which one was the last,
-and without fences the largest limit counts. Where a limit was set, any counts that may have been in effect while that
-acquire ran: a resize under way, or without an end, makes both acceptable.
+Checking at the start of each hold is enough, because the weight of a hold only decreases afterwards: a lowered lease
+counts with its reduced weight from the call of ``lower`` on. All holds that are certain at that moment coincide at
+least since the last of them was granted, and that grant had to fit its own limit. Where the callers pass different
+limits, the fences identify the last grant; without fences the largest limit counts. Where a limit was set by
+``resize``, every limit counts that may have been in effect while that acquire ran: while a resize is running, or if it
+never returned, both the old and the new limit are acceptable.
 
-A read-write lock is one of EVERYTHING permits, of which a reader takes one and a writer all.
+A read-write lock has MAX_PERMITS permits: a reader takes one, a writer takes all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["check_holds"]
 
 
 def check_holds(history: Sequence[Operation] | Book) -> list[Finding]:
-    """One finding for each hold that began while those of others left no room for it."""
+    """Return one finding for each hold that began while other certain holds left too few permits for it."""
     found: list[Finding] = []
     for page in Book.of(history).pages.values():
         found += _crowds(page)
@@ -58,7 +59,7 @@ def _crowds(page: Page) -> Iterable[Finding]:
 
 
 def _most(held: Iterable[Tenure], limits: Limits) -> int:
-    """The limit that all of these had to fit together."""
+    """Return the limit that all of these holds together had to fit."""
     acquires = [tenure.acquire for tenure in held]
     fences = [acquire.fence for acquire in acquires if acquire.fence is not None]
     if len(fences) == len(acquires):

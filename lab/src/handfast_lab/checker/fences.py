@@ -1,12 +1,12 @@
-"""Fences grow with every grant of a name, whatever happens to the server in between.
+"""Fences: every grant of a name has a larger fence than the grants before it, even across server failures.
 
-No two grants of a name have the same one, and of two grants whose order is known the later has the larger one. Two things
-tell the order. An acquire that had returned before another one was called was granted before it. And of two that cannot
-hold at once, as any two of a lock cannot, the one that was certainly held first was granted first, however long both
-had waited: this sees the order of a handoff.
+No two grants of a name share a fence, and of two grants with a known order the later one has the larger fence. Two
+rules establish the order. If one acquire returned before another one was called, it was granted first. If two grants
+exclude each other, as any two grants of a lock do, the one that was certainly held first was granted first, however
+long both waited; this rule covers the order of handoffs.
 
-The second rule takes exclusion for granted, which is `holds`' business: give a history whose server forgot what it had
-granted to `check_fences` with ``exclusive=False``.
+The second rule relies on mutual exclusion, which `check_holds` verifies. Check a history whose server lost its grants
+with ``exclusive=False``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _invoked = attrgetter("invoked")
 
 
 def check_fences(history: Sequence[Operation] | Book, *, exclusive: bool = False) -> list[Finding]:
-    """One finding for each grant whose fence is not larger than that of an earlier one."""
+    """Return one finding for each grant whose fence is not larger than the fence of an earlier grant."""
     found: list[Finding] = []
     for page in Book.of(history).pages.values():
         grants = [tenure.acquire for tenure in page.tenures if tenure.acquire.fence is not None]
@@ -44,7 +44,7 @@ def _repeated(name: str, grants: Iterable[Operation]) -> Iterator[Finding]:
 
 
 def _fallen(name: str, grants: Sequence[Operation]) -> Iterator[Finding]:
-    """Those whose acquire was called after that of a larger fence had returned."""
+    """Yield grants whose acquire was called after an acquire with a larger fence had returned."""
     over = sorted(grants, key=ended)
     place, largest = 0, None
     for grant in sorted(grants, key=_invoked):
@@ -57,7 +57,7 @@ def _fallen(name: str, grants: Sequence[Operation]) -> Iterator[Finding]:
 
 
 def _fallen_at_handoffs(page: Page, limit: int) -> Iterator[Finding]:
-    """Those that were certainly held after a larger fence, where only one of the two can be held at once."""
+    """Yield grants that were certainly held after a grant with a larger fence, where the two exclude each other."""
     largest: Operation | None = None
     largest_whole: Operation | None = None
     for _, _, tenure in page.certain():

@@ -1,4 +1,4 @@
-"""What a checker found."""
+"""The result type of the checkers."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from handfast_lab.checker.history import Operation
 __all__ = ["Finding", "told"]
 
 FEW = 6
-"""Operations that a text tells of: more of them explain nothing."""
+"""Number of operations that the text of a finding lists; a longer list does not help the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that must not be. As a text it is one line."""
+    """One violation. `str` gives it as a single line."""
 
     checker: str
-    """Which promise is broken: ``holds``, ``order``, ``fences``, ``linearizability``, ``rest``, ``leaks``."""
+    """The violated guarantee: ``holds``, ``order``, ``fences``, ``linearizability``, ``rest``, ``leaks``."""
     name: str
-    """Of the lock, or of the key or the resource that it is about."""
+    """Name of the lock, key or resource concerned."""
     text: str
     operations: tuple[Operation, ...] = ()
-    """Those that show it, first the one that should not have ended as it did."""
+    """The operations that show the violation; first the one whose outcome should have been different."""
 
     def __str__(self) -> str:
         return f"{self.checker}: {self.name}: {self.text}"
 
 
 def told(operations: Iterable[Operation]) -> str:
-    """These operations in words, or the first few of them."""
+    """Describe these operations, or the first `FEW` of them, as text."""
     some = list(operations)
     words = ", ".join(map(_told, some[:FEW]))
     return words + (f", and {len(some) - FEW} more" if len(some) > FEW else "")

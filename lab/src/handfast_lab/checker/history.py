@@ -1,11 +1,11 @@
-"""What clients did and what they were told, as it is checked afterwards.
+"""Histories: the operations of all clients and their outcomes, recorded for the checkers.
 
-An `Operation` is one call of a client: from when to when it ran, and how it ended. Times are seconds on one clock that
-all clients of the history share: the machine's monotonic clock, or the virtual one of a simulation. Whoever records
-writes down the moment before an operation was begun and the moment after it had ended, so that whatever it did was done
-in between.
+An `Operation` is one call of a client, with the time at which it began and ended and its outcome. Times are seconds on
+one clock that all clients of the history share: the monotonic clock of the machine, or the virtual clock of a
+simulation. The recorder takes the time before it starts an operation and again after the operation has ended, so the
+effect of the operation lies between the two.
 
-Histories are written as JSON lines, one operation each, so that others can check them with tools of their own.
+Histories are stored as JSON lines, one operation each, so that other tools can check them.
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ from typing import IO, Any, Literal
 __all__ = ["Kind", "Operation", "Outcome", "read_history", "write_history"]
 
 Kind = Literal["acquire", "try_acquire", "release", "lower", "revoke", "resize"]
-"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` takes all leases of a name away by force."""
+"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` forcibly takes away all leases of a name."""
 
 Outcome = Literal["granted", "refused", "timeout", "released", "lost", "done", "failed", "pending"]
-"""How it ended for its caller.
+"""How the operation ended for its caller.
 
-    granted   an acquire gave a lease
-    refused   try_acquire gave none: others held the permits or waited for them; or the line was full
-    timeout   acquire ran out of time, or was cancelled: whatever it had asked for was taken back
-    released  release said True
-    lost      release said False: the lease was over before
-    done      the other kinds: it did what it was to do
-    failed    an error came out, and nobody knows what happened at the server
-    pending   it never ended: its caller died
+    granted   an acquire returned a lease
+    refused   try_acquire returned none: the permits were held or waited for, or the queue was full
+    timeout   acquire ran out of time or was cancelled, and its request was removed from the server
+    released  release returned True
+    lost      release returned False: the lease had ended before
+    done      success, for the other kinds
+    failed    the call raised an error; its effect on the server is unknown
+    pending   the call never returned: the process died
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call. ``lease`` ties the operations of one attempt to acquire together; it is unique in its history."""
+    """One call of a client.
+
+    ``lease`` identifies an attempt to acquire and ties its operations together; it is unique in the history.
+    """
 
     client: str
     kind: Kind
@@ -44,36 +47,43 @@ class Operation:
     lease: str
     invoked: float
     returned: float | None
-    """None if it never returned."""
+    """None if the call never returned."""
     outcome: Outcome
     weight: int = 1
-    """Permits of each name that were asked for, or that ``lower`` keeps."""
+    """Number of permits of each name that the call requests, or that ``lower`` keeps."""
     limit: int = 1
-    """How many permits each name had for this caller, or has after a ``resize``; 0 lets requests say it again."""
+    """Limit of each name that the caller passed, or that ``resize`` sets; a ``resize`` to 0 restores the limits of the
+    requests.
+    """
     fence: int | None = None
-    """Of a grant."""
+    """Fence of the grant."""
     deadline: float | None = None
-    """Until when its caller believed in the lease: at the grant, or when the lease was given up, lost or left alone."""
+    """Time until which the caller considered the lease valid: as known at the grant, and when the lease was released,
+    lost or abandoned.
+    """
     queued: float | None = None
-    """The moment by which an acquire certainly stood in line for the last time: it kept that place until it was let in.
+    """Time by which an acquire was certainly in the queue for the last time: it kept that position until it was
+    granted.
 
-    None where nobody saw that. A waiter comes to lose its place, and asks again, when its connection breaks, when it gets a
-    grant that is over before it hears of it, and when it is rung for several locks and does not come in time."""
+    None if that was not observed. A waiter loses its position and enqueues again when its connection breaks, when a
+    grant expires before the waiter learns of it, and when it waits for several locks and does not answer a wake-up in
+    time.
+    """
 
     @property
     def is_certain(self) -> bool:
-        """Whether its effect is known."""
+        """Whether the effect of the operation is known."""
         return self.outcome not in ("failed", "pending")
 
 
 def write_history(operations: Iterable[Operation], file: IO[str]) -> None:
-    """Write one line of JSON for each."""
+    """Write one line of JSON for each operation."""
     for operation in operations:
         file.write(json.dumps(asdict(operation), separators=(",", ":")) + "\n")
 
 
 def read_history(lines: Iterable[str]) -> Iterator[Operation]:
-    """Read what `write_history` wrote."""
+    """Yield the operations that `write_history` wrote."""
     for line in lines:
         fields: dict[str, Any] = json.loads(line)
         yield Operation(**fields | {"names": tuple(fields["names"])})

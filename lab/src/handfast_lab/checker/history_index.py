@@ -1,11 +1,11 @@
-"""A history by names: the grants of each, from when until when somebody certainly had them, and what else was done to it.
+"""An index of a history by name: the grants of each name, the time of each certain hold, and the operators' calls.
 
-A hold is certain from the moment at which its acquire had returned until the first of those from which on it may have
-been over: its release was about to be called, whatever came of that; the deadline that its holder believed in last; a
-revoke of the name was about to be called. The truth is longer, never shorter: whatever certain holds show is true.
+A hold is certain from the moment its acquire returned until the first moment at which it may have ended: the call of
+its release, whatever the outcome; the deadline that its holder last knew; the call of a revoke of the name. The real
+hold is never shorter than the certain one, so every violation that certain holds show is real.
 
-A revoke takes the grants that there were when it was called, and maybe those that came while it ran. One that came to no
-end may still be under way.
+A revoke ends the grants that existed when it was called, and possibly some granted while it ran. A revoke that never
+returned may still be running.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _invoked = attrgetter("invoked")
 
 
 def ended(operation: Operation) -> float:
-    """When its caller knew that it was over; infinity if it never did."""
+    """Return when the caller knew that the operation had ended; infinity if it never returned."""
     return inf if operation.returned is None else operation.returned
 
 
 class Tenure:
-    """One grant, and what its holder did with it."""
+    """One grant, and the later operations of its holder on it."""
 
     __slots__ = ("acquire", "deadline", "ends", "lowers", "releases", "starts")
 
@@ -37,15 +37,15 @@ class Tenure:
         self.acquire = acquire
         self.starts = ended(acquire)
         self.ends = inf
-        """When its holder began to give it up, or heard that it was over."""
+        """When the holder called release, or called an operation that reported the lease as lost."""
         self.deadline = inf if acquire.deadline is None else acquire.deadline
-        """As last known."""
+        """The deadline that the holder last knew."""
         self.lowers: tuple[Operation, ...] = ()
         self.releases: tuple[Operation, ...] = ()
-        """Both in the order of their calls."""
+        """`lowers` and `releases` are in the order of their calls."""
 
     def enter(self, operation: Operation) -> None:
-        """Something else that its holder did, after all that was entered before."""
+        """Add a later operation of the holder; call this in the order of the operations."""
         if operation.deadline is not None:
             self.deadline = operation.deadline
         if operation.kind == "lower":
@@ -57,7 +57,7 @@ class Tenure:
 
 
 class Page:
-    """All that a history says of one name."""
+    """The operations of a history on one name."""
 
     __slots__ = ("name", "resizes", "revokes", "tenures")
 
@@ -69,12 +69,12 @@ class Page:
 
     @property
     def limit(self) -> int | None:
-        """The limit that counted for everybody all the time; None if there were several."""
+        """The limit that applied to every caller during the whole history; None if there were several."""
         limits = {tenure.acquire.limit for tenure in self.tenures}
         return limits.pop() if len(limits) == 1 and not self.resizes else None
 
     def certain(self) -> list[tuple[float, float, Tenure]]:
-        """The certain holds, from when until when, in the order of their beginnings."""
+        """Return the certain holds as (start, end, tenure), ordered by start."""
         found = []
         ended_by, revoked_from = self._revocations() if self.revokes else ([], [])
         for tenure in self.tenures:
@@ -87,7 +87,10 @@ class Page:
         return found
 
     def _revocations(self) -> tuple[list[float], list[float]]:
-        """When the revokes had ended, and of those that end then or later, when the first was called."""
+        """Return the ends of the revokes in ascending order, and for each the earliest call.
+
+        The earliest call is taken over that revoke and all that end later.
+        """
         ordered = sorted(self.revokes, key=ended)
         first = list(accumulate((revoke.invoked for revoke in reversed(ordered)), min))[::-1]
         return [ended(revoke) for revoke in ordered], [*first, inf]
@@ -98,7 +101,10 @@ def _beginning(hold: tuple[float, float, Tenure]) -> float:
 
 
 class Limits:
-    """How many permits of a name there may have been at a time, where its limit was set or its callers disagreed."""
+    """The limits of a name that may have been in effect at a time.
+
+    Needed where the name was resized or its callers passed different limits.
+    """
 
     def __init__(self, resizes: Sequence[Operation]) -> None:
         self._resizes = sorted(resizes, key=_invoked)
@@ -109,7 +115,7 @@ class Limits:
         self._overwritten = list(accumulate((resize.invoked for resize in done), max))
 
     def possible(self, own: int, since: float, until: float) -> list[int]:
-        """The limits that may have counted in that time for whoever brought this one along."""
+        """Return the limits that may have been in effect in that period for a caller whose own limit is ``own``."""
         done = bisect_left(self._done, since)
         overwritten = self._overwritten[done - 1] if done else -inf
         limits = [] if done else [own]
@@ -122,21 +128,21 @@ class Limits:
         return limits
 
     def may_fit(self, acquire: Operation, since: float, until: float) -> bool:
-        """Whether there may have been as many permits then as this one wants."""
+        """Return whether the limit may have been at least the weight of this acquire at some time in the period."""
         return max(self.possible(acquire.limit, since, until)) >= acquire.weight
 
     def must_fit(self, acquire: Operation, since: float, until: float) -> bool:
-        """Whether there certainly were, all the time."""
+        """Return whether the limit was certainly at least the weight of this acquire during the whole period."""
         return min(self.possible(acquire.limit, since, until)) >= acquire.weight
 
 
 def _effective_until(resize: Operation) -> float:
-    """Until when it may have come into effect."""
+    """Return the latest time at which the resize may have taken effect."""
     return ended(resize) if resize.outcome == "done" else inf
 
 
 class Book:
-    """A history by names."""
+    """A history, indexed by name and by lease."""
 
     __slots__ = ("history", "pages", "tenures")
 
@@ -166,7 +172,7 @@ class Book:
 
     @classmethod
     def of(cls, history: Sequence[Operation] | Book) -> Book:
-        """The book of a history; one that was made before is good enough."""
+        """Return the index of a history; an existing index is returned unchanged."""
         return history if isinstance(history, Book) else cls(history)
 
 

@@ -1,10 +1,10 @@
-"""What is left behind by work that is done: keys, connections, channels, threads, tasks, file descriptors, memory.
+"""Detect leaked resources: keys, connections, channels, threads, tasks, file descriptors and memory.
 
-`LeakWatch` compares what there was before a block with what there is after it. Things take a moment to end, so it looks
-again and again for some seconds, and finds only what stays. `MemoryWatch` fits a line through what is in use after so
-and so many operations: what is kept once is no leak, what grows with every operation is one.
+`LeakWatch` compares the resources after a block with those before it. Resources take a moment to close, so it polls for
+some seconds and reports only those that remain. `MemoryWatch` fits a line through memory use against the number of
+operations: memory that is allocated once is not a leak, memory that grows with every operation is.
 
-They look at this process and at a server that nobody else uses meanwhile.
+Both observe this process and a server that no other program uses at the same time.
 """
 
 from __future__ import annotations
@@ -31,22 +31,27 @@ from handfast_lab.checker.finding import Finding
 __all__ = ["LASTING", "LeakWatch", "MemoryWatch", "compare", "resident_memory", "snapshot", "traced_memory"]
 
 Snapshot = Mapping[str, Counter[str]]
-"""Of each kind of resource what there is, and how much of it."""
+"""For each kind of resource, the resources that exist and the number of each."""
 
 LASTING = "tokens", "tombstones"
-"""Parts of a name's state that stay for a while by design: its fence for an hour, and who was released for some seconds."""
+"""Parts of the state of a name that remain for a while by design: the fence for an hour, tombstones for some seconds.
+"""
 
 PAUSE = 0.01
-"""Seconds between two looks."""
+"""Poll interval in seconds."""
 
 FEW = 5
-"""Things that a text names."""
+"""Number of resources that the text of a finding lists."""
 
 
 def snapshot(
     client: redis.Redis | None = None, namespace: str | None = None, *, lasting: Collection[str] = LASTING
 ) -> Snapshot:
-    """What there is now. Without a client only of this process; without a namespace all keys and channels count."""
+    """Return the resources that exist now.
+
+    Without a client only those of this process are included; without a namespace all keys and channels of the server
+    count.
+    """
     found = {
         "threads": Counter(thread.name for thread in threading.enumerate()),
         "tasks": _tasks(),
@@ -63,7 +68,7 @@ def snapshot(
 
 
 def compare(before: Snapshot, after: Snapshot) -> list[Finding]:
-    """One finding for each kind of resource that there is more of."""
+    """Return one finding for each kind of resource that has grown."""
     found = []
     for what, things in after.items():
         more = things - before.get(what, Counter())
@@ -75,9 +80,9 @@ def compare(before: Snapshot, after: Snapshot) -> list[Finding]:
 
 
 class LeakWatch:
-    """A block, sync or asyncio, after which ``findings`` says what it has left behind.
+    """A context manager, sync or asyncio, whose ``findings`` list the resources that its block leaked.
 
-    ``within`` is for how many seconds things may take to end. Tasks are those of the running loop.
+    ``within`` is how long, in seconds, resources may take to close. The tasks are those of the running loop.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class LeakWatch:
         self.findings: list[Finding] = []
 
     def __enter__(self) -> Self:
-        self._look()  # so that what the first look itself needs is there before
+        self._look()  # warm-up: the first snapshot itself opens resources
         self._before = self._look()
         return self
 
@@ -111,7 +116,7 @@ class LeakWatch:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         until = time.monotonic() + self._within
-        while self._finds() and time.monotonic() < until:  # noqa: ASYNC110 -- what ends on a server sets no event here
+        while self._finds() and time.monotonic() < until:  # noqa: ASYNC110 -- a server sends no event when a resource closes
             await asyncio.sleep(PAUSE)
 
     def _finds(self) -> bool:
@@ -124,20 +129,23 @@ class LeakWatch:
 
 
 def traced_memory() -> int:
-    """Bytes that Python objects take up. tracemalloc is started when it is asked first, and goes on until it is stopped."""
+    """Return the bytes allocated by Python objects.
+
+    The first call starts tracemalloc, which keeps running until it is stopped.
+    """
     if not tracemalloc.is_tracing():
         tracemalloc.start()
     return tracemalloc.get_traced_memory()[0]
 
 
 def resident_memory(process: int | None = None) -> int:
-    """Bytes of memory that a process has, this one if none is named. Linux only."""
+    """Return the resident memory of a process in bytes; of this process by default. Linux only."""
     pages = Path(f"/proc/{process or 'self'}/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryWatch:
-    """How much more memory each operation keeps. Let the first chunk of operations be over before the first sample."""
+    """Measures the memory that each operation retains. Run one batch of operations before creating it, as a warm-up."""
 
     def __init__(self, measure: Callable[[], int] = traced_memory) -> None:
         self._measure = measure
@@ -146,18 +154,18 @@ class MemoryWatch:
         self.sample(0)
 
     def sample(self, operations: int) -> None:
-        """So many more operations are done."""
+        """Take a sample after this many further operations."""
         gc.collect()
         self._operations.append(operations + (self._operations[-1] if self._operations else 0))
         self._bytes.append(self._measure())
 
     @property
     def slope(self) -> float:
-        """Bytes an operation, as the straight line through all samples has it; there must be two."""
+        """Bytes per operation: the slope of the regression line through all samples, at least two."""
         return linear_regression(self._operations, self._bytes).slope
 
     def findings(self, most: float = 1.0) -> list[Finding]:
-        """One if it is more than so many bytes."""
+        """Return one finding if an operation retains more than ``most`` bytes."""
         text = f"{self.slope:.2f} bytes an operation over {self._operations[-1]} operations"
         return [Finding("leaks", "memory", text)] if self.slope > most else []
 
@@ -171,13 +179,13 @@ def _tasks() -> Counter[str]:
 
 
 def _descriptors() -> Counter[str]:
-    """The open files of this process: what is one of many by its kind, everything else by its path."""
+    """Count the open files of this process: sockets, pipes and the like by their kind, other files by their path."""
     found: Counter[str] = Counter()
     folder = Path("/proc/self/fd")
     for entry in folder.iterdir() if folder.is_dir() else ():
         try:
             target = str(entry.readlink())
-        except OSError:  # the one by which the folder is read
+        except OSError:  # the descriptor through which the folder is listed
             continue
         if not target.startswith("/proc/"):
             found[re.sub(r":\[\d+\]$", "", target)] += 1

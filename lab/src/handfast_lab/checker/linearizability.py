@@ -1,29 +1,30 @@
-"""Whether some order of single steps explains a whole history: the search of Wing and Gong, with Lowe's memory.
+"""Linearizability: search for an order of single steps that explains a history.
 
-Each step happens at one moment between a call and its return (`points`), and in the order of these moments a `State` of
-the models must answer what the clients were told. The search places one step after the other; where several could come
-next it tries those first that have to be over first, and goes back when nothing fits. Which steps are placed, and what
-state that led to, is remembered, so nothing is tried twice.
+The algorithm is that of Wing and Gong, with Lowe's cache of states. Each step happens at one moment between a call and
+its return (see `linearization_events`). In the order of these moments a `State` of the models must give the answers
+that the clients received. The search places one step after the other. If several steps can come next, it first tries
+the step with the earliest end, and backtracks when no step fits. It caches each combination of placed steps and
+resulting state, and never explores one twice.
 
-What the engine promises, and with it what this asks for:
+The engine guarantees, and this search requires, the following:
 
-- There is one line for a name, first come first served, and whoever is told no met somebody: others held too much, or
-  waited. A release says True when the lease was there, whole, and False when it was not.
-- A lease ends without a word no earlier than its holder believed, or at a revoke. A request without a known end may have
-  been served or not, now or later, and may be gone at any moment; so may what was lowered, revoked or resized without a
-  known end happen later or never.
-- A waiter keeps its place from the moment on that `Operation.queued` says. Before that, or without it, it may stand in
-  line and lose its place again: its connection may break, a grant may end unheard before it wakes, and it may come too
-  late when it is rung for several locks. Then it asks again, so where it was let in only the last time counts; but
-  whoever was told no meanwhile may have met it. The same is true of one that timed out.
-- Whoever fits is let in when the one before it leaves. Really that happens when somebody looks: the lease of a dead holder
-  ends in silence, and for several locks the waiter comes itself. Nobody can tell the difference, since everybody who
-  looks serves the line first.
-- A revoke takes the earliest grants away, up to some fence: all that its callers had when it was called, and as many of
-  the later ones as it met. So whoever is let in here before it and really was after it is not taken.
+- Each name has one FIFO queue. A refused request met a conflicting holder or an earlier waiter. A release returns True
+  if the lease existed with all its names, and False otherwise.
+- Without a release, a lease ends no earlier than its holder's deadline, or at a revoke. A request with an unknown
+  outcome may have been granted or not, at once or later, and may disappear at any moment. A lower, revoke or resize
+  with an unknown outcome may take effect later or never.
+- A waiter keeps its position from the time in `Operation.queued` on. Before that, or without it, the waiter may have
+  been in the queue and lost its position: its connection breaks, a grant expires before the waiter reads it, or a
+  waiter for several locks answers a wake-up too late. It then enqueues again, so only its last request counts for its
+  grant, but requests refused in the meantime may have met it. The same applies to an acquire that timed out.
+- A waiter that fits is granted when the request ahead of it leaves. On a server that happens at the next call: the
+  lease of a dead holder expires silently, and a waiter for several locks acquires them itself. Clients cannot observe
+  the difference, because every call serves the queue first.
+- A revoke takes away the earliest grants, up to some fence: all grants that existed when it was called, and any number
+  of the later ones. A grant placed before the revoke here but made after it on the server is therefore kept.
 
-Fences, where they are known, tell in which order those who were let in had come, which leaves little to search. Steps that
-may have happened without a word are tried as late as possible: right before something that is not possible without them.
+Fences, if known, give the order of the grants, which leaves little to search. Steps that may have happened unobserved
+are tried as late as possible: immediately before a step that is impossible without them.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ from handfast_lab.checker.models import Ask, State
 __all__ = ["check_linearizability"]
 
 RETRY_FOR = 100_000
-"""How often the search goes on from somewhere, beside what it takes without a wrong turn, before it stays undecided."""
+"""Number of search steps allowed beyond those of a search without backtracking; then the result is "undecided"."""
 
 
 def check_linearizability(history: Sequence[Operation] | Book, *, patience: int = RETRY_FOR) -> list[Finding]:
-    """One finding for each group of names whose history no order explains, or for which none was found in time.
+    """Return one finding for each group of names without a valid order, or whose search was given up.
 
-    The latter says ``undecided``: it is no proof that anything is wrong, and no proof that nothing is.
+    The text of the latter says ``undecided``: such a finding proves neither a violation nor its absence.
     """
     book = Book.of(history)
     found = []
@@ -61,32 +62,30 @@ def check_linearizability(history: Sequence[Operation] | Book, *, patience: int 
 
 
 class _Node(NamedTuple):
-    """How far the search has come."""
+    """A state of the search."""
 
     base: int
-    """All points before this one are placed,"""
+    """All points before this index are placed."""
     bits: int
-    """and of those from there on the ones whose bits are set."""
+    """Bit mask of the placed points, counted from `base`."""
     taken: int
-    """The chances that were taken, as bits."""
+    """Bit mask of the chances that were taken."""
     state: State
 
 
 class _Choice(NamedTuple):
-    """Ways to go on from a node."""
+    """The possible continuations of a node."""
 
     ways: list[_Node]
     is_stuck: bool
-    """Whether something that could come next is not possible as it is,"""
+    """Whether an open point is impossible in the current state."""
     refused: set[str]
-    """and for which names somebody was told no who would not be."""
+    """Names for which a refusal is open that the current state would not refuse."""
     least: float
-    """When the first of all must have come."""
+    """The time by which the next point must have happened."""
 
 
 class _Search:
-    """One search."""
-
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._points = scene.points
@@ -104,7 +103,7 @@ class _Search:
         self._best, self._most, self._is_done = _Node(0, 0, 0, State()), -1, False
 
     def run(self, patience: int) -> Finding | None:
-        """What came of it."""
+        """Search, and return a finding if there is no valid order or the search was given up."""
         patience += 2 * self._count
         path = [self._successors(_Node(0, 0, 0, State()))]
         while path:
@@ -119,10 +118,10 @@ class _Search:
                 path.append(self._successors(node))
         return self._found("no order explains it")
 
-    # --- what may come next
+    # --- candidates for the next step
 
     def _successors(self, node: _Node) -> Iterator[_Node]:
-        """Go as far as there is nothing to choose; then every way to go on from there, the likely ones first."""
+        """Advance while there is only one continuation, then yield all of them, likely ones first."""
         choice = self._choice(node)
         while isinstance(choice, _Node):
             node = choice
@@ -140,7 +139,7 @@ class _Search:
             yield from self._chances(node, choice.least, choice.refused)
 
     def _choice(self, node: _Node) -> _Choice | _Node:
-        """The ways to go on, or the one way that is as good as all others."""
+        """Return the continuations, or a single node if it is as good as any other."""
         self._steps += 1
         open_points, least = self._open(node)
         ways: list[_Node] = []
@@ -148,7 +147,7 @@ class _Search:
         is_stuck = False
         for number in open_points:
             point = self._points[number]
-            if point.act is Act.GRANT:  # it comes by itself, when others leave
+            if point.act is Act.GRANT:  # it happens when another request leaves
                 is_stuck = True
                 continue
             some = self._ways(node, number, point, least)
@@ -162,11 +161,12 @@ class _Search:
         return _Choice(ways, is_stuck, refused, least)
 
     def _is_harmless(self, node: _Node, point: Point) -> bool:
-        """Whether whatever comes later may as well come after this: then there is no need to look at anything else.
+        """Return whether every later point may as well follow this one, so that no alternative needs to be tried.
 
-        To say no changes nothing. Who asks before all that have larger fences can only gain by asking early, and so can
-        everybody by permits that are given up, but for those who are to be told no. All that is so while nobody who wants
-        too much is passed by others, and nobody is about to leave who stands in the way of those who are told no.
+        A refusal changes no state. A request whose fence is smaller than all others only gains by asking early, and so
+        does every request by permits that are released, except one that must still be refused. This holds as long as
+        the queue contains no request above the limit, which others overtake, and no presence ends that explains a
+        refusal.
         """
         if any(map(node.state.is_too_much, node.state.line)) or self._somebody_leaves_before(node, point):
             return False
@@ -180,14 +180,14 @@ class _Search:
         return False
 
     def _somebody_leaves_before(self, node: _Node, point: Point) -> bool:
-        """Whether time would pass by this point beyond the end of a presence that can explain why others were told no."""
+        """Return whether placing this point would pass the end of a presence that can explain another refusal."""
         place = bisect_left(self._leaving, self._now(node))
         if place == len(self._leaving) or self._leaving[place] >= point.first:
             return False
         return any(other is not point for other in self._refusals(node, point.first))
 
     def _refusals(self, node: _Node, until: float) -> Iterator[Point]:
-        """Those who are to be told no yet, and may have been by that moment."""
+        """Yield the refusals that are not placed yet and may have happened by that time."""
         numbers = self._refused
         after = bisect_right(numbers, until, key=self._first.__getitem__)
         for number in numbers[bisect_left(numbers, node.base) : after]:
@@ -195,7 +195,7 @@ class _Search:
                 yield self._points[number]
 
     def _open(self, node: _Node) -> tuple[list[int], float]:
-        """The points that may come next, those first that have to come first; and when the first of them has to."""
+        """Return the points that may come next, by their ends, and the time by which the first must have happened."""
         first, last = self._first, self._last
         found = []
         least, number, rest = inf, node.base, node.bits
@@ -209,7 +209,7 @@ class _Search:
         return [number for _, number in found], least
 
     def _ways(self, node: _Node, number: int, point: Point, least: float) -> list[_Node]:
-        """Every way in which this point may come now."""
+        """Return every way to place this point next."""
         state, ask = node.state, point.ask
         match point.act:
             case Act.ASK | Act.TRY:
@@ -222,7 +222,7 @@ class _Search:
         return [after for changed in self._changes(state, point) for after in self._served(node, number, changed)]
 
     def _changes(self, state: State, point: Point) -> Iterable[State]:
-        """What may become of the state, before the line goes on; nothing if it can't come now."""
+        """Return the possible states after this point, before the queue is served; empty if it is impossible now."""
         ask = point.ask
         match point.act:
             case Act.RELEASE if _is_whole(state, ask):
@@ -250,9 +250,9 @@ class _Search:
         return [self._placed(node, (number,), State(state.holding, (*state.line, ask), state.resized))]
 
     def _revocations(self, state: State, point: Point) -> Iterator[State]:
-        """Take the earliest grants away: those that its caller certainly saw, and perhaps later ones.
+        """Take away the earliest grants: those that their holder certainly had at the call, and possibly later ones.
 
-        Those that are given up whole one day were not among them.
+        Grants that are later released as a whole were not among them.
         """
         begins, name = self._scene.begins, point.names[0]
         holders = [ask.who for ask in state.holders(name) if ask.who in begins]
@@ -262,7 +262,7 @@ class _Search:
             yield state.revoked(name, holders[:count])
 
     def _is_excused(self, node: _Node, point: Point, least: float) -> bool:
-        """Whether others may have stood in the way who lost their place, or who were not let in at all."""
+        """Return whether a request that lost its position, or was never granted, may explain this refusal."""
         state, since = node.state, max(point.first, self._now(node))
         for ask, first, last, asked in self._scene.presences:
             overlaps = first <= least and last >= since and ask.who != point.ask.who
@@ -271,7 +271,7 @@ class _Search:
         return not state.lets_in(point.ask)
 
     def _endings(self, node: _Node, least: float) -> Iterator[_Node]:
-        """Let somebody go whose lease may be over, or who may have given up."""
+        """Remove a holder whose lease may have ended, or a waiter that may have given up."""
         ends, state = self._scene.ends, node.state
         doubtful = [ask for ask in state.line if ask.who not in self._scene.begins]
         for ask in (*state.holding, *doubtful):
@@ -279,9 +279,10 @@ class _Search:
                 yield from self._served(node, None, state.gone(ask.who))
 
     def _chances(self, node: _Node, least: float, refused: set[str]) -> Iterator[_Node]:
-        """Let something happen of which nobody knows whether it did.
+        """Let one operation with an unknown outcome take effect.
 
-        One more who asks can only explain why others were told no. By then it may have more permits than there are now.
+        An additional request only matters as an explanation for a refusal. It may be above the current limit: then it
+        was granted under an earlier one.
         """
         state = node.state
         for number, point in enumerate(self._scene.chances):
@@ -301,7 +302,7 @@ class _Search:
     # --- steps
 
     def _served(self, node: _Node, number: int | None, state: State) -> list[_Node]:
-        """Place this point, if it is one, and let in who gets in by it; nothing if that contradicts the fences."""
+        """Place this point, if any, and grant the waiters that fit; return nothing if that contradicts the fences."""
         node = self._placed(node, () if number is None else (number,), state)
         if not state.line:
             return [node]
@@ -315,12 +316,12 @@ class _Search:
         return [node._replace(state=served)]
 
     def _now(self, node: _Node) -> float:
-        """The moment that has come by what is placed."""
+        """Return the latest time that the placed points imply."""
         latest = node.base + node.bits.bit_length() - 1
         return self._first[latest] if latest >= 0 else -inf
 
     def _is_its_turn(self, node: _Node, point: Point) -> bool:
-        """Whether all that had to come before are placed."""
+        """Return whether all points that must precede this one are placed."""
         base, bits = node.base, node.bits
         return all(before < base or bits >> (before - base) & 1 for before in point.after)
 
@@ -338,10 +339,10 @@ class _Search:
             base, bits = base + run, bits >> run
         return _Node(base, bits, node.taken, state)
 
-    # --- what is said in the end
+    # --- the finding
 
     def _found(self, verdict: str) -> Finding:
-        """What came of it, by how far it got and what could not come next."""
+        """Describe the result: how far the search came, and which points could not come next."""
         node = self._best
         open_points, _ = self._open(node)
         operations = list(dict.fromkeys(self._points[number].operation for number in open_points))
@@ -356,5 +357,5 @@ class _Search:
 
 
 def _is_whole(state: State, ask: Ask) -> bool:
-    """Whether it has all the names that it was granted."""
+    """Return whether the lease still has all the names that it was granted."""
     return any(held.who == ask.who and held.names == ask.names for held in state.holding)

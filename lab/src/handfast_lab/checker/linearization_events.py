@@ -1,9 +1,9 @@
-"""From a history to the points that have to be put into one order: what must have happened at some moment, and when.
+"""Turn a history into points to be ordered: events with an earliest and a latest time.
 
-An operation whose effect is known has one point between its call and its return. An acquire has two: it asked at one
-moment, and was let in at that moment or another. What may have happened, or not, is no point but a chance.
+An operation with a known effect has one point between its call and its return. An acquire has two: the request, and the
+grant at the same moment or later. An operation that may or may not have taken effect is not a point but a chance.
 
-Names that are never asked for together have nothing to do with each other: each group of names is a `Scene` of its own.
+Names that are never requested together are independent: each group of names is a `Scene` of its own.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _first = attrgetter("first")
 
 
 class Act(IntEnum):
-    """What happens at a point."""
+    """The kind of a point."""
 
     ASK = 0
-    """An acquire stands in line, from where it may get in at once."""
+    """An acquire enters the queue, and may be granted at once."""
     GRANT = 1
-    """It is let in."""
+    """The acquire is granted."""
     TRY = 2
-    """One that does not wait is let in."""
+    """A request that does not wait is granted."""
     REFUSE = 3
-    """One is told no."""
+    """A request that does not wait is refused."""
     RELEASE = 4
-    """A lease that is whole is given up."""
+    """A lease that still has all its names is released."""
     LOSE = 5
-    """A lease that is over, or not whole any more, is given up or was to be lowered."""
+    """A release or lower finds the lease ended, or some of its names revoked."""
     LOWER = 6
     REVOKE = 7
     RESIZE = 8
 
 
 class Point:
-    """Something that happened at one moment, or may have."""
+    """An event that happened at one moment, or may have."""
 
     __slots__ = ("act", "after", "ask", "first", "grant", "last", "names", "operation")
 
@@ -53,27 +53,30 @@ class Point:
         self.act = act
         self.operation = operation
         self.first = first
-        """It did not happen before."""
+        """Earliest time."""
         self.last = last
-        """Nor after."""
+        """Latest time."""
         self.names = names or operation.names
-        """A revoke or a resize of several names is a point of each."""
+        """A revoke or resize of several names becomes one point for each name."""
         self.ask = Ask(operation.lease, self.names, operation.weight, operation.limit)
         self.after: list[int] = []
-        """The numbers of others that came before, as their fences tell: who asked before it asked, or got in before it
-        got in. And of a `LOSE` the `GRANT` of what was lost."""
+        """Indexes of the points that must precede this one: the request and grant with the next smaller fence precede
+        the request and grant of this one. The `GRANT` precedes the `LOSE` of its lease.
+        """
         self.grant = -1
-        """Of an `ASK`: the number of its `GRANT`."""
+        """Index of the `GRANT` that belongs to an `ASK`."""
 
 
 class Presence(NamedTuple):
-    """A time in which a request may have stood in line, or held a grant that its caller never heard of."""
+    """A period in which a request may have been in the queue, or held a grant that its caller never learned of."""
 
     ask: Ask
     first: float
     last: float
     asked: int
-    """The number of the point at which it asked for the last time, and was seen no more as this; -1 without one."""
+    """Index of the point at which the client requested for the last time, which ends this presence; -1 if there is
+    none.
+    """
 
 
 class Scene:
@@ -82,19 +85,21 @@ class Scene:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(names)
         self.points: list[Point] = []
-        """In the order of their first moments."""
+        """Ordered by their earliest times."""
         self.chances: list[Point] = []
-        """What may have happened at any moment from its first on, or never: acquires (`ASK`) and what operators did."""
+        """Operations with unknown outcomes, which may take effect at any time from their first or never: acquires (as
+        `ASK`), lower, revoke and resize.
+        """
         self.ends: dict[Hashable, float] = {}
-        """Of requests and leases that may be over without a word, by their ids: from when on."""
+        """For requests and leases that may end unobserved, by lease id: the earliest time of that."""
         self.begins: dict[Hashable, float] = {}
-        """When the caller of each lease had it."""
+        """When the acquire of each lease returned."""
         self.presences: list[Presence] = []
         self.is_fenced = True
         """Whether every grant has a fence."""
 
     def enter(self, operations: Sequence[Operation], book: Book) -> None:
-        """All that was done to these names."""
+        """Add all operations on these names."""
         self._limits = Limits([operation for operation in operations if operation.kind == "resize"])
         for operation in operations:
             kind = operation.kind
@@ -125,7 +130,7 @@ class Scene:
         self.begins[lease] = tenure.starts
         for release in tenure.releases:
             if release.outcome == "released":
-                # Sent again after one that came to no end, it says what became of that.
+                # It may be the retry of a release without a known outcome, and reports the effect of that one.
                 self.points.append(Point(Act.RELEASE, release, min(since, release.invoked), ended(release), names))
                 break
             if release.outcome == "lost":
@@ -139,7 +144,7 @@ class Scene:
             self._enter_either(Point(act, lower, lower.invoked, ended(lower), names))
 
     def _enter_attempt(self, operation: Operation) -> None:
-        """An acquire that gave no lease to its caller, as far as is known."""
+        """Add an acquire that returned no lease."""
         first, last = operation.invoked, ended(operation)
         if operation.outcome == "refused":
             self.points.append(Point(Act.REFUSE, operation, first, last))
@@ -151,7 +156,7 @@ class Scene:
             self.presences.append(Presence(ask, first, last, -1))
 
     def _enter_order(self, operation: Operation) -> None:
-        """What an operator did: to each name for itself."""
+        """Add a revoke or resize, as one point for each name."""
         act = Act.REVOKE if operation.kind == "revoke" else Act.RESIZE
         for name in operation.names:
             if name in self.names:
@@ -161,7 +166,7 @@ class Scene:
         (self.points if point.operation.is_certain else self.chances).append(point)
 
     def _tie(self) -> None:
-        """Say which points must come before which: those who share a name asked, and got in, as their fences tell."""
+        """Record the required order of points: requests and grants of a name follow the order of their fences."""
         lets_in = {}
         for number, point in enumerate(self.points):
             if point.act in (Act.GRANT, Act.TRY):
@@ -189,7 +194,7 @@ class Scene:
 
 
 def scenes(book: Book) -> Iterator[Scene]:
-    """The groups of names that were asked for together, each with its history."""
+    """Yield a scene for each group of names that were requested together."""
     groups = _groups(book.history)
     names: dict[str, list[str]] = {}
     for name, group in groups.items():
@@ -205,7 +210,7 @@ def scenes(book: Book) -> Iterator[Scene]:
 
 
 def _groups(history: Iterable[Operation]) -> dict[str, str]:
-    """For each name one of its group, the same for all of them. What operators did ties no names together."""
+    """Map each name to the representative of its group. A revoke or resize of several names does not join them."""
     parents: dict[str, str] = {}
 
     def find(name: str) -> str:

@@ -1,15 +1,16 @@
-"""First come, first served, among those who were served.
+"""Fairness: requests that were granted were granted in the order of the queue.
 
-Whoever certainly stood in line before another request of the name was called is granted before it, be the other one smaller,
-or one that does not wait. `Operation.queued` says since when it stood there; without it nothing is claimed. Survivors only:
-whoever timed out, died or was cancelled has no grant that could come too late.
+A request that was certainly in the queue before another request for the same name was called is granted first, even if
+the other request is smaller or does not wait. `Operation.queued` gives the time from which a request was in the queue;
+without it nothing is checked. Only granted requests are compared: a request that timed out, died or was cancelled has
+no grant.
 
-Which grant was the first is told by the fences, since they grow with every grant. Locks without fences are told by their
-holds: of two that cannot hold at once, the one that had returned first was granted first. Other kinds without fences are
-not checked.
+Fences give the order of the grants, because they increase with every grant. For locks without fences the holds give the
+order: of two holds that exclude each other, the one whose acquire returned first was granted first. Other kinds without
+fences are not checked.
 
-Exempt is who wanted more permits than a resize had left while it waited: it is sent out of the line to be told so, and if
-the limit grows again before it hears, it comes back as the last.
+A waiter that requested more permits than a resize left is exempt: the server removes it from the queue to report the
+new limit, and if the limit grows again before the waiter reads that, it enqueues again at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _invoked, _queued, _fence = attrgetter("invoked"), attrgetter("queued"), attrget
 
 
 def check_order(history: Sequence[Operation] | Book) -> list[Finding]:
-    """One finding for each grant that overtook somebody in line."""
+    """Return one finding for each grant that overtook an earlier waiter."""
     found: list[Finding] = []
     for page in Book.of(history).pages.values():
         found += _overtakings(page)

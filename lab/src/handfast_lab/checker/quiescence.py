@@ -1,8 +1,8 @@
-"""What must be true of a server's keys: when nobody holds or waits for anything any more, and at any time.
+"""Check the keys on a server, at any time and when all locks are free.
 
-This looks at the keys themselves, by a plain client of redis-py and without the engine's scripts, so it may be asked while
-the server refuses writes, and what the scripts get wrong it does not get wrong in the same way. Tokens are shown by their
-first characters: a whole one is the right to release.
+The checks read the keys with a plain redis-py client and without the engine's scripts. They therefore work while the
+server refuses writes, and do not share errors of the scripts. Tokens are shown by their first characters only: a
+complete token would allow its reader to release the lease.
 """
 
 from __future__ import annotations
@@ -19,40 +19,39 @@ __all__ = ["check_permits", "check_rest", "immortal_keys"]
 
 PARTS = "holders", "queue", "tokens", "tombstones"
 DATA = "autocomplete", "scores"
-"""Kinds that keep data, which has no end."""
+"""Kinds whose keys hold data and have no TTL."""
 COUNTS = frozenset(("used", "fence", "limit"))
-"""Fields beside the records of the tokens."""
+"""Fields of the hash `tokens` that are not records of tokens."""
 
 
 class _Stored(NamedTuple):
-    """What is stored for one name, at one instant."""
+    """The state stored for one name at one instant."""
 
     place: str
     now: float
-    """The server's time in microseconds."""
+    """The time of the server in microseconds."""
     holders: dict[str, float]
     queue: list[str]
     tokens: dict[str, str]
 
     @property
     def live(self) -> list[str]:
-        """Those whose lease goes on."""
+        """The tokens of the leases that have not expired."""
         return [token for token, deadline in self.holders.items() if deadline > self.now]
 
     def weight(self, token: str) -> int:
-        """How many permits it has; 0 if that was forgotten."""
+        """Return the number of permits that the token holds; 0 if its record is missing."""
         return int(self.tokens.get(token, "0").split(" ", 1)[0])
 
     def found(self, text: str) -> Finding:
-        """What is wrong with it."""
         return Finding("rest", self.place, text)
 
 
 def check_rest(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
-    """What is left although everything was given up: leases, places in line, records, keys without an end.
+    """Return what remains after everything was released: leases, queue entries, records, keys without a TTL.
 
-    A process that was killed leaves its leases until they are over and its place in line until somebody comes by, so let
-    the former pass, and somebody ask for each name, before this is asked.
+    A killed process leaves its leases until they expire, and its queue entry until another client cleans it up. Wait
+    for the leases to expire, and request each name once, before this check.
     """
     found = [Finding("rest", key, "a key without a TTL") for key in immortal_keys(client, namespace)]
     for stored in _all_stored(client, namespace):
@@ -66,10 +65,11 @@ def check_rest(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
 
 
 def check_permits(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
-    """What is wrong with the permits that are out, at this instant of each name: it may be asked at any time.
+    """Return the violations in the permits held now; the check may run at any time.
 
-    All that have not ended fit the largest limit of those who hold them, unless an operator has set one, which may be less
-    than is out already. And what is counted as out is what the holders have, those that nobody has swept up among them.
+    Each name is read at one instant. The live leases together must fit the largest limit that their records contain,
+    unless an operator has set a limit, which may be smaller than the weight already held. The counter `used` must equal
+    the weight of all holders, including expired ones that no client has removed yet.
     """
     found = []
     for stored in _all_stored(client, namespace):
@@ -91,7 +91,7 @@ def check_permits(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
 
 
 def immortal_keys(client: redis.Redis, namespace: str = "hf") -> list[str]:
-    """The keys of locks and their relatives that have no end: there must be none at any time."""
+    """Return the keys of primitives that have no TTL; there must never be any."""
     keys = [key for key in _keys(client, namespace) if not _is_data(key)]
     with client.pipeline(transaction=False) as pipe:
         for key in keys:

@@ -1,8 +1,8 @@
-"""All that can be said of a history as such.
+"""All checks that apply to a history alone.
 
-A server that keeps what it grants owes all of it, whatever happens on the wire and to its clients. One that lost what it
-had granted (FLUSHALL, a restart without data, an eviction, a stale replica, a step of its clock) owes growing fences only:
-give such a history to `check_fences` alone.
+A server that keeps its grants must pass all of them, whatever happens to the network and to the clients. A server that
+lost grants (FLUSHALL, a restart without data, an eviction, a stale replica, a step of its clock) must only keep its
+fences increasing: check such a history with `check_fences` alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["check_all"]
 
 
 def check_all(history: Sequence[Operation]) -> list[Finding]:
-    """What is wrong with a history; empty is good.
+    """Return all findings in a history; an empty list means that no violation was found.
 
-    Whether an order of steps explains it is only asked where nothing simpler is wrong.
+    Linearizability is checked only if the simpler checks find nothing.
     """
     book = Book(history)
     found = [*check_holds(book), *check_fences(book, exclusive=True), *check_order(book)]
