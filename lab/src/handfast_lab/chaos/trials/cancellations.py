@@ -1,12 +1,13 @@
-"""R8: a task is cancelled at every await at which it can be, in everything that it can ask for, and at random moments too.
+"""R8: cancel a task at each of its awaits, in every operation, and at random moments.
 
-An operation is run again and again, cancelled at its first suspension, at its second, and so on: as soon as it suspends, and
-when what it waits for is there and it is about to go on. Ours are cancelled a second time at each suspension that comes
-after the first cancellation, while they clean up. Nobody calls a release again that was cancelled: its task is gone.
+An operation is run repeatedly and cancelled at its first suspension, at its second, and so on. Each suspension is tried
+in two ways: when the operation suspends, and when the awaited result is ready and the operation is about to resume.
+Operations of Handfast are also cancelled a second time, at each suspension after the first cancellation, while they
+clean up. A cancelled release is not called again, because its task has ended.
 
-Afterwards, when everything else was given back, nothing is to be held and nobody to stand in line; the same client is to get
-right answers to what it asks next, since a connection that went back with a reply still to come would give it to somebody
-else; and no task is to be left.
+After everything else has been released, no holder and no waiter may remain. The same client must then answer new calls
+correctly: a connection returned to the pool with a pending reply would give that reply to another call. No task may be
+left running.
 """
 
 from __future__ import annotations
@@ -34,43 +35,43 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R8",)
 COUNT = 5_000
-"""Cancellations at random moments; those at every suspension are as many as there are."""
+"""Cancellations at random moments. The cancellations at every suspension are as many as there are suspensions."""
 
 TTL = 30.0
-"""Seconds of a lease of ours."""
+"""Lease duration for Handfast, in seconds."""
 
 EACH = 10
-"""Cancellations that an operation takes, more or less."""
+"""Rough number of cancellations per operation, used to skip operations when few cancellations are wanted."""
 
 TIMES = 3
-"""Runs that must end before a suspension until there is taken to be none."""
+"""Runs that must end before the n-th suspension until the operation is taken to have fewer than n."""
 
 LONGEST = 0.002
-"""Seconds after which a random cancellation comes at the latest."""
+"""Latest moment of a random cancellation, in seconds after the start."""
 
 HAND_OVER = 0.003
-"""Seconds after which others give up what is waited for."""
+"""Seconds after which another client releases the lock that the operation waits for."""
 
 WAIT = 0.25
-"""Seconds that a rival waits for what others hold: two of its looks, where it polls."""
+"""Timeout of a rival's acquire while another client holds the lock, in seconds: two polls of a rival that polls."""
 
 OUR_WAIT = 0.01
-"""The same of ours."""
+"""Timeout of Handfast's acquire while another client holds the lock, in seconds."""
 
 REST, RIVALS_REST = 1.0, 0.2
-"""Seconds that what goes on in the background is given to clean up. Rivals have less to do there, and leave more behind."""
+"""Seconds that background cleanup may take, for Handfast and for rivals. Rivals clean up less and leave more behind."""
 
 RETRY_FOR = 10.0
-"""Seconds after which a call is given up."""
+"""Seconds after which the trial gives up on a call."""
 
 
 def applies(contender: Contender) -> bool:
-    """A thread cannot be cancelled."""
+    """Return True if the contender has an asyncio API: a thread cannot be cancelled."""
     return contender.aio is not None
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Everywhere, and so often at random."""
+    """Cancel at every await, then `count` times at random."""
     with ServerController() as server, hushed():
         return asyncio.run(_cancel(contender, server, count, seed, tell))
 
@@ -80,7 +81,7 @@ async def _cancel(contender: Contender, server: ServerController, count: int, se
     for what in ("cancel at every await", "cancel at random"):
         scene = _Scene(contender, server, tell)
         if what == "cancel at random":
-            await scene.at_random(count, random.Random(seed))  # noqa: S311 -- moments are no secrets
+            await scene.at_random(count, random.Random(seed))  # noqa: S311 -- timing, not security
         else:
             await scene.everywhere(count)
         figures.append(_figure(what, scene, seed))
@@ -112,40 +113,40 @@ def _figure(what: str, scene: _Scene, seed: int) -> Figure:
 
 
 class Act(NamedTuple):
-    """What is cancelled, about one name."""
+    """One call to cancel, on one name."""
 
     make: Callable[[], Coroutine[Any, Any, Any]]
     give_back: Callable[[Any], Awaitable[object]]
-    """Called with what it gave, or with None: now nothing is to be left."""
+    """Called with the result of the call, or None. Afterwards nothing may remain on the server."""
 
 
 class Operation(NamedTuple):
-    """Something to be cancelled."""
+    """An operation to cancel."""
 
     name: str
     begin: Callable[[str], Awaitable[Act]]
-    """Makes everything ready, about the name that is given."""
+    """Prepare the operation on the given name."""
 
 
 class _Stage(NamedTuple):
-    """Two clients, and what can be done with them."""
+    """Two clients and the operations that use them."""
 
     operations: list[Operation]
     asks: Callable[[str], Awaitable[str]]
-    """Ask for this and that about a name that is free; what was wrong with the answers."""
+    """Make a few calls on a free name. Return what was wrong with the answers, or an empty string."""
     close: Callable[[], Awaitable[object]]
 
 
 @dataclass
 class _Scene:
-    """Plays operations, and looks at what they leave."""
+    """Runs operations and checks what they leave behind."""
 
     contender: Contender
     server: ServerController
     tell: Tell
     struck: int = 0
     finished: int = 0
-    """Cancellations that came too late: it gave what it was asked for."""
+    """Cancellations that came too late: the operation returned its result."""
     awaits: dict[str, int] = field(default_factory=dict)
     orphans: list[str] = field(default_factory=list)
     dirty: list[str] = field(default_factory=list)
@@ -157,14 +158,14 @@ class _Scene:
         self._stage: _Stage | None = None
 
     async def everywhere(self, most: int) -> None:
-        """At every suspension of every operation. Where so few cancellations are wanted, some operations are left out."""
+        """Cancel at every suspension of every operation. If `most` is small, some operations are skipped."""
         operations = len((await self._ready()).operations)
         for number in range(0, operations, max(1, operations * EACH // most)):
             await self._through(number)
         await self._close()
 
     async def at_random(self, count: int, chance: random.Random) -> None:
-        """At random moments, until it struck so often."""
+        """Cancel at random moments until `count` cancellations have taken effect."""
         operations = len((await self._ready()).operations)
         while self.struck < count:
             await self._play(chance.randrange(operations), partial(_cancel_after, seconds=chance.uniform(0, LONGEST)))
@@ -174,7 +175,7 @@ class _Scene:
         ways: tuple[Literal["suspended", "ready"], ...] = ("suspended", "ready")
         for first in counting(1):
             for way in ways:
-                for _ in range(TIMES):  # when it comes to fewer suspensions, its answers may just have been quick
+                for _ in range(TIMES):  # a run with fewer suspensions may only have had quick replies
                     run = await self._play(number, partial(_cancel_at, steps=(first,), way=way))
                     if run.struck:
                         break
@@ -185,12 +186,12 @@ class _Scene:
                     await self._play(number, partial(_cancel_at, steps=(first, second), way=way))
 
     async def _play(self, number: int, strike: Callable[..., Awaitable[Run[Any]]]) -> Run[Any]:
-        """Once, on a stage where everything is as it should be."""
+        """Run an operation once, on a clean stage, and check what it left."""
         name = f"cancelled-{next(self._numbers)}"
         operation = (await self._ready()).operations[number]
         act = await operation.begin(name)
         run = await strike(act.make)
-        with contextlib.suppress(Exception):  # whatever a contender says: it is what is left that counts
+        with contextlib.suppress(Exception):  # a contender may raise anything; only leftovers count
             await asyncio.wait_for(act.give_back(run.result), RETRY_FOR)
         self.struck += bool(run.struck)
         self.finished += bool(run.struck) and run.how == "finished"
@@ -199,9 +200,9 @@ class _Scene:
         return run
 
     async def _look(self, name: str, where: str) -> None:
-        """Note what is left of it. A stage where something is, is left for another one."""
+        """Record what the operation left behind. A stage with leftovers is closed and replaced."""
         wrong = False
-        for _ in range(2):  # whatever reached its sockets before, the server has executed by the second answer
+        for _ in range(2):  # requests sent before are executed by the time of the second reply
             self.server.admin.ping()
         if not await self._comes_true(lambda: not self._is_left(name)):
             wrong = True
@@ -218,14 +219,14 @@ class _Scene:
     async def _asked(self) -> str:
         try:
             return await asyncio.wait_for((await self._ready()).asks(f"asked-{next(self._numbers)}"), RETRY_FOR)
-        except Exception as error:  # noqa: BLE001 -- whatever a contender raises is its answer
+        except Exception as error:  # noqa: BLE001 -- a contender may raise anything
             return f"what it asked next raised {error!r}"
 
     def _is_left(self, name: str) -> bool:
         return any(is_left(self.contender, self.server.admin, each) for each in (name, _second(name)))
 
     async def _comes_true(self, condition: Callable[[], bool]) -> bool:
-        """Whether it does, as time goes by."""
+        """Poll until the condition holds; return whether it did in time."""
         until = time.monotonic() + (REST if self.contender.is_ours else RIVALS_REST)
         while not condition():
             if time.monotonic() >= until:
@@ -234,7 +235,7 @@ class _Scene:
         return True
 
     async def _ready(self) -> _Stage:
-        """A stage on which each operation was played once: connections, scripts and tasks are there."""
+        """Return a stage on which each operation ran once, so that connections, scripts and tasks exist."""
         if self._stage is None:
             self.server.admin.flushall()
             open_stage = _our_stage if self.contender.is_ours else _rivals_stage
@@ -255,7 +256,7 @@ class _Scene:
             self.connections += max(0, len(self.server.admin.client_list()) - self._known_connections)
             stage, self._stage = self._stage, None
             with contextlib.suppress(Exception):
-                async with asyncio.timeout(RETRY_FOR):  # in this very task: there are rivals that insist
+                async with asyncio.timeout(RETRY_FOR):  # within this task: some rivals require it
                     await stage.close()
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
@@ -286,11 +287,11 @@ async def _cancel_after(make: Callable[[], Coroutine[Any, Any, Any]], seconds: f
 
 
 def _second(name: str) -> str:
-    """Of two locks that are taken together."""
+    """Return the second name of a pair that is locked together."""
     return f"{name}-too"
 
 
-async def _our_stage(contender: Contender, server: ServerController) -> _Stage:  # noqa: ARG001 -- ours has more to show
+async def _our_stage(contender: Contender, server: ServerController) -> _Stage:  # noqa: ARG001 -- see _rivals_stage
     mine, other = AsyncHandfast(server.url), AsyncHandfast(server.url)
 
     async def close() -> None:
@@ -307,7 +308,7 @@ async def _our_stage(contender: Contender, server: ServerController) -> _Stage: 
 
 
 class _Kind(NamedTuple):
-    """Something to be acquired, and how others get in its way."""
+    """A primitive to acquire, and how another client blocks it."""
 
     name: str
     mine: Callable[[str], Any]
@@ -379,10 +380,10 @@ def _acquires(mine: AsyncHandfast, other: AsyncHandfast) -> list[Operation]:
 
 
 def _others(mine: AsyncHandfast, other: AsyncHandfast) -> list[Operation]:
-    """What else there is to be cancelled."""
+    """Return the operations other than acquire."""
 
     async def nothing(_: Any) -> None:
-        """Whatever it was, it is to be done."""
+        """Give back nothing: the operation itself releases, even if it was cancelled."""
 
     async def tries(name: str) -> Act:
         return Act(mine.lock(name).try_acquire, _release)
@@ -445,7 +446,7 @@ async def _until_timeout(thing: Any) -> Any:
 
 
 def _hand_over(lease: Any) -> asyncio.Future[Any]:
-    """Give it up a little later."""
+    """Release the lease after `HAND_OVER` seconds, in a task of its own."""
 
     async def later() -> None:
         await asyncio.sleep(HAND_OVER)
@@ -458,17 +459,17 @@ def _hand_over(lease: Any) -> asyncio.Future[Any]:
 
 
 async def _rivals_stage(contender: Contender, server: ServerController) -> _Stage:
-    assert contender.aio is not None  # noqa: S101 -- whoever has no asyncio is not asked
+    assert contender.aio is not None  # noqa: S101 -- applies() is false without asyncio
     stack = contextlib.AsyncExitStack()
     mine = await stack.enter_async_context(contender.aio(server.url))
     other = await stack.enter_async_context(contender.aio(server.url))
 
     async def give_up(lock: AioLock, taken: Any) -> None:
-        """What somebody has rightly is no orphan, even if only the task that got it could give it up."""
+        """Release the lock if the cancelled task had acquired it: such a lease is not an orphan."""
         if taken:
             try:
                 await lock.release()
-            except Exception:  # noqa: BLE001 -- whatever a contender says
+            except Exception:  # noqa: BLE001 -- a contender may raise anything
                 server.admin.flushall()
 
     async def asks(name: str) -> str:
@@ -502,7 +503,7 @@ async def _rivals_stage(contender: Contender, server: ServerController) -> _Stag
         return Act(lambda: lock.acquire(RETRY_FOR), give_back)
 
     async def nothing(_: Any) -> None:
-        """Nobody calls again."""
+        """Give back nothing: a cancelled release is not called again."""
 
     async def releases(name: str) -> Act:
         lock = mine.lock(name)

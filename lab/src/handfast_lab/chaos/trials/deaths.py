@@ -1,12 +1,12 @@
-"""Processes that die without a word, by SIGKILL: holders, and those who wait.
+"""Kill processes with SIGKILL: holders and waiters.
 
-    R12  a holder dies while somebody waits: how long after the end of its lease, as the server knows it, the next one holds.
-         Nobody may hold before. The lease is renewed until the kill, or it is not renewed at all
-    R13  of several who wait some die, always the head of the line among them: whether the others get in in the order in
-         which they came, and how long nobody held though the lock was free
+    R12  A holder dies while a client waits. Measured: the time from the end of its lease, as the server knows it, to the
+         next hold. No client may hold the lock earlier. The lease is renewed until the kill, or not at all.
+    R13  Several of the waiters die, always including the first in the queue. Checked: whether the others acquire in
+         order of arrival, and for how long the lock was free with waiters in the queue.
 
-Each client is a process of its own. Of the dead holder's lease the end is asked at the server, after the kill; the waiter
-says when it got in, on the machine's monotonic clock. What one round trip takes counts against the contender.
+Each client is a process of its own. The server is asked for the end of the dead holder's lease after the kill. The
+waiter reports its acquire on the machine's monotonic clock. The time of one round trip counts against the contender.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R12", "R13")
 COUNT = 400
-"""Holders that are killed, half of them renewed until then. A quarter as many lines lose some of their waiters. Rivals, whose
-figures are larger by far, are tried a tenth as often."""
+"""Holders that are killed, half of them renewed until then. A quarter as many queues lose some of their waiters. Rivals
+take far longer per kill and are tried a tenth as often."""
 
 LONGEST = 60.0
-"""Seconds for each of the three, after which no more are begun: some rivals take half a minute to see one death."""
+"""Seconds after which each of the three parts starts no further round. Some rivals need half a minute per kill."""
 
 LANES = 4
-"""Holders that are killed side by side, each with a lock and a waiter of its own."""
+"""Holders that are killed in parallel, each with a lock and a waiter of its own."""
 
 ATTEMPTS = 3
-"""Holders that are tried for one figure, where a lease is over before it can be asked when it ends."""
+"""Kills tried for one measurement, where the lease ends before its remaining time can be read."""
 
 TTL, LINE_TTL = 0.3, 2.0
-"""Seconds of a lease: of holders that are killed, and where waiters are."""
+"""Lease durations in seconds: of holders that are killed, and in queues that lose waiters."""
 
 SLACK = 0.05
-"""Seconds after the end of a dead holder's lease, or of what a dead waiter may cost, that are nobody's fault."""
+"""Tolerance in seconds, after the end of a dead holder's lease or the permitted cost of a dead waiter."""
 
 WAITERS = 8
-"""In a line, some of which are killed."""
+"""Waiters in a queue, of which some are killed."""
 
 SETTLE = 0.03
-"""Seconds after which whoever has asked is taken to be in line, where the server does not tell."""
+"""Seconds after which a client is taken to be queued, where the server does not show it."""
 
 NAP = 0.02
-"""Seconds of a sleep that shows how late this machine wakes anybody."""
+"""Sleep that measures how late this machine wakes a thread, in seconds."""
 
 RETRY_FOR = 40.0
-"""Seconds that somebody is waited for: there is a rival that looks every 30."""
+"""Seconds that the trial waits for a process: one rival polls every 30 s."""
 
 
-def applies(contender: Contender) -> bool:  # noqa: ARG001 -- every trial has this one: it is asked about somebody
-    """Everybody dies."""
+def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Trial protocol
+    """Return True: the processes of every contender can die."""
     return True
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Kill so many holders, and some waiters of a quarter as many lines."""
+    """Kill `count` holders, and some waiters of a quarter as many queues."""
     done = counting(1)
     kills = count if contender.is_ours else max(1, count // 10)
     kinds = [renew for renew in (True, False) if contender.is_ours or renew == ("renewal" in contender.has)]
@@ -96,7 +96,7 @@ class _Scene:
     tick: Callable[[], object]
 
     def in_line(self, name: str, waiting: int) -> None:
-        """Wait until so many stand in line for the lock of that name."""
+        """Block until the queue of the named lock has `waiting` entries."""
         if not self.contender.is_ours:
             time.sleep(SETTLE)
             return
@@ -117,21 +117,21 @@ class _Holders:
         self._who = scene.contender if renew or not scene.contender.is_ours else without_renewal(scene.contender)
         self._numbers: SimpleQueue[int] = SimpleQueue()
         self._seconds: list[float] = []
-        """From the end of a dead holder's lease to the next one's hold."""
+        """From the end of each dead holder's lease to the next hold, in seconds."""
         self._lateness: list[float] = []
-        """By how many seconds somebody woke up too late meanwhile who did nothing but sleep."""
+        """How late a sleeping thread of this process woke up meanwhile, in seconds."""
         self._early: list[str] = []
         self._trouble: list[str] = []
 
     def kill(self, count: int) -> None:
-        """So many of them, in several lanes side by side."""
+        """Kill `count` holders, in several parallel lanes."""
         for number in range(count):
             self._numbers.put(number)
         until = monotonic() + LONGEST
         with ThreadPoolExecutor(LANES) as lanes, _sleeping(self._lateness):
             try:
                 list(lanes.map(partial(self._kill_some, until), range(LANES)))
-            except BaseException:  # an interrupt: the lanes are not to go on to their end
+            except BaseException:  # on an interrupt, stop the lanes early
                 with contextlib.suppress(Empty):
                     while True:
                         self._numbers.get_nowait()
@@ -139,7 +139,7 @@ class _Holders:
                 raise
 
     def _kill_some(self, until: float, lane: int) -> None:
-        chance = random.Random(f"{self._scene.seed}/{lane}/{self._renew}")  # noqa: S311 -- deaths are no secrets
+        chance = random.Random(f"{self._scene.seed}/{lane}/{self._renew}")  # noqa: S311 -- timing, not security
         waiter = None
         with contextlib.suppress(Empty):
             while monotonic() < until:
@@ -158,7 +158,7 @@ class _Holders:
                 self._scene.tick()
 
     def _kill_one(self, name: str, waiter: ChildProcess, chance: random.Random) -> bool:
-        """One death. Whether the lease lasted until it could be asked when it ends."""
+        """Kill one holder. Return False if its lease ended before its remaining time could be read."""
         scene = self._scene
         (holder,) = scene.users.new(self._who)
         try:
@@ -172,14 +172,14 @@ class _Holders:
         finally:
             scene.users.discard(holder)
         if self._renew:
-            time.sleep(0.01)  # what it had sent already may still be carried out
+            time.sleep(0.01)  # let requests that it had already sent be executed
         asked = monotonic()
         remaining = scene.contender.remaining(scene.server.admin, name) / 1000
         answered = monotonic()
         entered = waiter.expect("in", self._ttl + RETRY_FOR)
         waiter.expect("given", RETRY_FOR)
         if remaining <= 0 or entered.at < answered:
-            return False  # what was asked may be the next one's lease
+            return False  # the answer may be about the next holder's lease
         delay = entered.at - (asked + remaining)
         self._seconds.append(delay)
         if delay < 0:
@@ -187,7 +187,7 @@ class _Holders:
         return True
 
     def figure(self) -> Figure:
-        """Of a hundred, one may be late."""
+        """Return the figure. One late acquire in a hundred is tolerated."""
         seconds = sorted(self._seconds)
         late = [f"{second * 1000:.1f} ms after the end of the lease" for second in reversed(seconds) if second > SLACK]
         measured: dict[str, float | str] = {
@@ -217,7 +217,7 @@ class _Holders:
 
 @contextlib.contextmanager
 def _sleeping(lateness: list[float]) -> Iterator[None]:
-    """Sleep, again and again, and note how late one wakes up: what the machine does to everybody."""
+    """Record how late a sleeping thread wakes up, as a baseline for this machine."""
     over = threading.Event()
 
     def sleep() -> None:
@@ -236,23 +236,23 @@ def _sleeping(lateness: list[float]) -> Iterator[None]:
 
 
 class _Lines:
-    """R13: lines that lose some of those who wait."""
+    """R13: queues that lose some of their waiters."""
 
     def __init__(self, scene: _Scene) -> None:
         self._scene = scene
         self._ttl = max(LINE_TTL, scene.contender.shortest_ttl)
-        self._chance = random.Random(scene.seed)  # noqa: S311 -- deaths are no secrets
+        self._chance = random.Random(scene.seed)  # noqa: S311 -- timing, not security
         self._lines = 0
         self._killed = 0
         self._survivors = 0
         self._inversions = 0
         self._stalls: list[float] = []
-        """Seconds of each line's longest time in which nobody held though the lock was free."""
+        """For each queue, the longest time during which the lock was free, in seconds."""
         self._wrong: list[str] = []
         self._stuck: list[str] = []
 
     def kill(self, count: int) -> None:
-        """Some waiters of so many lines."""
+        """Kill some waiters of each of `count` queues."""
         until = monotonic() + LONGEST
         crowd: list[ChildProcess] = []
         while self._lines < count and monotonic() < until:
@@ -269,7 +269,7 @@ class _Lines:
             self._scene.tick()
 
     def _kill_some(self, name: str, crowd: Sequence[ChildProcess]) -> list[ChildProcess]:
-        """One line; those of the crowd that live on."""
+        """Run one queue; return the processes that survive."""
         scene, chance = self._scene, self._chance
         holder, *waiters = crowd
         holder.order("acquire", name, self._ttl, renew=True)
@@ -282,12 +282,12 @@ class _Lines:
         doomed = {0, *chance.sample(range(1, WAITERS), chance.randrange(WAITERS - 2))}
         for place in doomed:
             scene.users.discard(waiters[place])
-        time.sleep(chance.choice((0.0, chance.uniform(0, 0.02))))  # the server may not have heard of it yet
+        time.sleep(chance.choice((0.0, chance.uniform(0, 0.02))))  # the server may not have noticed the kill yet
         free_since = monotonic()
         holder.order("release", name)
         holder.expect("given", RETRY_FOR)
         survivors = [place for place in range(WAITERS) if place not in doomed]
-        until = monotonic() + RETRY_FOR * (1 + len(doomed))  # some rivals find the dead out one by one
+        until = monotonic() + RETRY_FOR * (1 + len(doomed))  # some rivals detect dead waiters one by one
         passes = []
         for place in survivors:
             entered = waiters[place].expect("in", until - monotonic())
@@ -306,7 +306,7 @@ class _Lines:
         return [holder, *(waiters[place] for place in survivors)]
 
     def order(self) -> Figure:
-        """Whether the survivors got in as they had come."""
+        """Report whether the survivors acquired in order of arrival."""
         return Figure(
             id="R13",
             what="killed waiters, the head among them: order",
@@ -320,7 +320,7 @@ class _Lines:
         )
 
     def stall(self) -> Figure:
-        """How long nobody held. Of ours, a dead waiter may cost the claim window of its grant, of others a lease."""
+        """Report how long the lock was free. A dead waiter may cost Handfast its claim window, a rival one lease."""
         bound = min(self._ttl, CLAIM_MS / 1000) if self._scene.contender.is_ours else self._ttl
         stalls = sorted(self._stalls)
         late = [f"nobody held for {stall:.3f} s" for stall in reversed(stalls) if stall > bound + SLACK]

@@ -1,11 +1,11 @@
-"""R24: a process that holds leases forks, and its child tries to make use of them.
+"""R24: a process that holds leases forks, and its child tries to use them.
 
-A lease belongs to the process that acquired it. Its child is not to give it up, not to renew it and not to speak through
-the parent's connections, whichever way it was forked and however it ends; and it is to be able to take a lock of its own
-with the objects that it inherited. To the parent nothing is to have happened.
+A lease belongs to the process that acquired it. A child must not release it, renew it or use the parent's connections,
+however it was forked and however it ends. It must be able to acquire a lock of its own with the inherited objects. The
+parent must not be affected.
 
-The holder is a process of its own. Its connections and its children's go through a proxy, which knows what was said by
-connections that were made after a fork.
+The holder is a process of its own. Its connections and those of its children go through a proxy, which records the
+commands on connections that were opened after a fork.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ COUNT = 200
 """Forks."""
 
 BATCH = 20
-"""Children that are there at the same time, each forked while a lease is held that it tries to make use of."""
+"""Children alive at the same time. Each is forked while the parent holds the lease that the child tries to use."""
 
 TTL = 2.0
-"""Seconds of a lease, where it is renewed: renewals are due while the children live, and it outlasts all the forking."""
+"""Lease duration in seconds, where it is renewed: renewals fall due while the children live, and the lease outlasts all
+forks of a batch."""
 
 LINGER = 0.75
-"""Seconds that a child lives on, so that it would renew what it thinks it has."""
+"""Seconds that a child stays alive, long enough to renew a lease that it believes to hold."""
 
 WARM = 5.0
-"""Seconds in which whatever renews has done so once, at the latest."""
+"""Seconds within which the first renewal must have happened."""
 
 Act = Literal["release", "leave", "extend"]
-"""What a child does with its parent's lease. ``leave``: the block that it was forked in."""
+"""What a child does with its parent's lease. ``leave``: exit the block in which it was forked."""
 
 Way = Literal["_exit", "exit", "multiprocessing"]
 """How a child is made and ends: by `os._exit`, as the interpreter ends a program, or by `multiprocessing`."""
@@ -60,23 +61,25 @@ WAYS: tuple[Way, ...] = ("_exit", "exit", "multiprocessing")
 
 
 def applies(contender: Contender) -> bool:
-    """A child of a process with an event loop cannot go on with that loop, and only ours says what it can do instead."""
+    """Return True for a sync API and for Handfast. A child cannot go on with its parent's event loop, and only Handfast
+    defines what an asyncio client can do instead.
+    """
     return contender.sync is not None or contender.is_ours
 
 
 class Fork(NamedTuple):
-    """One child, as the two processes saw it."""
+    """One child, as both processes saw it."""
 
     name: str
-    """Of the lock that its parent held."""
+    """The lock that the parent held."""
     told: str
-    """By the child: empty if it was told that it has nothing, and had a lock of its own."""
+    """From the child: empty if it could not use the lease and acquired a lock of its own."""
     kept: str
-    """By the parent: empty if it still had its lease afterwards."""
+    """From the parent: empty if it still had its lease afterwards."""
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Fork so often."""
+    """Fork `count` children and report those that used their parent's lease."""
     with ServerController() as server, FaultProxy(server.url) as proxy:
         forks: list[Fork] = run_in_subprocess(_fork_all, contender, server.url, proxy.url, count, on_progress=tell)
         heard = _overheard(proxy.commands)
@@ -107,10 +110,10 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 
 def _overheard(commands: list[Command]) -> Counter[str]:
-    """For each lock that was held over a fork, how many commands there were about it that the parent did not send.
+    """Count, for each lock held across a fork, the commands about it that the parent did not send.
 
-    A child speaks by connections that were made after the fork. What it says of its own by one that was there before is its
-    parent's connection, and counts as well.
+    A child uses connections opened after the fork. A command about the child's own lock on an older connection was sent
+    on its parent's connection, and counts as well.
     """
     heard: Counter[str] = Counter()
     newest, before = 0, None
@@ -142,13 +145,13 @@ def _fork_all(contender: Contender, direct: str, url: str, count: int, tell: Tel
 
 
 class _Family(NamedTuple):
-    """A process that holds, and what it needs to tell its children apart."""
+    """The process that holds leases, and what it needs to tell its children apart."""
 
     contender: Contender
     api: Api
     admin: redis.Redis
     marker: redis.Redis
-    """Goes through the proxy: what it says is heard there in its order."""
+    """Sends markers through the proxy, which sees them in order with all other commands."""
     url: str
 
 
@@ -158,7 +161,7 @@ async def _fork_batches(family: _Family, count: int, tell: Tell) -> list[Fork]:
     async with _holder(contender, api, url) as hold:
         anchor = await hold("anchor", "release")
         if "renewal" in contender.has:
-            await api.eventually(_renewed(contender, admin, "anchor"), WARM)  # it has its connection, and keeps it
+            await api.eventually(_renewed(contender, admin, "anchor"), WARM)  # opens the renewal connection
         while len(forks) < count:
             numbers = range(len(forks), min(count, len(forks) + BATCH))
             held = [await hold(f"forked-{number:05}", ACTS[number % len(ACTS)]) for number in numbers]
@@ -167,7 +170,7 @@ async def _fork_batches(family: _Family, count: int, tell: Tell) -> list[Fork]:
                 _Child(api, hold, lease, WAYS[number // len(ACTS) % len(WAYS)])
                 for number, lease in zip(numbers, held, strict=True)
             ]
-            while not all([child.is_over() for child in children]):  # noqa: C419 -- each is to be listened to
+            while not all([child.is_over() for child in children]):  # noqa: C419 -- poll every child
                 await api.sleep(0.01)
             marker.echo("joined")
             for child, lease in zip(children, held, strict=True):
@@ -178,7 +181,7 @@ async def _fork_batches(family: _Family, count: int, tell: Tell) -> list[Fork]:
 
 
 def _renewed(contender: Contender, admin: redis.Redis, name: str) -> Callable[[], bool]:
-    """Asks again and again whether that lease lasts longer than it did."""
+    """Return a function that tells whether the lease's remaining time has grown since its last call."""
     before = math.inf
 
     def is_longer() -> bool:
@@ -190,29 +193,29 @@ def _renewed(contender: Contender, admin: redis.Redis, name: str) -> Callable[[]
 
 
 async def _kept(contender: Contender, admin: redis.Redis, lease: _Held) -> str:
-    """What the parent has to complain of."""
+    """Return what went wrong for the parent, or an empty string."""
     gone = "" if contender.remaining(admin, lease.name) else "the server no longer had it"
     try:
         return gone if await lease.give_up() else gone or "its release said that it was lost"
-    except Exception as error:  # noqa: BLE001 -- whatever a contender raises is its answer
+    except Exception as error:  # noqa: BLE001 -- a contender may raise anything
         return gone or f"its release raised {error!r}"
 
 
 class _Held:
-    """A lease of the parent's, and what a child can do with it."""
+    """A lease of the parent, and what a child can do with it."""
 
     def __init__(self, name: str, act: Act, thing: Any, lease: Any) -> None:
         self.name, self._act, self._thing, self._lease = name, act, thing, lease
 
     async def give_up(self) -> bool:
-        """In the parent: whether it still was there to be given up."""
+        """In the parent: release the lease; return whether it was still held."""
         if self._act == "leave":
             await settled(_exit_of(self._thing))
-            return True  # it would have raised
+            return True  # leaving the block would have raised
         return bool(await settled(self._lease.release()))
 
     async def misuse(self) -> str:
-        """In the child: what it is told that it should not be."""
+        """In the child: try to use the lease. Return what succeeded wrongly, or an empty string."""
         try:
             if self._act == "leave":
                 await settled(_exit_of(self._thing))
@@ -221,7 +224,7 @@ class _Held:
                 return "it could be extended"
             elif await settled(self._lease.release()):
                 return "it could be released"
-        except Exception as error:  # noqa: BLE001 -- a rival that says no is right, however it says it
+        except Exception as error:  # noqa: BLE001 -- a rival may refuse with any exception
             return f"it raised {error!r}" if isinstance(error, HandfastError) and self._act != "extend" else ""
         return ""
 
@@ -236,7 +239,9 @@ Hold = Callable[[str, Act], Any]
 
 @contextlib.asynccontextmanager
 async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hold]:
-    """Takes locks. Ours are held by a block or by a lease; a rival's by its verbs, which blocks come down to."""
+    """Yield a function that acquires locks. Handfast holds them with a block or a lease; a rival with its methods,
+    which its blocks use too.
+    """
     if contender.is_ours:
         async with api.client(url) as client:
 
@@ -263,7 +268,7 @@ async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hol
 
 
 class _Child:
-    """A forked process that tries to make use of a lease of its parent's."""
+    """A forked process that tries to use a lease of its parent."""
 
     def __init__(self, api: Api, hold: Hold, held: _Held, way: Way) -> None:
         self._way = way
@@ -275,7 +280,7 @@ class _Child:
             said = "it came to nothing"
             try:
                 said = api.run(_live(api, hold, held))
-            except BaseException as error:  # noqa: BLE001 -- the parent is to hear of it, and nothing else of this process
+            except BaseException as error:  # noqa: BLE001 -- report to the parent and to nothing else in this process
                 said = f"it raised {error!r}"
             finally:
                 os.write(writing, said.encode()[:4000] + b"\n")
@@ -293,16 +298,16 @@ class _Child:
                     if way == "exit":
                         atexit.unregister(
                             vars(multiprocessing.util)["_exit_function"]
-                        )  # it looks after our own children
+                        )  # it would wait for the parent's children
                         gc.collect()
-                        atexit._run_exitfuncs()  # noqa: SLF001 -- what the interpreter does last, there is no other way to
+                        atexit._run_exitfuncs()  # noqa: SLF001 -- the interpreter's last step; there is no other way
                 finally:
                     os._exit(0)
         os.close(writing)
         os.set_blocking(self._reading, False)
 
     def is_over(self) -> bool:
-        """Whether the process has ended; what it said was read."""
+        """Return whether the process has ended. Reads its report as well."""
         if self._over:
             return True
         with contextlib.suppress(BlockingIOError):
@@ -314,7 +319,7 @@ class _Child:
         return self._over
 
     def told(self) -> str:
-        """What was wrong in the child."""
+        """Return what the child reported."""
         with contextlib.suppress(BlockingIOError):
             self._said += os.read(self._reading, 4096)
         os.close(self._reading)
@@ -322,7 +327,7 @@ class _Child:
 
 
 async def _live(api: Api, hold: Hold, held: _Held) -> str:
-    """What a child does; what is wrong with it."""
+    """Run the child's part; return what went wrong, or an empty string."""
     wrong = await held.misuse()
     mine = await hold(f"child-of-{held.name}", "release")
     if not await mine.give_up():

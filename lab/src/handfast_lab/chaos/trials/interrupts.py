@@ -1,12 +1,14 @@
-"""R9: a Ctrl-C, or a signal handler that raises, anywhere in the sync API: whatever was under way leaves nothing behind.
+"""R9: interrupt the sync API anywhere, as a Ctrl-C or a raising signal handler does; check that nothing is left.
 
-Each operation is first interrupted at every point at which CPython lets a signal handler run, as far as these can be counted
-through, then many times at random by a real signal, which also strikes while a call waits for the server. Afterwards its
-caller gives back what it was given: an acquire that was interrupted gave nothing, a release that was interrupted is called
-again. Then nothing is to be held and nobody to stand in line, and at the end no thread and no connection is to be left.
+Each operation is first interrupted at every point at which CPython may run a signal handler, as far as these points can
+be counted. Then it is interrupted many times at random by a real signal, which also strikes while a call waits for the
+server. Afterwards the caller gives back what it was given: an interrupted acquire returned nothing, an interrupted
+release is called again. No holder and no waiter may remain then, and at the end no extra thread and no extra
+connection.
 
-One thing cannot be guarded in Python: while a ``with`` block is being left, an interrupt can come before any code of ours, and
-nobody calls again. The lease is then renewed no more and runs out by itself. How often that happened is counted apart.
+One case cannot be guarded in Python. While a ``with`` block is being left, an interrupt can come before any code of the
+library runs, and the caller does not call release again. Such a lease is no longer renewed and expires. The trial
+counts these cases separately.
 """
 
 from __future__ import annotations
@@ -40,25 +42,25 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R9",)
 COUNT = 10_000
-"""Interrupts at random moments, and at most so many at points that can be counted: there are fewer of these."""
+"""Interrupts at random moments, and the maximum number at counted points, of which there are fewer."""
 
 NEVER = 1 << 30
-"""A point that no operation comes to."""
+"""A step number beyond the last point of any operation."""
 
 TTL = 2.0
-"""Seconds of a lease of ours: what is not renewed any more is gone soon after the trial."""
+"""Lease duration for Handfast, in seconds. A lease that is no longer renewed expires soon after the trial."""
 
 LONGEST = 0.0008
-"""Seconds after which a random interrupt comes at the latest: longer than most operations take."""
+"""Latest moment of a random interrupt, in seconds after the start: longer than most operations take."""
 
 WAIT = 0.0015
-"""Seconds that a caller waits for what others hold."""
+"""Seconds that an acquire waits while another client holds the lock."""
 
 REST = 1.0
-"""Seconds that what goes on in the background is given to clean up."""
+"""Seconds that background cleanup may take."""
 
 OURS = ("handfast._api", "handfast._drivers", "handfast._protocol", "handfast._engine", "handfast.records", "redis")
-"""What of ours is interrupted: everything but the trials themselves."""
+"""Packages interrupted for Handfast: all code of the library and of redis-py, but not the trial."""
 
 PACKAGES = {
     "redis": ("redis",),
@@ -66,32 +68,34 @@ PACKAGES = {
     "pottery": ("pottery", "redis"),
     "py-redis-semaphore": ("redis_semaphore", "redis"),
 }
-"""What of a rival is."""
+"""Packages interrupted for each rival, by distribution."""
 
 
 def applies(contender: Contender) -> bool:
-    """In asyncio an interrupt arrives as a cancellation: see `cancellations`."""
+    """Return True if the contender has a sync API. In asyncio an interrupt arrives as a cancellation: see
+    `cancellations`.
+    """
     return contender.sync is not None
 
 
 class Notes(NamedTuple):
-    """What came of one way to interrupt."""
+    """Results of one way to interrupt."""
 
     struck: int
     points: dict[str, int]
-    """How many points each operation has, where that is known."""
+    """Number of points by operation, where they were counted."""
     left: list[str]
-    """What was left behind."""
+    """Leases and queue entries left behind."""
     leaving: list[str]
-    """The same, where a block was interrupted while it was left: there it is known."""
+    """Leases left behind by an interrupt while a block was being left, the known limit."""
     immortal: list[str]
-    """Of all that, what is still there after the lease's time."""
+    """Those of `left` and `leaving` that remain after the ttl."""
     threads: int
     connections: int
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Interrupt each operation everywhere, and then so often at random."""
+    """Interrupt each operation at every point, then `count` times at random."""
     figures = []
     for what, chance in (("interrupt at every point", None), ("interrupt at random", seed)):
         with ServerController() as server:
@@ -127,38 +131,38 @@ def _figure(what: str, contender: Contender, notes: Notes, seed: int) -> Figure:
 
 
 class Act(NamedTuple):
-    """What is interrupted, about one name."""
+    """One call to interrupt, on one name."""
 
     call: Callable[[], Any]
-    """A function in Python, so that nothing is interrupted between its return and whoever called it."""
+    """A Python function, so that no interrupt falls between the end of the operation and the return to its caller."""
     give_back: Callable[[Any], object]
-    """Called with what it gave, or with None: now nothing is to be left."""
+    """Called with the result of the call, or None. Afterwards nothing may remain on the server."""
     leaves: Callable[[], bool] = bool
-    """Whether it had come to where a block is being left."""
+    """Return whether the block had been entered, so that the interrupt may have come while it was left."""
 
 
 class Operation(NamedTuple):
-    """Something to be interrupted."""
+    """An operation to interrupt."""
 
     name: str
     begin: Callable[[str], Act]
-    """Makes everything ready, about the name that is given."""
+    """Prepare the operation on the given name."""
     settled: bool = True
-    """Whether it goes the same way each time, so that its points can be counted through."""
+    """Whether each run takes the same steps, so that its points can be counted."""
 
 
 def _interrupt(contender: Contender, url: str, times: int, seed: int | None, tell: Tell) -> Notes:
-    """So often at random; everywhere, if there is no seed."""
+    """Interrupt at `times` random moments, or at every point if `seed` is None."""
     with redis.Redis.from_url(url, decode_responses=True) as admin:
         cast = _Cast(contender, admin, tell)
         with _operations_of(contender, url) as operations:
-            for operation in operations:  # once, so that connections, scripts and threads are there
+            for operation in operations:  # warm up, so that connections, scripts and threads exist
                 cast.play(operation, _calmly)
             threads, connections = threading.active_count(), len(admin.client_list())
             if seed is None:
                 cast.everywhere([operation for operation in operations if operation.settled], times)
             else:
-                cast.at_random(operations, times, random.Random(seed))  # noqa: S311 -- moments are no secrets
+                cast.at_random(operations, times, random.Random(seed))  # noqa: S311 -- timing, not security
             return cast.notes(threads, connections)
 
 
@@ -171,7 +175,7 @@ def _calmly(call: Callable[[], Any]) -> Run[Any]:
 
 @dataclass
 class _Cast:
-    """Plays operations, and looks at what they leave."""
+    """Runs operations and checks what they leave behind."""
 
     contender: Contender
     admin: redis.Redis
@@ -179,12 +183,12 @@ class _Cast:
     numbers: Iterator[int] = field(default_factory=counting)
     struck: int = 0
     left: dict[str, str] = field(default_factory=dict)
-    """By name, what was struck and where."""
+    """By lock name: the operation and the point at which it was interrupted."""
     leaving: dict[str, str] = field(default_factory=dict)
     points: dict[str, int] = field(default_factory=dict)
 
     def everywhere(self, operations: list[Operation], most: int) -> None:
-        """At every point, or at so many that lie evenly over all of them."""
+        """Interrupt at every point, or at `most` points spread evenly over all operations."""
         packages = OURS if self.contender.is_ours else PACKAGES[self.contender.distribution]
         within = [importlib.import_module(name) for name in packages]
         for operation in operations:
@@ -194,31 +198,31 @@ class _Cast:
                 self.play(operation, partial(interrupt_at, step=step, within=within))
 
     def at_random(self, operations: list[Operation], count: int, chance: random.Random) -> None:
-        """At random moments, until it struck so often."""
+        """Interrupt at random moments until `count` interrupts have taken effect."""
         while self.struck < count:
             self.play(chance.choice(operations), partial(interrupt_after, seconds=chance.uniform(1e-5, LONGEST)))
 
     def play(self, operation: Operation, strike: Callable[[Callable[[], Any]], Run[Any]]) -> Run[Any]:
-        """Once."""
+        """Run an operation once, interrupt it, and check what it left."""
         name = f"interrupted-{next(self.numbers)}"
         act = operation.begin(name)
         run = strike(act.call)
         place = f"{operation.name}, at {_short(run.place)}"
-        with contextlib.suppress(Exception):  # whatever a contender says: it is what is left that counts
+        with contextlib.suppress(Exception):  # a contender may raise anything; only leftovers count
             act.give_back(run.result)
         self.struck += run.struck
-        for _ in range(2):  # whatever reached its sockets before, the server has executed by the second answer
+        for _ in range(2):  # requests sent before are executed by the time of the second reply
             self.admin.ping()
         leaves = act.leaves()
         if self._holds(name) and not self._comes_true(lambda: not self._holds(name), 0.1 if leaves else REST):
             (self.leaving if leaves else self.left)[name] = place
             if not self.contender.is_ours:
-                self.admin.flushall()  # so that it is counted once
+                self.admin.flushall()  # count each leftover once
         self.tell(self.struck)
         return run
 
     def notes(self, threads: int, connections: int) -> Notes:
-        """What is known in the end. Nobody has the leases any more that were left."""
+        """Return the results. By now no client holds the leases that were left."""
         gc.collect()
         immortal: list[str] = []
         if self.contender.is_ours and (self.left or self.leaving):
@@ -236,11 +240,11 @@ class _Cast:
         )
 
     def _holds(self, name: str) -> bool:
-        """Whether there is a lease of that name, or somebody in line for it."""
+        """Return whether the name has a holder or a waiter."""
         return is_left(self.contender, self.admin, name)
 
     def _comes_true(self, condition: Callable[[], bool], within: float = REST) -> bool:
-        """Whether it does, as time goes by. Only ours cleans up in the background."""
+        """Poll until the condition holds; return whether it did in time. Only Handfast cleans up in the background."""
         until = time.monotonic() + (within if self.contender.is_ours else 0)
         while not condition():
             if time.monotonic() >= until:
@@ -250,7 +254,7 @@ class _Cast:
 
 
 def _short(place: str | None) -> str:
-    """A place without the folders of this machine."""
+    """Shorten a code location to the part below the import root."""
     return re.sub(r"^.*/(?:site-packages|src|python\d[.\d]*)/", "", place or "nowhere")
 
 
@@ -328,7 +332,7 @@ def _our_operations(url: str) -> Iterator[list[Operation]]:
             return begin
 
         with hf.lock("warm", ttl=0.1), other.lock("warm too", ttl=0.1):
-            time.sleep(0.1)  # whatever renews has its connection by now
+            time.sleep(0.1)  # by now the renewal thread has its connection
         yield [
             Operation("acquire", takes(lock)),
             Operation("try_acquire", tries),
@@ -352,12 +356,12 @@ def _release(lease: Any) -> None:
 
 @contextlib.contextmanager
 def _rivals_operations(contender: Contender, url: str) -> Iterator[list[Operation]]:
-    """The library's own verbs, with nothing of ours around them that could be interrupted."""
+    """Yield the library's own methods, without a wrapper that could be interrupted."""
     with contextlib.ExitStack() as opened:
         client = opened.enter_context(contender.client(url))
 
         def native(name: str, *, taken: bool = False) -> Any:
-            """A lock of a client that works. One that has lost all connections that it may have is left as it is."""
+            """Return a lock of a client that works. A client that has lost all its connections is replaced."""
             nonlocal client
             for _ in range(2):
                 probe: Any = client.lock("probe", LEASE)

@@ -1,13 +1,13 @@
-"""The reply of a call gets lost: the server did it, and the client is cut off before it hears of it.
+"""Lose the reply of a call: the server executes it, and the connection is cut before the client reads the reply.
 
-Client libraries send a command again when that happens, so a call that is not safe to repeat answers the wrong thing, or
-takes something that nobody knows of. Each round is about a name of its own, and leases outlive the trial: what a round has
-left behind is still there at the end, when everything has come to rest.
+Client libraries then send the command again. A call that is not safe to repeat returns a wrong answer, or acquires a
+lease that no client knows of. Each round uses a name of its own, and leases outlive the trial, so that anything a round
+leaves behind is still there at the end.
 
-    R4  of an acquire: keys that still hold something though all was given back
-    R5  of a release: callers who were told that it failed, or that they had lost the lease
-    R6  of an extend or a renewal: leases that last longer than was asked
-    R7  of a semaphore's acquire: permits that nobody has and that are out nevertheless
+    R4  acquire: keys that still hold something after everything was released
+    R5  release: callers that got an error, or were told that the lease was lost
+    R6  extend or renewal: leases that last longer than requested
+    R7  acquire of a semaphore: permits that are taken but have no holder
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ COUNT = 1_000
 """Rounds of each kind."""
 
 WAIT, FREE_WAIT, RIVALS_WAIT = 0.02, 5.0, 0.3
-"""Seconds that a caller is willing to wait, where it waits: for what others hold, and for what is free. A rival that has the
-lock without knowing it waits for itself, so that it is not let wait for long."""
+"""Timeouts in seconds, where a caller waits: for a lock that another client holds, for a free one, and for a free one
+with a rival. A rival that holds the lock without knowing it waits for itself, so its timeout is short."""
 
 SHORT = 30.0
-"""Seconds of a lease that is to be extended."""
+"""Duration of a lease before it is extended, in seconds."""
 
 MORE = 60.0
-"""Seconds that it is extended to, or by."""
+"""Duration to which, or by which, it is extended, in seconds."""
 
 LIMIT = 4
 """Permits of a semaphore."""
 
 REST, RIVALS_REST = 5.0, 0.2
-"""Seconds that what goes on in the background is given to clean up. Rivals have less to do there, and leave more behind."""
+"""Seconds that background cleanup may take, for Handfast and for rivals. Rivals clean up less and leave more behind."""
 
 
 UNTOLD = object()
-"""What a caller is told who gets an error of the network."""
+"""The outcome of a call that raised a network error."""
 
 
-def applies(contender: Contender) -> bool:  # noqa: ARG001 -- every trial has this one: it is asked about somebody
-    """Whoever can take a lock can lose a reply."""
+def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Trial protocol
+    """Return True: a reply can be lost for every contender."""
     return True
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """So many rounds of each kind that the contender has."""
+    """Run `count` rounds of each kind of call that the contender has."""
     done = counting(1)
     figures = []
     with _scene(contender) as scene:
@@ -77,33 +77,33 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 @dataclass
 class _Notes:
-    """What came of the rounds of one kind."""
+    """Results of the rounds of one kind."""
 
     contender: str
     seed: int
     tried: int = 0
     unstruck: int = 0
-    """Rounds in which the fault found nothing to hit."""
+    """Rounds in which the fault found no reply to drop."""
     misled: list[str] = field(default_factory=list)
     """Wrong answers."""
     untold: int = 0
-    """Callers who were told that the connection broke, and no more: that is no wrong answer."""
+    """Calls that raised a network error, which counts as a right answer."""
     refused: list[str] = field(default_factory=list)
-    """Whoever came next did not get it at once."""
+    """Rounds in which the next caller could not acquire at once."""
     free_again: float = 0.0
-    """How many seconds it took at most until somebody got it who was refused at first."""
+    """Longest time until a refused next caller could acquire, in seconds."""
     longest: float = 0.0
-    """By how many milliseconds a lease lasted longer than was asked, at most."""
+    """Longest excess of a lease over the requested duration, in milliseconds."""
     longer: list[str] = field(default_factory=list)
     answered: float = 0.0
-    """Seconds of the call that took longest."""
+    """Duration of the longest call, in seconds."""
 
     def orphans(self, left: list[str]) -> list[str]:
-        """What went wrong in acquires, the worst first."""
+        """Return what went wrong in acquires, the worst first."""
         return [*(f"left behind: {key}" for key in left), *self.refused, *self.misled]
 
     def figure(self, row: str, what: str, unit: str, wrong: list[str], bad: int, **measured: float) -> Figure:
-        """The number that it comes to."""
+        """Return the figure for these rounds."""
         answers = {} if unit == "wrong errors" else {"wrong answers": len(self.misled)}
         others: dict[str, float | str] = {
             **answers,
@@ -121,7 +121,7 @@ class _Notes:
 
 @dataclass
 class _Scene:
-    """One client whose replies get lost, and one at the server itself."""
+    """One client behind the proxy, whose replies get lost, and one connected directly."""
 
     contender: Contender
     server: ServerController
@@ -131,7 +131,7 @@ class _Scene:
     near: Client
 
     def acquire(self, number: int, notes: _Notes) -> None:
-        """The reply of an acquire is lost: of one that is in luck, or of one that finds others in its way."""
+        """Lose the reply of an acquire, of a free lock or of one that another client holds."""
         name = f"acquired-{number}"
         lock, other = self.far.lock(name), self.near.lock(name)
         taken = number % 4 == 3 and other.acquire(0)
@@ -144,7 +144,7 @@ class _Scene:
         self._follow(name, self.near.lock(name), notes)
 
     def permit(self, number: int, notes: _Notes) -> None:
-        """The same of a semaphore, of which others hold some or all permits."""
+        """Lose the reply of a semaphore's acquire, with some or all permits held by others."""
         name = f"permits-{number}"
         permit = self.far.semaphore(name, LIMIT)
         others = [self.near.semaphore(name, LIMIT) for _ in range(LIMIT if number % 4 == 3 else number % 4)]
@@ -159,7 +159,7 @@ class _Scene:
         self._follow(name, _All([self.near.semaphore(name, LIMIT) for _ in range(LIMIT)]), notes)
 
     def release(self, number: int, notes: _Notes) -> None:
-        """The reply of a release is lost."""
+        """Lose the reply of a release."""
         name = f"released-{number}"
         lock = self.far.lock(name)
         lock.acquire(0)
@@ -169,7 +169,7 @@ class _Scene:
         self._follow(name, self.near.lock(name), notes)
 
     def extend(self, number: int, notes: _Notes) -> None:
-        """The reply of what makes a lease longer is lost."""
+        """Lose the reply of an extend."""
         name = f"extended-{number}"
         lock = self.far.lock(name, SHORT)
         lock.acquire(0)
@@ -185,19 +185,19 @@ class _Scene:
         lock.release()
 
     def left(self) -> list[str]:
-        """What still holds something once everything has come to rest."""
+        """Wait for background cleanup to finish; return what still holds something."""
         until = time.monotonic() + self._rest
         while (left := self.contender.left(self.server.admin)) and time.monotonic() < until:
             time.sleep(0.05)
         return left
 
     def _told(self, words: frozenset[str], call: Callable[[], object], notes: _Notes) -> object:
-        """What the caller is told when the reply is lost: what it is given, or the error that it gets."""
+        """Make the call with its reply lost. Return its result, the exception, or `UNTOLD` for a network error."""
         fault = self.proxy.lose_reply(Wire.match(words))
         begun = time.monotonic()
         try:
             told = call()
-        except Exception as error:  # noqa: BLE001 -- whatever a contender raises is its answer
+        except Exception as error:  # noqa: BLE001 -- a contender may raise anything
             told = UNTOLD if _is_of_network(error) else error
             notes.untold += told is UNTOLD
         notes.answered = max(notes.answered, time.monotonic() - begun)
@@ -215,7 +215,7 @@ class _Scene:
             notes.misled.append(f"{name}: it was free, and its caller was told {_said(told)}")
 
     def _follow(self, name: str, lock: Lock, notes: _Notes) -> None:
-        """Whoever comes next gets it at once; if not, note how long it took, as long as there is hope."""
+        """Check that the next caller acquires at once; if not, record how long it took."""
         begun = time.monotonic()
         had = lock.acquire(0)
         if not had:
@@ -228,7 +228,9 @@ class _Scene:
             lock.release()
 
     def _patience(self, number: int) -> float:
-        """Every second caller waits, where that can be told in less than a second; every fourth finds others in its way."""
+        """Return the timeout of a round. Every second caller waits, where the contender supports timeouts this short;
+        every fourth finds the lock held.
+        """
         wait = WAIT if number % 4 == 3 else FREE_WAIT if self.contender.is_ours else RIVALS_WAIT
         return wait if number % 2 and self.contender.shortest_wait <= wait else 0
 
@@ -241,13 +243,15 @@ class _Scene:
 
 
 class _All:
-    """All permits of a semaphore: whoever leaks one leaves the others to be had, and only all of them tell."""
+    """All permits of a semaphore. A single leaked permit leaves the others available, so only acquiring all of them
+    shows it.
+    """
 
     def __init__(self, permits: list[Lock]) -> None:
         self._permits = permits
 
     def acquire(self, timeout: float | None = None) -> bool:
-        """All or none, though they are taken one by one."""
+        """Acquire all permits one by one; release them again if one is missing."""
         had = []
         for permit in self._permits:
             if not permit.acquire(timeout):
@@ -259,11 +263,9 @@ class _All:
         return len(had) == len(self._permits)
 
     def release(self) -> bool:
-        """Give them back."""
-        return all([permit.release() for permit in self._permits])  # noqa: C419 -- each is to be given back
+        return all([permit.release() for permit in self._permits])  # noqa: C419 -- release each of them
 
     def extend(self, seconds: float) -> None:
-        """Extend them."""
         for permit in self._permits:
             permit.extend(seconds)
 
@@ -276,7 +278,7 @@ def _scene(contender: Contender) -> Iterator[_Scene]:
         contender.client(proxy.url) as far,
         contender.client(server.url) as near,
     ):
-        for client in (near, far):  # so that the server knows every script, and the clients the server
+        for client in (near, far):  # load every script into the server and connect the clients
             lock = client.lock("warm", LEASE)
             lock.acquire(0)
             if contender.extends:
@@ -286,12 +288,12 @@ def _scene(contender: Contender) -> Iterator[_Scene]:
 
 
 def _is_of_network(error: Exception) -> bool:
-    """Whether that is all it says. Each library has classes of its own for it."""
+    """Return whether the error is a plain network error, by class name: each library has classes of its own."""
     return any("Connection" in kind.__name__ or "Timeout" in kind.__name__ for kind in type(error).__mro__)
 
 
 def _said(told: object) -> str:
-    """An answer in short: what errors say may go on and on, and name sockets that are gone."""
+    """Shorten an answer: error texts can be long and name sockets that no longer exist."""
     return type(told).__name__ if isinstance(told, Exception) else repr(told)
 
 
@@ -309,7 +311,7 @@ def _released(notes: _Notes, left: list[str]) -> Figure:
     )
 
 
-def _extended(notes: _Notes, left: list[str]) -> Figure:  # noqa: ARG001 -- what is too long is what counts here
+def _extended(notes: _Notes, left: list[str]) -> Figure:  # noqa: ARG001 -- only durations count here
     wrong, most = notes.longer + notes.misled, {"most beyond what was asked, ms": round(notes.longest, 1)}
     return notes.figure("R6", "lost reply of extend", "leases too long", wrong, len(notes.longer), **most)
 
@@ -320,4 +322,4 @@ _KINDS: tuple[tuple[Callable[[_Scene, int, _Notes], None], Callable[[_Notes, lis
     (_Scene.extend, _extended),
     (_Scene.permit, _permitted),
 )
-"""What is played, and what is made of it."""
+"""What is tried, and how its results become a figure."""

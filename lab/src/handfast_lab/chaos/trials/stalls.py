@@ -1,12 +1,13 @@
-"""Somebody stands still: a holder, a network, a server. Everybody else goes on, and nobody believes what is over.
+"""Stop a holder, a network or a server, and check that the others go on and that expired leases are known to be lost.
 
-R10  a holder is stopped for longer than its lease lasts, wakes up and writes: updates that are lost though they are
-     fenced; those that are lost without a fence are told
-R11  the same holder, while the server is stopped as well: whether `lease.lost` is known at the first look, without I/O
-R14  waiters that live wait for more than ten times as long as the server believes in a waiter that says nothing:
-     how many lose their place. It is the server's clock that runs faster for that
-R31  how much longer than its timeout an acquire takes, where others hold the lock, over links that are slow or swallow
-     everything, and with a server that is stopped: at most 50 ms, or what the socket's timeout allows
+R10  A holder is stopped for longer than its lease, resumes and writes. Counted: fenced updates that are lost. Updates
+     lost without a fence are reported.
+R11  The same holder, with the server stopped as well. Counted: leases for which `lease.lost` is not True at once,
+     without I/O.
+R14  Live waiters wait for more than ten wait-leases, the time for which the server keeps a silent waiter. Counted:
+     waiters that lose their queue position. The server's clock is moved forward for this.
+R31  By how much an acquire exceeds its timeout: with another holder, over slow and silent links, and with a stopped
+     server. Allowed are 50 ms, or the time that the link or the socket timeout accounts for.
 """
 
 from __future__ import annotations
@@ -38,39 +39,39 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R10", "R11", "R14", "R31")
 COUNT = 40
-"""Times that a holder or a link stands still, of each kind."""
+"""Stops of a holder or a link, of each kind."""
 
 TTL = 0.2
-"""Seconds of the leases of those who are stopped."""
+"""Lease duration of the stopped processes, in seconds."""
 
 WRITERS, SLEEPERS = 3, 4
-"""Processes that write, of which one at a time is stopped; processes that are stopped together."""
+"""Writer processes, of which one at a time is stopped, and processes that are stopped together."""
 
 WAITERS = 16
 LIVES = 10
-"""How many times as long as the server believes in a silent waiter they wait."""
+"""How long the waiters wait, in wait-leases."""
 
 JUMP = 50.0
-"""Seconds that its clock is set ahead at once: less than it believes in somebody who has just asked."""
+"""Seconds by which the server's clock is moved at once: less than the wait-lease of a waiter that has just polled."""
 
 DELAY = 0.02
-"""Seconds that each command takes over a slow link."""
+"""Delay of each command on the slow link, in seconds."""
 
 SILENCE = 0.2
-"""Seconds after which these clients give up on a reply: their socket's timeout."""
+"""Socket timeout of the clients, in seconds."""
 
 RETRY_FOR = 20.0
-"""Seconds that somebody is waited for."""
+"""Seconds that the trial waits for a process or a waiter."""
 
 
 def applies(contender: Contender) -> bool:
-    """It is our leases that are looked at."""
+    """Return True for Handfast, whose leases this trial inspects."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Stop so often of each kind."""
-    chance = random.Random(seed)  # noqa: S311 -- moments are no secrets
+    """Run all four parts with about `count` stops each."""
+    chance = random.Random(seed)  # noqa: S311 -- timing, not security
     done = counting(1)
 
     def tick() -> None:
@@ -144,7 +145,7 @@ def _wakings(contender: Contender, count: int, chance: random.Random, tick: Call
                 time.sleep(chance.uniform(0, TTL))
                 for sleeper in sleepers:
                     sleeper.freeze()
-                with server.paused():  # whatever asks it anything now gets no answer
+                with server.paused():  # from here on the server answers no request
                     time.sleep(1.2 * TTL)
                     for sleeper in sleepers:
                         sleeper.thaw()
@@ -195,7 +196,7 @@ def _patience(contender: Contender, tick: Callable[[], None]) -> Figure:
 
 
 async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> float:
-    """For how many seconds of the server's they waited."""
+    """Let the waiters wait; return for how many seconds by the server's clock."""
     queue, tokens = "{hf:lock:long}:queue", "{hf:lock:long}:tokens"
     entered: list[int] = []
 
@@ -208,7 +209,7 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
         return int(server.admin.zcard(queue)) > number
 
     def all_fresh() -> bool:
-        """Whether the server believes in all of them for long enough."""
+        """Return whether every wait-lease lasts beyond the next clock jump."""
         now = microseconds(server.admin)
         line: Any = server.admin.zrange(queue, 0, -1)
         records: Any = server.admin.hmget(tokens, line) if line else []
@@ -263,7 +264,8 @@ LINKS: dict[str, tuple[Callable[[_Link], AbstractContextManager[Any]], float]] =
     "server stopped": (lambda scene: scene.server.paused(), SILENCE),
     "nothing comes back": (lambda scene: scene.proxy.black_hole("to client"), SILENCE),
 }
-"""What is the matter, and how many seconds longer than asked that may take: at least 50 ms in any case."""
+"""By condition: how to impose it, and the permitted excess over the timeout, in seconds (at least 50 ms in any case).
+"""
 
 
 @dataclass
@@ -294,18 +296,18 @@ async def _time_out(
         lock = holder.lock("held")
         lease = await settled(lock.acquire())
         with contextlib.suppress(AcquireTimeout):
-            await settled(lock.acquire(timeout=0.001))  # the server knows all scripts: they are long, and links slow
+            await settled(lock.acquire(timeout=0.001))  # load the scripts now: they are long and the link may be slow
         for timeout in timeouts:
             async with api.client(api.library.Redis.from_url(scene.proxy.url, socket_timeout=SILENCE)) as client:
                 lock = client.lock("held")
-                await settled(lock.status())  # connected it is
+                await settled(lock.status())  # connect
                 with link():
                     begun = monotonic()
                     try:
                         stray = await settled(lock.acquire(timeout=timeout))
                     except AcquireTimeout:
                         seen.seconds.append(monotonic() - begun - timeout)
-                    except Exception as error:  # noqa: BLE001 -- any other answer is a wrong one
+                    except Exception as error:  # noqa: BLE001 -- any other outcome is wrong
                         seen.wrong.append(f"{type(error).__name__}: {error}")
                     else:
                         seen.wrong.append("got what others held")
