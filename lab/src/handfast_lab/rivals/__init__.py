@@ -1,8 +1,8 @@
-"""Handfast and its rivals, each wrapped once: used as its documentation shows it, at its defaults but for a lease.
+"""Adapters for Handfast and its rivals, each used as its documentation shows, with defaults except for the lease.
 
-`CONTENDERS` has those that the trials attack; `handfast_lab.bench.contenders` says which ones each benchmark measures. A
-rival's library is imported when it is used: one that is not installed costs nothing and is reported as missing (see
-`Contender.version`).
+`CONTENDERS` holds the libraries that the trials attack; `handfast_lab.bench.contenders` lists those that each benchmark
+measures. The library of a rival is imported on first use: a library that is not installed costs nothing and is reported
+as missing (see `Contender.version`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTENDERS: dict[str, Contender] = {
 
 
 def contender_named(name: str) -> Contender:
-    """Return that one. Raises KeyError with the names that exist."""
+    """Return the contender with this name. Raises KeyError, with the known names, if there is none."""
     try:
         return CONTENDERS[name]
     except KeyError:
@@ -33,7 +33,7 @@ def contender_named(name: str) -> Contender:
 
 
 def is_left(contender: Contender, admin: redis.Redis, name: str) -> bool:
-    """Return whether a holder or a waiter of that name remains on the server."""
+    """Return whether a holder or a waiter of this name remains on the server."""
     if contender.is_ours:
         return held_or_wanted(admin, name)
     return any(name in key for key in contender.left(admin))

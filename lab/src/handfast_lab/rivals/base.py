@@ -1,4 +1,4 @@
-"""What rivals have in common: most are built on redis-py, and many of their locks are a single key."""
+"""Code shared by the adapters: most rivals build on redis-py, and many of their locks are a single key."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["Asked", "NoSemaphore", "OneKey", "OverAioRedis", "OverClient", "Over
 
 
 def hush() -> None:
-    """Silence the log of rivals, which log every failed try."""
+    """Silence the loggers of rivals, which log every failed attempt."""
     for name in ("redis_lock", "redis_semaphore", "redis_fifo_lock", "pottery", "coredis"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def waiting(timeout: float | None) -> dict[str, Any]:
-    """Return redis-py's options for a timeout."""
+    """Return redis-py's options for this timeout."""
     return {"blocking": False} if timeout == 0 else {"blocking_timeout": timeout}
 
 
 class Asked:
-    """A lock that asks the server once for each acquire."""
+    """A lock that sends one request for each acquire."""
 
     tries = 0
-    """How often it has asked so far."""
+    """Number of requests so far."""
 
 
 class NoSemaphore:
@@ -44,7 +44,7 @@ class NoSemaphore:
 
 
 class OverClient(NoSemaphore):
-    """A client built on one of redis-py."""
+    """A client built on a redis-py client."""
 
     def __init__(self, connection: Any) -> None:
         self._redis = connection
@@ -54,9 +54,9 @@ class OverClient(NoSemaphore):
 
 
 def _place(url: str) -> dict[str, Any]:
-    """Return the URL as options of redis-py's client.
+    """Return the parts of the URL as options of redis-py's client.
 
-    Created with options it retries a lost command, which is its default; created from a URL it does not.
+    A client created from options retries a lost command, which is the default; a client created from a URL does not.
     """
     found: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]  # the client library's
     found.pop("connection_class", None)
@@ -67,7 +67,7 @@ def _place(url: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class OverRedis:
-    """Opens a client of redis-py, and the one that is built on it."""
+    """Opens a redis-py client, and the rival's client on top of it."""
 
     kind: Callable[[Any], Client]
 
@@ -80,7 +80,7 @@ class OverRedis:
 
 @dataclass(frozen=True)
 class OverAioRedis:
-    """The same for asyncio."""
+    """The asyncio version of `OverRedis`."""
 
     kind: Callable[[Any], AioClient]
 
@@ -90,7 +90,7 @@ class OverAioRedis:
         connection: Any
         if connections is None:
             connection = redis.asyncio.Redis(**_place(url))
-        else:  # to be measured: without retries, so that a refused connection is an error
+        else:  # for benchmarks: without retries, so that a refused connection is an error
             connection = redis.asyncio.Redis.from_url(url, max_connections=connections)
         try:
             yield self.kind(connection)
@@ -100,7 +100,7 @@ class OverAioRedis:
 
 @dataclass(frozen=True)
 class OneKey:
-    """Locks that are one key each, which exists while the lock is held; its name has this prefix."""
+    """Locks that are one key each, named with this prefix, which exists while the lock is held."""
 
     prefix: str = ""
 

@@ -1,7 +1,7 @@
-"""What a trial sees of a library: its verbs, what it sends, what it leaves on the server.
+"""The interface between the trials and a library: how to open it, what it sends, and what it stores on the server.
 
-A contender speaks its own API: `Contender.sync` or `Contender.aio` opens a client of it. `Contender.client` opens one
-that any trial can call, whatever the API.
+Each contender keeps its own API: `Contender.sync` or `Contender.aio` opens a client of it. `Contender.client` opens a
+blocking client for either API.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What a contender sends: names of commands, and digests of scripts."""
+    """The commands that a contender sends, by name, and its scripts, by digest."""
 
     takes: frozenset[str]
-    """What takes a lock."""
+    """Those that acquire a lock."""
     gives: frozenset[str]
     extends: frozenset[str] = frozenset()
-    """What extends a lease, and what renews it."""
+    """Those that extend or renew a lease."""
     permits: frozenset[str] = frozenset()
-    """What takes a permit of a semaphore."""
+    """Those that acquire a permit of a semaphore."""
 
     @staticmethod
     def match(words: frozenset[str]) -> Match:
-        """Whether a command off the wire is one of these, for a fault of the proxy's."""
+        """Return a predicate for the proxy's faults: whether a command is one of these."""
 
         def is_one(asked: Command) -> bool:
             if asked.name in words:
@@ -60,45 +60,50 @@ class Wire:
 
 @dataclass(frozen=True)
 class Contender:
-    """One library in one API."""
+    """One library with one API."""
 
     name: str
     distribution: str
-    """What it is called where it is installed from."""
+    """Name of the distribution on the package index."""
     wire: Callable[[], Wire]
-    """What it sends; called only where it is installed."""
+    """Returns what it sends; called only if the library is installed."""
     left: Callable[[redis.Redis], list[str]]
-    """The keys on that server that hold, or wait for, something: what is an orphan once all was given back."""
+    """Returns the keys of its holders and waiters on that server. After all leases are released, these keys are
+    orphans.
+    """
     remaining: Callable[[redis.Redis, str], float]
-    """For how many milliseconds more the server keeps the lock of that name; 0 when nobody holds it."""
+    """Returns for how many more milliseconds the server keeps the lock of that name; 0 if it is free."""
     sync: Callable[[str], AbstractContextManager[Client]] | None = None
     aio: Callable[..., AbstractAsyncContextManager[AioClient]] | None = None
-    """The same for asyncio. Its second argument, if given, is how many connections the client may open."""
+    """The asyncio version of `sync`. The optional second argument is the largest number of connections the client may
+    open.
+    """
     extends: Literal["to", "by", "again", ""] = ""
-    """What ``extend(seconds)`` means: let it last that long from now; that much longer than now; as long as at first,
-    whatever is said; or that there is no such thing."""
+    """What ``extend(seconds)`` does: "to" lets the lease end that long from now, "by" adds that much to its remaining
+    time, "again" restores its initial duration and ignores the argument; "" means that there is no such call.
+    """
     has: frozenset[str] = frozenset()
-    """What else it has: ``semaphore``, ``renewal``, ``fence``, ``rwlock``, ``lock_all``."""
+    """Further features: ``semaphore``, ``renewal``, ``fence``, ``rwlock``, ``lock_all``."""
     shortest_wait: float = 0.001
-    """Seconds: the shortest time that it can be told to wait."""
+    """Shortest timeout that it supports, in seconds."""
     shortest_ttl: float = 0.012
-    """Seconds: the shortest lease that it can be told to give."""
+    """Shortest lease that it supports, in seconds."""
     remarks: tuple[str, ...] = ()
-    """What a reader of its figures is to know."""
+    """Notes for readers of its figures."""
 
     @property
     def api(self) -> Literal["sync", "asyncio"]:
-        """Which of the two it is."""
+        """The API of the contender."""
         return "asyncio" if self.sync is None else "sync"
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is Handfast, which has more to show than the rivals."""
+        """Whether it is Handfast, which supports more trials than the rivals."""
         return self.distribution == "handfast"
 
     @property
     def version(self) -> str | None:
-        """Which version is installed; None when it is not."""
+        """The installed version; None if it is not installed."""
         try:
             return importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:
@@ -106,7 +111,7 @@ class Contender:
 
     @contextlib.contextmanager
     def client(self, url: str) -> Iterator[Client]:
-        """A client that is called and answers, whatever the API."""
+        """Open a blocking client, whatever the API."""
         if self.sync is not None:
             with self.sync(url) as client:
                 yield client
@@ -119,7 +124,7 @@ class Contender:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """What Handfast has to say of leases that are lost is no news where they are taken away on purpose."""
+    """Silence Handfast's log within the block: trials take leases away on purpose, and the reports are noise."""
     logger = logging.getLogger("handfast")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -130,7 +135,7 @@ def hushed() -> Iterator[None]:
 
 
 def text(value: bytes | str) -> str:
-    """As it reads."""
+    """Return the value as a string."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
@@ -139,16 +144,16 @@ def _digest(source: bytes | str) -> str:
 
 
 def digests(*sources: bytes | str) -> frozenset[str]:
-    """What servers call these scripts."""
+    """Return the SHA-1 digests by which servers identify these scripts."""
     return frozenset(map(_digest, sources))
 
 
 def keys(admin: redis.Redis) -> list[str]:
-    """All there are."""
+    """Return the names of all keys on the server."""
     return [text(key) for key in admin.scan_iter(count=1000)]
 
 
 def microseconds(admin: redis.Redis) -> int:
-    """What the server's clock says."""
+    """Return the time of the server in microseconds."""
     seconds, rest = admin.time()
     return int(seconds) * 1_000_000 + int(rest)

@@ -1,4 +1,4 @@
-"""The lock of coredis, which asks every 100 ms."""
+"""The lock of coredis, which polls every 100 ms."""
 
 from __future__ import annotations
 

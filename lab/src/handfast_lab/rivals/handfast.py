@@ -1,4 +1,4 @@
-"""Handfast, in both APIs, as the trials see it."""
+"""Adapters for Handfast, in both APIs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _OurAioLock:
         return bool(await self._lease.release())
 
     async def waiting(self) -> int:
-        """How many wait for it."""
+        """Return the number of waiters."""
         return int((await self._thing.status()).waiting)
 
     async def extend(self, seconds: float) -> None:
@@ -109,7 +109,10 @@ def _our_wire() -> Wire:
 
 
 def _our_left(admin: redis.Redis) -> list[str]:
-    """Lines with somebody in them, and leases that have not run out: what is over is remembered for a while, and due."""
+    """Return the queues with waiters and the holders with unexpired leases.
+
+    Expired entries remain for a while by design and have a TTL, so they are not reported.
+    """
     now = microseconds(admin)
     return [
         key
@@ -119,7 +122,7 @@ def _our_left(admin: redis.Redis) -> list[str]:
 
 
 def held_or_wanted(admin: redis.Redis, name: str) -> bool:
-    """Whether anybody has something of that name, or stands in line for it, be it a lock, a semaphore or what else there is."""
+    """Return whether a lock, semaphore or read-write lock of this name has a holder or a waiter."""
     now = microseconds(admin)
     with admin.pipeline(transaction=False) as pipeline:
         for kind in ("lock", "semaphore", "rwlock"):
@@ -143,7 +146,7 @@ OURS = Contender(
     extends="to",
     has=frozenset({"semaphore", "renewal", "fence", "rwlock", "lock_all"}),
 )
-"""Ours, in the sync API."""
+"""Handfast's sync API."""
 
 OURS_AIO = Contender(
     "handfast (asyncio)",
@@ -155,4 +158,4 @@ OURS_AIO = Contender(
     extends="to",
     has=OURS.has,
 )
-"""Ours, in the asyncio API."""
+"""Handfast's asyncio API."""

@@ -21,14 +21,14 @@ from handfast_lab.rivals.verbs import LEASE, Client, Lock
 __all__ = ["FAIR", "FIRST", "LUA", "WatchCounted"]
 
 FOREVER = 3600.0
-"""Seconds, where the caller must say how long to wait."""
+"""The timeout, in seconds, passed to functions that require one, for an indefinite wait."""
 
 PAUSE = 0.001
-"""Seconds between two tries of a semaphore: the period of the listings' own locks."""
+"""Seconds between two attempts at a semaphore: the polling period of the listings' own locks."""
 
 
 class WatchCounted(redis.Redis):
-    """A client that counts how often EXEC refused because a watched key had changed, and how often it asked for a lock."""
+    """A client that counts failed EXECs (a watched key had changed) and requests for a lock."""
 
     retries = 0
     tries = 0
@@ -59,7 +59,7 @@ class _Pipeline(redis.client.Pipeline):
 
 
 class _Listed:
-    """One lock or permit of a listing: ``ask`` returns an identifier, or None if it did not get it in time."""
+    """One lock or permit of a listing: ``ask`` returns an identifier, or None on a timeout."""
 
     def __init__(self, conn: Any, ask: Callable[[float], str | None], release: Callable[[str], bool]) -> None:
         self._conn = conn
@@ -85,14 +85,14 @@ class _Listed:
         try:
             return bool(self._release(self._identifier))
         finally:
-            self._releases += self._conn.tries - asked  # a release is no try
+            self._releases += self._conn.tries - asked  # a release does not count as an attempt
 
     def extend(self, seconds: float) -> None:
         raise NotImplementedError(f"not by {seconds:g} s: the listings cannot")
 
 
 class _ListedPermit(_Listed):
-    """The semaphores of the listings do not wait, so this one does; each call of them is a try."""
+    """A permit of the listings' semaphores, which do not wait: this class polls, and each call counts as an attempt."""
 
     def __init__(self, conn: Any, ask: Callable[[], str | None], release: Callable[[str], bool]) -> None:
         super().__init__(conn, self._wait, release)
@@ -156,7 +156,7 @@ def _contender(name: str, form: _Listing) -> Contender:
 
 
 def _wire() -> Wire:
-    """The listings are measured only: no trial attacks them."""
+    """Return nothing: the listings are measured but not attacked."""
     return Wire(frozenset(), frozenset())
 
 

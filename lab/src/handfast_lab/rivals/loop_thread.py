@@ -1,4 +1,4 @@
-"""An asyncio client, called from a thread that has no loop: its tasks live on between the calls, as in a program."""
+"""A blocking front end for an asyncio client, whose event loop runs in a thread of its own between the calls."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["LIMIT", "OnLoop"]
 T = TypeVar("T")
 
 LIMIT = 120.0
-"""Seconds after which a call is given up: the trial goes on, and says so."""
+"""Seconds after which a call raises TimeoutError, so that the trial continues and reports it."""
 
 
 class OnLoop:
-    """A loop in a thread of its own, and the client that lives there."""
+    """An event loop in a thread of its own, and the client that runs on it."""
 
     def __init__(self, opening: AbstractAsyncContextManager[AioClient]) -> None:
         self._opening = opening
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="torture-loop", daemon=True)
-        self._context = copy_context()  # one for all calls: there are rivals that keep their token in it
+        self._context = copy_context()  # one for all calls: some rivals keep their token in it
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -53,7 +53,7 @@ class OnLoop:
         return Called(self, lambda: self._client.semaphore(name, limit, ttl))
 
     def call(self, doing: Coroutine[Any, Any, T] | Any, context: Context) -> T:
-        """Run it over there and wait for what comes of it."""
+        """Run a coroutine on the loop and return its result."""
         done = threading.Event()
         made: list[asyncio.Task[T]] = []
 
@@ -72,7 +72,7 @@ class OnLoop:
         return made[0].result()
 
     async def _enter(self) -> AioClient:
-        """Open it in a task that also closes it: there are rivals that insist."""
+        """Open the client in a task that also closes it, which some rivals require."""
         self._over = asyncio.Event()
         opened: asyncio.Future[AioClient] = self._loop.create_future()
 
@@ -113,7 +113,7 @@ class OnLoop:
 
 
 class Called:
-    """An asyncio lock whose verbs wait for what comes of them."""
+    """A blocking front end for an asyncio lock."""
 
     def __init__(self, home: OnLoop, make: Callable[[], AioLock]) -> None:
         self._home = home

@@ -1,4 +1,4 @@
-"""pottery's Redlock, over one master."""
+"""pottery's Redlock, with one master."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CONTENDERS"]
 
 @cache
 def _pottery() -> Any:
-    """Return the library. Its import replaces `json.dumps`, which is undone: its locks do not need that."""
+    """Return the library. Its import replaces `json.dumps`, which this undoes: the locks do not need it."""
     dumps = json.dumps
     try:
         return importlib.import_module("pottery")
@@ -71,13 +71,13 @@ class _PotteryAio(OverClient):
 
 
 def _pottery_wire() -> Wire:
-    """Its scripts are created with its first lock."""
+    """Return what it sends; its scripts are created with its first lock."""
     lock = _pottery().Redlock
     with redis.Redis() as unused:
         lock(key="a", masters={unused})
     return Wire(
         frozenset({"SET"}),
-        frozenset({lock._release_script.sha}),  # noqa: SLF001 -- where else would it be read
+        frozenset({lock._release_script.sha}),  # noqa: SLF001 -- there is no public attribute
         frozenset({lock._extend_script.sha}),  # noqa: SLF001 -- see above
     )
 

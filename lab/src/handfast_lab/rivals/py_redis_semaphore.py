@@ -1,4 +1,4 @@
-"""py-redis-semaphore: its semaphore, and its mutex, which is one of one permit."""
+"""py-redis-semaphore: its semaphore, and its mutex, a semaphore with one permit."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _SemaphoreAioLock:
 
 @dataclass(frozen=True)
 class _Semaphores:
-    """A client, and the class of its locks. A semaphore is made once for each timeout, which is part of it."""
+    """A client, and the class of its locks. The timeout is part of a semaphore, so one is created for each timeout."""
 
     redis: Any
     kind: Callable[[Callable[[float | None], Any]], Any]

@@ -1,4 +1,4 @@
-"""python-redis-lock, which sleeps in BLPOP."""
+"""python-redis-lock, whose waiters block in BLPOP."""
 
 from __future__ import annotations
 

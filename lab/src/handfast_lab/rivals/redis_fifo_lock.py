@@ -1,4 +1,4 @@
-"""redis-fifo-lock, where each waiter has a list of its own and a connection that blocks in BLPOP."""
+"""redis-fifo-lock, where each waiter has its own list and a connection that blocks in BLPOP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _FifoLock:
         return True
 
     async def waiting(self) -> int:
-        """How many wait for it."""
+        """Return the number of waiters."""
         return int((await self._lock.stats())["waiting"])
 
     async def extend(self, seconds: float) -> None:
@@ -50,7 +50,10 @@ def _fifo_wire() -> Wire:
 
 
 def _fifo_left(admin: redis.Redis) -> list[str]:
-    """The holder and the queue. Its counters never expire; the releases that it remembers do, after ten leases."""
+    """Return the keys of the holder and the queue.
+
+    Its counters never expire, and its record of a release expires after ten leases; neither is reported.
+    """
     return [key for key in keys(admin) if key.endswith(("}:h", "}:q"))]
 
 

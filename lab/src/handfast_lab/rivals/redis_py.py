@@ -1,4 +1,4 @@
-"""The lock of redis-py, which asks every 100 ms by default."""
+"""The lock of redis-py, which polls every 100 ms by default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from handfast_lab.rivals.verbs import LEASE
 __all__ = ["AIO", "AIO_FAST", "CONTENDERS", "SYNC", "SYNC_FAST"]
 
 PAUSE, SHORT_PAUSE = 0.1, 0.001
-"""Seconds between two tries: the default, and the period of the listings."""
+"""Seconds between two attempts: redis-py's default, and the polling period of the listings."""
 
 
 class _Counted(redis.lock.Lock):
@@ -88,4 +88,4 @@ SYNC_FAST = _common("redis-py-1ms", sync=OverRedis(partial(_RedisPy, pause=SHORT
 AIO_FAST = _common("redis-py-1ms (asyncio)", aio=OverAioRedis(partial(_RedisPyAio, pause=SHORT_PAUSE)))
 
 CONTENDERS = SYNC, AIO
-"""Those that the trials attack."""
+"""The contenders that the trials attack."""

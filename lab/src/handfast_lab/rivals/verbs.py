@@ -1,4 +1,4 @@
-"""What every library is wrapped as: a client that gives locks, and a lock with its verbs, for both APIs."""
+"""The protocols that every adapter implements: a client that creates locks, and a lock, for both APIs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Protocol
 __all__ = ["LEASE", "AioClient", "AioLock", "Client", "Lock"]
 
 LEASE = 600.0
-"""Seconds: longer than any trial, so that a lease that is left behind is still there when the trial looks for it."""
+"""Lease in seconds: longer than any trial, so that an abandoned lease still exists when the trial looks for it."""
 
 
 class Lock(Protocol):
-    """One caller's access to one lock, or to one permit of a semaphore. It holds at most one lease at a time."""
+    """One caller's access to one lock or one permit of a semaphore. It holds at most one lease at a time."""
 
     def acquire(self, timeout: float | None = None) -> bool:
-        """Wait ``timeout`` seconds: without limit if None, not at all if 0. Return whether it is held."""
+        """Wait up to ``timeout`` seconds (None: indefinitely, 0: not at all). Return whether the lock is held."""
 
     def release(self) -> bool:
-        """Release it. Return False if the library says that there was nothing to release."""
+        """Release the lease. Return False if the library reports that it was not held."""
 
     def extend(self, seconds: float) -> None:
         """Extend the lease: see `Contender.extends`."""
 
 
 class AioLock(Protocol):
-    """The same, to be awaited."""
+    """The asyncio version of `Lock`."""
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """See `Lock`."""
@@ -40,14 +40,14 @@ class Client(Protocol):
     """One client of a contender."""
 
     def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> Lock:
-        """Return the lock of that name. ``renew`` asks for renewal where it is optional."""
+        """Return the lock with this name. ``renew`` requests renewal where it is optional."""
 
     def semaphore(self, name: str, limit: int, ttl: float = LEASE) -> Lock:
-        """Return access to one permit of the semaphore of that name."""
+        """Return access to one permit of the semaphore with this name."""
 
 
 class AioClient(Protocol):
-    """The same, of an asyncio contender."""
+    """The asyncio version of `Client`."""
 
     def lock(self, name: str, ttl: float = LEASE, *, renew: bool = False) -> AioLock:
         """See `Client`."""
