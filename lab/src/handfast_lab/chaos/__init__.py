@@ -1,6 +1,6 @@
-"""The torture chamber: faults injected on real servers, histories checked, and what came of it published.
+"""Reliability tests: inject faults on real servers, check recorded histories, and publish the results.
 
-A trial (``trials/``) provokes one kind of fault many times and counts what must not happen. The campaign runs clients of
-every primitive and API under every fault and hands their histories to the checkers. Both give `Figure`s, which stay
-in ``reliability/*.json``; ``docs/results/reliability.md`` is made from these and from nothing else.
+A trial (``trials/``) provokes one kind of fault many times and counts failures. The campaign runs clients of every
+primitive and API under every fault and passes their histories to the checkers. Both return `Figure`s, which are stored
+in ``reliability/*.json``. ``docs/results/reliability.md`` is generated from these files alone.
 """

@@ -1,7 +1,7 @@
-"""A trial of Handfast written once, for both APIs: as a coroutine that awaits only what is to be awaited.
+"""Write a trial of Handfast once for both APIs: as a coroutine that passes each call through `settled`.
 
-In the sync API such a coroutine runs in a thread and never suspends: calls block there, so whoever goes on side by side
-with others has a thread of its own. In asyncio it is a task. Started ones are futures in both, with the same `result`.
+In the sync API such a coroutine runs in a thread and never suspends, because calls block; concurrent parts have a
+thread each. In asyncio it is a task. `Api.start` returns a future in both.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["APIS", "Api", "Started", "api_of", "hushed", "settled"]
 T = TypeVar("T")
 
 Started: TypeAlias = Any
-"""A future of `concurrent.futures` or of asyncio: ``done``, ``result`` and ``exception`` are what they have in common."""
+"""A future of `concurrent.futures` or of asyncio. Both have ``done``, ``result`` and ``exception``."""
 
 LOOK = 0.002
-"""Seconds between two looks at something that is to come true."""
+"""Seconds between two polls of a condition."""
 
 
 async def settled(value: Any) -> Any:
-    """What was given, awaited if it can be."""
+    """Return the value, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """Within the block no lost lease is logged: they are lost by design."""
+    """Suppress the log of lost leases, which are expected in a trial."""
     logger = logging.getLogger("handfast")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -52,7 +52,7 @@ def hushed() -> Iterator[None]:
 
 
 class Api(ABC):
-    """How one API is used."""
+    """How a trial uses one of the two APIs."""
 
     name: str
     client_class: Callable[..., Any]
@@ -61,23 +61,23 @@ class Api(ABC):
 
     @abstractmethod
     def run(self, body: Coroutine[Any, Any, T]) -> T:
-        """Go through it to its end."""
+        """Run the coroutine to its end and return its result."""
 
     @abstractmethod
     def start(self, body: Callable[[], Coroutine[Any, Any, T]]) -> Started:
-        """Let it go on side by side with what comes."""
+        """Start the coroutine concurrently and return a future."""
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Sleep for that many seconds."""
 
     @abstractmethod
     async def late(self, started: Iterable[Started], within: float) -> list[Started]:
-        """Wait until all of them are over, but no longer than that many seconds; those that are not."""
+        """Wait for all futures, at most `within` seconds; return those that are not done."""
 
     @asynccontextmanager
     async def client(self, server: Any, **options: Any) -> AsyncIterator[Any]:
-        """A client of ours, closed at the end."""
+        """Open a Handfast client and close it at the end."""
         client = self.client_class(server, **options)
         try:
             yield client
@@ -85,7 +85,7 @@ class Api(ABC):
             await settled(client.close())
 
     async def eventually(self, condition: Callable[[], Any], within: float = 10.0) -> bool:
-        """Wait until it comes true, but no longer than that many seconds; whether it has."""
+        """Poll until the condition is true, at most `within` seconds; return whether it became true."""
         until = time.monotonic() + within
         while not await settled(condition()):
             if time.monotonic() >= until:
@@ -114,14 +114,14 @@ class _Sync(Api):
         def live() -> None:
             try:
                 future.set_result(self.run(body()))
-            except BaseException as error:  # noqa: BLE001 -- it is whoever asks for the result that hears of it
+            except BaseException as error:  # noqa: BLE001 -- the future passes it on
                 future.set_exception(error)
 
         threading.Thread(target=live, daemon=True).start()
         return future
 
     async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)  # noqa: ASYNC251 -- whoever awaits it has a thread of its own
+        time.sleep(seconds)  # noqa: ASYNC251 -- the caller has a thread of its own
 
     async def late(self, started: Iterable[Started], within: float) -> list[Started]:
         return list(concurrent.futures.wait(started, within).not_done)
@@ -147,9 +147,9 @@ class _Asyncio(Api):
 
 
 APIS: dict[str, Api] = {api.name: api for api in (_Sync(), _Asyncio())}
-"""By name."""
+"""The two APIs, by name."""
 
 
 def api_of(contender: Contender) -> Api:
-    """The API that it has."""
+    """Return the API of the contender."""
     return APIS[contender.api]

@@ -1,7 +1,7 @@
-"""Many histories: every primitive in every API under every fault, for a time or until there are enough.
+"""Run many histories: every primitive with every API under every fault, for a time or up to a number.
 
-The combinations are gone through in turn, again and again, each time with another seed, by some processes that have
-servers of their own. What comes of a history is a `Verdict`.
+Worker processes, each with its own servers, go through the combinations in turn, each time with another seed. Each
+history ends in a `Verdict`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from handfast_lab.chaos.history_run import Cell, Chamber, Verdict
 __all__ = ["Campaign", "cells", "played", "run"]
 
 RETRY_FOR = 60.0
-"""Seconds for a process to finish the history that it is at."""
+"""Seconds that a process may take to finish its current history."""
 
 
 class Campaign(NamedTuple):
-    """What is to be done. It ends when either bound is reached."""
+    """What to run. The campaign ends when either bound is reached."""
 
     cells: Sequence[Cell]
     seed: int
@@ -39,13 +39,13 @@ class Campaign(NamedTuple):
 
 
 def cells(primitives: Sequence[str], apis: Sequence[str], faults: Sequence[str]) -> list[Cell]:
-    """All combinations that there are."""
+    """Return all valid combinations."""
     every = itertools.starmap(Cell, itertools.product(primitives, apis, faults))
     return [cell for cell in every if cell.api in FAULTS[cell.fault].apis]
 
 
 def run(campaign: Campaign, tell: Callable[[Verdict], object]) -> None:
-    """Play, and tell each verdict as it comes."""
+    """Run the campaign; call `tell` with each verdict."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["handfast_lab.chaos.history_run"])
     numbers = itertools.count()
@@ -74,7 +74,7 @@ def run(campaign: Campaign, tell: Callable[[Verdict], object]) -> None:
 
 
 def played(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
-    """What was played, added up by primitive, API and fault; findings with the seed of each."""
+    """Sum up what ran, by primitive, API and fault, and list the findings with their seeds."""
     sums: dict[Any, dict[str, Any]] = defaultdict(
         lambda: {"histories": 0, "operations": 0, "strikes": 0, "seconds": 0.0, "findings": []}
     )
@@ -95,16 +95,16 @@ def _give(pipe: Connection, campaign: Campaign, number: int) -> None:
 def _hired(context: multiprocessing.context.BaseContext, count: int) -> Iterator[tuple[Connection, BaseProcess]]:
     for _ in range(count):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_play, args=(theirs,))  # type: ignore[attr-defined]  # every context has it
+        process = context.Process(target=_play, args=(theirs,))  # type: ignore[attr-defined]  # each has it
         process.start()
         theirs.close()
         yield ours, process
 
 
 def _play(pipe: Connection) -> None:
-    """Play what is asked for until nobody asks any more."""
+    """Run the histories requested through the pipe until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the parent alone
-    logging.getLogger("handfast").setLevel(logging.CRITICAL)  # lost leases are what this is about
+    logging.getLogger("handfast").setLevel(logging.CRITICAL)  # lost leases are expected here
     with Chamber() as chamber, contextlib.suppress(EOFError):
         while True:
             cell, seed = pipe.recv()

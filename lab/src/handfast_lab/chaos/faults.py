@@ -1,8 +1,9 @@
-"""What is done to clients and servers while they are at work.
+"""Faults that strike clients and servers while a history runs.
 
-A fault is a context manager over a `Stage`: inside, things go wrong; after it, server and proxy are well again. It gives
-a `Count` of how often it struck. Those that make the server forget what it granted, or step its clock, are marked: no lock
-that lives on one server can exclude anybody then, and what is checked instead says `chamber`.
+A fault is a context manager over a `Stage`. Within the block it strikes; afterwards the server and the proxy work
+normally again. It yields a `Count` of its strikes. Faults that make the server lose data or that move its clock are
+marked as `forgets`: a lock on a single server cannot guarantee exclusion then. `history_run` says what is checked
+instead.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from handfast.testing import FaultProxy, ServerController, script
 __all__ = ["FAULTS", "Count", "Fault", "Stage"]
 
 FIRST = 0.03
-"""Seconds within which a fault strikes first: histories may be short."""
+"""Seconds within which a fault strikes first; histories can be short."""
 
 
 @dataclass
 class Stage:
-    """Where a history is played: clients reach the server by the proxy."""
+    """Where a history runs. Clients reach the server through the proxy."""
 
     server: ServerController
     proxy: FaultProxy
     namespace: str
     pace: float = 1.0
-    """How much rarer than usual faults strike, where there are several kinds of them."""
+    """Factor on the time between two strikes, raised where several kinds of faults are combined."""
     acting: ServerController = field(init=False)
-    """Who is the primary: after a failover another one than the server."""
+    """The current primary; after a failover, the promoted replica."""
     _ends: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class Stage:
         self._ends.close()
 
     def replica(self) -> ServerController:
-        """A replica of the server, there until all was looked at."""
+        """Start a replica of the server. It is stopped when the stage is left."""
         return self._ends.enter_context(self.server.replica())
 
 
@@ -69,23 +70,23 @@ class Fault(NamedTuple):
 
     inflict: Callable[[Stage, random.Random], AbstractContextManager[Count]]
     forgets: bool = False
-    """Whether the server loses what it had granted."""
+    """Whether the server loses leases that it had granted, or ends them early."""
     deafens: bool = True
-    """Whether clients may miss being rung, and lose their places in line by that. Who is in a hurry closes a connection on
-    which a reply takes too long."""
+    """Whether clients may miss grant messages and so lose their queue positions. A client closes a connection whose
+    reply is overdue, and misses the messages on it."""
     apis: tuple[str, ...] = ("sync", "asyncio")
-    """Where there is such a fault."""
+    """The APIs that the fault applies to."""
     habits: frozenset[str] = frozenset()
-    """Of the players: some faults are what clients do."""
+    """Habits of the workers, for faults that the clients themselves cause."""
     needs: frozenset[str] = frozenset()
-    """Of the server: ``persistent``, ``clock``."""
+    """Options that the server needs: ``persistent``, ``clock``."""
     ttl: float = 2.0
-    """Seconds that leases last: short where they are to run out."""
+    """Lease duration in seconds, short where leases are to expire."""
 
 
 @contextmanager
 def _nothing(_stage: Stage, _chance: random.Random) -> Iterator[Count]:
-    """Nothing goes wrong."""
+    """Inject no fault."""
     yield Count()
 
 
@@ -93,14 +94,14 @@ def _nothing(_stage: Stage, _chance: random.Random) -> Iterator[Count]:
 def _again_and_again(
     strike: Callable[[], object], stage: Stage, chance: random.Random, every: float
 ) -> Iterator[Count]:
-    """Strike at random moments, so many seconds apart on average."""
+    """Strike at random moments, `every` seconds apart on average."""
     count, stopping = Count(), threading.Event()
 
     def run() -> None:
         pause = chance.uniform(0, FIRST)
         while not stopping.wait(pause):
             pause = chance.expovariate(1 / every / stage.pace)
-            with contextlib.suppress(redis.RedisError):  # what strikes at a server that is down misses
+            with contextlib.suppress(redis.RedisError):  # a strike that finds the server down is not counted
                 strike()
                 count.strikes += 1
 
@@ -117,11 +118,11 @@ def _again_and_again(
 def _on_the_wire(
     inflict: Callable[[FaultProxy, random.Random], Struck], stage: Stage, chance: random.Random, every: float = 0.02
 ) -> Iterator[Count]:
-    """Let the proxy do something to some next script, again and again."""
+    """Set a fault of the proxy for a later message, again and again."""
     struck: list[Struck] = []
 
     def strike() -> None:
-        if not struck or struck[-1].happened:  # the one before has found its victim
+        if not struck or struck[-1].happened:  # the previous fault has struck
             struck.append(inflict(stage.proxy, chance))
 
     count = Count()
@@ -204,7 +205,7 @@ def _flushes(stage: Stage, chance: random.Random) -> AbstractContextManager[Coun
 
 
 def _evictions(stage: Stage, chance: random.Random) -> AbstractContextManager[Count]:
-    """Keys vanish one by one, as they do under a policy that evicts."""
+    """Delete random keys one by one, as an evicting policy does."""
 
     def strike() -> None:
         keys = sorted(stage.server.admin.scan_iter(f"{{{stage.namespace}:*", count=1000))
@@ -223,7 +224,7 @@ def _no_memory(stage: Stage, chance: random.Random) -> AbstractContextManager[Co
 
 
 def _no_replicas(stage: Stage, chance: random.Random) -> AbstractContextManager[Count]:
-    """Now and then writes are refused for want of replicas."""
+    """Have writes refused now and then for lack of replicas."""
 
     def strike() -> None:
         stage.server.admin.config_set("min-replicas-to-write", 1)
@@ -234,7 +235,7 @@ def _no_replicas(stage: Stage, chance: random.Random) -> AbstractContextManager[
 
 
 def _demotions(stage: Stage, chance: random.Random) -> AbstractContextManager[Count]:
-    """Now and then it is a replica of nobody that answers, keeps its data and refuses to write."""
+    """Make the server a replica of an unreachable primary now and then: it keeps its data and refuses writes."""
 
     def strike() -> None:
         stage.server.admin.replicaof("127.0.0.1", 1)
@@ -246,7 +247,7 @@ def _demotions(stage: Stage, chance: random.Random) -> AbstractContextManager[Co
 
 @contextmanager
 def _stale_failover(stage: Stage, chance: random.Random) -> Iterator[Count]:
-    """In the middle of it, everybody finds a replica in the server's place that knows an older state."""
+    """Fail over, in the middle of the history, to a replica that was frozen before the latest writes."""
     replica = stage.replica()
     count, stopping = Count(), threading.Event()
 
@@ -269,7 +270,7 @@ def _stale_failover(stage: Stage, chance: random.Random) -> Iterator[Count]:
 
 
 def _clock_steps(stage: Stage, chance: random.Random) -> AbstractContextManager[Count]:
-    """The server's clock steps forward: leases end before their time. It never steps back here: see the fences' trial."""
+    """Move the server's clock forward, so that leases end early. Backward steps are tested by the trial `fences`."""
 
     def strike() -> None:
         stage.server.shift_clock(chance.choice((0.5, 5.0, 60.0)))
@@ -279,8 +280,8 @@ def _clock_steps(stage: Stage, chance: random.Random) -> AbstractContextManager[
 
 @contextmanager
 def _much_at_once(stage: Stage, chance: random.Random) -> Iterator[Count]:
-    """Replies and requests get lost, connections are cut, scripts forgotten, and the server stands still now and then."""
-    stage.pace = 10.0  # on one connection for all tasks, each of them strikes everybody
+    """Combine lost replies and requests, late duplicates, cut connections, flushed scripts and server pauses."""
+    stage.pace = 10.0  # all tasks share one connection, so each strike hits all of them
     kinds = _lost_replies, _lost_requests, _late_duplicates, _cuts, _forgotten_scripts, _pauses
     total = Count()
     with contextlib.ExitStack() as stack:
@@ -316,4 +317,4 @@ FAULTS: dict[str, Fault] = {
     "cancellations": Fault(_nothing, habits=frozenset({"cancel"}), apis=("asyncio",), deafens=False),
     "much at once": Fault(_much_at_once, habits=frozenset({"forget", "cancel"}), ttl=0.5),
 }
-"""By name. Those whose players do it themselves do nothing to the stage."""
+"""The faults by name. Where the workers cause the fault through their habits, the stage is left alone."""

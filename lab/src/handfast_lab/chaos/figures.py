@@ -1,4 +1,4 @@
-"""The numbers of the scoreboard, as they are kept and compared."""
+"""The figures of the scoreboard: how they are stored and compared."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import Any
 __all__ = ["Figure", "examples_of"]
 
 FEW = 5
-"""Examples of what went wrong that are kept: enough to begin looking."""
+"""Number of failures kept as examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number: how often something was tried, and how often what must not happen did."""
+    """One result: how often something was tried, and how often it failed."""
 
     id: str
-    """Its row of the scoreboard, such as ``R4``."""
+    """Row of the scoreboard, such as ``R4``."""
     what: str
-    """What was tried, as the column is headed: ``lost reply of acquire``."""
+    """What was tried, used as a label in the report: ``lost reply of acquire``."""
     contender: str
-    """Who: ``handfast`` or ``handfast (asyncio)`` or a rival's name."""
+    """The library: ``handfast``, ``handfast (asyncio)`` or the name of a rival."""
     tried: int
     bad: int
-    """How often what must not happen did: 0 is the bar."""
+    """Number of failures; the target is 0."""
     unit: str
     """What ``bad`` counts: ``orphans``, ``wrong errors``, ``inversions``."""
     measured: dict[str, float | str] = field(default_factory=dict)
-    """Other numbers that belong to it, by what they are, with their unit: ``{"longest stall, s": 0.31}``."""
+    """Further measurements, by name with unit: ``{"longest stall, s": 0.31}``."""
     seed: int | None = None
-    """With which it can be run again."""
+    """Seed that reproduces the run."""
     examples: tuple[str, ...] = ()
-    """The first few of what went wrong."""
+    """The first few failures."""
     details: dict[str, int] = field(default_factory=dict)
-    """Numbers that are kept and not told: how they are spread over parts of what was tried."""
+    """Numbers that are stored but not reported, such as the distribution over parts of the trial."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As it goes into the raw results."""
+        """Return the figure as stored in the raw results."""
         return asdict(self)
 
 
 def examples_of(wrong: list[str]) -> tuple[str, ...]:
-    """The first few, each of them in one line."""
+    """Return the first few failures, each on one line."""
     return tuple(" ".join(text.split()) for text in wrong[:FEW])

@@ -1,9 +1,9 @@
-"""One history: players at work, a fault that strikes them, and what the checkers say of what they wrote down.
+"""One history: workers, a fault that strikes them, and the checkers' verdict on what the workers recorded.
 
-What is checked depends on the fault. A server that keeps what it granted owes everything: exclusion, the order of the
-line, growing fences, a history that some sequence of single steps explains. One that forgot it (a flush, a restart
-without data, an eviction, a stale replica, a clock that stepped) owes growing fences still, and a state that heals. At
-rest, when the faults are over and every lease has been given up or has run out, nothing may be left in any case.
+The checks depend on the fault. A server that keeps its data must provide exclusion, queue order, growing fences and a
+linearizable history. After a fault that loses data or moves the clock (a flush, a restart without data, an eviction, a
+stale replica, a clock step), fences must still grow and the state must recover. After the faults have ended and every
+lease was released or has expired, nothing may be left on the server in any case.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ __all__ = ["Cell", "Chamber", "Verdict"]
 
 NAMES = "a", "b"
 KINDS = {"semaphore": "semaphore", "rwlock": "rwlock"}
-"""What the keys of a primitive are called, where it is not a lock."""
+"""Kind segment of a primitive's keys, where it is not `lock`."""
 
 PLAYERS = 4
 OPERATIONS = 500
 
 LONGEST, RETRY_FOR = 4.0, 30.0
-"""Seconds after which players stop whatever they have done, and after which they must have stopped."""
+"""Seconds after which the workers stop, and after which they must have stopped."""
 
 HEALING = 25.0
-"""Seconds after which nothing may be left: what could not be taken back at once is tried for 20."""
+"""Seconds within which nothing may be left; background cleanup retries for 20 s."""
 
 
 class Cell(NamedTuple):
-    """What is combined in a history."""
+    """The combination that a history tests."""
 
     primitive: str
     api: str
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a history."""
+    """The result of a history."""
 
     cell: Cell
     seed: int
@@ -64,11 +64,11 @@ class Verdict:
     seconds: float
     findings: tuple[str, ...]
     history: tuple[Operation, ...] = field(default=(), repr=False)
-    """Kept where there are findings."""
+    """Kept only if there are findings."""
 
 
 class Chamber:
-    """Has the servers that histories are played on, each started when it is needed first."""
+    """Owns the servers that histories run on. Each is started on first use."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -84,7 +84,7 @@ class Chamber:
         self._stack.close()
 
     def play(self, cell: Cell, seed: int) -> Verdict:
-        """Play one history."""
+        """Run one history and check it."""
         fault, begun = FAULTS[cell.fault], monotonic()
         self._played += 1
         server = self._server(fault.needs)
@@ -112,7 +112,10 @@ class Chamber:
 
 
 def _played(cell: Cell, fault: Fault, stage: Stage, seed: int) -> tuple[list[Operation], int, list[str]]:
-    """What was done, how often the fault struck, and what players saw that they must not see."""
+    """Run the workers under the fault.
+
+    Return the operations, the number of strikes, and what the workers must not see.
+    """
     script = Script(
         primitive=cell.primitive,
         names=NAMES,
@@ -124,7 +127,7 @@ def _played(cell: Cell, fault: Fault, stage: Stage, seed: int) -> tuple[list[Ope
         habits=fault.habits,
     )
     places = [KeySet(stage.namespace, KINDS.get(cell.primitive, "lock"), name) for name in NAMES]
-    chance = random.Random(seed)  # noqa: S311 -- faults are no secrets
+    chance = random.Random(seed)  # noqa: S311 -- timing, not security
     with watching(stage.server.admin, places) as sightings, fault.inflict(stage, chance) as count:
         book = play(APIS[cell.api], script, stage.proxy.url, stage.namespace, RETRY_FOR)
     history = book.operations
@@ -136,7 +139,7 @@ def _played(cell: Cell, fault: Fault, stage: Stage, seed: int) -> tuple[list[Ope
 
 
 def _healed(cell: Cell, stage: Stage) -> list[str]:
-    """What is left when everything had the time to heal, and somebody has come by and taken all there is of each name."""
+    """Acquire everything under each name once the faults are over. Return what is left after the time to recover."""
     until = monotonic() + HEALING
     with Handfast(stage.acting.url, namespace=stage.namespace) as passer_by:
         for name in NAMES:

@@ -1,6 +1,7 @@
-"""Client processes that can be killed and frozen at any moment: each has one client of a contender and carries out orders.
+"""Client processes that can be killed or frozen at any moment.
 
-They are forked from a process that has imported everything and opened nothing, so that many a second can be started.
+Each has one client of a contender and carries out orders. They are forked from a process that has imported everything
+and opened no connection, so that many can be started per second.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ __all__ = ["LockUser", "LockUsers", "without_renewal"]
 PRELOADED = __name__, "handfast_lab.rivals", "handfast_lab.chaos.writers"
 
 START_TIMEOUT = 20.0
-"""Seconds until a process must be there and connected."""
+"""Seconds within which a process must be connected."""
 
 
 class LockUser:
-    """What a process does: each of its `orders` acquires or releases a lock and reports it.
+    """The program of a client process: each of its `orders` acquires or releases a lock and reports it.
 
-    ``asks`` is reported before an acquire, then ``in`` or ``out of time``; ``given`` after a release, with whether the lease
-    was still held.
+    ``asks`` is reported before an acquire, then ``in`` or ``out of time``. ``given`` is reported after a release, with
+    whether the lease was still held.
     """
 
     def __init__(self, parent: Parent, contender: Contender, url: str) -> None:
@@ -43,7 +44,7 @@ class LockUser:
         }
 
     def begin(self, stack: contextlib.ExitStack) -> None:
-        """Open what the orders need."""
+        """Open the client that the orders use."""
         self._client: Client = stack.enter_context(self.contender.client(self.url))
 
     def acquire(self, name: str, ttl: float, *, renew: bool = False) -> None:
@@ -68,7 +69,7 @@ class LockUsers(ProcessGroup):
         self._kind = kind
 
     def new(self, contender: Contender, count: int = 1) -> list[ChildProcess]:
-        """Start so many and wait until all are connected. Raises ProcessFailed."""
+        """Start `count` processes and wait until all are connected. Raises ProcessFailed."""
         users = [self.start(_live, self._kind, contender, self._url) for _ in range(count)]
         for user in users:
             user.expect("ready", START_TIMEOUT)
@@ -84,11 +85,11 @@ def _live(parent: Parent, kind: type[LockUser], contender: Contender, url: str) 
         parent.serve(user.orders)
 
 
-# --- a holder of ours that does not renew
+# --- a holder of Handfast's that does not renew
 
 
 class _Unreleased:
-    """A lock of ours that is acquired and never released. Both APIs: with asyncio it returns an awaitable."""
+    """A lock of Handfast that is acquired and never released. With the asyncio API, `acquire` returns an awaitable."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
@@ -98,7 +99,7 @@ class _Unreleased:
 
 
 class _WithoutRenewal:
-    """A client of ours, of either API, whose leases are renewed only on request."""
+    """A Handfast client of either API whose leases are renewed only on request."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,7 +1,8 @@
-"""Who certainly stood in line since when, as somebody sees it who looks at the server all the time.
+"""Record since when each waiter has certainly been queued, by polling the server.
 
-Clients don't know when exactly they came to stand in line, and the order of the line can only be checked where that is
-known. So the lines are looked at many times a second: a token that is seen in one stood there by the end of that look.
+A client does not know the exact moment at which it was enqueued, and the order of a queue can only be checked between
+known moments. The observer therefore reads the queues about every millisecond: a token seen in a queue was there by the
+end of that read.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from handfast._engine.keys import KeySet
 __all__ = ["Sightings", "watching"]
 
 EVERY = 0.001
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 
 @dataclass
 class Sightings:
-    """What was seen."""
+    """What the observer saw."""
 
     since: dict[str, float] = field(default_factory=dict)
-    """By token: the moment by which it stood in every line that it has to stand in."""
+    """By token: the end of the read that first saw it in a queue."""
     moved: set[str] = field(default_factory=set)
-    """Tokens that lost their place and took another one."""
+    """Tokens that lost their position and were enqueued again."""
     _tickets: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def queued(self, token: str | None) -> float | None:
-        """Since when it certainly stood in line with the place that it had to the end; None where that is not known."""
+        """Return since when the token was certainly queued at its final position, or None if that is not known."""
         return None if token is None or token in self.moved else self.since.get(token)
 
     def see(self, lines: Iterable[tuple[str, list[tuple[str, float]]]], moment: float) -> None:
-        """What the lines were, at that moment at the latest."""
+        """Record the contents of the queues, read at `moment` at the latest."""
         for key, line in lines:
             for token, ticket in line:
                 if self._tickets.setdefault((key, token), ticket) != ticket:
@@ -48,13 +49,13 @@ class Sightings:
 
 @contextmanager
 def watching(admin: redis.Redis, places: Iterable[KeySet]) -> Iterator[Sightings]:
-    """Look at the lines of these places while the block runs."""
+    """Observe the queues of these keys while the block runs."""
     keys = [place.key("queue") for place in places]
     sightings, over = Sightings(), threading.Event()
 
     def look() -> None:
         while not over.wait(EVERY):
-            with contextlib.suppress(redis.RedisError):  # the server is down, or out of its mind: nothing is seen
+            with contextlib.suppress(redis.RedisError):  # the server is down or refuses the read: skip this one
                 pipe = admin.pipeline(transaction=True)
                 for key in keys:
                     pipe.zrange(key, 0, -1, withscores=True)

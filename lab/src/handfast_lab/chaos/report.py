@@ -1,6 +1,6 @@
-"""``docs/results/reliability.md``, made from the raw results.
+"""Generate ``docs/results/reliability.md`` from the raw results.
 
-No number stands in this file: what is not among the results is not in the report.
+This module contains no figures: the report shows only what the results contain.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ BARS = {
     "R30": "nothing more, nothing less",
     "R31": "at most 50 ms or the socket's timeout",
 }
-"""What must not happen, in a few words, by row of the scoreboard."""
+"""The target of each scoreboard row, in a few words."""
 
 RIVALS = "R4", "R5", "R6", "R7", "R8", "R13", "R25", "R26", "R27"
-"""Rows that are asked of everybody."""
+"""Rows that every contender is tested for."""
 
 HEAD = """# Reliability
 
@@ -53,7 +53,7 @@ a bug or a limit, and is told as such.
 
 
 def render(results: Results) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         [HEAD],
         _scoreboard(results),
@@ -68,7 +68,7 @@ def render(results: Results) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]], right: str = "") -> Iterator[str]:
-    """A table; columns whose letter in ``right`` is ``r`` stand at the right."""
+    """Yield a table. Columns whose letter in ``right`` is ``r`` are right-aligned."""
     yield "| " + " | ".join(head) + " |"
     yield "|" + "|".join("--:" if letter == "r" else "---" for letter in right.ljust(len(head), "l")) + "|"
     for row in rows:
@@ -87,7 +87,7 @@ def _cell(value: object) -> str:
 
 
 def _made(part: dict[str, Any]) -> str:
-    """Where a part comes from."""
+    """Return the command, machine and date that a part was made with."""
     machine = part["machine"]
     where = f"{machine['server']}, Python {machine['python']}, redis-py {machine['redis']}, {machine['cores']} cores"
     return f"`{part['command']}`, {machine['date'][:10]}; {where}.\n"

@@ -1,13 +1,13 @@
-"""The raw results, as they lie in ``reliability/``: what the report is made from, and nothing else is.
+"""The raw results in ``reliability/``, the only input of the report.
 
-    histories.json   the campaign: what was played, by primitive, API and fault
-    schedules.json   the simulator: how many schedules, with which seeds
-    planted.json     the mistakes planted in scripts and clients, and how soon each was found
+    histories.json   the campaign: what ran, by primitive, API and fault
+    schedules.json   the simulator: the number of schedules and their seeds
+    planted.json     the bugs planted in scripts and clients, and how soon each was found
     trials.json      the trials, by contender
     mutants.json     the mutants of every script
-    record.json      the bugs that all this has found; written by hand
+    record.json      the bugs that these tests have found; written by hand
 
-Each says with which command it was made, where and when.
+Each file but the last names the command that made it, the machine and the date.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Machine = dict[str, Any]
 
 
 class Results:
-    """A folder of raw results."""
+    """A directory of raw results."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def read(self, part: str) -> Any:
-        """A part, or None where it was never made."""
+        """Return a part, or None if it was never made."""
         path = self._folder / f"{part}.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def write(self, part: str, command: str, machine: Machine, **result: Any) -> None:
-        """Put a part in the place of what was there."""
+        """Replace a part."""
         self._save(part, {"command": command, "machine": machine, **result})
 
     def add_trial(self, trial: str, command: str, machine: Machine, figures: Iterable[Figure], **settings: Any) -> None:
-        """Put the figures of a trial in the place of those that there were of the same trial and contender."""
+        """Add the figures of a trial, replacing earlier ones of the same trial and contender."""
         new = [figure.as_dict() for figure in figures]
         contenders = {figure["contender"] for figure in new}
         kept = [
@@ -53,7 +53,7 @@ class Results:
         self._save("trials", sorted([*kept, entry], key=_place))
 
     def figures(self) -> list[dict[str, Any]]:
-        """Of all trials, each with what it was made by."""
+        """Return the figures of all trials, each with its trial and command."""
         return [
             figure | {"trial": entry["trial"], "command": entry["command"]}
             for entry in self.read("trials") or ()
@@ -61,7 +61,7 @@ class Results:
         ]
 
     def kept(self, name: str) -> IO[str]:
-        """A file for what somebody may want to look at: the history of a finding. It is not part of the results."""
+        """Open a file for the history of a finding. It is not part of the results."""
         folder = self._folder / "found"
         folder.mkdir(parents=True, exist_ok=True)
         return (folder / name).open("w", encoding="utf-8")
@@ -69,7 +69,7 @@ class Results:
     def _save(self, part: str, result: Any) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(result, indent=1, ensure_ascii=False)
-        # A row of numbers takes a line and not a column.
+        # Write a list of numbers on one line.
         text = re.sub(r"\[[-\d.,\s]*\]", lambda numbers: " ".join(numbers[0].split()), text)
         (self._folder / f"{part}.json").write_text(text + "\n", encoding="utf-8")
 

@@ -1,6 +1,6 @@
-"""Clients that use one primitive at random and write down what they did.
+"""Clients that use one primitive at random and record their operations.
 
-One player serves both APIs, as a coroutine that awaits only what is to be awaited: see `APIs`.
+One worker serves both APIs, as a coroutine that passes each call through `settled`: see `apis`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ __all__ = ["LIMIT", "PRIMITIVES", "Book", "Script", "play", "take_all"]
 PRIMITIVES = "lock", "semaphore", "rwlock", "rlock", "lock_all"
 
 SILENCE = 0.5
-"""Seconds after which players give up on a reply and send again: less than a user would wait, so that faults cost less."""
+"""Socket timeout in seconds, after which a worker sends a call again. It is shorter than a user's, to keep faults
+cheap."""
 
 FORGETTING = ("forget", 1), ("leave", 1), ("keep", 1)
-"""What those do now and then who forget: of a hundred leases, so many each."""
+"""What a worker with the habit ``forget`` does now and then with a lease, and with which weight."""
 
 HANDS = 2
 """Threads or tasks that share a client."""
@@ -40,24 +41,24 @@ LIMIT = 3
 
 
 class Script(NamedTuple):
-    """What the players of one history do."""
+    """What the workers of one history do."""
 
     primitive: str
     names: tuple[str, ...]
     players: int
     operations: int
-    """Of all players together; acquiring and releasing are two."""
+    """Operations of all workers together; an acquire and a release are two."""
     ttl: float
     seed: int
     until: float
-    """The moment at which they stop in any case."""
+    """Moment of the monotonic clock at which the workers stop in any case, in seconds."""
     habits: frozenset[str] = frozenset()
-    """``forget``: they now and then forget a lease, keep one for too long, or leave without a word. ``cancel``: they
-    cancel what they wait for."""
+    """``forget``: now and then a worker drops a lease, holds one for too long, or closes the client with the lease
+    held. ``cancel``: now and then it cancels an acquire."""
 
 
 class _Thing(NamedTuple):
-    """Something that can be acquired."""
+    """A primitive that can be acquired."""
 
     primitive: Any
     names: tuple[str, ...]
@@ -67,17 +68,17 @@ class _Thing(NamedTuple):
 
 @dataclass
 class Book:
-    """What the players of one history wrote down."""
+    """What the workers of one history recorded."""
 
     operations: list[Operation] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
-    """Of the leases that were granted."""
+    """By lease, the token of its grant."""
     faults: list[str] = field(default_factory=list)
-    """What they must never see: exceptions that are none of ours and none of the client library's."""
+    """Exceptions that must not occur: neither Handfast's nor redis-py's."""
 
 
 def play(api: Api, script: Script, url: str, namespace: str, patience: float) -> Book:
-    """Let them play, and give what they wrote down."""
+    """Run the workers and return what they recorded."""
     book = Book()
 
     def client() -> Any:
@@ -94,7 +95,7 @@ def play(api: Api, script: Script, url: str, namespace: str, patience: float) ->
 
 
 def take_all(client: Handfast, primitive: str, name: str, timeout: float) -> Lease:
-    """All that there is of a name, for whoever wants to know whether it can be had."""
+    """Acquire everything under a name, to check that it is available."""
     if primitive == "semaphore":
         return client.semaphore(name, LIMIT).acquire(permits=LIMIT, timeout=timeout)
     if primitive == "rwlock":
@@ -103,7 +104,7 @@ def take_all(client: Handfast, primitive: str, name: str, timeout: float) -> Lea
 
 
 class _Seat:
-    """A client that some players share. When one of them leaves, it is closed, and there is another one."""
+    """A client that some workers share. When one of them deserts it, it is closed and replaced."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -112,12 +113,12 @@ class _Seat:
         self.client = make()
 
     def enter(self) -> None:
-        """One more plays here."""
+        """Count one more worker."""
         with self._lock:
             self._players += 1
 
     async def leave(self) -> None:
-        """One less does; the last one closes the client."""
+        """Count one worker less; the last one closes the client."""
         with self._lock:
             self._players -= 1
             last = not self._players
@@ -125,34 +126,34 @@ class _Seat:
             await settled(self.client.close())
 
     async def desert(self) -> None:
-        """Close the client, whatever others are doing with it, and sit down with another one."""
+        """Replace the client and close the old one, even while other workers use it."""
         with self._lock:
             old, self.client = self.client, self._make()
         await settled(old.close())
 
 
 class _Player:
-    """One thread or task and what it does."""
+    """One thread or task and its operations."""
 
     def __init__(self, api: Api, script: Script, number: int, book: Book, seat: _Seat) -> None:
         self._api, self._script, self._book, self._seat = api, script, book, seat
         self._name = f"{api.name}-{number}"
-        self._chance = random.Random(f"{script.seed}/{number}")  # noqa: S311 -- what is played is no secret
+        self._chance = random.Random(f"{script.seed}/{number}")  # noqa: S311 -- test data, not security
         self._attempts = 0
         seat.enter()
 
     async def live(self) -> None:
-        """Play until enough was done."""
+        """Run until enough operations were done."""
         try:
             while self._goes_on():
                 await self._use(self._seat.client)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it should not have come
+        except Exception as error:  # noqa: BLE001 -- any other exception is a finding
             self._book.faults.append(f"{type(error).__name__}: {error}")
         finally:
             await self._seat.leave()
 
     async def _use(self, client: Any) -> None:
-        """Take and give back, for as long as this is the client."""
+        """Acquire and release until the client is replaced."""
         things = self._things(client)
         while self._goes_on() and client is self._seat.client:
             thing = self._chance.choice(things)
@@ -163,12 +164,12 @@ class _Player:
                 await self._hold(held)
 
     async def _hold(self, held: _Held) -> None:
-        """Do with a lease what people do with leases."""
+        """Use a lease as applications do: hold, downgrade, forget or release it."""
         habit = self._draw(("none", 70), ("linger", 25), ("lower", 15), *FORGETTING[: 3 * self._forgets])
         if habit in ("forget", "leave"):
             held.note.begin("release")
             held.note.leave(held.until())
-            del held.lease  # it runs out by itself
+            del held.lease  # it expires by itself
             if habit == "leave":
                 await self._seat.desert()
             return
@@ -235,7 +236,7 @@ class _Player:
         return None
 
     async def _awaited(self, asked: Any) -> Any:
-        """What was asked for, unless it is cancelled meanwhile, at any moment."""
+        """Await the acquire, or cancel it at a random moment if the worker has the habit ``cancel``."""
         if not inspect.isawaitable(asked) or "cancel" not in self._script.habits or self._chance.random() < 0.5:
             return await settled(asked)
         task = asyncio.ensure_future(settled(asked))
@@ -259,11 +260,11 @@ class _Player:
 
 
 class _Cancelled(Exception):
-    """A player has cancelled what it waited for."""
+    """The worker cancelled its own acquire."""
 
 
 class _Note:
-    """Writes down the operations of one attempt."""
+    """Records the operations of one attempt."""
 
     def __init__(self, book: Book, client: str, lease: str, thing: _Thing) -> None:
         self._book, self._client, self.lease, self._thing = book, client, lease, thing
@@ -281,7 +282,7 @@ class _Note:
         self._write(monotonic(), outcome, fence, deadline)
 
     def leave(self, deadline: float) -> None:
-        """What was begun never ends."""
+        """Record that the operation never ended."""
         self._write(None, "pending", None, deadline)
 
     def _write(self, returned: float | None, outcome: Outcome, fence: int | None, deadline: float | None) -> None:
@@ -308,7 +309,7 @@ class _Held:
     known: float = 0.0
 
     def until(self) -> float:
-        """Until when it is believed in. What was lost meanwhile was believed in as long as was known then."""
+        """Return until when the worker believes to hold the lease. For a lost lease this is the last known end."""
         now = monotonic()
         if remaining := self.lease.remaining():
             self.known = now + remaining

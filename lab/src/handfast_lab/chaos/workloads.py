@@ -1,7 +1,7 @@
-"""A day of each primitive: all that its users do, in such a way that no command of its scripts goes unused.
+"""A workload for each primitive that covers all its operations and so every command of its scripts.
 
-What becomes of each thing that is done is noted, so that two days can be compared: one of a user who may do everything, and
-one of a user who lacks a right.
+The outcome of each operation is recorded, so that two runs can be compared: as a user with all the rights of the
+primitive, and as a user who lacks one.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from handfast_lab.chaos.apis import Api, Started, settled
 __all__ = ["KEYS", "TTL", "WORKLOADS", "Note", "Workload"]
 
 TTL, SHORT = 1.0, 0.05
-"""Seconds of a lease, and of one that is to end by itself."""
+"""Lease durations in seconds: the usual one, and one that is to expire."""
 
 RETRY_FOR, SOON = 5.0, 0.4
-"""Seconds that somebody waits for what must come, and for what may not."""
+"""Timeouts in seconds: for events that must happen, and for events that need not."""
 
 KEYS = {"compat": "report", "fencing": "page:*"}
-"""The keys of a user's own that are locked and fenced."""
+"""Keys and patterns of the user's own that are locked and fenced."""
 
 MANY = 3_000
-"""Names in an index: so many that a server looks at a piece of them at a time."""
+"""Names in an index, enough for the server to scan it in several pieces."""
 
 _RIGHTS = re.compile(r"no permissions|NOPERM|ACL failure|executing the script can't")
-"""How servers say that somebody lacks a right."""
+"""Texts with which a server reports a missing right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What became of one thing that was done."""
+    """The outcome of one operation."""
 
     what: str
     outcome: str
-    """``done``, or a word for what else: ``refused`` is a clear error of the server's will, ``unclear`` any other."""
+    """``done`` or another outcome: ``refused`` is a clear error about a missing right, ``unclear`` any other error."""
     words: str = ""
-    """Of the error."""
+    """The error text."""
     wrote: bool = False
-    """Whether a refusal came when something had been written."""
+    """Whether the refused operation had already changed keys."""
 
 
 class Workload:
-    """Two clients of one user, and an operator who looks on."""
+    """Two clients of one user, and an administrator who checks the keys."""
 
     def __init__(self, api: Api, admin: Any, one: Any, other: Any) -> None:
         self.api, self.admin, self.one, self.other = api, admin, one, other
         self.notes: list[Note] = []
 
     async def does(self, what: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Do it, and note what became of it. What it gives, or None."""
+        """Call an operation and record its outcome. Return its result, or None on an error."""
         before = self._state()
         try:
             given = await settled(call(*args, **options))
@@ -72,7 +72,7 @@ class Workload:
             words = str(error)
             is_clear = bool(_RIGHTS.search(words)) and (not isinstance(error, ServerRefused) or "ACL SETUSER" in words)
             self._note(what, "refused" if is_clear else "unclear", words, wrote=self._state() != before)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it says nothing of rights
+        except Exception as error:  # noqa: BLE001 -- any other error does not report a missing right
             self._note(what, "unclear", f"{type(error).__name__}: {error}")
         else:
             self._note(what, "done" if given is not False else "no")
@@ -80,7 +80,7 @@ class Workload:
         return None
 
     def starts(self, what: str, wanted: Any) -> Started:
-        """Have somebody wait for it, and give it back at once."""
+        """Start a task or thread that acquires `wanted` and releases it at once."""
 
         async def waits() -> None:
             lease = await self.does(what, wanted.acquire, timeout=RETRY_FOR)
@@ -90,18 +90,18 @@ class Workload:
         return self.api.start(waits)
 
     async def ends(self, *started: Started) -> None:
-        """Wait for those who were started."""
+        """Wait for the started tasks or threads."""
         for late in await self.api.late(started, 2 * RETRY_FOR):
             self._note(repr(late), "never came to an end")
 
     async def in_line(self, key: str, count: int) -> None:
-        """Wait until so many stand in that line. They may have been refused instead."""
+        """Poll until the queue has `count` waiters, for a short time only: they may have been refused instead."""
         await self.api.eventually(lambda: self.admin.zcard(key) >= count, SOON)
 
     def plant(
         self, kind: str, name: str, token: str, *, ttl: float = TTL, claim: float = TTL, wait: float = 0.0
     ) -> None:
-        """A stranger asks for all permits of a name, and its clients are gone before the answer."""
+        """Request the only permit of a name for a client that does not exist, as if it had died since."""
         script, place = load("permit_acquire"), KeySet("hf", kind, name)
         values = (
             token,
@@ -122,7 +122,7 @@ class Workload:
 
 
 async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> None:
-    """What is the same for all that is held with a lease; ``make`` takes a client and a name, and maybe ``max_waiters``."""
+    """Run what all primitives with leases share; ``make`` takes a client and a name."""
     mine, yours = make(workload.one, "a"), make(workload.other, "a")
     line = KeySet("hf", kind, "a").key("queue")
     lease = await workload.does("acquire", mine.acquire, timeout=RETRY_FOR)
@@ -141,7 +141,7 @@ async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> No
     workload.plant(kind, "b", "over", ttl=SHORT)
     await workload.ends(workload.starts("wait for a lease that runs out", make(workload.one, "b")))
 
-    # A stranger stands in line, who is alive for a while to those that may not ask who listens.
+    # A queued waiter whose client is gone. A user who may not check for subscribers takes it to be alive for a while.
     workload.plant(kind, "c", "held")
     workload.plant(kind, "c", "gone", claim=0, wait=4 * SOON)
     workload.admin.zrem(KeySet("hf", kind, "c").key("holders"), "held")
@@ -149,7 +149,7 @@ async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> No
     if lease is not None:
         await workload.does("release", lease.release)
 
-    # Nobody has given back what was held here, and the server has forgotten who held it.
+    # The permit was never released here, and the server has lost the record of its holder.
     workload.plant(kind, "f", "held")
     workload.admin.delete(KeySet("hf", kind, "f").key("holders"))
     lease = await workload.does("begin afresh", make(workload.one, "f").acquire, timeout=RETRY_FOR)
@@ -183,7 +183,7 @@ async def _rwlock(workload: Workload) -> None:
 
 
 class _Side:
-    """The writing side, with what belongs to both."""
+    """The writer's side of a read-write lock, with the methods that both sides share."""
 
     def __init__(self, rwlock: Any) -> None:
         side = rwlock.write()
@@ -203,7 +203,7 @@ async def _autocomplete(workload: Workload) -> None:
     await workload.does("remove", plain.remove, ["ann"])
     await workload.does("clear", plain.clear)
     ranked = workload.one.autocomplete("ranked", ranked=True)
-    # The prefix is that of a third, whose ranks are the worst: the best of them are looked for in several pieces.
+    # A third of the names have this prefix, and the worst ranks: the search for the best takes several pieces.
     names = {f"{'b' if number < MANY * 2 // 3 else 'a'}{number}": float(MANY - number) for number in range(MANY)}
     await workload.does("add with scores", ranked.add, names)
     await workload.does("add without", ranked.add, ["zoe"])
@@ -245,7 +245,7 @@ async def _compat(workload: Workload) -> None:
     began = monotonic()
 
     async def waits() -> None:
-        # In this time it asks at the beginning and at the end, unless it is woken.
+        # Without a wake-up it polls only at the beginning and at the end of this time.
         if await workload.does("wait", yours.acquire, blocking_timeout=4 * SOON):
             workload.notes.append(Note("wake up", "done" if monotonic() - began < 3 * SOON else "too late"))
             await workload.does("release", yours.release)
@@ -278,4 +278,4 @@ WORKLOADS: dict[str, Living] = {
     "compat": _compat,
     "fencing": _fencing,
 }
-"""By the names of `handfast.acl.USES`. The clients of the last two are those of redis-py."""
+"""The workloads, by the names of `handfast.acl.USES`. The last two use redis-py's own clients."""

@@ -1,7 +1,8 @@
-"""Processes that write under a lock, and may be stopped in the middle of it.
+"""Processes that write under a lock and may be stopped while they do.
 
-Each increments two counters of the server's, by reading and writing: one with the fence of its lease and one without. Both
-lose an update when two hold the lock at once; the one with the fence refuses the write of whoever is late.
+Each increments two counters on the server by reading and writing: one guarded by the fence of its lease and one
+unguarded. The unguarded counter loses an update when two processes hold the lock at once. The guarded one refuses the
+late write.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["FENCED", "PLAIN", "Count", "Writer", "counts_of"]
 FENCED, PLAIN = "counter:fenced", "counter:plain"
 
 TURN = 5.0
-"""Seconds that a writer waits for the lock before it looks at the time again."""
+"""Timeout of one acquire in seconds, after which the writer checks the time."""
 
 
 @dataclass
@@ -36,33 +37,33 @@ class Count:
     fenced: int = 0
     plain: int = 0
     refused: int = 0
-    """Writes that came too late, and that the fence kept out."""
+    """Late writes that the fence refused."""
     lost: int = 0
-    """Leases that were over before they were given up."""
+    """Leases that were lost before they were released."""
     longest_wait: float = 0.0
-    """Seconds that it waited for the lock, at most."""
+    """Longest wait for the lock, in seconds."""
     errors: int = 0
     error: str = ""
-    """The last one."""
+    """The last error."""
 
 
 class Writer(LockUser):
-    """A client of ours that writes, or that looks at its lease, for as long as it is told to."""
+    """A client of Handfast that writes under a lock, or watches its lease, as ordered."""
 
-    def begin(self, stack: contextlib.ExitStack) -> None:  # noqa: ARG002 -- each order has a client of its own
-        """See `LockUser`."""
+    def begin(self, stack: contextlib.ExitStack) -> None:  # noqa: ARG002 -- each order opens a client of its own
+        """Register the orders; each opens a client of its own."""
         self._api = api_of(self.contender)
         self.orders = {"write": self.write, "watch": self.watch, "set the clock": self.set_clock}
 
     def set_clock(self, ahead: float) -> None:
-        """Have the process believe that it is so many seconds later, and whatever it imports."""
+        """Shift this process's wall clock by `ahead` seconds."""
         wall, nanoseconds = time.time, time.time_ns
         time.time = lambda: wall() + ahead
         time.time_ns = lambda: nanoseconds() + round(ahead * 1e9)
         self.report("set")
 
     def write(self, name: str, ttl: float, until: float) -> None:
-        """Write until that moment."""
+        """Write until the given moment of the monotonic clock, in seconds."""
         count = Count()
         with redis.Redis.from_url(self.url) as conn:
             self._api.run(self._write(conn, name, ttl, until, count))
@@ -80,7 +81,7 @@ class Writer(LockUser):
                     count.lost += not await settled(lease.release())
                 except AcquireTimeout:
                     pass
-                except Exception as error:  # noqa: BLE001 -- whatever it is, it is counted
+                except Exception as error:  # noqa: BLE001 -- any error is counted
                     count.errors += 1
                     count.error = f"{type(error).__name__}: {error}"
 
@@ -88,7 +89,7 @@ class Writer(LockUser):
         plain: Any = conn.get(PLAIN)
         with contextlib.suppress(StaleFence):
             count.refused += 1
-            advance_fence(conn, FENCED, fence)  # from here on nobody older can write
+            advance_fence(conn, FENCED, fence)  # from here on an older fence cannot write
             fenced: Any = conn.get(FENCED)
             set_if_newer(conn, FENCED, int(fenced or 0) + 1, fence)
             count.refused -= 1
@@ -97,7 +98,7 @@ class Writer(LockUser):
         count.plain += 1
 
     def watch(self, name: str, ttl: float) -> None:
-        """Hold a lease, and say what can be known of it at once whenever this process has slept for longer than it lasts."""
+        """Hold a lease until this process has been stopped for longer than the ttl, then report `lost`."""
         self._api.run(self._watch(name, ttl))
 
     async def _watch(self, name: str, ttl: float) -> None:
@@ -116,7 +117,7 @@ class Writer(LockUser):
 
 
 def counts_of(writers: Sequence[ChildProcess], within: float) -> Count:
-    """What all of them did together. Raises Silent."""
+    """Add up the reports of all writers. Raises ProcessFailed."""
     total = Count()
     for writer in writers:
         one: Count = writer.expect("written", within).value

@@ -1,8 +1,8 @@
-"""The trials, by name: one experiment each, and all of the same shape.
+"""The trials by name: one experiment each, all with the same interface.
 
-A trial's module is imported when it is asked for, so that a list of them costs nothing. Every one of them starts its own
-servers, is bounded by its ``count``, ends whatever it started, and can be interrupted at any time. A bad result is counted,
-never raised.
+A trial's module is imported on request, so that listing the trials is cheap. Each trial starts its own servers, is
+bounded by ``count``, ends all processes it started, and can be interrupted at any time. A failure is counted and never
+raised.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["TRIALS", "Tell", "Trial", "load"]
 
 Tell = Callable[[int], object]
-"""Called with the number of tries that are done, so that somebody who watches sees it go on."""
+"""Called with the number of tries done so far, to show progress."""
 
 
 class Trial(Protocol):
-    """What the module of a trial has."""
+    """The interface of a trial's module."""
 
     ROWS: tuple[str, ...]
-    """Rows of the scoreboard that it fills, such as ``("R4", "R5")``."""
+    """Rows of the scoreboard that the trial fills, such as ``("R4", "R5")``."""
     COUNT: int
-    """How often it tries by default."""
+    """Number of tries by default."""
 
     def applies(self, contender: Contender) -> bool:
-        """Whether the contender has what the trial is about."""
+        """Return whether the contender has the feature that the trial tests."""
 
     def trial(self, contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-        """Try it so often with this contender."""
+        """Try `count` times with this contender and return the figures."""
 
 
 _HERE = "handfast_lab.chaos.trials"
@@ -61,9 +61,9 @@ TRIALS: dict[str, str] = {
         "privileges",
     )
 }
-"""From the name of a trial to its module."""
+"""Module of each trial, by name."""
 
 
 def load(name: str) -> Trial:
-    """The trial of that name. KeyError for one that does not exist, ImportError for one whose extra is not installed."""
+    """Import a trial by name. Raises KeyError for an unknown name and ImportError if its extra is not installed."""
     return cast("Trial", importlib.import_module(TRIALS[name]))

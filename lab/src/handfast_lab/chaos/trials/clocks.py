@@ -1,9 +1,9 @@
-"""Clocks that jump: the server's, and those of clients.
+"""Move clocks: the server's, and those of the clients.
 
-R22  the server's wall clock jumps by a minute or an hour, forth and back, while processes write under a lock: fenced
-     updates that are lost. Forward, leases end before their time, and their holders are told; back, the lease of a holder
-     that dies stays for as long as the clock went back, which is documented: `force_release` ends it
-R23  clients believe that it is an hour earlier or later: anything that goes differently for it
+R22  The server's wall clock jumps by a minute or an hour, forward and back, while processes write under a lock.
+     Counted: fenced updates that are lost. After a jump forward, leases end early and their holders learn of it. After a
+     jump back, the lease of a holder that dies lasts as much longer, as documented; `force_release` ends it.
+R23  The clocks of clients are an hour ahead or behind. Counted: anything that differs because of it.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R22", "R23")
 COUNT = 20
-"""Jumps of the server's clock while others write; a fifth as many holders die after one; and so many times a quarter of a
-second the clients' clocks are wrong."""
+"""Jumps of the server's clock while other processes write. A fifth as many holders die after a jump back, and the
+clients' clocks are wrong for a quarter of a second per count."""
 
 JUMPS = 60.0, -60.0, 3600.0, -3600.0
 HOUR = 3600.0
 
 TTL, LONG = 1.0, 5.0
-"""Seconds of a lease: under a clock that jumps, and under one that does not."""
+"""Lease durations in seconds: under a clock that jumps, and under one that does not."""
 
 WRITERS = 3
 RETRY_FOR = 20.0
-"""Seconds that somebody is waited for."""
+"""Seconds that the trial waits for a process."""
 
 
 def applies(contender: Contender) -> bool:
-    """The server's clock needs a library that is compiled; the rest is about our leases."""
+    """Return True for Handfast: the other libraries' leases are not tested here."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """So many jumps."""
-    chance = random.Random(seed)  # noqa: S311 -- moments are no secrets
+    """Run all parts, with `count` jumps. Those of the server's clock need a C compiler."""
+    chance = random.Random(seed)  # noqa: S311 -- timing, not security
     done = counting(1)
 
     def tick() -> None:
@@ -105,7 +105,7 @@ def _jumps(contender: Contender, count: int, chance: random.Random, tick: Callab
 
 
 def _stretched(contender: Contender, count: int, tick: Callable[[], None]) -> Figure:
-    """A holder dies after the clock has stepped back."""
+    """Kill a holder after the clock has stepped back, and free the lock with `force_release`."""
     api, wrong = api_of(contender), list[str]()
     longest = 0.0
     with ServerController(clock=True) as server, LockUsers(server.url) as users:

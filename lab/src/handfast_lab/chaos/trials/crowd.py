@@ -1,10 +1,11 @@
-"""A crowd at one lock: what a long line costs the server, and what happens to those whom it takes no more.
+"""Put a crowd of waiters into one queue: what it costs the server, and what a full queue answers.
 
-    R28  with 10,000 tasks in line, the time that scripts take within the server (its slow log, of every call): p99.9 below a
-         millisecond; everybody gets in, in the order of coming; what a waiter takes of memory, here and there. Whoever comes
-         to a line that has its ``max_waiters`` is told QueueFull, all of them and nobody else, and leaves no trace
+    R28  With 10,000 waiting tasks: the time of scripts in the server, from its slow log of every call, must stay below a
+         millisecond at p99.9, and all waiters must acquire in order of arrival. The memory per waiter is measured in the
+         client and in the server. A caller that finds `max_waiters` in the queue must get QueueFull and change nothing.
 
-The crowd is one client's, on one connection, so it is there in asyncio only: threads are not had by the thousand.
+The crowd belongs to one client with one connection. It exists in asyncio only, since thousands of threads are
+impractical.
 """
 
 from __future__ import annotations
@@ -29,25 +30,26 @@ COUNT = 10_000
 """Waiters."""
 
 BAR = 1000.0
-"""Microseconds that 999 of 1,000 calls must stay below."""
+"""Limit for p99.9 of a script's time, in microseconds."""
 
 CROWDS = 3
-"""So many at most, until one stays below it: whatever else the machine is at can only make scripts look slower."""
+"""Maximum number of crowds, until one stays below `BAR`: other load on the machine can only make scripts look slower.
+"""
 
 FULL, BEYOND = {"sync": 50, "asyncio": 1_000}, 500
-"""Waiters that a line takes, by API, and how many more come."""
+"""Limit of the queue, by API, and the number of further callers."""
 
 RETRY_FOR = 60.0
-"""Seconds for a line to get in."""
+"""Seconds within which the queue must be formed and served."""
 
 
 def applies(contender: Contender) -> bool:
-    """Who else bounds a line, is not known."""
+    """Return True for Handfast: the limits of other libraries' queues are not known."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """One crowd of so many, and one line that is full."""
+    """Run a crowd of `count` waiters (asyncio only), then fill a queue to its limit."""
     figures = _crowds(contender, count, seed) if contender.api == "asyncio" else []
     tell(count)
     return [*figures, _full(contender, count, seed)]
@@ -57,7 +59,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 
 def _crowds(contender: Contender, count: int, seed: int) -> list[Figure]:
-    """Figures of the worst order, and of the fastest scripts."""
+    """Return the figure of the worst order and that of the fastest scripts."""
     lines: list[Figure] = []
     best: dict[str, crowd.ScriptTimes] = {}
     for _ in range(CROWDS):
@@ -118,7 +120,7 @@ def _scripts(contender: Contender, scripts: list[crowd.ScriptTimes], crowds: int
     )
 
 
-# --- the full line
+# --- the full queue
 
 
 def _full(contender: Contender, count: int, seed: int) -> Figure:
@@ -141,7 +143,7 @@ def _full(contender: Contender, count: int, seed: int) -> Figure:
 
 
 async def _fill(api: Api, server: ServerController, room: int, beyond: int, wrong: list[str]) -> float:
-    """Fill a line, come when it is full, let it go on; how many bytes a waiter takes of the server's memory."""
+    """Fill the queue, add callers beyond its limit, then serve it. Return the server memory per waiter, in bytes."""
     async with api.client(server.url) as holder, api.client(server.url) as waiters:
         lease = await settled(holder.lock("full", renew=False).acquire())
         empty = _memory(server)
@@ -160,7 +162,7 @@ async def _fill(api: Api, server: ServerController, room: int, beyond: int, wron
                 late = await settled(waiters.lock("full", max_waiters=room).acquire(timeout=RETRY_FOR))
             except QueueFull:
                 pass
-            except Exception as error:  # noqa: BLE001 -- any other answer is a wrong one
+            except Exception as error:  # noqa: BLE001 -- any other answer is wrong
                 wrong.append(f"number {number} beyond the room was told {error!r}")
             else:
                 wrong.append(f"number {number} beyond the room got in: {late!r}")
@@ -180,12 +182,12 @@ async def _through(lock: Any) -> None:
 
 
 def _memory(server: ServerController) -> int:
-    """What all keys take, in bytes."""
+    """Return the memory of all keys, in bytes."""
     return sum(int(server.admin.memory_usage(key, samples=0) or 0) for key in server.admin.scan_iter(count=1000))
 
 
 def _state(server: ServerController) -> dict[bytes, Any]:
-    """Who stands in line, in which order, and what is known of each but for how long the server believes in them."""
+    """Return the queue in order and the known tokens, without the ends of their wait-leases."""
     with redis.Redis.from_url(server.url) as raw:
         return {
             key: raw.zrange(key, 0, -1, withscores=True) if raw.type(key) == b"zset" else sorted(raw.hkeys(key))

@@ -1,11 +1,11 @@
-"""The server forgets what it knew, or steps its clock back, and fences grow all the same.
+"""Make the server lose its data or step its clock back, and check that fences grow all the same.
 
-    R16  a fence that was granted after a disaster is larger than every one before: after FLUSHALL, an eviction, a restart
-         without data, a failover to a replica that knows an older state and the failover back, a clock that steps back by
-         an hour. The one exception is documented: a clock that steps back while the server forgets too
+    R16  A fence granted after a disaster is larger than all earlier ones. The disasters: FLUSHALL, an eviction, a restart
+         without data, a failover to a stale replica and back, a clock that steps back by an hour. One exception is
+         documented: a clock that steps back while the server loses its data.
 
-Every disaster is looked at by one name of each kind of lock. Half of the leases are given up before it, where the server
-forgets the others.
+Every disaster is tested with one name of each kind of lock. Where the server loses the leases, half of them are
+released before the disaster.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R16",)
 COUNT = 1_000
-"""Disasters of each kind. Restarts, which take their time, are a quarter of it; clocks step a tenth as often."""
+"""Disasters of each kind. Restarts are slow, so a quarter as many; clock steps, a tenth as many."""
 
 HOUR = 3600.0
 
 RETRY_FOR = 10.0
-"""Seconds within which a grant must come, and a replica be up to date."""
+"""Seconds within which a lock must be granted and a replica be in sync."""
 
 FAST = "--hz", "500", "--repl-diskless-sync", "yes", "--repl-diskless-load", "swapdb"
-"""So that a replica is up to date again after milliseconds and not after a second."""
+"""Server options with which a replica is in sync again within milliseconds, not a second."""
 
 NOWHERE = "127.0.0.1", "1"
-"""A primary that does not answer: a replica that follows it hears nothing new."""
+"""Address of a primary that does not exist: a replica of it receives no updates."""
 
 KINDS: Mapping[str, Callable[[Any, str], Any]] = {
     "lock": lambda client, name: client.lock(name, renew=False),
@@ -48,18 +48,18 @@ KINDS: Mapping[str, Callable[[Any, str], Any]] = {
     "rwlock": lambda client, name: client.rwlock(name, renew=False).write(),
     "lock_all": lambda client, name: client.lock_all([name, f"{name}-too"], renew=False),
 }
-"""How a primitive of each kind is made."""
+"""Constructors of the primitives, by kind."""
 
 
 def applies(contender: Contender) -> bool:
-    """Fences of others are not looked at."""
+    """Return True for Handfast, whose fences are tested."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """So many disasters of each kind, fewer of those that take long."""
+    """Run `count` disasters of each kind, fewer of the slow ones."""
     api = api_of(contender)
-    chance = random.Random(seed)  # noqa: S311 -- who keeps a lease is no secret
+    chance = random.Random(seed)  # noqa: S311 -- test data, not security
     done = counting(1)
     figures: list[Figure] = []
     for disaster, share in ((_flushes, 1), (_evictions, 1), (_restarts, 4), (_failovers, 1), (_steps_back, 10)):
@@ -73,18 +73,18 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 @dataclass
 class _Notes:
-    """What became of the fences under one kind of disaster."""
+    """The fences seen under one kind of disaster."""
 
     what: str
     measured: dict[str, float | str] = field(default_factory=dict)
     latest: dict[str, int] = field(default_factory=dict)
-    """Of each kind of lock, the largest fence so far."""
+    """By kind of lock, the largest fence so far."""
     tried: int = 0
     backwards: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
     def judge(self, kind: str, fence: int) -> None:
-        """A fence that was granted after a disaster."""
+        """Check a fence that was granted after a disaster."""
         self.tried += 1
         before = self.latest.get(kind, 0)
         if fence <= before:
@@ -92,11 +92,11 @@ class _Notes:
         self.granted(kind, fence)
 
     def granted(self, kind: str, fence: int) -> None:
-        """A fence that was granted."""
+        """Record a fence."""
         self.latest[kind] = max(fence, self.latest.get(kind, 0))
 
     def figure(self, contender: Contender, rounds: int, seed: int) -> Figure:
-        """As the scoreboard has it."""
+        """Return the figure for the scoreboard."""
         return Figure(
             id="R16",
             what=f"fences: {self.what}",
@@ -117,7 +117,7 @@ class _Scene:
     tick: Callable[[], object]
 
     async def before(self, client: Any, notes: _Notes, *, keeping: bool = False) -> None:
-        """Have a lease of each kind, and give it up again, or keep it."""
+        """Acquire a lease of each kind and release it, or with `keeping` about half of them."""
         for kind, make in KINDS.items():
             lease = await self._lease(client, kind, make, notes)
             if lease is not None:
@@ -126,7 +126,7 @@ class _Scene:
                     await settled(lease.release())
 
     async def after(self, client: Any, notes: _Notes) -> None:
-        """Have a lease of each kind after a disaster, and look at its fence."""
+        """Acquire a lease of each kind after a disaster and check its fence."""
         for kind, make in KINDS.items():
             lease = await self._lease(client, kind, make, notes)
             if lease is not None:
@@ -137,7 +137,7 @@ class _Scene:
     async def _lease(self, client: Any, kind: str, make: Callable[[Any, str], Any], notes: _Notes) -> Any:
         try:
             return await settled(make(client, kind).acquire(timeout=RETRY_FOR))
-        except Exception as error:  # noqa: BLE001 -- whatever it is, there is no fence to look at
+        except Exception as error:  # noqa: BLE001 -- any error means that there is no fence to check
             notes.trouble.append(f"{kind}: {type(error).__name__}: {error}")
             return None
 
@@ -154,7 +154,7 @@ async def _flushes(scene: _Scene, rounds: int) -> list[_Notes]:
 
 
 async def _evictions(scene: _Scene, rounds: int) -> list[_Notes]:
-    """The server itself throws the keys out, for want of memory."""
+    """Have the server itself evict the keys for lack of memory."""
     notes, evicted = _Notes("keys evicted"), 0
     with ServerController() as server:
         async with scene.api.client(server.url) as client:
@@ -181,7 +181,7 @@ async def _restarts(scene: _Scene, rounds: int) -> list[_Notes]:
 
 
 async def _failovers(scene: _Scene, rounds: int) -> list[_Notes]:
-    """To a replica that has not heard of the latest grants, and back to a primary that has not heard of the replica's."""
+    """Fail over to a replica without the latest grants, and back to a primary without the replica's grants."""
     notes, stale = _Notes("failover to a stale replica, and back"), 0
     with ServerController(*FAST) as primary:
         replica = primary.replica(*FAST)
@@ -201,7 +201,7 @@ async def _failovers(scene: _Scene, rounds: int) -> list[_Notes]:
 
 
 def _follow(replica: ServerController, port: int) -> None:
-    """Let it be a replica again, and up to date: it forgets what it had granted meanwhile."""
+    """Make the server a replica again and wait until it is in sync; its own grants are lost."""
     replica.admin.replicaof("127.0.0.1", port)
     until = time.monotonic() + RETRY_FOR
     while replica.admin.info("replication").get("master_link_status") != "up" and time.monotonic() < until:
@@ -214,7 +214,7 @@ def _fence(server: ServerController) -> int:
 
 
 async def _steps_back(scene: _Scene, rounds: int) -> list[_Notes]:
-    """The clock steps back while the keys are there; and, which is the documented exception, while they are forgotten."""
+    """Step the clock back, with the keys kept, and with the keys lost (the documented exception)."""
     kept, gone, again = _Notes("clock back 1 h, keys kept"), _Notes(""), _Notes("clock back 1 h, and on again")
     with ServerController(clock=True) as server:
         async with scene.api.client(server.url) as client:

@@ -1,10 +1,10 @@
-"""The server forgets all scripts every 10 ms, and no user sees anything of it.
+"""Flush the server's script cache every 10 ms: no caller may notice.
 
-    R19  errors that come out of any operation of any primitive, and leases that are lost, while SCRIPT FLUSH is sent again
-         and again; `scripts the server did not know` tells how often that mattered
+    R19  Errors raised by any operation of any primitive, and leases that are lost, while SCRIPT FLUSH is sent
+         repeatedly. `scripts the server did not know` counts the NOSCRIPT errors that were retried.
 
-Some clients do everything there is, at random, on few names, so that they wait for each other; one holds leases that have
-to be renewed meanwhile.
+Some clients run all operations at random on few names, so that they wait for each other. One holds leases that must be
+renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R19",)
 COUNT = 10_000
-"""Operations of all clients together; to acquire, do something and release is one."""
+"""Operations of all clients together; acquire, use and release count as one."""
 
 EVERY = 0.01
 """Seconds between two flushes."""
@@ -38,24 +38,24 @@ NAMES = 3
 LIMIT = 3
 
 SHORT, SOON = 0.2, 0.003
-"""Seconds of a lease that has to be renewed, and that somebody waits who is to give up."""
+"""Duration of a lease that must be renewed, and timeout of an acquire that must fail, in seconds."""
 
 RETRY_FOR = 20.0
-"""Seconds that anybody waits for a lock."""
+"""Timeout of any other acquire, in seconds."""
 
 SLOWEST = 50
-"""Operations a second below which the trial is given up."""
+"""Operations per second below which the trial gives up."""
 
 COUNTER = Script("-- KEYS counter\n-- ARGV by\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])", name="counter")
 
 
 def applies(contender: Contender) -> bool:
-    """Every primitive is ours."""
+    """Return True for Handfast, which has all the primitives."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """So many operations."""
+    """Run `count` operations."""
     api, book = api_of(contender), _Book(count, monotonic() + RETRY_FOR + count / SLOWEST, tell)
     with hushed(), ServerController() as server:
         with server.flushing_scripts(every=EVERY):
@@ -94,11 +94,11 @@ class _Book:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is something left to do."""
+        """Return whether operations and time are left."""
         return self.done < self.count and monotonic() < self.until
 
     def note(self, kind: str, error: str = "") -> None:
-        """One more operation. Players in threads may miscount by a few."""
+        """Count one more operation. Concurrent threads may lose a few counts."""
         self.done += 1
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if error:
@@ -109,7 +109,7 @@ class _Book:
 async def _play(api: Api, url: str, book: _Book, seed: int) -> None:
     async with api.client(url) as client:
         players = [
-            api.start(_Player(api, client, book, random.Random(f"{seed}/{number}")).live)  # noqa: S311 -- no secret
+            api.start(_Player(api, client, book, random.Random(f"{seed}/{number}")).live)  # noqa: S311 -- test data
             for number in range(PLAYERS)
         ]
         players.append(api.start(partial(_keep, api, client, book)))
@@ -119,7 +119,7 @@ async def _play(api: Api, url: str, book: _Book, seed: int) -> None:
 
 
 async def _keep(api: Api, client: Any, book: _Book) -> None:
-    """Hold leases that end soon unless they are renewed."""
+    """Hold short leases that must be renewed."""
     while book.goes_on:
         leases = [await settled(client.lock(f"kept-{number}", ttl=SHORT).acquire()) for number in range(NAMES)]
         await api.sleep(3 * SHORT)
@@ -151,13 +151,13 @@ class _Player:
         self._own = f"own-{chance.getrandbits(32)}"
 
     async def live(self) -> None:
-        """Do this and that until enough was done."""
+        """Run random operations until enough are done."""
         kinds = list(self._does)
         while self._book.goes_on:
             kind = self._chance.choice(kinds)
             try:
                 await self._does[kind]()
-            except Exception as error:  # noqa: BLE001 -- whatever it is, a user would have seen it
+            except Exception as error:  # noqa: BLE001 -- any error would reach a user
                 self._book.note(kind, f"{type(error).__name__}: {error}")
             else:
                 self._book.note(kind)
@@ -225,12 +225,12 @@ class _Player:
 
 
 async def _given(lease: Any) -> None:
-    """Give it up. Somebody who has lost it has seen something."""
+    """Release the lease; raise RuntimeError if it was lost."""
     if not await settled(lease.release()):
         raise RuntimeError(f"the lease of {lease.name!r} was lost")
 
 
 def _calls(server: ServerController, section: str, name: str) -> int:
-    """How often the server says that there was such a call, or such an error."""
+    """Return how many such calls or errors the server counted."""
     found: Any = server.admin.info(section).get(name, {})
     return int(found.get("calls", found.get("count", 0)))

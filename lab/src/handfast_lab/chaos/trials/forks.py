@@ -61,8 +61,9 @@ WAYS: tuple[Way, ...] = ("_exit", "exit", "multiprocessing")
 
 
 def applies(contender: Contender) -> bool:
-    """Return True for a sync API and for Handfast. A child cannot go on with its parent's event loop, and only Handfast
-    defines what an asyncio client can do instead.
+    """Return True for a sync API and for Handfast.
+
+    A child cannot go on with its parent's event loop, and only Handfast defines what an asyncio client can do instead.
     """
     return contender.sync is not None or contender.is_ours
 
@@ -239,8 +240,9 @@ Hold = Callable[[str, Act], Any]
 
 @contextlib.asynccontextmanager
 async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hold]:
-    """Yield a function that acquires locks. Handfast holds them with a block or a lease; a rival with its methods,
-    which its blocks use too.
+    """Yield a function that acquires locks.
+
+    Handfast holds them with a block or a lease; a rival with its methods, which its blocks use too.
     """
     if contender.is_ours:
         async with api.client(url) as client:

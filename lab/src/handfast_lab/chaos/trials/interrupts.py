@@ -72,9 +72,7 @@ PACKAGES = {
 
 
 def applies(contender: Contender) -> bool:
-    """Return True if the contender has a sync API. In asyncio an interrupt arrives as a cancellation: see
-    `cancellations`.
-    """
+    """Return True if the contender has a sync API. Asyncio turns an interrupt into a cancellation: see `cancellations`."""
     return contender.sync is not None
 
 

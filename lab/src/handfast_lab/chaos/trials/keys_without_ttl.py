@@ -1,8 +1,8 @@
-"""R26: keys that would stay for ever, since nothing says when they end.
+"""R26: find keys without a TTL, which would stay on the server indefinitely.
 
-All that there is to be acquired is acquired, waited for, extended, given up, forgotten, resized and taken away by force, at
-random. First by one caller, and after each of its steps every key of the server is asked for its TTL; then by several at
-once, while the keys are asked every few milliseconds. Data that a user puts into an index is no lock, and not part of this.
+All primitives are acquired, waited for, extended, released, abandoned, resized and force-released at random. First one
+caller works, and the TTL of every key is read after each of its steps. Then several callers work at once while the TTLs
+are read every few milliseconds. Data that a user adds to an index needs no TTL and is not part of this trial.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ HANDS = 6
 NAMES = ("a", "b", "c")
 
 TTLS = (0.02, 0.2, 5.0)
-"""Seconds of leases: some run out while they are held."""
+"""Lease durations in seconds; some leases expire while they are held."""
 
 WAIT = 0.004
-"""Seconds that a caller waits for what others hold."""
+"""Timeout of an acquire, in seconds."""
 
 EVERY = 0.003
-"""Seconds between two looks."""
+"""Seconds between two reads of all TTLs."""
 
 LIMIT = 3
 """Permits of a semaphore."""
 
 
-def applies(contender: Contender) -> bool:  # noqa: ARG001 -- every trial has this one: it is asked about somebody
-    """Everybody has keys."""
+def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Trial protocol
+    """Return True: every contender has keys."""
     return True
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """So many steps."""
+    """Run `count` steps."""
     api = api_of(contender)
     with ServerController() as server, hushed():
         book = _Book(server.admin, count, seed, tell)
@@ -71,7 +71,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 @dataclass
 class _Book:
-    """What was done, and what was seen of it."""
+    """What was done, and the keys without a TTL."""
 
     admin: redis.Redis
     count: int
@@ -81,28 +81,28 @@ class _Book:
     looks: int = 0
     looked: int = 0
     immortal: dict[str, str] = field(default_factory=dict)
-    """Keys, and after which step they were seen first."""
+    """By key: the step after which it was first seen without a TTL."""
 
     def look(self, when: str) -> None:
-        """Ask every key when it ends."""
+        """Read the TTL of every key."""
         found = keys(self.admin)
         with self.admin.pipeline(transaction=False) as pipeline:
             for key in found:
                 pipeline.pttl(key)
             for key, remaining in zip(found, pipeline.execute(), strict=True):
-                if remaining == -1:  # -2 is one that is gone by now
+                if remaining == -1:  # -2: deleted meanwhile
                     self.immortal.setdefault(key, when)
         self.looks += 1
         self.looked += len(found)
 
     def step(self) -> None:
-        """One more is done."""
+        """Count one more step."""
         self.steps += 1
         self.tell(self.steps)
 
 
 class _Looking:
-    """Looks every few milliseconds, by a connection of its own, while the block lasts."""
+    """Reads all TTLs every few milliseconds on a connection of its own while the block runs."""
 
     def __init__(self, book: _Book) -> None:
         self._book = book
@@ -149,17 +149,20 @@ async def _several(contender: Contender, api: Api, url: str, book: _Book) -> Non
 
 
 Steps = Callable[[], Any]
-"""One caller: each call is one step, and gives its name."""
+"""One caller. Each call runs one step and returns its name."""
 
 
 @contextlib.asynccontextmanager
 async def _hands(contender: Contender, api: Api, url: str, book: _Book) -> AsyncIterator[Callable[[int], Steps]]:
-    """Makes callers. Ours use all that there is; a rival has locks and perhaps semaphores."""
+    """Yield a function that creates callers.
+
+    Those of Handfast use all primitives; a rival's use locks and, if it has them, semaphores.
+    """
 
     def chance(number: int) -> random.Random:
-        return random.Random(f"{book.seed}/{number}")  # noqa: S311 -- what is done is no secret
+        return random.Random(f"{book.seed}/{number}")  # noqa: S311 -- test data, not security
 
-    made: list[Any] = []  # so that what they hold is dropped after their client was closed
+    made: list[Any] = []  # keep them, and the leases they hold, until the client is closed
 
     async with contextlib.AsyncExitStack() as stack:
         client: Any = None
@@ -180,14 +183,14 @@ async def _hands(contender: Contender, api: Api, url: str, book: _Book) -> Async
 
 
 class _Ours:
-    """A caller of ours."""
+    """A caller that uses Handfast."""
 
     def __init__(self, hf: Any, chance: random.Random) -> None:
         self._hf, self._chance = hf, chance
         self._leases: list[Any] = []
 
     async def step(self) -> str:
-        """Do anything; what it was."""
+        """Run a random step and return its name."""
         verbs = [self._acquire, self._acquire, self._try, self._force, self._resize, self._look]
         if self._leases:
             verbs += [self._release, self._release, self._extend, self._lower, self._forget]
@@ -241,9 +244,9 @@ class _Ours:
         return repr(lease)
 
     async def _forget(self) -> str:
-        """Its holder is gone without a word."""
+        """Stop renewing a lease without releasing it, as if its holder had died."""
         lease = self._lease()
-        lease._driver.stop_renewing(lease._state)  # noqa: SLF001 -- as its end would do, which warns of it
+        lease._driver.stop_renewing(lease._state)  # noqa: SLF001 -- garbage collection would do the same and warn
         return repr(lease)
 
     async def _force(self) -> str:
@@ -263,21 +266,21 @@ class _Ours:
 
 
 class _Rival:
-    """A caller of a rival's."""
+    """A caller that uses a rival."""
 
     def __init__(self, contender: Contender, client: Any, chance: random.Random) -> None:
         self._contender, self._client, self._chance = contender, client, chance
         self._locks: list[Any] = []
 
     async def step(self) -> str:
-        """Do anything; what it was."""
+        """Run a random step and return its name."""
         verbs = [self._acquire, self._acquire]
         if self._locks:
             verbs += [self._release, self._release]
             if self._contender.extends:
                 verbs.append(self._extend)
         verb = self._chance.choice(verbs)
-        with contextlib.suppress(Exception):  # whatever a contender says: it is its keys that count
+        with contextlib.suppress(Exception):  # a contender may raise anything; only its keys count
             await verb()
             return verb.__name__[1:]
         return f"{verb.__name__[1:]}, in vain"

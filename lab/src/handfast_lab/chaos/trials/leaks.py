@@ -1,11 +1,11 @@
-"""R25: locks are taken and given back very often; what there is more of afterwards, on the server and in the process.
+"""R25: acquire and release locks very often, and count what has grown on the server and in the process.
 
-Most of it is one caller after the other, a part of it several callers who wait for each other. Before anything is counted
-all of it is done for a while, so that what is kept once is there: connections, threads, buffers, the state of a name. Then
-keys, connections, channels, threads, tasks and file descriptors are counted, and counted again at the end, when whatever
-ends a little later has had the time to. What memory grows with every operation is the slope of a line through many samples.
+Most operations are sequential; for a part of them several callers compete for one lock. Everything is warmed up first,
+so that connections, threads, buffers and keys that are kept exist. Then keys, connections, channels, threads, tasks and
+file descriptors are counted, and counted again at the end, after a time for cleanup. The growth of memory per operation
+is the slope of a line through many samples.
 
-It happens in a process of its own, since memory is a process's.
+All this runs in a process of its own, because memory is measured per process.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R25",)
 COUNT = 100_000
-"""Times that a lock is taken and given back. Rivals do a fifth of it."""
+"""Acquires with release. Rivals do a fifth of them."""
 
 TTL = 30.0
-"""Seconds of a lease."""
+"""Lease duration in seconds."""
 
 NAMES = ("one", "two", "three", "four")
 
@@ -44,41 +44,42 @@ CHUNKS = 10
 """Samples of memory."""
 
 CONTENDED = 0.2
-"""The share of it for which callers wait for each other."""
+"""Fraction of the operations for which callers compete."""
 
 HANDS = 4
-"""Callers who do."""
+"""Callers that compete."""
 
 LIMIT = 5.0
-"""Seconds for the contended part of a chunk in all: who waits by asking now and then gets less done."""
+"""Seconds for the contended part of all chunks together: rivals that poll do fewer operations in it."""
 
 REST = 5.0
-"""Seconds that things are given to end."""
+"""Seconds that cleanup may take."""
 
 SLOPE, NOISE = 1.0, 1 << 18
-"""Bytes an operation that are too many, if they come to more in all than memory goes up and down by anyway."""
+"""A leak is more than `SLOPE` bytes per operation and more than `NOISE` bytes in all, the usual fluctuation."""
 
 WARM, WARM_TTL = "warm", 0.5
-"""A lock that is held at first until it was renewed, and the seconds of its lease: whatever renews is there from then on."""
+"""A lock that is held at first until it was renewed, and its ttl in seconds: the renewal thread or task exists from
+then on."""
 
 
-def applies(contender: Contender) -> bool:  # noqa: ARG001 -- every trial has this one: it is asked about somebody
-    """Everybody may leak."""
+def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Trial protocol
+    """Return True: every contender may leak."""
     return True
 
 
 class Counts(NamedTuple):
-    """What came of it."""
+    """Results of the measurement."""
 
     operations: int
     more: dict[str, int]
-    """Of each kind of thing, how many more there are."""
+    """By kind of object, how many more there are."""
     examples: list[str]
     slope: float
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Take a lock and give it back so often."""
+    """Acquire and release `count` times, and report what has grown."""
     times = count if contender.is_ours else max(CHUNKS, count // 5)
     with ServerController() as server:
         counts: Counts = run_in_subprocess(_churn, contender, server.url, times, on_progress=tell)
@@ -106,7 +107,7 @@ def _churn(contender: Contender, url: str, count: int, tell: Tell) -> Counts:
 
 
 class _Work:
-    """How much is to be done, and what there was before."""
+    """The amount of work, and the counts before it."""
 
     def __init__(self, contender: Contender, admin: redis.Redis, count: int, tell: Tell) -> None:
         self._contender, self._admin, self._tell = contender, admin, tell
@@ -118,40 +119,40 @@ class _Work:
         self.contended = round(self.chunk * CONTENDED)
 
     def is_warm(self) -> bool:
-        """Whether the lease that is held at first was renewed, where it is; or it is taken to be."""
+        """Return True once the first lease was renewed, or if it is not renewed, or after `REST` seconds."""
         before, self._remaining = self._remaining, self._contender.remaining(self._admin, WARM)
         renews = "renewal" in self._contender.has
         return self._remaining > before or not renews or time.monotonic() > self._until
 
     def begin(self) -> None:
-        """It has all been done for a while: from now on it counts."""
+        """Start to count, after the warm-up."""
         self.done = 0
         gc.collect()
-        gc.freeze()  # what is there now is not looked through again for each sample
-        snapshot(self._admin)  # so that what the look itself needs is there before
+        gc.freeze()  # exclude what exists now from later collections
+        snapshot(self._admin)  # let the snapshot create what it needs itself
         self._before = snapshot(self._admin)
         self._memory = MemoryWatch(resident_memory)
 
     def step(self, operations: int) -> None:
-        """So many more are done."""
+        """Count `operations` more and take a sample of memory."""
         self.done += operations
         self._memory.sample(operations)
         self._tell(self.done)
 
     def more(self) -> dict[str, Counter[str]]:
-        """What there is more of now, of each kind."""
+        """Return what has been added since `begin`, by kind."""
         after = snapshot(self._admin)
         return {what: things - self._before.get(what, Counter()) for what, things in after.items()}
 
     def counts(self) -> Counts:
-        """What it comes to."""
+        """Return the results."""
         more = self.more()
         found = [f"{what}: {thing}" for what, things in more.items() for thing in sorted(things)]
         return Counts(self.done, {what: things.total() for what, things in more.items()}, found, self._memory.slope)
 
 
 def _shares(contended: int) -> Callable[[], bool]:
-    """Asked by each hand whether it is to go on."""
+    """Return a function that tells each caller whether to go on."""
     left, until = iter(range(contended)), time.monotonic() + LIMIT / CHUNKS
 
     def goes_on() -> bool:
@@ -219,7 +220,7 @@ async def _churn_in_tasks(work: _Work, opening: AbstractAsyncContextManager[AioC
 
         warm = client.lock(WARM, work.warm_ttl, renew=True)
         await warm.acquire(0)
-        while not work.is_warm():  # noqa: ASYNC110 -- nothing tells of it
+        while not work.is_warm():  # noqa: ASYNC110 -- no event exists for it
             await asyncio.sleep(0.02)
         await warm.release()
         await chunk()
@@ -228,6 +229,6 @@ async def _churn_in_tasks(work: _Work, opening: AbstractAsyncContextManager[AioC
         for _ in range(CHUNKS):
             work.step(await chunk())
         until = time.monotonic() + REST
-        while any(work.more().values()) and time.monotonic() < until:  # noqa: ASYNC110 -- nothing tells of it
+        while any(work.more().values()) and time.monotonic() < until:  # noqa: ASYNC110 -- no event exists for it
             await asyncio.sleep(0.05)
         return work.counts()

@@ -228,8 +228,9 @@ class _Scene:
             lock.release()
 
     def _patience(self, number: int) -> float:
-        """Return the timeout of a round. Every second caller waits, where the contender supports timeouts this short;
-        every fourth finds the lock held.
+        """Return the timeout of a round.
+
+        Every second caller waits, where the contender supports timeouts this short; every fourth finds the lock held.
         """
         wait = WAIT if number % 4 == 3 else FREE_WAIT if self.contender.is_ours else RIVALS_WAIT
         return wait if number % 2 and self.contender.shortest_wait <= wait else 0
@@ -243,8 +244,9 @@ class _Scene:
 
 
 class _All:
-    """All permits of a semaphore. A single leaked permit leaves the others available, so only acquiring all of them
-    shows it.
+    """All permits of a semaphore.
+
+    A single leaked permit leaves the others available, so only acquiring all of them shows it.
     """
 
     def __init__(self, permits: list[Lock]) -> None:

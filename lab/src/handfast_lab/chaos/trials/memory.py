@@ -1,11 +1,11 @@
-"""The server has no memory left and evicts nothing: what is held can still be given back, and nothing new is taken.
+"""Fill the server's memory with eviction off: leases can still be released, and no new lease is granted.
 
-    R17  at maxmemory with noeviction, releases, extensions, hand-offs and cancellations succeed, every one of them;
-         acquires are refused in so many words or told that others hold it, and the state of the server is the same
-         afterwards as before, byte for byte (DUMP of every key of that name)
+    R17  At maxmemory with noeviction, every release, extension, handoff and cancellation must succeed. An acquire must
+         raise ServerRefused or report that the lock is held, and must leave the keys of that name unchanged, byte for
+         byte (DUMP).
 
-It is tried with every kind of lock: on names that are free, that were used before, that are held, held with others in line,
-or held by a lease that has run out; and of semaphores and read-write locks on names where others hold a part.
+Every kind of lock is tried on names that are free, were used before, are held, are held with waiters, or were held by
+an expired lease. Semaphores, readers and lock_all are also tried on names of which another client holds a part.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R17",)
 COUNT = 40
-"""Rounds: in each the server runs out of memory once for every kind of lock."""
+"""Rounds. In each, the server runs out of memory once, and every kind of lock is tried."""
 
 RETRY_FOR, SOON, SHORT = 10.0, 0.4, 0.02
-"""Seconds that a waiter waits for its turn, that one waits that is to give up, and that one does who is to be refused."""
+"""Timeouts in seconds: of a waiter that is to be granted, of one that is to time out, and of an acquire that must fail.
+"""
 
 OVER = 0.003
-"""Seconds of a lease that is to run out."""
+"""Duration of a lease that is to expire, in seconds."""
 
 LIMIT = 3
 """Permits of a semaphore."""
@@ -50,21 +51,21 @@ WHOLE: dict[str, Callable[..., Any]] = {
     "writer": lambda client, name, **options: client.rwlock(name, **options).write(),
     "lock_all": lambda client, name, **options: client.lock_all([name, f"{name}-too"], **options),
 }
-"""What is taken, by kind."""
+"""What is acquired, by kind."""
 
 AGAINST: dict[str, Callable[..., Any]] = WHOLE | {"reader": WHOLE["writer"]}
-"""Whoever stands in its way."""
+"""What another client holds to block it, by kind."""
 
 PARTS: dict[str, Callable[..., Any]] = {
     "semaphore": lambda client, name, **options: client.semaphore(name, LIMIT, **options),
     "reader": WHOLE["reader"],
     "lock_all": WHOLE["lock"],
 }
-"""Whoever has a part of it."""
+"""What another client holds of it, where a part can be held."""
 
 
 class _AllPermits:
-    """A semaphore of which everybody wants all permits."""
+    """A semaphore of which every acquire takes all permits."""
 
     def __init__(self, semaphore: Any) -> None:
         self._semaphore = semaphore
@@ -78,12 +79,12 @@ class _AllPermits:
 
 
 def applies(contender: Contender) -> bool:
-    """The bar is ours."""
+    """Return True for Handfast: the other libraries do not promise this."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Run out of memory so often for each kind."""
+    """Run out of memory `count` times with every kind of lock."""
     api, notes = api_of(contender), _Book()
     with hushed(), ServerController() as server:
         api.run(_rounds(api, server, count, notes, tell))
@@ -100,11 +101,11 @@ class _Notes:
     outcomes: dict[str, int] = field(default_factory=dict)
 
     def count(self, what: str) -> None:
-        """One more of these."""
+        """Count one more outcome of this kind."""
         self.outcomes[what] = self.outcomes.get(what, 0) + 1
 
     def figure(self, contender: Contender, what: str, unit: str, seed: int) -> Figure:
-        """As the scoreboard has it."""
+        """Return the figure for the scoreboard."""
         return Figure(
             id="R17",
             what=what,
@@ -145,7 +146,7 @@ async def _rounds(api: Api, server: ServerController, count: int, book: _Book, t
 
 @dataclass
 class _Scene:
-    """Everything that is tried of one kind while there is no memory."""
+    """Everything that is tried with one kind while the memory is full."""
 
     api: Api
     raw: redis.Redis
@@ -155,7 +156,7 @@ class _Scene:
     book: _Book
 
     async def prepare(self) -> None:
-        """Get everything ready."""
+        """Acquire and queue everything that the tests need."""
         self.begun = monotonic()
         names = "release", "extend", "hand-off", "held", "line", "cancel"
         self.held = {name: await self.hold(name) for name in names}
@@ -168,11 +169,14 @@ class _Scene:
         self.passing = {name: await self.queue(name, RETRY_FOR) for name in ("hand-off", "line")}
 
     async def lose_patience(self) -> None:
-        """Somebody waits who is to give up before long: when there is no memory."""
+        """Queue a waiter whose timeout ends while the memory is full."""
         self.leaving = await self.queue("cancel", SOON)
 
     async def suffer(self, *, waits_still: bool) -> None:
-        """There is no memory: try everything. ``waits_still`` says whether that one does."""
+        """Try everything while the memory is full.
+
+        ``waits_still``: whether the waiter for the cancellation is still queued.
+        """
         for name in self.taken:
             await self.take(name)
         await self.give("extend", partial(self.extended, self.held["extend"]))
@@ -184,15 +188,15 @@ class _Scene:
             await self.give("release", partial(self.released, lease))
 
     def name(self, what: str) -> str:
-        """The name of what is called so here."""
+        """Return the name of the lock for a test."""
         return f"{self.kind}-{what}"
 
     async def hold(self, name: str) -> Any:
-        """Somebody has it."""
+        """Acquire as the other client."""
         return await settled(AGAINST[self.kind](self.other, self.name(name), renew=False).acquire(timeout=RETRY_FOR))
 
     async def queue(self, name: str, timeout: float) -> Started:
-        """Somebody waits for it."""
+        """Start a waiter and return once it is queued."""
 
         async def wait() -> bool:
             try:
@@ -209,12 +213,12 @@ class _Scene:
         return started
 
     def status(self, name: str) -> Any:
-        """Who is in line."""
+        """Return the status of the named lock."""
         thing = WHOLE["lock" if self.kind == "lock_all" else self.kind](self.other, self.name(name))
         return thing.status()
 
     async def take(self, name: str) -> None:
-        """Nobody gets it now, and nothing changes."""
+        """Check that no acquire of this name succeeds or changes its keys."""
         kinds = PARTS if name == "part" and self.kind == "semaphore" else WHOLE
         for verb, options in (("try_acquire", {}), ("acquire", {"timeout": SHORT})):
             before = self.state(name)
@@ -224,7 +228,7 @@ class _Scene:
                 told = await settled(getattr(kinds[self.kind](self.one, self.name(name), renew=False), verb)(**options))
             except ServerRefused as error:
                 told = "refused" if error.changed_nothing else error
-            except Exception as error:  # noqa: BLE001 -- any other answer is a wrong one
+            except Exception as error:  # noqa: BLE001 -- any other answer is wrong
                 told = error
             others_may_hold = name in ("held", "line") or (name == "part" and self.kind == "lock_all")
             if told is None and others_may_hold:
@@ -241,11 +245,11 @@ class _Scene:
                 self.book.takes.wrong.append(f"{self.kind}, {name}, {verb}: it changed {b', '.join(changed)!r}")
 
     async def give(self, what: str, action: Callable[[], Awaitable[str]]) -> None:
-        """It works as ever."""
+        """Run an action that must succeed although the memory is full."""
         self.book.gives.tried += 1
         try:
             trouble = await action()
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it should have worked
+        except Exception as error:  # noqa: BLE001 -- any error is a failure
             trouble = f"{type(error).__name__}: {error}"
         if trouble:
             self.book.gives.wrong.append(f"{self.kind}, {what}: {trouble}")
@@ -253,17 +257,17 @@ class _Scene:
             self.book.gives.count(what)
 
     async def released(self, lease: Any) -> str:
-        """Give a lease up."""
+        """Release a lease."""
         return "" if await settled(lease.release()) else "it was told that it had lost it"
 
     async def extended(self, lease: Any) -> str:
-        """Let a lease last longer."""
+        """Extend a lease."""
         before = lease.remaining()
         await settled(lease.extend(60))
         return "" if lease.remaining() > before else "it lasts no longer"
 
     async def handed_over(self, lease: Any, waiter: Started) -> str:
-        """Give a lease up to somebody who waits, and who gives it up as well."""
+        """Release a lease to a waiter, which releases it in turn."""
         if not await settled(lease.release()):
             return "it was told that it had lost it"
         if await self.api.late([waiter], RETRY_FOR):
@@ -271,7 +275,7 @@ class _Scene:
         return "" if waiter.result() else "whoever came next did not get it, or lost it"
 
     async def cancelled(self, waiter: Started) -> str:
-        """Somebody does not want to wait any longer."""
+        """Check that the waiter times out and leaves the queue."""
         if await self.api.late([waiter], RETRY_FOR):
             return "it waits still"
         if waiter.result():
@@ -280,7 +284,7 @@ class _Scene:
         return f"{waiting} still in line" if waiting else ""
 
     def state(self, name: str) -> dict[bytes, Any]:
-        """Every key of that name, byte for byte."""
+        """Return the DUMP of every key of that name."""
         names = list(self.raw.scan_iter(f"*:{self.name(name)}*", count=1000))
         with self.raw.pipeline(transaction=False) as pipe:
             for key in names:

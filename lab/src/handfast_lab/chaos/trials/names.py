@@ -1,12 +1,12 @@
-"""Names that are meant to break out of the keys they become a part of, and rights that are to hold them in.
+"""Try names that are meant to break out of their keys, and check that the rights of a namespace contain them.
 
-    R30  hostile names: collisions                two of them that would share a key, and keys that do not say whose they are
-    R30  hostile names: slots                     names whose keys would lie in several slots of a cluster
-    R30  hostile names: rights of a namespace     keys and channels of one namespace that the rights of another would open, and
-                                                  those that its own would not
+    R30  hostile names: collisions                Two names that share a key, and keys that do not identify their name.
+    R30  hostile names: slots                     Names whose keys lie in more than one cluster slot.
+    R30  hostile names: rights of a namespace     Keys and channels that the rights of another namespace open, and those
+                                                  that the rights of their own namespace do not open.
 
-Namespaces, kinds and names are put together from what keys, hash tags, percent-encodings and patterns are made of, so that
-many differ by where a border lies and by nothing else. No server is asked: `tests/acl/test_acl_names.py` does that.
+Namespaces and names are combined from the characters of keys, hash tags, percent-encoding and patterns, so that many
+differ only in where a boundary lies. No server is needed here; `tests/acl/test_acl_names.py` asks one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ PIECES = (
         "İ",
     ),
 )
-"""What names are made of."""
+"""Pieces that names are made of."""
 
 PARTS = {
     "lock": ("holders", "queue", "tokens", "tombstones"),
@@ -72,27 +72,27 @@ PARTS = {
     "autocomplete": ("exact", "folded", "exact_ranked", "exact_ranked:ranks", "folded_ranked", "folded_ranked:ranks"),
     "scores": ("members", "answer:t"),
 }
-"""What is kept of each kind of thing."""
+"""Key parts of each kind."""
 
 NAMESPACES = 500
 OTHERS = 3
-"""Other namespaces whose rights each name is held against."""
+"""Other namespaces that each name is checked against."""
 
 STRANGE = 1_000
-"""One in so many keys with a brace that is no hash tag is looked at: for each of them thousands of names are tried out."""
+"""One in this many keys with a brace but no hash tag is checked: for each of them `beside` tries thousands of names."""
 
 _KEY = re.compile(r"\{([^:{}]+):([^:{}]+):([^{}]+)\}:(.+)")
 _GLOB = frozenset("*?[\\")
 
 
 def applies(contender: Contender) -> bool:
-    """Both APIs have the same keys."""
+    """Return True for the sync API of Handfast; both APIs use the same keys."""
     return contender.is_ours and contender.api == "sync"
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """So many names."""
-    chance = random.Random(seed)  # noqa: S311 -- no secret
+    """Check `count` names."""
+    chance = random.Random(seed)  # noqa: S311 -- test data
     spaces = [_Namespace.of(text) for text in {hostile(chance) for _ in range(NAMESPACES)}]
     keys, slots, rights = _Tally(), _Tally(), _Tally()
     tags, whose = set(), set()
@@ -124,7 +124,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 
 def hostile(chance: random.Random) -> str:
-    """A name that somebody might think of who wants to be somewhere else."""
+    """Return a random name of hostile pieces."""
     return "".join(chance.choices(PIECES, k=chance.randint(1, 6)))
 
 
@@ -133,14 +133,14 @@ class _Tally:
     tried: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def hold(self, is_right: bool, otherwise: str, *about: object) -> None:  # noqa: FBT001 -- it is what it is about
-        """One more of these."""
+    def hold(self, is_right: bool, otherwise: str, *about: object) -> None:  # noqa: FBT001 -- the condition to count
+        """Count one more check."""
         self.tried += 1
         if not is_right:
             self.wrong.append(otherwise.format(*map(repr, about)))
 
     def figure(self, contender: Contender, what: str, unit: str, seed: int, **measured: float) -> Figure:
-        """As the scoreboard has it."""
+        """Return the figure for the scoreboard."""
         wrong = examples_of(self.wrong)
         return Figure("R30", what, contender.name, self.tried, len(self.wrong), unit, {**measured}, seed, wrong)
 
@@ -149,7 +149,7 @@ class _Tally:
 class _Namespace:
     text: str
     patterns: dict[str, tuple[str, ...]]
-    """By kind: what its rights open, up to the star at the end."""
+    """By kind, the prefixes of the keys and channels that its rights open."""
     all_of_them: tuple[str, ...]
 
     @classmethod
@@ -162,24 +162,27 @@ class _Namespace:
         return cls(text, found, tuple(_literal(pattern) for pattern in (*whole.keys, *whole.channels)))
 
     def opens(self, word: str, kind: str | None = None) -> bool:
-        """Whether its rights, or those to one kind of thing, open a key or a channel."""
+        """Return whether the rights of the namespace, or those for one kind, open a key or channel."""
         return word.startswith(self.all_of_them if kind is None else self.patterns[kind])
 
 
 def _literal(pattern: str) -> str:
-    """A pattern without the star at its end. One with another in it is no pattern of ours: then it opens everything."""
+    """Return the pattern without its final star.
+
+    With any other wildcard, return an empty prefix, which opens everything.
+    """
     text = pattern.removesuffix("*")
     return text if text != pattern and not _GLOB & set(text) else ""
 
 
 def _read(key: str) -> tuple[str, str, str, str] | None:
-    """Namespace, kind, name and part, as they stand in a key. What can be read back from each key is in no two names'."""
+    """Parse namespace, kind, name and part from a key. If every key can be parsed, no two names share one."""
     found = _KEY.fullmatch(key)
     return (unquote(found[1]), found[2], unquote(found[3]), found[4]) if found else None
 
 
 def _beside(name: str, chance: random.Random) -> Iterator[int]:
-    """The slots of what is kept beside a key of the user's own of that name."""
+    """Yield the slots of the keys that are stored beside a user's own key of that name."""
     key = name.encode()
     yield key_slot(guard_key(key))
     start = key.find(b"{")

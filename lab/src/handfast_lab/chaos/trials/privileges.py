@@ -1,13 +1,14 @@
-"""The least rights: with them everything works, without any one of them something fails clearly, and nothing stays behind.
+"""Test the least rights: with them everything works, without any one of them a call fails clearly.
 
-    R30  as the user that `handfast acl` makes   what failed of all that can be done with every primitive
-    R30  without one command                     each command of the line is taken away in turn: it must be missed, or the line
-                                                 was not the least; whatever fails must say that it is for want of a right; and
-                                                 once it is given back, every name can be taken again and no key lacks a TTL
-    R30  no EVAL where scripts are preloaded      EVALs that were sent all the same
+    R30  as the user that `handfast acl` makes   operations that failed, of all operations of every primitive
+    R30  without one command                     Each command is taken away in turn. Its lack must show, or the rights
+                                                 were not the least. Every failure must name the missing right. Once the
+                                                 command is granted again, every name can be acquired and no key lacks a
+                                                 TTL.
+    R30  no EVAL where scripts are preloaded      EVALs that were sent nevertheless
 
-A server refuses a command within a script when it comes to it, so what the script had written before stays. `refused midway`
-counts how often that was so: what counts is that every beginning of a script leaves a state that is safe.
+A server refuses a command within a script when the script reaches it, and keeps what the script wrote before. `refused
+midway` counts these cases: every prefix of a script must leave a safe state.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R30",)
 COUNT = 200
-"""Commands that are taken away, one after the other; there are fewer, so each is."""
+"""Commands taken away, one after the other. There are fewer than this, so all of them are tried."""
 
 USER, PASSWORD = "app", "secret"
 
 RETRY_FOR = 5.0
-"""Seconds that somebody waits for what must come."""
+"""Seconds that the trial waits for what must happen."""
 
 FREE = 10.0
-"""Seconds within which a name must be free again once nothing is refused any more."""
+"""Seconds within which a name must be available once all rights are granted again."""
 
 
 def applies(contender: Contender) -> bool:
-    """Whose rights are known."""
+    """Return True for Handfast, whose rights are known."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Take so many commands away."""
-    api, chance = api_of(contender), random.Random(seed)  # noqa: S311 -- no secret
+    """Test with all rights, without each of up to `count` commands, and with preloaded scripts."""
+    api, chance = api_of(contender), random.Random(seed)  # noqa: S311 -- test data
     whole, parts, hardened = _Tally(), _Tally(), _Tally()
     with hushed(), ServerController() as server:
         usual = {use: api.run(_lives(api, server, use, _rights(use))) for use in USES}
@@ -79,15 +80,15 @@ class _Tally:
     seen: dict[str, float] = field(default_factory=dict)
 
     def count(self, what: str, by: float = 1) -> None:
-        """More of these."""
+        """Add to the count of this outcome."""
         self.seen[what] = self.seen.get(what, 0) + by
 
     def most(self, what: str, value: float) -> None:
-        """The largest of these."""
+        """Keep the largest value."""
         self.seen[what] = max(self.seen.get(what, 0), value)
 
     def figure(self, contender: Contender, what: str, unit: str, seed: int, version: str) -> Figure:
-        """As the scoreboard has it."""
+        """Return the figure for the scoreboard."""
         measured: dict[str, float | str] = {"server": version, **self.seen}
         wrong = examples_of(self.wrong)
         return Figure("R30", what, contender.name, self.tried, len(self.wrong), unit, measured, seed, wrong)
@@ -105,7 +106,7 @@ def _grant(server: ServerController, *rules: str) -> None:
 
 @asynccontextmanager
 async def _day(api: Api, server: ServerController, use: str) -> AsyncIterator[Workload]:
-    """Two clients of the user on an empty server."""
+    """Open two clients of the user on an empty server."""
     server.admin.flushall()
     url = server.url.replace("unix://", f"unix://{USER}:{PASSWORD}@")
     if use in NAMESPACED:
@@ -121,7 +122,7 @@ async def _day(api: Api, server: ServerController, use: str) -> AsyncIterator[Wo
 
 
 async def _lives(api: Api, server: ServerController, use: str, rights: Rights) -> list[Note]:
-    """What becomes of a day with these rights."""
+    """Run the workload with these rights and return its notes."""
     _grant(server, *rights.rules())
     server.admin.script_flush()
     async with _day(api, server, use) as workload:
@@ -132,7 +133,7 @@ async def _lives(api: Api, server: ServerController, use: str, rights: Rights) -
 async def _lacks(
     api: Api, server: ServerController, use: str, *, command: str, usual: list[Note], tally: _Tally
 ) -> None:
-    """Take a command away, see what becomes of it, and give it back."""
+    """Run the workload without one command, check its notes, and grant the command again."""
     rules, what = _rights(use).rules(), f"{use} without {command}"
     _grant(server, *(rule for rule in rules if rule != f"+{command}"))
     server.admin.script_flush()
@@ -163,7 +164,7 @@ async def _lacks(
 
 @contextmanager
 def _taking(use: str, server: ServerController) -> Iterator[Any]:
-    """Takes names, and gives them back, for somebody who may do everything."""
+    """Yield a function that acquires and releases a name with all rights."""
     with Handfast(server.url) as hf:
 
         def take(name: str) -> bool:
@@ -182,19 +183,19 @@ def _taking(use: str, server: ServerController) -> Iterator[Any]:
 
 
 def _outcomes(notes: list[Note]) -> list[tuple[str, str]]:
-    """What became of what; those who waited side by side in any order."""
+    """Return the outcome of each operation, sorted: concurrent ones finish in any order."""
     return sorted((note.what, note.outcome) for note in notes)
 
 
 def _immortal(server: ServerController, use: str) -> list[str]:
-    """Keys of ours that have no TTL; data, and what is remembered for good beside a user's own key, need none."""
+    """Return Handfast's keys without a TTL. Data, and the guards beside a user's own keys, need none."""
     if use in ("autocomplete", "scores", "fencing"):
         return []
     return [str(key) for key in server.admin.scan_iter(count=1000) if server.admin.pttl(key) == -1]
 
 
 async def _give_back_late(api: Api, workload: Workload) -> None:
-    """Leave a block whose lease is lost: what there may be left of it is given back in the background."""
+    """Leave a block whose lease is lost, so that the library releases it in the background."""
     lock = workload.one.lock("late", ttl=TTL)
     lease = await settled(lock.acquire(timeout=RETRY_FOR))
     workload.admin.delete(KeySet("hf", "lock", "late").key("holders"))
@@ -209,7 +210,7 @@ async def _give_back_late(api: Api, workload: Workload) -> None:
 
 
 async def _is_hardened(api: Api, server: ServerController, use: str, tally: _Tally) -> None:
-    """Live the day of a user who may not send scripts."""
+    """Run the workload as a user who may not send EVAL, with the scripts preloaded."""
     _grant(server, *_rights(use, preloaded=True).rules())
     server.admin.script_flush()
     for script in scripts_for([use]):
@@ -220,7 +221,7 @@ async def _is_hardened(api: Api, server: ServerController, use: str, tally: _Tal
         if use == "lock":
             await _give_back_late(api, workload)
         told: Any = server.admin.info("commandstats")
-        # The operator plants strangers by EVAL, and those are not refused.
+        # The administrator's own EVALs in `Workload.plant` are not rejected.
         sent = told.get("cmdstat_eval", {}).get("rejected_calls", 0)
         tally.tried += told.get("cmdstat_evalsha", {}).get("calls", 0)
     tally.wrong += [f"{use}: an EVAL was sent"] * sent

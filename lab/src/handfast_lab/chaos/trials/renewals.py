@@ -1,11 +1,11 @@
-"""R27: renewals of a lease that the server executes after its release has returned.
+"""R27: renewals that the server executes after the release of the lease has returned.
 
-Such a renewal was sent for a lease that its holder had given up: at best it is a waste, at worst it keeps alive what
-somebody else was to have. Leases are so short that they are renewed all the time, and each is held for a random while, so
-that releases race with renewals. Each lock is used once, so its name tells whose renewal it is.
+Such a renewal is wasted at best. At worst it extends the lease of the next holder. The leases are so short that they
+are renewed constantly. Each is held for a random time, so that releases race with renewals. Each lock is used once, so
+that its name identifies the lease of a renewal.
 
-What the server executed, and in which order, it says itself (MONITOR). When a release has returned, its caller says so to
-the server in words of its own, after a round trip that lets whatever had been sent before come first.
+The order of execution is read from the server with MONITOR. When a release has returned, its caller marks this with an
+ECHO, after a round trip that lets everything sent before be executed first.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R27",)
 COUNT = 100_000
-"""Releases. Where leases cannot be as short as ours, there are fewer in the same time."""
+"""Releases. Where leases cannot be as short as Handfast's, there are fewer in the same time."""
 
 TTL = 0.03
-"""Seconds of a lease: it is renewed a hundred times a second."""
+"""Lease duration in seconds; the lease is renewed about a hundred times a second."""
 
 HANDS = 24
-"""Threads or tasks that hold at the same time."""
+"""Threads or tasks that hold leases at the same time."""
 
 LONGEST = 0.5
-"""The longest time for which a lease is held, in leases: longer than what renews it waits, be it a third or a quarter."""
+"""Longest hold as a fraction of the ttl: longer than the time between two renewals, a third or a quarter of the ttl."""
 
 SLOW_LONGEST = 0.75
-"""The same where a lease is renewed after two thirds of it."""
+"""The same for libraries that renew a lease after two thirds of its ttl."""
 
 RETRY_FOR = 5.0
-"""Seconds after which a task gives up on a release, as it does on an acquire."""
+"""Timeout of an acquire in seconds, and the time after which a task gives up on a release."""
 
 AFTERWARDS = 0.2
-"""Seconds for which renewals are still waited for at the end."""
+"""Seconds for which late renewals are awaited at the end."""
 
 OVER = "renewed-over"
 
 
 def applies(contender: Contender) -> bool:
-    """Whether it renews what it holds."""
+    """Return True if the contender renews its leases."""
     return "renewal" in contender.has
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Release so often."""
+    """Acquire and release about `count` times, and report late renewals."""
     ttl = max(TTL, contender.shortest_ttl)
     plan = Plan(contender, ttl, max(1, round(count * TTL / ttl)), seed)
     with ServerController() as server, _Monitor(server.url, contender.wire().extends) as monitor:
@@ -83,7 +83,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 
 class Plan(NamedTuple):
-    """What is to be done."""
+    """What the holding process does."""
 
     contender: Contender
     ttl: float
@@ -92,15 +92,15 @@ class Plan(NamedTuple):
 
     @property
     def longest(self) -> float:
-        """Seconds for which a lease is held at most: so long that about every second one is renewed once."""
+        """Longest hold in seconds: such that about every second lease is renewed once."""
         return self.ttl * (SLOW_LONGEST if self.ttl > TTL else LONGEST)
 
 
-# --- what the server says
+# --- what the server executes
 
 
 class _Monitor:
-    """Listens to what the server executes, and notes renewals."""
+    """Reads the MONITOR stream and records renewals."""
 
     def __init__(self, url: str, renewing: frozenset[str]) -> None:
         self._url = url
@@ -128,7 +128,7 @@ class _Monitor:
         self._socket.close()
 
     def join(self) -> None:
-        """Wait until it has heard all that was done."""
+        """Wait until the end of the run was seen in the stream."""
         self._thread.join(60)
 
     def _listen(self) -> None:
@@ -140,7 +140,7 @@ class _Monitor:
                     return
 
     def _read(self, lines: bytes) -> bool:
-        """Note what is in them; whether that was all."""
+        """Record the renewals in these lines; return True at the end of the run."""
         for found in self._seen.finditer(lines):
             renewal, released = found.groups()
             if released == b"over":
@@ -163,15 +163,15 @@ def _connect(url: str) -> socket.socket:
 
 
 class _Announcer:
-    """Tells the server that a release has returned, so that it says so in its order."""
+    """Marks in the server's order of execution that a release has returned."""
 
     def __init__(self, url: str) -> None:
         self._socket = _connect(url)
 
     def say(self, word: str) -> None:
-        """Say it."""
-        # What was sent to the server before is on its way through other sockets. When it has answered a PING, it has looked
-        # at all sockets that had something to read by then.
+        """Send the mark as an ECHO."""
+        # Earlier requests are on their way through other sockets. A reply to PING means that the server has read all
+        # sockets that were readable by then.
         self._ask(b"*1\r\n$4\r\nPING\r\n")
         self._ask(b"*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n" % (len(word), word.encode()))
 
@@ -189,21 +189,21 @@ class _Announcer:
 
 @dataclass
 class _Work:
-    """What all hands share."""
+    """The state that all threads or tasks share."""
 
     plan: Plan
     url: str
     tell: Tell
     numbers: Iterator[int] = field(default_factory=counting)
     lost: list[int] = field(default_factory=list)
-    """Those that were over before, since the machine was too busy, or that could not be released."""
+    """Leases that had expired, because the machine was too busy, or could not be released."""
 
     def chance(self, hand: int) -> random.Random:
-        return random.Random(f"{self.plan.seed}/{hand}")  # noqa: S311 -- how long something is held is no secret
+        return random.Random(f"{self.plan.seed}/{hand}")  # noqa: S311 -- test data, not security
 
 
 def _hold_and_release(plan: Plan, url: str, tell: Tell) -> int:
-    """Do it; how many were lost."""
+    """Run the plan; return how many leases were lost."""
     work = _Work(plan, url, tell)
     if plan.contender.sync is not None:
         with plan.contender.sync(url) as client:
@@ -232,7 +232,7 @@ def _release_again_and_again(work: _Work, client: Client, hand: int) -> None:
             time.sleep(chance.uniform(0, plan.longest))
             try:
                 kept = lock.release()
-            except Exception:  # noqa: BLE001 -- whatever a contender raises, it has lost it
+            except Exception:  # noqa: BLE001 -- a contender may raise anything; the lease is lost
                 kept = False
             announcer.say(name)
             if not kept:
@@ -259,9 +259,9 @@ async def _release_in_a_task(work: _Work, client: AioClient, hand: int) -> None:
             releasing = asyncio.ensure_future(lock.release())
             await asyncio.wait((releasing,), timeout=RETRY_FOR)
             if releasing.done():
-                announcer.say(name)  # the loop waits meanwhile: nothing can be sent before it is said
+                announcer.say(name)  # blocks the loop, so that nothing is sent in between
             else:
-                releasing.cancel()  # it has not returned, so whatever is renewed is renewed rightly
+                releasing.cancel()  # it has not returned, so a renewal would be right
             if not releasing.done() or releasing.exception() or not releasing.result():
                 work.lost.append(number)
             work.tell(number)

@@ -1,13 +1,13 @@
-"""Every message that rings a waiter is lost: the line goes on all the same, because whoever waits asks again.
+"""Lose every message that wakes a waiter: the queue moves on all the same, because waiters poll.
 
-    R15  from a release to the next one's hold, with all pushes lost on the way: never longer than the time after which a
-         waiter asks again at the latest, which is a second and 20 ms for each that was before it in line; nobody stuck; and what
-         they get is a lease that lasts
+    R15  The time from a release to the next hold, with all pushes lost. It must not exceed the poll interval of the next
+         waiter: one second, and 20 ms more for each waiter that was ahead of it. Every waiter must acquire, with a lease
+         that is still valid.
 
-The scripts run, and their replies come; only messages vanish. Those who wait are behind a proxy that loses them, several at
-each lock, and every one of them gives the lock up as soon as it has it, so that the next hand-off begins. At half of the
-locks the first in line hears well, and whoever stands behind it is not where it was when it last asked. Half of the locks
-are released as soon as all are in line, the others later.
+Scripts run and their replies arrive; only push messages are dropped. Several waiters queue at each lock behind a proxy
+that drops the messages. Each releases the lock as soon as it has it, which starts the next handoff. At half of the
+locks the first waiter receives its messages, so that the next one's position has changed since it last polled. Half of
+the locks are released as soon as all are queued, the others later.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R15",)
 COUNT = 400
-"""Hand-offs."""
+"""Handoffs."""
 
 LOCKS, WAITERS = 16, 4
-"""Locks that are handed over side by side, and how many wait for each."""
+"""Locks that are handed over in parallel, and the waiters of each."""
 
 SLACK = 0.05
-"""Seconds beyond the bound that are the machine's fault."""
+"""Tolerance beyond the bound for delays of the machine, in seconds."""
 
 RETRY_FOR = 60.0
-"""Seconds after which somebody who waits is stuck."""
+"""Seconds after which a waiter counts as stuck."""
 
 
 def applies(contender: Contender) -> bool:
-    """Who else hands a lock over by a message, is not known."""
+    """Return True for Handfast, which hands locks over with messages."""
     return contender.is_ours
 
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
-    """Lose the messages of so many hand-offs."""
+    """Lose the messages of `count` handoffs."""
     api, notes = api_of(contender), _Notes()
-    chance = random.Random(seed)  # noqa: S311 -- moments are no secrets
+    chance = random.Random(seed)  # noqa: S311 -- timing, not security
     with hushed(), ServerController() as server, FaultProxy(server.url, record=False) as proxy:
         lost = proxy.lose_pushes()
 
@@ -66,13 +66,13 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 
 class _Hold(NamedTuple):
-    """One hold of a lock: when it began, and when its end was begun."""
+    """One hold of a lock: when it began, and when its release began."""
 
     place: int
     entered: float
     left: float
     kept: bool
-    """Whether the lease was there until it was given up."""
+    """Whether the lease was valid until its release."""
 
 
 @dataclass
@@ -83,16 +83,16 @@ class _Notes:
     stuck: list[str] = field(default_factory=list)
     overtaken: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    """Leases that were over before their new holder could give them up."""
+    """Leases that had ended before their new holder released them."""
 
 
 @dataclass(frozen=True)
 class _Scene:
     api: Api
     near: Any
-    """A client that hears."""
+    """A client that receives messages."""
     far: Any
-    """One that is deaf."""
+    """A client whose messages are lost."""
     notes: _Notes
 
 
@@ -110,7 +110,7 @@ async def _batches(scene: _Scene, count: int, chance: random.Random, tell: Tell)
 
 
 async def _round(scene: _Scene, name: str, pause: float, *, first_hears: bool) -> None:
-    """One line at one lock."""
+    """Run one queue at one lock."""
     lock = scene.near.lock(name)
     lease = await settled(lock.acquire())
     started = []
