@@ -1,11 +1,12 @@
-"""The baseline ("floor" in the tables): our own scripts over a bare blocking socket, as lean as Python can be.
+"""The baseline ("floor" in the tables): our own scripts over a bare blocking socket, with as little Python as possible.
 
-The server does the same work as for the library: the same scripts, a new token each time, an inbox on the same connection.
-The client leaves out what makes a library: it parses replies only to distinguish them, renews nothing, never asks twice and
-undoes nothing. The library's share of the baseline's rate is the price of being a library.
+The server does the same work as for the library: the same scripts, a new token each time, an inbox on the same
+connection. The client omits everything that makes a library: it parses replies only to distinguish them, renews
+nothing, never retries and cancels nothing. The ratio of the library's rate to that of the baseline is therefore the
+cost of the library.
 
-`Baseline` is one client of one lock or semaphore; `handfast_lab.bench.baseline_pipeline` is the same for many locks on one
-connection.
+`Baseline` is one client of one lock or semaphore; `handfast_lab.bench.baseline_pipeline` does the same for many locks
+on one connection.
 """
 
 from __future__ import annotations
@@ -32,41 +33,41 @@ __all__ = ["BASELINE", "Bare", "Baseline", "Template"]
 GRANTED, QUEUED, RELEASED = b"*3\r\n$7\r\ngranted", b"*4\r\n$6\r\nqueued", b"*2\r\n$8\r\nreleased"
 
 GRANTED_LINES, QUEUED_AND_PUSHED_LINES, RELEASED_LINES, SUBSCRIBED_LINES = 5, 13, 4, 6
-"""Where a message ends is known from its lines alone: none of them carries text of others' making."""
+"""Number of lines of each message. Counting lines finds its end, because no field contains text from other programs."""
 
 
 class Template(NamedTuple):
-    """The bytes of a call around its token."""
+    """The bytes of a call before and after its token."""
 
     before: bytes
     after: bytes
 
 
 class Bare:
-    """A connection that has loaded the scripts and subscribed to its inbox, and its bare socket."""
+    """A connection with loaded scripts and a subscription to its inbox, and its bare socket."""
 
     def __init__(self, url: str) -> None:
         identity = secrets.token_hex(8)
         inbox, home = inbox_channel("bench", identity, 1), control_channel("bench", identity)
         self._address = bulk(f"{inbox} {home} {os.uname().nodename}:{os.getpid()}")
-        connection: Any = SyncConnector.of(url).connect()  # the client library leaves its methods untyped
+        connection: Any = SyncConnector.of(url).connect()  # redis-py's methods are untyped
         for script in map(load, ("permit_acquire", "permit_release")):
             connection.send_command("SCRIPT", "LOAD", script.source)
             connection.read_response()
         self._connection = connection
-        self.socket: socket.socket = connection._sock  # noqa: SLF001 -- the client library has no public way to its socket
-        self.socket.settimeout(None)  # blocking for real: a timeout costs a poll before each recv and send
+        self.socket: socket.socket = connection._sock  # noqa: SLF001 -- redis-py has no public access to the socket
+        self.socket.settimeout(None)  # fully blocking: a timeout costs a poll before each recv and send
         self.socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(inbox))
         self.receive_lines(b"", SUBSCRIBED_LINES)
 
     def templates(self, name: str, limit: int = 1) -> tuple[Template, Template]:
-        """How to acquire and to release one of so many permits of that name."""
+        """Return the calls that acquire and release one of ``limit`` permits of that name."""
         permits = PermitRequest(KeySet("bench", "lock", name), ttl_ms=30_000, renew=True, limit=limit)
         token = secrets.token_hex(16).encode()
         return self._template(permits.acquire(token), token), self._template(permits.release(token), token)
 
     def receive_lines(self, data: bytes, lines: int) -> None:
-        """Receive until there are that many lines; reply and push may come in one piece or in several."""
+        """Receive until there are that many lines; a reply and a message may arrive together or in pieces."""
         while data.count(b"\r\n") < lines:
             more = self.socket.recv(4096)
             if not more:
@@ -74,7 +75,6 @@ class Bare:
             data += more
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.disconnect()
 
     def _template(self, call: Call, token: bytes) -> Template:
@@ -83,7 +83,7 @@ class Bare:
 
 
 class Baseline:
-    """One client."""
+    """One client of one lock or semaphore."""
 
     def __init__(self, url: str, name: str, limit: int = 1) -> None:
         self.tries = 0
@@ -93,7 +93,7 @@ class Baseline:
         self.close = self._bare.close
 
     def acquire(self, timeout: float | None = None) -> bool:  # noqa: ARG002 -- it always waits
-        """Ask, and if queued, wait for the push on the same socket."""
+        """Request the permit and, if queued, wait for the grant message on the same socket."""
         self.tries += 1
         before, after = self._acquire
         self._token = token = secrets.token_hex(16).encode()
@@ -141,4 +141,4 @@ def _open(url: str) -> Iterator[Client]:
 
 
 BASELINE = replace(OURS, name="floor", sync=_open, has=frozenset({"semaphore"}))
-"""As a contender. It is measured only: no trial attacks it."""
+"""The baseline as a contender. It is only measured; no trial attacks it."""

@@ -1,13 +1,13 @@
-"""The wire floor of `bench async`: what many tasks do, without tasks, over one bare connection.
+"""The floor of `bench async`: the work of many tasks over one bare connection, without tasks.
 
-Each of so many clients is no more than its latest token. One that is granted its lock releases it, one that has
-released asks again, so each has one request in flight, or waits for the push of its grant; all of them go on together:
-what one piece from the server sets off leaves in one write. Replies come in the order of the requests, so a queue of
-whose they are tells whom each is for; pushes name their token, and come before or after the reply to the release that
-they are due to, depending on the server.
+The state of a client is its latest token. A client that is granted its lock releases it, and a client that has released
+requests again, so each client has one request in flight or waits for its grant message. Everything triggered by one
+piece of input leaves in one write. Replies arrive in the order of the requests, so a queue of clients identifies the
+recipient of each. Grant messages carry their token; depending on the server they arrive before or after the reply to
+the release that caused them.
 
-Messages are told apart by their first line alone, which says how many lines they have. See `handfast_lab.bench.baseline` for
-what this leaves out.
+The first line of a message alone determines its type and its number of lines. See `handfast_lab.bench.baseline` for
+what this omits.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from handfast_lab.bench.figures import Notes
 __all__ = ["Pipeline"]
 
 BATCH = 1 << 16
-"""Bytes to receive at once: more would make the allocator ask the system for memory each time."""
+"""Bytes to receive at once; a larger buffer would make the allocator request memory from the system each time."""
 
 TOKEN_AT, TOKEN_END = len("granted "), len("granted ") + 32
-"""Where the token stands in a push."""
+"""Position of the token in a grant message."""
 
 
 class Pipeline:
-    """So many clients on one connection, each with the name of the lock that it wants."""
+    """Many clients on one connection, one for each name in ``names``."""
 
     def __init__(self, bare: Bare, names: Sequence[str]) -> None:
         self._socket = bare.socket
@@ -44,7 +44,8 @@ class Pipeline:
         self._notes = [Notes(0, array("d"), array("d")) for _ in names]
 
     def contend(self, until: float) -> list[Notes]:
-        """Let all acquire and release until then. What is held or asked for by then is left to the server to forget."""
+        """Let all clients acquire and release until then. What is held or requested at the end expires on the server.
+        """
         for client in range(len(self._tokens)):
             self._acquire(client)
         while monotonic() < until:
@@ -58,7 +59,7 @@ class Pipeline:
         if not data:
             raise ConnectionError("the server closed the connection")
         lines = (self._rest + data).split(b"\r\n")
-        at, end = 0, len(lines) - 1  # what follows the last line end is no line yet
+        at, end = 0, len(lines) - 1  # text after the last line end is an incomplete line
         asked = self._asked
         while at < end:
             head = lines[at]
@@ -86,7 +87,7 @@ class Pipeline:
         self._asked.append(client)
 
     def _hold(self, client: int) -> None:
-        """It has the lock: note that, and release it."""
+        """Record the hold of this client and release its lock."""
         notes = self._notes[client]
         notes.acquired.append(monotonic())
         before, after = self._templates[client][1]
@@ -96,4 +97,4 @@ class Pipeline:
 
 
 _LINES = {b"*2": 4, b"*3": 5, b"*4": 6, b">3": 7}
-"""The lines of a message, by its first one."""
+"""Number of lines of a message, by its first line."""

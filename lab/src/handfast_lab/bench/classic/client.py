@@ -1,8 +1,8 @@
-"""What a table is made of: clients that do one thing again and again, and what is counted of them.
+"""The parts of a table: clients that repeat one job, and the counts taken from them.
 
 A table measures one job of the listings (take a lock, complete a prefix, buy something) as each of its contenders does
-it. Whoever adds a table writes an `ListingClient` for each contender and a `Table` that knows them; how clients become
-processes, take turns and are counted is the same for all (`handfast_lab.bench.classic.runner`).
+it. A new table needs a `ListingClient` for each contender and a `Table` that lists them; processes, turns and counting
+are the same for all tables (`handfast_lab.bench.classic.runner`).
 """
 
 from __future__ import annotations
@@ -29,52 +29,52 @@ __all__ = [
 ]
 
 FIRST, LUA, OURS = "classic-first", "classic-lua", "handfast"
-"""The listings' two forms, and the modern one. The first form is what the others are compared with."""
+"""The two forms of the listings, and Handfast. The others are compared with the first form."""
 
 
 Conn: TypeAlias = Any
-"""A ``redis.Redis``, whose replies its library types as if it could be asynchronous."""
+"""A ``redis.Redis``; redis-py types its replies as possibly asynchronous."""
 
 
 class MeasuredScene(NamedTuple):
-    """Where one measurement takes place."""
+    """The setting of one measurement."""
 
     url: str
     name: str
-    """Of the lock, the guild and so on: no other measurement has it."""
+    """Name of the lock, guild and so on; unique to the measurement."""
     contender: str
     clients: int
 
 
 class Closing(Protocol):
-    """What an actor works with: at least it can be closed. Its ``retries`` count, where it has any."""
+    """The client object of a listing, which can at least be closed. Its ``retries`` are counted if it has any."""
 
     def close(self) -> object:
         """Close the connections."""
 
 
 class ListingClient(ABC):
-    """One client. Made in a process of its own, which then calls `act` until the time is over."""
+    """One client. It is created in its own process, which then calls `act` until the end."""
 
     def __init__(self, client: Closing) -> None:
         self._client = client
         self.acquired, self.released = array("d"), array("d")
-        """When what it holds was certainly its own, on the machine-wide monotonic clock; empty where it holds nothing."""
+        """The times of each certain hold on the machine-wide monotonic clock; empty if the job holds nothing."""
         self._tries = 0
 
     @property
     def tries(self) -> int:
-        """How often it has asked so far."""
+        """Number of requests so far."""
         return self._tries
 
     @property
     def retries(self) -> int:
-        """How many WatchErrors made it start over so far."""
+        """Number of WatchErrors so far."""
         return int(getattr(self._client, "retries", 0))
 
     @abstractmethod
     def act(self) -> bool:
-        """Do it once; False when it did not succeed."""
+        """Do the job once; return False if it did not succeed."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -82,7 +82,7 @@ class ListingClient(ABC):
 
 
 class Waiting(ListingClient):
-    """A client of ``bench lock`` or ``bench semaphore``, which waits until it has what it wants."""
+    """A client of ``bench lock`` or ``bench semaphore``, which waits until it is granted."""
 
     def __init__(self, client: Contended) -> None:
         super().__init__(client)
@@ -90,11 +90,11 @@ class Waiting(ListingClient):
 
     @property
     def tries(self) -> int:
-        """How often it asked: a poller does so again and again."""
+        """Number of requests so far; a polling contender sends several for one acquire."""
         return self._contended.tries
 
     def act(self) -> bool:
-        """Take it and release it."""
+        """Acquire and release once."""
         self._contended.acquire()
         self.acquired.append(monotonic())
         self.released.append(monotonic())
@@ -103,37 +103,37 @@ class Waiting(ListingClient):
 
 
 Contenders: TypeAlias = Mapping[str, Callable[[MeasuredScene, int], ListingClient]]
-"""By name, in the order of the table. Each makes the client of that number, from 0."""
+"""By name, in the order of the table. Each value creates the client with the given number, counted from 0."""
 
 
 class Table(ABC):
-    """One job, who does it, and what is said of it."""
+    """One job, its contenders, and its descriptions."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     success: ClassVar[str]
-    """What is counted when it succeeds, in the plural."""
+    """The noun for successes, in the plural."""
     about: ClassVar[str]
     """What a client does, for the report."""
     effort: ClassVar[Literal["tries", "retries"]]
-    """What shows how much was in vain."""
+    """The count that shows wasted work."""
     contenders: ClassVar[Contenders]
     limit: ClassVar[int | None] = None
-    """How many may hold it at once, where it is something to hold."""
+    """Largest number of simultaneous holders, if the job holds something."""
     lenient: ClassVar[frozenset[str]] = frozenset()
-    """Contenders that are known to let in more: told, but no failure."""
+    """Contenders that are known to exceed the limit: reported, but not a failure."""
 
-    def refusal(self, conn: Conn) -> str:  # noqa: ARG002 -- hardly any table minds
-        """Why this server can't be used, in words; empty where it can."""
+    def refusal(self, conn: Conn) -> str:  # noqa: ARG002 -- most tables accept any server
+        """Return why this server cannot be used, or an empty string."""
         return ""
 
-    def prepare(self, scene: MeasuredScene, conn: Conn) -> None:  # noqa: B027 -- not every table has something to prepare
-        """Put there what the clients will find."""
+    def prepare(self, scene: MeasuredScene, conn: Conn) -> None:  # noqa: B027 -- not every table needs data
+        """Create the data that the clients need."""
 
-    def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:  # noqa: ARG002 -- not every table can be inspected
-        """What is wrong with what they left, in words."""
+    def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:  # noqa: ARG002 -- not every table has something to check
+        """Return descriptions of the errors in the data that the clients left."""
         return []
 
     @abstractmethod
     def clear(self, scene: MeasuredScene, conn: Conn) -> None:
-        """Leave nothing behind."""
+        """Delete all data of the measurement."""

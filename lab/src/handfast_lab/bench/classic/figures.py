@@ -1,4 +1,4 @@
-"""From what the clients counted to the rows of a table. Knows neither processes nor listings."""
+"""Turn the counts of the clients into the rows of a table. Independent of processes and listings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableCase(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What one client counted while it counted, and its holds, those of the warm-up among them."""
+    """The counts of one client during the measured period, and its holds including those of the warm-up."""
 
     tries: int
     successes: int
@@ -44,29 +44,29 @@ class Reading:
     seconds: float
     tries: int
     successes: tuple[int, ...]
-    """Of each client."""
+    """For each client."""
     retries: int
-    """WatchErrors that made a client start over."""
+    """WatchErrors of all clients."""
     breaches: int | None
-    """How many holds began while as many others as there may be were certain; None where nothing is held."""
+    """Number of holds that began while others already used the whole limit; None if nothing is held."""
     trouble: tuple[str, ...]
-    """What went wrong; such a reading has no figures to trust."""
+    """Errors; the figures of a reading with errors are not used."""
 
     @property
     def where(self) -> str:
-        """Which reading it is, in words."""
+        """Description of the reading."""
         clients = "1 client" if self.clients == 1 else f"{self.clients} clients"
         return f"{self.table}, {self.contender}, {clients}, round {self.round + 1}"
 
     @property
     def total(self) -> int:
-        """The successes of all clients together."""
+        """Successes of all clients together."""
         return sum(self.successes)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """What all rounds say of one contender at one client count. Totals are of all clients, in ``seconds``."""
+    """All rounds of one contender at one client count. Totals are over all clients, in ``seconds``."""
 
     table: str
     clients: int
@@ -80,27 +80,27 @@ class TableRow:
     most: int
     retries: float
     fairness: float
-    """The fewest successes of a client to the most: 1 is fair, 0 is a client that had none."""
+    """The smallest number of successes of a client divided by the largest: 1 is fair, 0 means a client had none."""
     breaches: int | None
-    """Of all rounds together."""
+    """Sum over all rounds."""
     to_first: float | None
-    """The successes to those of the first form in the same round."""
+    """Successes divided by those of the first form in the same round."""
 
     @property
     def rate(self) -> float:
-        """Successes a second."""
+        """Successes per second."""
         return self.successes / self.seconds
 
     @property
     def retries_each(self) -> float | None:
-        """WatchErrors for each success; None without one."""
+        """WatchErrors per success; None without successes."""
         return self.retries / self.successes if self.successes else None
 
 
 def read(
     case: TableCase, schedule: Schedule, tallies: Sequence[Tally], trouble: Iterable[str], limit: int | None = None
 ) -> Reading:
-    """Merge what all clients counted; see that no more than ``limit`` of them held it at once."""
+    """Merge the counts of all clients; check that at most ``limit`` clients held at once."""
     holds = (
         Hold(acquired, released, client)
         for client, tally in enumerate(tallies)
@@ -118,7 +118,7 @@ def read(
 
 
 def summarize(readings: Sequence[Reading]) -> list[TableRow]:
-    """One row for each table, client count and contender that went well in a round, in the order of the readings."""
+    """Return a row for each table, client count and contender that has an error-free round, in their order."""
     sound = [one for one in readings if not one.trouble]
     firsts = {(one.table, one.round, one.clients): one.total for one in sound if one.contender == FIRST}
     groups: dict[tuple[str, int, str], list[Reading]] = {}

@@ -1,4 +1,4 @@
-"""The second of the published tables: clients that complete prefixes among the members of one guild."""
+"""The second published table: clients that complete prefixes among the members of one guild."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from handfast_lab.rivals.listings import WatchCounted
 __all__ = ["MEMBERS", "GuildClient", "Guilds", "expected", "members"]
 
 MEMBERS, SEED = 1000, 2012
-"""How many names the guild has; they are always the same."""
+"""Number of names in the guild, and the seed that makes them the same in every run."""
 
 Complete = Callable[[str], Iterable[str | bytes]]
 Listing = Callable[[redis.Redis, str, str], Iterable[str | bytes]]
 
 
 def members() -> list[str]:
-    """The names, of four to ten small letters, in order."""
-    chance = random.Random(SEED)  # noqa: S311 -- names to measure with are no secrets
+    """Return the names in order; each has four to ten lower-case letters."""
+    chance = random.Random(SEED)  # noqa: S311 -- test data, not secrets
     names: set[str] = set()
     while len(names) < MEMBERS:
         names.add("".join(chance.choices(ascii_lowercase, k=chance.randint(4, 10))))
@@ -46,12 +46,12 @@ def members() -> list[str]:
 
 
 def expected(names: Sequence[str], prefix: str) -> list[str]:
-    """The right answer: the first ten of the ordered names that begin so."""
+    """Return the correct answer: the first ten of the ordered names with this prefix."""
     return list(islice(takewhile(lambda name: name.startswith(prefix), names[bisect_left(names, prefix) :]), 10))
 
 
 class GuildClient(ListingClient):
-    """A client that completes one prefix after the other; its number decides which."""
+    """A client that completes one prefix after the other; its number seeds the choice."""
 
     def __init__(self, client: Closing, complete: Complete, number: int, *, whole: bool = True) -> None:
         super().__init__(client)
@@ -68,7 +68,7 @@ class GuildClient(ListingClient):
         return True
 
     def _check(self, *, whole: bool) -> None:
-        """Look at some answers. While others ask as well the first form drops their sentinels, and names with them."""
+        """Check some answers. Under concurrency the first form drops other clients' sentinels, and names with them."""
         for prefix in (self._names[0][:3], self._names[MEMBERS // 2][:2], self._names[-1][:1]):
             right = expected(self._names, prefix)
             answer = [name.decode() if isinstance(name, bytes) else name for name in self._complete(prefix)]
@@ -105,7 +105,7 @@ class Guilds(Table):
     }
 
     def prepare(self, scene: MeasuredScene, conn: Conn) -> None:
-        """Let all members join."""
+        """Add all members."""
         if scene.contender == OURS:
             with Handfast(conn) as client:
                 client.autocomplete(scene.name).add(members())
@@ -113,14 +113,14 @@ class Guilds(Table):
             conn.zadd(f"members:{scene.name}", dict.fromkeys(members(), 0))
 
     def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:
-        """The members must be what they were: no sentinel may stay."""
+        """Check that the members are unchanged and no sentinel remains."""
         if scene.contender == OURS:
             return []
         left = [name.decode() for name in conn.zrange(f"members:{scene.name}", 0, -1)]
         return [] if left == members() else [f"the guild has {len(left)} members and not {MEMBERS}, or other ones"]
 
     def clear(self, scene: MeasuredScene, conn: Conn) -> None:
-        """Dissolve the guild."""
+        """Delete the guild."""
         conn.delete(f"members:{scene.name}")
         with Handfast(conn) as client:
             client.autocomplete(scene.name).clear()

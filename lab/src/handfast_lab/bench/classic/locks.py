@@ -1,4 +1,4 @@
-"""The first of the published tables: clients that take and release one lock."""
+"""The first published table: clients that take and release one lock."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class Locks(Table):
     limit = 1
 
     def clear(self, scene: MeasuredScene, conn: Conn) -> None:
-        """All have released; this is for a client that was killed."""
+        """Delete the lock, which a killed client may have left."""
         conn.delete(f"lock:{scene.name}")

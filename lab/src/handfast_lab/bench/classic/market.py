@@ -1,4 +1,4 @@
-"""Clients that sell to each other: each lists what it owns and buys what it finds."""
+"""Clients that trade with each other: each lists its own items and buys those of others."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from handfast_lab.rivals.listings import WatchCounted
 __all__ = ["FUNDS", "ITEMS", "Market"]
 
 MARKET = "market:"
-"""The listings know one market and no other."""
+"""Key of the market; the listings have a fixed name for it."""
 
 ITEMS, FUNDS = 2, 1_000_000
-"""What each client owns when it begins: nobody ever runs out of funds."""
+"""Initial items and funds of each client. The funds are sufficient for any run."""
 
 DEAREST = 10
 
@@ -30,7 +30,7 @@ Purchase = Callable[[redis.Redis, str, str, str], bool]
 
 
 class MarketClient(ListingClient):
-    """A client that is one user of the market."""
+    """A client that acts as one user of the market."""
 
     def __init__(self, list_item: List, purchase: Purchase, scene: MeasuredScene, number: int) -> None:
         self._conn: Conn = WatchCounted.from_url(scene.url)
@@ -38,10 +38,10 @@ class MarketClient(ListingClient):
         self._list, self._purchase = list_item, purchase
         self._user = _user(scene, number)
         self._owned = _items(scene, number)
-        self._chance = random.Random(number)  # noqa: S311 -- what to buy is no secret
+        self._chance = random.Random(number)  # noqa: S311 -- a choice of items, not a secret
 
     def act(self) -> bool:
-        """List one item, if there is one left, look at the market, and try to buy something there."""
+        """List one of its items, if any, read the market, and try to buy a random offer."""
         if self._owned and self._list(self._conn, self._owned[-1], self._user, self._chance.randint(1, DEAREST)):
             self._owned.pop()
         offers = self._conn.zrange(MARKET, 0, -1)
@@ -56,7 +56,7 @@ class MarketClient(ListingClient):
 
 
 class Market(Table):
-    """``list_item`` and ``purchase_item``. A market does not become API: see the examples for a modern one."""
+    """``list_item`` and ``purchase_item``. Handfast has no market in its API: see the examples for a modern one."""
 
     name = "market"
     title = "One marketplace"
@@ -74,7 +74,7 @@ class Market(Table):
     }
 
     def refusal(self, conn: Conn) -> str:
-        """A market that is there already would be disturbed, and lost in the end."""
+        """Refuse a server with an existing market, which the benchmark would change and finally delete."""
         in_use = f"the key {MARKET!r} is in use on this server: measure the market on another one"
         return in_use if conn.exists(MARKET) else ""
 
@@ -85,7 +85,7 @@ class Market(Table):
             conn.sadd(f"inventory:{_user(scene, number)}", *_items(scene, number))
 
     def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:
-        """Every item once, and no coin more or less."""
+        """Check that every item exists exactly once and that the total of the funds is unchanged."""
         users = [_user(scene, number) for number in range(scene.clients)]
         found = Counter(offer.decode().partition(".")[0] for offer in conn.zrange(MARKET, 0, -1))
         for user in users:
@@ -100,7 +100,7 @@ class Market(Table):
         return troubles
 
     def clear(self, scene: MeasuredScene, conn: Conn) -> None:
-        """Close the market."""
+        """Delete the market and its users."""
         users = [_user(scene, number) for number in range(scene.clients)]
         conn.delete(MARKET, *(f"{kind}:{user}" for kind in ("users", "inventory") for user in users))
 

@@ -1,8 +1,7 @@
-"""Rows as plots: SVG that stands in a page of its own, with text that stays text.
+"""Draw the rows as plots: inline SVG whose text remains text.
 
-APIs are told apart by those who see few of them (the set of Okabe and Ito), and never alone: each contender has its
-own marker as well. Client counts stand at equal distances. Each plot's ids get a prefix, since several plots share a
-page.
+The palette of Okabe and Ito suits readers who distinguish few hues, and each contender also has its own marker. Client
+counts are equally spaced. The ids of each plot get a prefix, because several plots share a page.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LABELS: Mapping[str, str] = {FIRST: "first form", FAIR: "first form, fair", LUA:
 
 
 class Look(NamedTuple):
-    """How a contender's line looks."""
+    """How the curve of a contender is drawn."""
 
     color: str
     marker: str
@@ -43,7 +42,7 @@ LOOKS: Mapping[str, Look] = {
     OURS: Look("#009E73", "D"),
 }
 
-STYLE: Any = {  # matplotlib spells its settings out as literals, others in each version
+STYLE: Any = {  # matplotlib types its settings as literals, which differ between versions
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Helvetica", "Arial"],
     "font.size": 10,
@@ -75,13 +74,13 @@ PANEL_WIDTH, HEIGHT = 4.0, 3.5
 """Inches."""
 
 WIDTH = 23
-"""Of a panel in the page, in rem."""
+"""Width of a panel in the page, in rem."""
 
 Value = Callable[[TableRow], float | None]
 
 
 def svg(table: Table, rows: Sequence[TableRow]) -> str:
-    """The plots of one table, side by side, to be put into a page."""
+    """Return the plots of one table, side by side, for inclusion in a page."""
     with mpl.rc_context(STYLE):
         buffer = io.StringIO()
         figure(table, rows).savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -89,14 +88,14 @@ def svg(table: Table, rows: Sequence[TableRow]) -> str:
     drawing = drawing[drawing.index("<svg") :]
     for reference in ('id="', 'href="#', "url(#"):
         drawing = drawing.replace(reference, f"{reference}{table.name}-")
-    # As wide as its panels are many, so that text is of the same size in all plots.
+    # Width proportional to the number of panels, so that text has the same size in all plots.
     width = f"max-width: {WIDTH * len(_panels(table, rows))}rem"
     head = f'<svg role="img" aria-label="{table.title}: plots of the table below" style="{width}"'
     return re.sub(r"<svg [^>]*?( viewBox=\"[^\"]*\")[^>]*>", rf"{head}\1>", drawing, count=1)
 
 
 def figure(table: Table, rows: Sequence[TableRow]) -> Figure:
-    """What is plotted of one table: throughput, effort, and where something was published, the shape of both."""
+    """Draw the throughput and effort of one table and, if figures were published, the shape of both."""
     mine = in_order(table, rows)
     panels = _panels(table, mine)
     with mpl.rc_context(STYLE):
@@ -117,7 +116,7 @@ def _panels(table: Table, rows: Sequence[TableRow]) -> list[Callable[[Table, Seq
 
 
 def _base(table: Table, rows: Sequence[TableRow]) -> float | None:
-    """The rate of the first form with one client."""
+    """Return the rate of the first form with one client."""
     return next((row.rate for row in rows if (row.table, row.clients, row.contender) == (table.name, 1, FIRST)), None)
 
 
@@ -133,7 +132,7 @@ def _throughput(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
 
 
 def _effort(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
-    """How much was in vain: WatchErrors where the first form has them, else tries."""
+    """Plot the wasted work: WatchErrors for tables that count retries, tries for the others."""
     one = table.success.removesuffix("s")  # one of them
     if table.effort == "retries":
         ax.set_title(f"WatchErrors for each {one}")
@@ -145,7 +144,7 @@ def _effort(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
 
 
 def _shape(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
-    """All against the first form with one client: so what others measured can be held against what was measured here."""
+    """Plot all rates relative to the first form with one client, so that published figures are comparable."""
     published = PUBLISHED[table.name].figures
     base = _base(table, rows) or math.nan
     ax.set_title("as multiples of the first form, 1 client\n(solid: here, dashed: published)")
@@ -173,7 +172,7 @@ def _plot(
     dashed: bool = False,
     among: Sequence[TableRow] = (),
 ) -> None:
-    """One line for each contender; ``among`` are the rows that decide where client counts stand, if others do."""
+    """Draw one curve for each contender; ``among`` gives the rows that determine the positions of client counts."""
     for contender, line in _lines(rows).items():
         values = [value(row) for row in line]
         ax.plot(

@@ -1,8 +1,8 @@
-"""The figures that the measured ones are held against.
+"""The published figures, for comparison with the measured ones.
 
-The first table was published with the listings: tries and acquires of 10 s, by clients that were processes. The second,
-from a later article, names no duration and no machine, so only its shape says anything: how successes change with the
-number of requests in parallel.
+The first table was published with the listings: tries and acquires in 10 s, by client processes. The second, from a
+later article, states neither duration nor machine, so only its shape can be compared: how successes change with the
+number of parallel requests.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from handfast_lab.bench.classic.client import FIRST, LUA
 __all__ = ["PUBLISHED", "SECONDS", "Figure", "Published"]
 
 SECONDS = 10.0
-"""Of the published measurements of locks."""
+"""Duration of the published measurements of locks."""
 
 
 class Figure(NamedTuple):
-    """What one cell of a published table says."""
+    """One cell of a published table."""
 
     successes: int
     tries: int | None = None
@@ -29,9 +29,9 @@ class Published(NamedTuple):
     """One published table."""
 
     figures: Mapping[tuple[str, int], Figure]
-    """By contender and clients."""
+    """By contender and number of clients."""
     timed: bool
-    """Whether it says for how long it was measured."""
+    """Whether the publication states the duration."""
 
 
 PUBLISHED: Mapping[str, Published] = {

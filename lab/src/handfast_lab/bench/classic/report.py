@@ -1,4 +1,4 @@
-"""The results as one page that needs nothing else: tables, plots, how they came about, and with which doubt.
+"""The results as one self-contained page: tables, plots, method and doubts.
 
 The frame and its prose are `report.html`; this module fills it.
 """
@@ -25,7 +25,7 @@ __all__ = ["page"]
 def page(
     rows: Sequence[TableRow], machine: Mapping[str, Any], rounds: int, seconds: float, complaints: Sequence[str]
 ) -> str:
-    """The whole page. What is in ``complaints`` stands at its top."""
+    """Return the whole page, with ``complaints`` at its top."""
     tables = [table for table in TABLES.values() if any(row.table == table.name for row in rows)]
     frame = Template((files("handfast_lab.bench.classic") / "report.html").read_text(encoding="utf-8"))
     return frame.substitute(
@@ -50,7 +50,7 @@ def _list(kind: str, lines: Sequence[str]) -> str:
 
 
 def _glance(table: Table, rows: Sequence[TableRow]) -> list[str]:
-    """What there is to be seen with most clients, in a sentence."""
+    """Summarize the figures at the largest client count in one sentence."""
     mine = in_order(table, rows)
     most = max(row.clients for row in mine)
     last = {row.contender: row for row in mine if row.clients == most}

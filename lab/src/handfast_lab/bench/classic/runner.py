@@ -1,8 +1,8 @@
-"""Which measurement comes when, and what a client process does in it.
+"""The order of the measurements, and the work of a client process in each.
 
-A round has every table with every client count, and for each of these all contenders one right after the other, in an
-order that turns from one to the next: what is compared was measured within a minute, and whatever slows the machine
-for longer slows all of them.
+A round measures every table with every client count. For each of these, all contenders follow one another directly, in
+an order that rotates: contenders are compared within a minute, and a longer slowdown of the machine affects all of
+them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from handfast_lab.bench.worker import Start, wait_until
 __all__ = ["ActJob", "ListingsPlan", "run"]
 
 NUMBERS_TTL = 3600
-"""Seconds after which the key is gone that gives clients their numbers, should nobody remove it."""
+"""TTL in seconds of the key that numbers the clients, in case it is never deleted."""
 
 
 PREPARATION = 0.2
-"""Seconds, about, until the clients of a measurement are ready."""
+"""Approximate seconds until the clients of a measurement are ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class ListingsPlan:
 
     @property
     def duration(self) -> float:
-        """About how many seconds it takes."""
+        """Approximate duration in seconds."""
         return len(self) * (self.seconds + WARM_UP + PREPARATION)
 
     def order(self) -> Iterator[TableCase]:
-        """Round by round; the contenders take turns at being first."""
+        """Yield the cases round by round; the first place rotates among the contenders."""
         for number in range(self.rounds):
             for place, (table, clients) in enumerate(product(self.tables, self.clients)):
                 for contender in in_turn(tuple(TABLES[table].contenders), number + place):
@@ -61,13 +61,13 @@ class ListingsPlan:
 
 
 class ActJob(NamedTuple):
-    """Do one job again and again."""
+    """Repeat one job."""
 
     table: str
     scene: MeasuredScene
 
     def do(self, start: Start) -> Tally:
-        """Act once, so that connections are made and scripts loaded; then until the time is over."""
+        """Act once, to open connections and load scripts, and then until the end of the measurement."""
         actor = TABLES[self.table].contenders[self.scene.contender](self.scene, self._number())
         try:
             actor.act()
@@ -80,7 +80,7 @@ class ActJob(NamedTuple):
             actor.close()
 
     def _number(self) -> int:
-        """Which of the clients this one is: all are told the same."""
+        """Return the number of this client, from a counter on the server, because all clients receive the same job."""
         key = _numbers(self.scene)
         with redis.Redis.from_url(self.scene.url) as conn:
             number = int(conn.incr(key)) - 1
@@ -89,7 +89,7 @@ class ActJob(NamedTuple):
 
 
 def run(plan: ListingsPlan) -> Iterator[Reading]:
-    """Measure everything, one reading after the other."""
+    """Yield one reading after the other."""
     with ClientPool() as pool, redis.Redis.from_url(plan.url) as conn:
         for case in plan.order():
             name = f"bench-{os.getpid()}-{case.table}-{case.contender}-{case.round}-{case.clients}"
@@ -106,7 +106,7 @@ def _reading(pool: ClientPool, conn: Conn, case: TableCase, scene: MeasuredScene
         wrong = [] if troubles else table.inspect(scene, conn)
         return read(case, schedule, tallies, troubles + wrong, table.limit)
     except BaseException:
-        pool.dismiss()  # before what they work with is cleared
+        pool.dismiss()  # before their data is deleted
         raise
     finally:
         table.clear(scene, conn)
@@ -118,7 +118,7 @@ def _numbers(scene: MeasuredScene) -> str:
 
 
 def _act_until(actor: ListingClient, end: float) -> Tally:
-    """Act until then; what ended later does not count."""
+    """Act until then; an operation that ends later does not count."""
     tries, retries, successes = actor.tries, actor.retries, 0
     while True:
         succeeded = actor.act()

@@ -1,4 +1,4 @@
-"""Clients that take and release a place of one semaphore."""
+"""Clients that acquire and release a permit of one semaphore."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Semaphores(Table):
     lenient = LENIENT
 
     def clear(self, scene: MeasuredScene, conn: Conn) -> None:
-        """Forget the holders, the owners and their counter."""
+        """Delete the holders, the owners and their counter."""
         forget(conn, scene.name)

@@ -15,4 +15,4 @@ __all__ = ["CONTENDERS", "TABLES"]
 TABLES: Mapping[str, Table] = {table.name: table for table in (Locks(), Guilds(), Semaphores(), Market())}
 
 CONTENDERS = tuple(dict.fromkeys(contender for table in TABLES.values() for contender in table.contenders))
-"""Whoever is measured in any of them."""
+"""All contenders that appear in any table."""

@@ -1,4 +1,4 @@
-"""The tables for the terminal, in 100 columns, and how figures are written in all places."""
+"""The tables for the terminal, 100 columns wide, and the number formats used everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from handfast_lab.bench.classic.published import PUBLISHED, SECONDS
 __all__ = ["classic_table", "in_order", "number", "published_of"]
 
 Cells = Mapping[str, Callable[[TableRow], str]]
-"""What stands in each column, but for the first two."""
+"""The text of each column, except the first two."""
 
 
 def classic_table(table: Table, rows: Sequence[TableRow], title: str) -> Grid:
@@ -36,14 +36,14 @@ def classic_table(table: Table, rows: Sequence[TableRow], title: str) -> Grid:
 
 
 def in_order(table: Table, rows: Sequence[TableRow]) -> list[TableRow]:
-    """The rows of this table, by clients and then as its contenders stand."""
+    """Return the rows of this table, ordered by clients and then by contender."""
     order = list(table.contenders)
     mine = [row for row in rows if row.table == table.name]
     return sorted(mine, key=lambda row: (row.clients, order.index(row.contender)))
 
 
 def _columns(table: Table, rows: Sequence[TableRow]) -> Cells:
-    """The columns that say something of this table."""
+    """Return the columns that apply to this table."""
     cells: dict[str, Callable[[TableRow], str]] = {
         "tries": lambda row: number(row.tries),
         table.success: lambda row: number(row.successes),
@@ -66,7 +66,7 @@ def _columns(table: Table, rows: Sequence[TableRow]) -> Cells:
 
 
 def published_of(row: TableRow, scale: float) -> str:
-    """The published figures of this row, tries / successes or successes alone, multiplied by that."""
+    """Return the published figures of this row, multiplied by ``scale``: tries / successes, or successes alone."""
     one = PUBLISHED[row.table].figures.get((row.contender, row.clients))
     if one is None:
         return "-"
@@ -75,12 +75,12 @@ def published_of(row: TableRow, scale: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Whole, with commas; or a dash."""
+    """Format as a whole number with thousands separators; a dash for None."""
     return "-" if value is None else f"{value:,.0f}"
 
 
 def _spread(row: TableRow) -> str:
-    """Of the rate; a single round has none."""
+    """Format the spread of the rate; a dash for a single round."""
     if row.rounds == 1:
         return "-"
     smallest, largest = row.fewest / row.seconds, row.most / row.seconds
