@@ -317,4 +317,4 @@ FAULTS: dict[str, Fault] = {
     "cancellations": Fault(_nothing, habits=frozenset({"cancel"}), apis=("asyncio",), deafens=False),
     "much at once": Fault(_much_at_once, habits=frozenset({"forget", "cancel"}), ttl=0.5),
 }
-"""The faults by name. Where the workers cause the fault through their habits, the stage is left alone."""
+"""The faults by name. Those that consist of the workers' habits alone inflict nothing on the stage."""

@@ -27,8 +27,7 @@ __all__ = ["LIMIT", "PRIMITIVES", "Book", "Script", "play", "take_all"]
 PRIMITIVES = "lock", "semaphore", "rwlock", "rlock", "lock_all"
 
 SILENCE = 0.5
-"""Socket timeout in seconds, after which a worker sends a call again. It is shorter than a user's, to keep faults
-cheap."""
+"""Socket timeout of the clients in seconds, after which a call is retried. It is short, so that lost replies cost little."""
 
 FORGETTING = ("forget", 1), ("leave", 1), ("keep", 1)
 """What a worker with the habit ``forget`` does now and then with a lease, and with which weight."""
@@ -74,7 +73,7 @@ class Book:
     tokens: dict[str, str] = field(default_factory=dict)
     """By lease, the token of its grant."""
     faults: list[str] = field(default_factory=list)
-    """Exceptions that must not occur: neither Handfast's nor redis-py's."""
+    """Failures of the workers themselves: stuck ones, and exceptions from neither Handfast nor redis-py."""
 
 
 def play(api: Api, script: Script, url: str, namespace: str, patience: float) -> Book:

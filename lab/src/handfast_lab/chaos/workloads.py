@@ -90,7 +90,7 @@ class Workload:
         return self.api.start(waits)
 
     async def ends(self, *started: Started) -> None:
-        """Wait for the started tasks or threads."""
+        """Wait for the started tasks or threads, and record those that do not end."""
         for late in await self.api.late(started, 2 * RETRY_FOR):
             self._note(repr(late), "never came to an end")
 

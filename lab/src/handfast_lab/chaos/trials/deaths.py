@@ -96,7 +96,7 @@ class _Scene:
     tick: Callable[[], object]
 
     def in_line(self, name: str, waiting: int) -> None:
-        """Block until the queue of the named lock has `waiting` entries."""
+        """Block until the queue of the named lock has `waiting` entries; for a rival, sleep `SETTLE` seconds."""
         if not self.contender.is_ours:
             time.sleep(SETTLE)
             return

@@ -119,7 +119,7 @@ class _Work:
         self.contended = round(self.chunk * CONTENDED)
 
     def is_warm(self) -> bool:
-        """Return True once the first lease was renewed, or if it is not renewed, or after `REST` seconds."""
+        """Return True once the first lease was renewed, after `REST` seconds, or if the contender never renews."""
         before, self._remaining = self._remaining, self._contender.remaining(self._admin, WARM)
         renews = "renewal" in self._contender.has
         return self._remaining > before or not renews or time.monotonic() > self._until

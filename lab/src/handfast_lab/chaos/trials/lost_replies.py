@@ -144,7 +144,7 @@ class _Scene:
         self._follow(name, self.near.lock(name), notes)
 
     def permit(self, number: int, notes: _Notes) -> None:
-        """Lose the reply of a semaphore's acquire, with some or all permits held by others."""
+        """Lose the reply of a semaphore's acquire, with none, some or all permits held by others."""
         name = f"permits-{number}"
         permit = self.far.semaphore(name, LIMIT)
         others = [self.near.semaphore(name, LIMIT) for _ in range(LIMIT if number % 4 == 3 else number % 4)]

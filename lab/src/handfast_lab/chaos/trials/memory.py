@@ -34,8 +34,7 @@ COUNT = 40
 """Rounds. In each, the server runs out of memory once, and every kind of lock is tried."""
 
 RETRY_FOR, SOON, SHORT = 10.0, 0.4, 0.02
-"""Timeouts in seconds: of a waiter that is to be granted, of one that is to time out, and of an acquire that must fail.
-"""
+"""Timeouts in seconds: of a waiter to be granted, of one that is to time out, and of an acquire that must fail."""
 
 OVER = 0.003
 """Duration of a lease that is to expire, in seconds."""
