@@ -68,7 +68,7 @@ MORE = {
 """Rights for what the tests themselves do."""
 
 LEFT_OUT = {
-    "test_machines::test_a_mistake_is_caught": "it plants mistakes in scripts, which then do more than the rights allow"
+    "test_machines::test_a_planted_mistake_is_detected": "it plants mistakes in scripts, which then do more than the rights allow"
 }
 """Tests that this user cannot run, and why."""
 

@@ -1,4 +1,4 @@
-"""The index of names, as its users see it in both APIs: what it finds, in which order, and who may change it."""
+"""The autocomplete index through both APIs: what it finds, in which order, and how concurrent changes behave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests._support.helpers import quick_ends
 NOWHERE = "redis://127.0.0.1:1/0"
 OPTIONS = [{"fold_case": fold_case, "ranked": ranked} for fold_case in (False, True) for ranked in (False, True)]
 ODD = ["a b", "a}{b", "{a}", "a:b", "}", "a\0b", "a\nb", "ä", "😀", "%7B", "a/b@c", "a:exact", "exact"]
-"""Names of an index that might end a hash tag early, or be taken for another's."""
+"""Index names that could end a hash tag early, or collide with the keys of another index."""
 DOTLESS = "\N{LATIN SMALL LETTER DOTLESS I}"
 
 
@@ -36,19 +36,19 @@ ranked_or_not = pytest.mark.parametrize("ranked", [False, True], ids=["unranked"
 
 @pytest.fixture(params=quick_ends(OPTIONS), ids=named)
 def names(here, request):
-    """An index of each kind in turn."""
+    """Yield an index with each combination of options in turn."""
     return here.autocomplete("guild:7", **request.param)
 
 
 def commands(raw):
-    """How often the server was given each command so far."""
+    """Return how often the server has run each command so far."""
     return {name.removeprefix("cmdstat_"): each["calls"] for name, each in raw.info("commandstats").items()}
 
 
-# --- what is found
+# --- completion
 
 
-async def test_names_are_found_by_what_they_begin_with(names):
+async def test_complete_returns_the_names_that_begin_with_the_prefix(names):
     assert await names.add(["jeff", "jenny", "jen", "anna"]) is None
     assert await names.complete("je") == ("jeff", "jen", "jenny")
     assert await names.complete("jen") == ("jen", "jenny")
@@ -59,13 +59,13 @@ async def test_names_are_found_by_what_they_begin_with(names):
     assert await names.size() == 4
 
 
-async def test_ten_are_given_unless_told_otherwise(names):
+async def test_the_default_limit_is_ten_names(names):
     await names.add(f"n{number:02}" for number in range(25))
     assert await names.complete("n") == tuple(f"n{number:02}" for number in range(10))
     assert len(await names.complete("n", limit=10_000)) == 25
 
 
-async def test_one_name_is_one_name_and_no_string_of_letters(names):
+async def test_a_single_string_is_one_name_rather_than_an_iterable_of_letters(names):
     await names.add("jeff")
     await names.add("jeff")
     assert await names.complete("") == ("jeff",)
@@ -75,7 +75,7 @@ async def test_one_name_is_one_name_and_no_string_of_letters(names):
     assert await names.size() == 0
 
 
-async def test_names_come_from_whatever_can_be_gone_through(names):
+async def test_add_and_remove_take_any_iterable_of_names(names):
     await names.add(name for name in ("a", "b"))
     await names.add({"c", "d"})
     await names.add(("e", "e"))
@@ -83,14 +83,14 @@ async def test_names_come_from_whatever_can_be_gone_through(names):
     assert await names.complete("") == ("b", "d", "e")
 
 
-async def test_an_index_that_was_never_used_is_empty(names):
+async def test_an_unused_index_is_empty(names):
     assert await names.complete("") == await names.complete("a") == ()
     assert await names.size() == 0
     assert await names.remove("a") is None
     assert await names.clear() is None
 
 
-async def test_clearing_forgets_all_names(names, raw):
+async def test_clear_removes_all_names_and_their_keys(names, raw):
     await names.add(["a", "b"])
     await names.clear()
     assert await names.size() == 0
@@ -100,7 +100,7 @@ async def test_clearing_forgets_all_names(names, raw):
     assert await names.complete("") == ("c",)
 
 
-async def test_the_names_are_those_of_every_client(here, there, api, server):
+async def test_clients_of_one_namespace_share_an_index(here, there, api, server):
     await here.autocomplete("a").add("jeff")
     assert await there.autocomplete("a").complete("j") == ("jeff",)
     assert await there.autocomplete("b").complete("j") == ()
@@ -108,7 +108,7 @@ async def test_the_names_are_those_of_every_client(here, there, api, server):
         assert await billing.autocomplete("a").size() == 0
 
 
-async def test_clients_that_disagree_on_the_options_see_different_indexes(here, raw):
+async def test_clients_with_different_options_use_different_indexes(here, raw):
     kinds = [here.autocomplete("a", **options) for options in OPTIONS]
     for number, kind in enumerate(kinds):
         await kind.add([f"n{number}", "both"])
@@ -155,7 +155,7 @@ async def test_any_text_is_a_name(names):
     assert await names.size() == 0
 
 
-async def test_names_that_go_on_after_others_come_after_them(names):
+async def test_a_name_that_extends_another_sorts_after_it(names):
     chain = (
         "a",
         "a\0",
@@ -180,7 +180,7 @@ async def test_names_that_go_on_after_others_come_after_them(names):
 
 
 @ranked_or_not
-async def test_nothing_is_folded_unless_it_is_asked_for(here, ranked):
+async def test_case_is_not_folded_by_default(here, ranked):
     names = here.autocomplete("a", ranked=ranked)
     await names.add(["Jeff", "jeff", "é", "e\u0301", "ß"])
     assert await names.complete("j") == ("jeff",)
@@ -191,7 +191,7 @@ async def test_nothing_is_folded_unless_it_is_asked_for(here, ranked):
 
 
 @ranked_or_not
-async def test_capitals_are_found_by_small_letters_and_given_as_they_were_added(here, ranked):
+async def test_with_fold_case_any_case_matches_and_names_keep_their_spelling(here, ranked):
     names = here.autocomplete("a", fold_case=True, ranked=ranked)
     await names.add(["jeff", "Jeff", "JEFFREY", "jeffa"])
     for prefix in ("jeff", "Jeff", "JEFF", "jEFf"):
@@ -209,13 +209,13 @@ async def test_capitals_are_found_by_small_letters_and_given_as_they_were_added(
         ("Straße", ["straß", "STRAẞE", "strasse", "STRAS"], ["strase"]),
         ("MASSE", ["maß", "Mass"], ["mas\u0301"]),
         ("ΟΔΟΣ", ["οδος", "οδοσ", "οδοΣ", "ΟΔ"], ["οδω"]),
-        ("İzmir", ["İz", "i\u0307z", "i", "I"], ["iz", "IZ", DOTLESS]),  # the dot stays: nobody says that it is Turkish
-        (f"{DOTLESS}s{DOTLESS}", [DOTLESS, f"{DOTLESS}S"], ["i", "I"]),  # a letter of its own, and no small I
+        ("İzmir", ["İz", "i\u0307z", "i", "I"], ["iz", "IZ", DOTLESS]),  # the dot stays: folding is not Turkish
+        (f"{DOTLESS}s{DOTLESS}", [DOTLESS, f"{DOTLESS}S"], ["i", "I"]),  # a letter of its own, not a lowercase I
         (
             "ÉTÉ",
             ["é", "été", "e\u0301te\u0301", "E\u0301", "e", "E"],
             ["et", "ete"],
-        ),  # an accent stands behind its letter
+        ),  # an accent follows its letter
         ("한국", ["ᄒ", "하", "한", "한구", "한국"], ["허", "한가"]),
         ("ﬁn", ["fi", "FI", "f"], ["in"]),
         ("Ω", ["ω", "\u2126"], ["o"]),
@@ -223,7 +223,7 @@ async def test_capitals_are_found_by_small_letters_and_given_as_they_were_added(
     ],
     ids=["sharp s", "double s", "sigma", "dotted i", "dotless i", "accent", "syllable", "ligature", "ohm", "digraph"],
 )
-async def test_what_folding_does_to_letters_that_are_not_one_to_one(here, ranked, name, found_by, not_by):
+async def test_fold_case_matches_letters_that_do_not_fold_one_to_one(here, ranked, name, found_by, not_by):
     names = here.autocomplete("a", fold_case=True, ranked=ranked)
     await names.add(name)
     assert {prefix for prefix in [*found_by, *not_by] if await names.complete(prefix) == (name,)} == set(found_by)
@@ -234,18 +234,18 @@ async def test_what_folding_does_to_letters_that_are_not_one_to_one(here, ranked
 
 @pytest.fixture(params=[False, True], ids=["exact", "folded"])
 def ranked(here, request):
-    """A ranked index that folds case, and one that does not."""
+    """Yield a ranked index without and with case folding."""
     return here.autocomplete("a", fold_case=request.param, ranked=True)
 
 
-async def test_the_highest_score_comes_first_and_equal_ones_in_their_order(ranked):
+async def test_ranked_names_sort_by_falling_score_and_then_by_name(ranked):
     await ranked.add({"ab": 1, "ac": 2.5, "aa": 1, "ad": -3, "b": 9, "ae": 0})
     assert await ranked.complete("a") == ("ac", "aa", "ab", "ae", "ad")
     assert await ranked.complete("a", limit=2) == ("ac", "aa")
     assert await ranked.complete("") == ("b", "ac", "aa", "ab", "ae", "ad")
 
 
-async def test_a_score_may_be_given_again_and_grows_or_falls(ranked):
+async def test_adding_a_name_again_changes_its_score(ranked):
     await ranked.add({"a": 1, "b": 2})
     await ranked.add({"a": 3})
     assert await ranked.complete("") == ("a", "b")
@@ -253,7 +253,7 @@ async def test_a_score_may_be_given_again_and_grows_or_falls(ranked):
     assert await ranked.complete("") == ("b", "a")
 
 
-async def test_without_a_score_what_is_new_has_none_and_what_is_there_keeps_its_own(ranked):
+async def test_adding_without_a_score_sets_0_for_new_names_and_keeps_existing_scores(ranked):
     await ranked.add({"low": -1, "high": 1})
     await ranked.add(["low", "high", "new"])
     assert await ranked.complete("") == ("high", "new", "low")
@@ -262,7 +262,7 @@ async def test_without_a_score_what_is_new_has_none_and_what_is_there_keeps_its_
     assert await ranked.complete("") == ("high", "new", "low"), "its score was forgotten, so it has 0 as new has"
 
 
-async def test_scores_of_every_size_keep_their_order(ranked):
+async def test_scores_of_every_magnitude_sort_correctly(ranked):
     scores = [
         1.7976931348623157e308,
         2**53,
@@ -291,7 +291,7 @@ def fold(text):
 
 
 class Model:
-    """What an index is, in plain Python."""
+    """A model of the index in plain Python."""
 
     def __init__(self, *, fold_case, ranked):
         self.form = fold if fold_case else str
@@ -334,7 +334,7 @@ QUESTIONS = st.lists(st.tuples(st.text(LETTERS, max_size=2), LIMITS), max_size=4
 
 @every_kind
 @given(data=st.data())
-async def test_an_index_does_what_its_model_does(here, options, data):
+async def test_the_index_agrees_with_its_model(here, options, data):
     names, model = here.autocomplete("a", **options), Model(**options)
     await names.clear()
     changes = st.one_of(*CHANGES, *([RANKINGS] * 3 if options["ranked"] else []))
@@ -350,8 +350,8 @@ async def test_an_index_does_what_its_model_does(here, options, data):
 @pytest.mark.parametrize("fold_case", [False, True], ids=["exact", "folded"])
 @pytest.mark.parametrize("worse", ["a", "b", "z"])
 @pytest.mark.slow
-async def test_many_ranked_names_are_found_as_the_model_finds_them(here, raw, fold_case, worse):
-    """However few or many match, wherever among the ranks they stand: few are read, or the ranks are walked for long."""
+async def test_thousands_of_ranked_names_are_completed_as_the_model_completes_them(here, raw, fold_case, worse):
+    """The prefixes match few or many names, high or low in the ranking, so that both read strategies are used."""
     options = {"fold_case": fold_case, "ranked": True}
     names, model = here.autocomplete("a", **options), Model(**options)
     spread = {"a": 150, "b": 1000, "c": 2000, "d": 2001, "Z": 2700, "z": 300}
@@ -369,14 +369,14 @@ async def test_many_ranked_names_are_found_as_the_model_finds_them(here, raw, fo
             assert await names.complete(prefix, limit=limit) == model.complete(prefix, limit=limit)
             calls.add(commands(raw)["evalsha"])
     assert 1 in calls
-    assert max(calls) > 2, "there was a walk of several pieces among them"
+    assert max(calls) > 2, "one call at least walks the ranking in several batches"
 
 
-# --- many at once
+# --- batches
 
 
 @every_kind
-async def test_many_names_are_sent_in_pieces(here, raw, options):
+async def test_many_names_are_sent_in_batches(here, raw, options):
     names, many = here.autocomplete("a", **options), [f"n{number:05}" for number in range(10_000)]
     await names.add(many[:1])
     raw.config_resetstat()
@@ -388,18 +388,18 @@ async def test_many_names_are_sent_in_pieces(here, raw, options):
     assert await names.complete("", limit=10_000) == ("n00000",)
 
 
-async def test_many_scores_are_sent_in_pieces(ranked):
+async def test_many_scores_are_sent_in_batches(ranked):
     await ranked.add({f"n{number:05}": number for number in range(10_000)})
     assert await ranked.complete("", limit=10_000) == tuple(f"n{number:05}" for number in reversed(range(10_000)))
 
 
-# --- several clients
+# --- concurrent clients
 
 
 @every_kind
 @pytest.mark.slow
-async def test_names_that_come_and_go_meanwhile_are_never_made_up_and_never_twice_there(here, there, options):
-    """Ranked, `a` is only found after several reads, while names before and behind it come and go."""
+async def test_concurrent_changes_never_make_complete_invent_or_repeat_a_name(here, there, options):
+    """With ranks, completing `a` takes several reads, while names before and after it are added and removed."""
     mine, yours = here.autocomplete("a", **options), there.autocomplete("a", **options)
     staying = {f"z{number:04}": 10 for number in range(4500)} | {f"a{number:04}": 1 for number in range(2200)}
     guests = {f"{letter}guest{number:03}": number % 12 for letter in "az" for number in range(100)}
@@ -433,7 +433,7 @@ async def test_names_that_come_and_go_meanwhile_are_never_made_up_and_never_twic
 
 
 @every_kind
-async def test_all_that_several_clients_add_at_the_same_time_is_there(here, there, options):
+async def test_names_added_concurrently_by_several_clients_are_all_present(here, there, options):
     async def add(client, mine):
         for number in range(0, 300, 10):
             await client.autocomplete("a", **options).add(f"{mine}{each:03}" for each in range(number, number + 10))
@@ -446,12 +446,12 @@ async def test_all_that_several_clients_add_at_the_same_time_is_there(here, ther
     assert await names.complete("", limit=900) == tuple(f"{mine}{each:03}" for mine in "abc" for each in range(300))
 
 
-# --- what is asked of the server
+# --- requests to the server
 
 
 @pytest.fixture
 def reader(server, raw):
-    """The URL of a user who may read and run scripts, but write nothing."""
+    """Yield the URL of a user that may read and run scripts, but not write."""
     rights = ("~*", "&*", "-@all", "+@read", "+@connection", "+subscribe", "+evalsha", "+eval")
     raw.execute_command("ACL", "SETUSER", "reader", "reset", "on", ">secret", *rights)
     yield server.url.replace("unix://", "unix://reader:secret@")
@@ -459,7 +459,7 @@ def reader(server, raw):
 
 
 @every_kind
-async def test_to_complete_writes_nothing(api, here, reader, raw, options):
+async def test_complete_works_for_a_user_without_write_permission(api, here, reader, raw, options):
     await here.autocomplete("a", **options).add([f"n{number}" for number in range(2500)])
     async with api.client(reader) as client:
         names = client.autocomplete("a", **options)
@@ -473,7 +473,7 @@ async def test_to_complete_writes_nothing(api, here, reader, raw, options):
 
 
 @pytest.mark.parametrize("fold_case", [False, True], ids=["exact", "folded"])
-async def test_to_complete_is_one_read(here, raw, fold_case):
+async def test_complete_is_one_read_command(here, raw, fold_case):
     names = here.autocomplete("a", fold_case=fold_case)
     await names.add(f"n{number:05}" for number in range(5000))
     for prefix, limit in (("n", 10), ("n0", 10_000), ("", 3), ("nobody", 10)):
@@ -482,7 +482,7 @@ async def test_to_complete_is_one_read(here, raw, fold_case):
         assert [item for item in commands(raw).items() if not item[0].startswith("config")] == [("zrangebylex", 1)]
 
 
-async def test_ranked_it_is_one_call_for_few_and_for_the_best(here, raw):
+async def test_ranked_complete_is_one_call_for_few_matches_and_for_the_best(here, raw):
     names = here.autocomplete("a", ranked=True)
     await names.add({f"{'ab'[number % 2]}{number:05}": number for number in range(5000)})
     await names.add("rare")
@@ -492,7 +492,7 @@ async def test_ranked_it_is_one_call_for_few_and_for_the_best(here, raw):
         assert commands(raw)["evalsha"] == 1
 
 
-async def test_where_the_best_of_all_hardly_ever_match_those_that_match_are_looked_at_instead(here, raw):
+async def test_ranked_complete_reads_the_matches_when_few_of_the_best_names_match(here, raw):
     names = here.autocomplete("a", ranked=True)
     await names.add(
         {f"z{number:04}": 10 for number in range(3000)} | {f"a{number:04}": -number for number in range(700)}
@@ -504,7 +504,7 @@ async def test_where_the_best_of_all_hardly_ever_match_those_that_match_are_look
     assert done["zrangebylex"] == 2, "it gave that up, and looked at all 700 in two pieces"
 
 
-async def test_all_keys_of_an_index_are_in_one_slot_and_stay(names, raw):
+async def test_all_keys_of_an_index_share_a_slot_and_have_no_ttl(names, raw):
     await names.add(["a", "b"])
     keys = raw.keys()
     assert len({key_slot(key.encode()) for key in keys}) == 1
@@ -512,7 +512,7 @@ async def test_all_keys_of_an_index_are_in_one_slot_and_stay(names, raw):
     assert all(key.startswith("{hf:autocomplete:guild:7}:") for key in keys)
 
 
-async def test_indexes_with_odd_names_are_told_apart(here, raw):
+async def test_indexes_with_odd_names_use_distinct_keys(here, raw):
     indexes = [here.autocomplete(name, ranked=ranked) for name in ODD for ranked in (False, True)]
     for number, index in enumerate(indexes):
         await index.add(f"n{number}")
@@ -537,7 +537,7 @@ def proxy(server):
 
 @every_kind
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_what_is_lost_is_sent_again(api, proxy, raw, options, what):
+async def test_a_call_is_sent_again_after_its_request_or_reply_is_lost(api, proxy, raw, options, what):
     many = [f"n{number:05}" for number in range(1500)]
     async with api.client(proxy.url) as far:
         names = far.autocomplete("a", **options)
@@ -558,7 +558,7 @@ async def test_what_is_lost_is_sent_again(api, proxy, raw, options, what):
         assert all(fault.spent for fault in lost)
 
 
-async def test_a_server_that_has_forgotten_the_scripts_is_told_again(here, raw):
+async def test_scripts_are_loaded_again_after_script_flush(here, raw):
     names = here.autocomplete("a", ranked=True)
     for step in (lambda: names.add({"a": 1, "b": 2}), lambda: names.remove("a"), lambda: names.complete("")):
         raw.script_flush()
@@ -566,7 +566,7 @@ async def test_a_server_that_has_forgotten_the_scripts_is_told_again(here, raw):
     assert found == ("b",)
 
 
-async def test_at_maxmemory_adding_is_refused_and_changes_nothing_while_the_rest_works(names, raw):
+async def test_at_maxmemory_add_is_refused_without_effect_and_other_calls_work(names, raw):
     await names.add(["a", "b"])
     raw.config_set("maxmemory", 1)
     for new in ("c", ["a", "d"]):
@@ -581,7 +581,7 @@ async def test_at_maxmemory_adding_is_refused_and_changes_nothing_while_the_rest
     assert await names.complete("") == ()
 
 
-# --- what cannot be
+# --- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -602,7 +602,7 @@ async def test_at_maxmemory_adding_is_refused_and_changes_nothing_while_the_rest
     ids=lambda value: repr(value)[:20],
 )
 @every_kind
-async def test_what_is_no_name_is_refused_before_any_io(api, options, names, error):
+async def test_invalid_names_are_refused_before_any_io(api, options, names, error):
     async with api.client(NOWHERE) as client:
         index = client.autocomplete("a", **options)
         for use in (index.add, index.remove):
@@ -611,7 +611,7 @@ async def test_what_is_no_name_is_refused_before_any_io(api, options, names, err
 
 
 @every_kind
-async def test_one_that_is_no_name_keeps_all_the_others_out(here, raw, options):
+async def test_one_invalid_name_refuses_the_whole_call(here, raw, options):
     names = here.autocomplete("a", **options)
     with pytest.raises(ValueError, match="a name must not be empty"):
         await names.add([*map(str, range(9999)), ""])
@@ -635,13 +635,13 @@ async def test_one_that_is_no_name_keeps_all_the_others_out(here, raw, options):
     ],
     ids=lambda value: repr(value)[:20],
 )
-async def test_what_is_no_score_is_refused_before_any_io(api, scores, error):
+async def test_invalid_scores_are_refused_before_any_io(api, scores, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             await client.autocomplete("a", ranked=True).add(scores)
 
 
-async def test_an_index_that_does_not_rank_takes_no_scores(api):
+async def test_an_unranked_index_refuses_scores(api):
     async with api.client(NOWHERE) as client:
         for scores in ({"a": 1}, {}):
             with pytest.raises(TypeError, match=r"'a' does not rank its names: make it with ranked=True"):
@@ -667,7 +667,7 @@ async def test_an_index_that_does_not_rank_takes_no_scores(api):
     ids=lambda value: repr(value)[:20],
 )
 @every_kind
-async def test_what_cannot_be_completed_is_refused_before_any_io(api, options, prefix, limit, error):
+async def test_invalid_prefixes_and_limits_are_refused_before_any_io(api, options, prefix, limit, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             await client.autocomplete("a", **options).complete(prefix, limit=limit)
@@ -676,14 +676,14 @@ async def test_what_cannot_be_completed_is_refused_before_any_io(api, options, p
 @pytest.mark.parametrize(
     ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
 )
-async def test_an_index_without_a_name_cannot_be(api, name, error):
+async def test_an_index_requires_a_name(api, name, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.autocomplete(name)
 
 
 @every_kind
-async def test_where_there_is_nothing_to_do_nothing_is_asked(api, options):
+async def test_a_call_without_items_sends_no_request(api, options):
     async with api.client(NOWHERE) as client:
         names = client.autocomplete("a", **options)
         for use in (names.add, names.remove):
@@ -693,7 +693,7 @@ async def test_where_there_is_nothing_to_do_nothing_is_asked(api, options):
                 await use()
 
 
-async def test_a_closed_client_says_so(api, server, raw):
+async def test_a_closed_client_raises_an_error(api, server, raw):
     async with api.client(server.url) as client:
         names = client.autocomplete("a")
         await names.add("a")
@@ -702,7 +702,7 @@ async def test_a_closed_client_says_so(api, server, raw):
             await use()
 
 
-async def test_names_and_reprs_tell_the_api(api, here):
+async def test_class_names_and_reprs_show_the_api(api, here):
     names = here.autocomplete("a b")
     assert names.name == "a b"
     assert repr(names) == f"<{'' if api is SYNC else 'Async'}Autocomplete 'a b'>"

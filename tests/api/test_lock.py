@@ -1,4 +1,4 @@
-"""The lock, as its users see it in both APIs."""
+"""The lock through both APIs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOWHERE = "redis://127.0.0.1:1/0"
 
 
 async def take_and_give(lock):
-    """Wait in line, hold the lock, and give its fence."""
+    """Wait for the lock, release it, and return its fence."""
     async with lock.acquire(timeout=20) as lease:
         return lease.fence
 
@@ -37,7 +37,7 @@ async def test_a_lock_excludes_others_until_it_is_released(here, there):
         assert second.fence > lease.fence
 
 
-async def test_a_release_hands_the_lock_to_the_one_who_waits(here, there, raw):
+async def test_a_release_hands_the_lock_to_the_waiter(here, there, raw):
     lease = await here.lock("a").acquire()
 
     async def wait():
@@ -53,7 +53,7 @@ async def test_a_release_hands_the_lock_to_the_one_who_waits(here, there, raw):
     assert waiter.result() == token
 
 
-async def test_those_who_wait_are_served_in_their_order(here, there):
+async def test_waiters_acquire_in_queue_order(here, there):
     first = await here.lock("a").acquire()
     async with asyncio.TaskGroup() as tasks:
         waiters = []
@@ -62,13 +62,13 @@ async def test_those_who_wait_are_served_in_their_order(here, there):
             await until_queued(here.lock("a"), number + 1)
         assert await there.lock("a").try_acquire() is None
         await first.release()
-        assert await here.lock("a").try_acquire() is None, "whoever comes now stands behind those who wait"
+        assert await here.lock("a").try_acquire() is None, "a new request queues behind the waiters"
     fences = [waiter.result() for waiter in waiters]
     assert first.fence < fences[0]
     assert fences == sorted(fences)
 
 
-async def test_an_acquire_may_be_entered_as_a_block(here, there, raw):
+async def test_acquire_is_a_context_manager(here, there, raw):
     async with here.lock("a").acquire(timeout=5) as lease:
         assert Engine(raw).holders() == [lease.token]
         with pytest.raises(AcquireTimeout):
@@ -81,7 +81,7 @@ async def test_an_acquire_may_be_entered_as_a_block(here, there, raw):
     assert not await here.lock("a").locked()
 
 
-async def test_an_exception_leaves_the_block_and_the_lock_is_free(here):
+async def test_an_exception_in_the_block_propagates_and_frees_the_lock(here):
     lock = here.lock("a")
     for block in (lock, lock.acquire(timeout=5)):
         with pytest.raises(KeyError, match="mine"):
@@ -91,7 +91,7 @@ async def test_an_exception_leaves_the_block_and_the_lock_is_free(here):
         assert not await lock.locked()
 
 
-async def test_a_lease_is_a_block_of_its_own_and_may_end_early(here):
+async def test_a_lease_is_a_context_manager_and_may_be_released_early(here):
     lease = await here.lock("a").acquire()
     async with lease as same:
         assert same.token == lease.token
@@ -103,7 +103,7 @@ async def test_a_lease_is_a_block_of_its_own_and_may_end_early(here):
     assert not await here.lock("a").locked()
 
 
-async def test_one_lock_object_is_entered_by_many_and_each_leaves_its_own_block(here):
+async def test_callers_that_share_a_lock_object_each_leave_their_own_block(here):
     lock, inside, most, fences = here.lock("a"), [], [], []
 
     async def work():
@@ -124,7 +124,7 @@ async def test_one_lock_object_is_entered_by_many_and_each_leaves_its_own_block(
     assert not await lock.locked()
 
 
-async def test_a_lease_is_released_by_another_than_the_one_who_acquired_it(here):
+async def test_a_lease_may_be_released_by_another_caller(here):
     lease = await here.lock("a").acquire()
 
     async def give():
@@ -134,7 +134,7 @@ async def test_a_lease_is_released_by_another_than_the_one_who_acquired_it(here)
     assert not await here.lock("a").locked()
 
 
-async def test_a_lease_is_extended(here, raw):
+async def test_extend_sets_a_new_ttl(here, raw):
     lease = await here.lock("a", ttl=1.0, renew=False).acquire()
     await lease.extend(100)
     (holder,) = (await here.lock("a").status()).holders
@@ -150,7 +150,7 @@ async def test_a_lease_is_extended(here, raw):
     assert await lease.release() is False
 
 
-async def test_a_released_lease_says_so(here):
+async def test_a_released_lease_reports_it(here):
     lease = await here.lock("a").acquire()
     lease.check()
     assert await lease.release() is True
@@ -164,10 +164,10 @@ async def test_a_released_lease_says_so(here):
     assert "released" in repr(lease)
 
 
-# --- looking
+# --- status
 
 
-async def test_status_tells_who_holds_and_who_waits(api, server, raw):
+async def test_status_lists_the_holder_and_the_waiters(api, server, raw):
     async with api.client(server.url, label="billing worker 3") as mine, api.client(server.url) as yours:
         async with asyncio.TaskGroup() as tasks, mine.lock("a", ttl=30) as lease:
             tasks.create_task(take_and_give(yours.lock("a")))
@@ -185,13 +185,13 @@ async def test_status_tells_who_holds_and_who_waits(api, server, raw):
         assert not (await mine.lock("a").status()).waiters
 
 
-async def test_different_namespaces_are_different_locks(api, server, raw):
+async def test_equal_names_in_different_namespaces_are_different_locks(api, server, raw):
     async with api.client(server.url, namespace="one") as one, api.client(server.url, namespace="two") as two:
         async with one.lock("a"), two.lock("a"):
             assert {key.split(":")[0] for key in raw.scan_iter()} == {"{one", "{two"}
 
 
-async def test_names_and_reprs_tell_the_api(api, here):
+async def test_class_names_and_reprs_show_the_api(api, here):
     lock = here.lock("a b")
     lease = await lock.acquire()
     assert lock.name == lease.name == "a b"
@@ -202,7 +202,7 @@ async def test_names_and_reprs_tell_the_api(api, here):
     assert "released" in repr(lease)
 
 
-async def test_a_line_that_is_full_turns_the_next_one_away(here, there):
+async def test_a_full_queue_refuses_the_next_waiter(here, there):
     async with asyncio.TaskGroup() as tasks, here.lock("a"):
         tasks.create_task(take_and_give(there.lock("a")))
         await until_queued(here.lock("a"))
@@ -210,7 +210,7 @@ async def test_a_line_that_is_full_turns_the_next_one_away(here, there):
             await here.lock("a", max_waiters=1).acquire()
 
 
-# --- decorating
+# --- decorators
 
 
 async def test_a_decorated_function_runs_under_the_lock(api, here, raw):
@@ -230,7 +230,7 @@ async def test_a_decorated_function_runs_under_the_lock(api, here, raw):
     assert not await lock.locked()
 
 
-async def test_a_decorated_function_that_fails_gives_the_lock_back(api, here):
+async def test_a_decorated_function_that_raises_releases_the_lock(api, here):
     def body():
         raise KeyError("mine")
 
@@ -266,20 +266,20 @@ class Asynchronous:
     [(SYNC, coroutine), (SYNC, functools.partial(coroutine)), (SYNC, Asynchronous()), (ASYNCIO, plain)],
     ids=["sync-coroutine", "sync-partial", "sync-object", "asyncio-plain"],
 )
-async def test_a_function_of_the_other_api_is_not_decorated(api, function):
+async def test_decorating_a_function_of_the_other_api_raises_type_error(api, function):
     async with api.client(NOWHERE) as client:
         with pytest.raises(TypeError, match=rf"decorate it with a lock of {api.other.__name__}\b"):
             client.lock("a")(function)
 
 
 @pytest.mark.parametrize("function", [generator, asynchronous_generator])
-async def test_a_generator_is_decorated_by_neither(api, function):
+async def test_decorating_a_generator_raises_type_error(api, function):
     async with api.client(NOWHERE) as client:
         with pytest.raises(TypeError, match=r"is a generator.*use a with block in it"):
             client.lock("a")(function)
 
 
-# --- what cannot be
+# --- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
     ],
     ids=["number", "scheme", "cluster", "asyncio cluster"],
 )
-def test_a_server_that_cannot_be_is_refused(api, server, error, words):
+def test_an_invalid_server_argument_is_refused(api, server, error, words):
     with pytest.raises(error, match=words):
         api.client(server)
 
@@ -330,14 +330,14 @@ async def test_a_client_of_the_other_api_is_refused(api):
             api.client(client)
 
 
-def test_a_client_with_bad_options_is_refused(api):
+def test_a_redis_client_with_unsuitable_options_is_refused(api):
     with pytest.raises(ValueError, match="namespace must not be empty"):
         api.client(NOWHERE, namespace="")
     with pytest.raises(ValueError, match="label must not be empty"):
         api.client(NOWHERE, label="")
 
 
-async def test_a_closed_client_says_so(api, server, raw):
+async def test_a_closed_client_raises_an_error(api, server, raw):
     async with api.client(server.url) as client:
         await (await client.lock("a").acquire()).release()
     lock = client.lock("a")
@@ -350,19 +350,17 @@ async def test_a_closed_client_says_so(api, server, raw):
     await client.close()
 
 
-# --- only of the sync API
+# --- the sync API only
 
 
-def test_a_client_without_any_session_is_refused():
+def test_a_sync_client_without_sessions_is_refused():
     with pytest.raises(ValueError, match="max_sessions"):
         Handfast(NOWHERE, max_sessions=0)
 
 
 @pytest.mark.parametrize("what", ["busy", "full"])
-async def test_a_request_that_arrives_after_a_second_copy_of_it_was_told_no_is_granted_to_nobody(
-    api, server, raw, there, what
-):
-    """The first copy is late, the second one answered: the caller goes away, and takes back what may still arrive."""
+async def test_a_request_that_arrives_after_its_retry_was_refused_leaves_no_lease(api, server, raw, there, what):
+    """The first copy is late and the second is answered. The caller gives up and cancels, for the late copy as well."""
     held = await there.lock("a").acquire()
     waiter = asyncio.create_task(take_and_give(there.lock("a"))) if what == "full" else None
     await eventually_async(lambda: waiter is None or Engine(raw).queue())

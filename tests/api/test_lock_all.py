@@ -1,4 +1,4 @@
-"""Several locks at once, as their users see them in both APIs: all of them or none, and nothing held while waiting."""
+"""`lock_all` through both APIs: it acquires all names or none, and holds no name while it waits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nothing_left(raw, names="ab"):
 
 
 async def take_and_give(lock):
-    """Wait in line, hold it, and give the fence."""
+    """Wait for the lock, release it, and return its fence."""
     async with lock.acquire(timeout=20) as lease:
         return lease.fence
 
@@ -47,7 +47,7 @@ async def take_and_give(lock):
 # --- holding
 
 
-async def test_all_are_had_at_once_with_one_fence_and_nobody_else_has_any(here, there, raw):
+async def test_all_names_are_acquired_at_once_with_one_fence_and_exclude_others(here, there, raw):
     async with here.lock("b") as before:
         pass
     lease = await here.lock_all(["a", "b"]).acquire()
@@ -71,7 +71,7 @@ async def test_all_are_had_at_once_with_one_fence_and_nobody_else_has_any(here, 
 
 
 @pytest.mark.parametrize("kind", ["lock", "rlock"])
-async def test_whoever_holds_one_of_them_keeps_all_out(here, there, raw, kind):
+async def test_a_holder_of_one_name_blocks_the_whole_request(here, there, raw, kind):
     async with asyncio.TaskGroup() as tasks:
         async with getattr(here, kind)("b") as lease:
             assert await there.lock_all(["a", "b"]).try_acquire() is None
@@ -84,7 +84,7 @@ async def test_whoever_holds_one_of_them_keeps_all_out(here, there, raw, kind):
     assert nothing_left(raw)
 
 
-async def test_those_who_come_later_for_one_of_them_wait_behind_it(here, there):
+async def test_later_requests_for_one_name_queue_behind_it(here, there):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock("b").acquire()
         bundle = tasks.create_task(take_and_give(there.lock_all(["a", "b"])))
@@ -98,7 +98,7 @@ async def test_those_who_come_later_for_one_of_them_wait_behind_it(here, there):
     assert lease.fence < bundle.result() < single.result() < other.result()
 
 
-async def test_it_waits_behind_those_who_came_before(here, there):
+async def test_it_queues_behind_earlier_waiters(here, there):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock("a").acquire()
         first = tasks.create_task(take_and_give(there.lock("a")))
@@ -112,7 +112,7 @@ async def test_it_waits_behind_those_who_came_before(here, there):
     assert lease.fence < first.result() < bundle.result() < last.result()
 
 
-async def test_names_in_any_order_and_in_a_circle_never_wait_for_each_other(here, there, raw):
+async def test_requests_for_overlapping_names_in_any_order_never_deadlock(here, there, raw):
     inside, most, fences = dict.fromkeys("abc", 0), [], {name: [] for name in "abc"}
 
     async def work(client, names):
@@ -136,7 +136,7 @@ async def test_names_in_any_order_and_in_a_circle_never_wait_for_each_other(here
     assert nothing_left(raw, "abc")
 
 
-async def test_a_name_that_is_given_twice_counts_once_and_the_order_is_kept(here, raw):
+async def test_a_repeated_name_counts_once_and_the_order_is_kept(here, raw):
     lock = here.lock_all(name for name in ["b", "a", "b", "c", "a"])
     assert lock.names == ("b", "a", "c")
     async with lock as lease:
@@ -148,7 +148,7 @@ async def test_a_name_that_is_given_twice_counts_once_and_the_order_is_kept(here
         assert lease.fences == {"a": lease.fence}
 
 
-async def test_odd_names_are_names_like_any_other(here, there):
+async def test_odd_names_work(here, there):
     async with here.lock_all(ODD) as lease:
         assert set(lease.fences) == set(ODD)
         assert await there.lock_all(ODD[::-1]).try_acquire() is None
@@ -160,7 +160,7 @@ async def test_odd_names_are_names_like_any_other(here, there):
             pass
 
 
-async def test_a_hundred_names_are_as_many_as_there_may_be(here, there):
+async def test_a_hundred_names_is_the_maximum(here, there):
     names = [f"n{number}" for number in range(100)]
     async with here.lock_all(names + names) as lease:
         assert len(lease.fences) == 100
@@ -168,7 +168,7 @@ async def test_a_hundred_names_are_as_many_as_there_may_be(here, there):
     assert not await here.lock_all(names).locked()
 
 
-async def test_it_may_be_entered_as_a_block_in_every_way(here, raw):
+async def test_every_form_of_context_manager_works(here, raw):
     lock = here.lock_all(["a", "b"])
     for block in (lock, lock.acquire(timeout=5)):
         async with block as lease:
@@ -184,7 +184,7 @@ async def test_it_may_be_entered_as_a_block_in_every_way(here, raw):
     assert nothing_left(raw)
 
 
-async def test_a_decorated_function_runs_under_all_of_them(api, here, raw):
+async def test_a_decorated_function_runs_under_all_locks(api, here, raw):
     found = []
     job = here.lock_all(["a", "b"])(api.function(lambda: found.append(holders(raw))))
     await job()
@@ -193,7 +193,7 @@ async def test_a_decorated_function_runs_under_all_of_them(api, here, raw):
     assert nothing_left(raw)
 
 
-async def test_a_released_lease_says_so(here):
+async def test_a_released_lease_reports_it(here):
     lease = await here.lock_all(["a", "b"]).acquire()
     lease.check()
     assert await lease.release() is True
@@ -204,10 +204,10 @@ async def test_a_released_lease_says_so(here):
     assert "released" in repr(lease)
 
 
-# --- waiting in vain
+# --- waits that fail
 
 
-async def test_a_try_and_a_timeout_leave_nothing_behind(here, there, raw):
+async def test_a_refused_try_and_a_timeout_leave_no_state(here, there, raw):
     async with here.lock("b"):
         before = [Engine(raw, name).dump() for name in "ab"]
         assert await there.lock_all(["a", "b"]).try_acquire() is None
@@ -222,7 +222,7 @@ async def test_a_try_and_a_timeout_leave_nothing_behind(here, there, raw):
             pass
 
 
-async def test_a_line_that_is_full_turns_it_away_from_all(here, there, raw):
+async def test_a_full_queue_for_one_name_refuses_the_whole_request(here, there, raw):
     async with asyncio.TaskGroup() as tasks, here.lock("a"):
         tasks.create_task(take_and_give(there.lock("a")))
         await until_queued(here.lock("a"))
@@ -232,7 +232,7 @@ async def test_a_line_that_is_full_turns_it_away_from_all(here, there, raw):
         assert [len(line) for line in queues(raw)] == [1, 0]
 
 
-async def test_one_who_gives_up_lets_those_behind_it_in(here, there, raw):
+async def test_a_waiter_that_times_out_lets_the_next_one_in(here, there, raw):
     async def give_up():
         with pytest.raises(AcquireTimeout):
             await here.lock_all(["a", "b"]).acquire(timeout=0.3)
@@ -243,11 +243,11 @@ async def test_one_who_gives_up_lets_those_behind_it_in(here, there, raw):
         await take_and_give(there.lock("a"))
 
 
-# --- losing
+# --- lost leases
 
 
 @pytest.mark.parametrize("lost", ["a", *slow_only("b", "c")])
-async def test_to_lose_one_is_to_lose_the_lease_and_the_rest_is_given_up_at_the_end(api, here, there, raw, lost):
+async def test_losing_one_name_loses_the_lease_and_leaving_the_block_releases_the_rest(api, here, there, raw, lost):
     async def intrude():
         assert await there.lock(lost).force_release(reason="maintenance") == 1
         return await there.lock(lost).acquire(timeout=5)
@@ -257,14 +257,14 @@ async def test_to_lose_one_is_to_lose_the_lease_and_the_rest_is_given_up_at_the_
             await until_listening(raw)
             intruder = asyncio.create_task(intrude())
             await eventually_async(lambda: lease.lost)
-            await asyncio.sleep(60 if api is ASYNCIO else 0)  # there the block is cancelled
+            await asyncio.sleep(60 if api is ASYNCIO else 0)  # the asyncio API cancels the block
     stranger = await intruder
     await eventually_async(lambda: holders(raw, "abc") == [[stranger.token] if name == lost else [] for name in "abc"])
     assert await lease.release() is False
     assert await stranger.release() is True
 
 
-async def test_what_is_left_of_a_lost_lease_is_handed_to_those_who_wait_for_it(here, there, raw):
+async def test_releasing_a_lost_lease_hands_its_remaining_names_to_waiters(here, there, raw):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock_all(["a", "b"], ttl=60).acquire()
         await until_listening(raw)
@@ -281,7 +281,7 @@ async def test_what_is_left_of_a_lost_lease_is_handed_to_those_who_wait_for_it(h
     assert nothing_left(raw)
 
 
-async def test_a_loss_may_only_be_warned_of(here, there, raw):
+async def test_on_lost_warn_lets_the_block_continue(here, there, raw):
     with pytest.warns(RuntimeWarning, match=r"'a, b'.*maintenance"):
         async with here.lock_all(["a", "b"], ttl=60, on_lost="warn") as lease:
             await until_listening(raw)
@@ -291,7 +291,7 @@ async def test_a_loss_may_only_be_warned_of(here, there, raw):
 
 
 @pytest.mark.parametrize("lost", ["a", "b"])
-async def test_a_lost_key_is_found_by_the_next_renewal(here, raw, lost):
+async def test_the_next_renewal_detects_a_lost_key(here, raw, lost):
     lease = await here.lock_all(["a", "b"], ttl=0.6).acquire()
     told = []
     lease.add_lost_callback(lambda: told.append(True))
@@ -302,16 +302,16 @@ async def test_a_lost_key_is_found_by_the_next_renewal(here, raw, lost):
     assert nothing_left(raw)
 
 
-async def test_the_block_that_loses_one_key_frees_the_others(api, here, raw):
+async def test_a_block_that_loses_one_key_releases_the_others(api, here, raw):
     with pytest.raises(LeaseLost):
         async with here.lock_all(["a", "b"], ttl=0.3) as lease:
             raw.delete(Engine(raw, "a").key("holders"))
             await eventually_async(lambda: lease.lost)
-            await asyncio.sleep(60 if api is ASYNCIO else 0)  # there the block is cancelled
+            await asyncio.sleep(60 if api is ASYNCIO else 0)  # the asyncio API cancels the block
     await eventually_async(lambda: nothing_left(raw))
 
 
-async def test_a_loss_that_nobody_told_is_found_by_the_release(here, raw):
+async def test_release_detects_a_loss_that_was_not_announced(here, raw):
     lease = await here.lock_all(["a", "b"], ttl=60).acquire()
     raw.delete(Engine(raw, "b").key("holders"))
     assert await lease.release() is False
@@ -323,7 +323,7 @@ async def test_a_loss_that_nobody_told_is_found_by_the_release(here, raw):
     assert nothing_left(raw)
 
 
-async def test_it_is_extended_and_renewed_as_a_whole(here, raw):
+async def test_extension_and_renewal_cover_all_names(here, raw):
     lock = here.lock_all(["a", "b"], ttl=0.6)
     lease = await lock.acquire()
     await asyncio.sleep(0.8)
@@ -342,7 +342,7 @@ async def test_it_is_extended_and_renewed_as_a_whole(here, raw):
     assert nothing_left(raw)
 
 
-async def test_without_renewal_it_ends_by_itself_and_all_are_free(here, there, raw):
+async def test_without_renewal_all_names_expire_together(here, there, raw):
     lease = await here.lock_all(["a", "b"], ttl=0.05, renew=False).acquire()
     async with there.lock_all(["b", "a"]).acquire(timeout=10) as second:
         assert lease.lost
@@ -352,17 +352,17 @@ async def test_without_renewal_it_ends_by_itself_and_all_are_free(here, there, r
     assert nothing_left(raw)
 
 
-async def test_a_holder_that_is_gone_is_followed_after_its_ttl(api, server, raw, there):
+async def test_a_waiter_follows_a_vanished_holder_after_its_ttl(api, server, raw, there):
     async with api.client(server.url) as gone:
         lost = await gone.lock_all(["a", "b"], ttl=0.3).acquire()
     async with there.lock_all(["b", "c"]).acquire(timeout=10) as lease:
         assert lease.fence > lost.fence
 
 
-# --- looking
+# --- status
 
 
-async def test_status_tells_of_each(here, there):
+async def test_status_lists_each_name(here, there):
     lock = here.lock_all(["a", "b"])
     async with asyncio.TaskGroup() as tasks, there.lock("b") as lease:
         assert await lock.locked()
@@ -377,7 +377,7 @@ async def test_status_tells_of_each(here, there):
     assert not await lock.locked()
 
 
-async def test_force_release_takes_each_of_them_away(here, there, raw):
+async def test_force_release_revokes_every_name(here, there, raw):
     lock = there.lock_all(["a", "b", "c"])
     lease = await here.lock_all(["a", "b"]).acquire()
     other = await here.lock("c").acquire()
@@ -388,7 +388,7 @@ async def test_force_release_takes_each_of_them_away(here, there, raw):
     assert nothing_left(raw, "abc")
 
 
-async def test_names_and_reprs_tell_the_api(api, here):
+async def test_class_names_and_reprs_show_the_api(api, here):
     lock = here.lock_all(["a", "b"])
     prefix = "" if api is SYNC else "Async"
     assert repr(lock) == f"<{prefix}LockAll 'a', 'b'>"
@@ -396,7 +396,7 @@ async def test_names_and_reprs_tell_the_api(api, here):
         assert repr(lease).startswith(f"<{prefix}LeaseOfAll of 'a, b', fence {lease.fence}, ")
 
 
-# --- what cannot be
+# --- invalid arguments
 
 
 BAD_NAMES = {
@@ -418,7 +418,7 @@ BAD_NAMES = {
 
 
 @pytest.mark.parametrize(("names", "error"), BAD_NAMES.values(), ids=BAD_NAMES)
-async def test_bad_names_are_refused_before_any_io(api, names, error):
+async def test_invalid_name_lists_are_refused_before_any_io(api, names, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.lock_all(names)
@@ -431,7 +431,7 @@ async def test_bad_options_are_refused_before_any_io(api, options):
             client.lock_all(["a"], **options)
 
 
-# --- a network that loses things
+# --- lost requests and replies
 
 
 @pytest.fixture
@@ -442,7 +442,7 @@ def proxy(server):
 
 @pytest.fixture
 async def far(api, here, proxy):
-    """A client behind the proxy; the server knows the scripts already, and the client was connected once."""
+    """Yield a connected client behind the proxy, with all scripts loaded on the server."""
     lock = here.lock_all(["warm", "warmer"])
     async with lock as lease:
         await lease.extend(1)
@@ -456,7 +456,7 @@ async def far(api, here, proxy):
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("verb", ["acquire", "release"])
-async def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
+async def test_a_lost_acquire_or_release_is_retried_and_takes_effect_once(far, proxy, raw, verb, what):
     fences = []
     for _ in range(8):
         fault = getattr(proxy, what)(CALLS[verb])
@@ -470,7 +470,7 @@ async def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, pro
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_lost_try_or_extension_is_sent_again(far, proxy, raw, what):
+async def test_a_lost_try_or_extension_is_retried(far, proxy, raw, what):
     lock = far.lock_all(["a", "b"], ttl=5.0)
     getattr(proxy, what)(CALLS["acquire"])
     lease = await lock.try_acquire()
@@ -486,7 +486,7 @@ async def test_a_lost_try_or_extension_is_sent_again(far, proxy, raw, what):
     assert await lease.release() is True
 
 
-async def test_a_lost_cancel_leaves_no_place_in_any_line(far, proxy, raw, here):
+async def test_a_lost_cancel_leaves_no_entry_in_any_queue(far, proxy, raw, here):
     async with here.lock("b"):
         for what in ("lose_reply", "lose_request") * 3:
             fault = getattr(proxy, what)(CALLS["cancel"])
@@ -496,7 +496,7 @@ async def test_a_lost_cancel_leaves_no_place_in_any_line(far, proxy, raw, here):
             await eventually_async(lambda: queues(raw) == [[], []])
 
 
-async def test_a_waiter_whose_connection_is_cut_keeps_its_places(far, proxy, raw, here):
+async def test_a_waiter_whose_connection_breaks_keeps_its_queue_positions(far, proxy, raw, here):
     async with asyncio.TaskGroup() as tasks:
         async with here.lock("b"):
             waiter = tasks.create_task(take_and_give(far.lock_all(["a", "b"])))
@@ -510,11 +510,11 @@ async def test_a_waiter_whose_connection_is_cut_keeps_its_places(far, proxy, raw
         await waiter
 
 
-async def test_one_who_lost_a_name_before_it_heard_of_its_grant_starts_anew(far, proxy, raw):
+async def test_a_waiter_that_loses_a_name_before_its_grant_arrives_starts_over(far, proxy, raw):
     asked, stranger = [], Engine(raw, "a")
 
     def meddle(request):
-        """Before the second request comes, take one of the locks away."""
+        """Revoke one of the locks before the second request arrives."""
         asked.append(request)
         if len(asked) == 2:
             stranger.revoke(2**53)
@@ -533,10 +533,10 @@ async def test_one_who_lost_a_name_before_it_heard_of_its_grant_starts_anew(far,
     assert nothing_left(raw)
 
 
-# --- whoever is killed, frozen, cancelled or interrupted
+# --- kills, freezes, cancellations and interrupts
 
 
-def test_a_killed_waiter_is_skipped_in_all_its_lines(hf, other, server, raw):
+def test_a_killed_waiter_is_skipped_in_all_its_queues(hf, other, server, raw):
     lease = hf.lock("b").acquire()
     with ProcessGroup() as group, ThreadPoolExecutor(2) as threads:
         dead = group.start(hold, server.url, "a", "b")
@@ -551,7 +551,7 @@ def test_a_killed_waiter_is_skipped_in_all_its_lines(hf, other, server, raw):
     assert nothing_left(raw)
 
 
-def test_a_frozen_head_costs_its_window_and_begins_anew_when_it_wakes(hf, other, server, raw):
+def test_a_frozen_first_waiter_costs_one_claim_window_and_requeues_when_it_thaws(hf, other, server, raw):
     lease = hf.lock("b").acquire()
     with ProcessGroup() as group, ThreadPoolExecutor(1) as threads:
         frozen = group.start(hold, server.url, "a", "b")
@@ -567,7 +567,7 @@ def test_a_frozen_head_costs_its_window_and_begins_anew_when_it_wakes(hf, other,
         bundle = threads.submit(lambda: other.lock_all(["b", "a"]).acquire(timeout=20))
         eventually(lambda: len(queues(raw)[0]) == 2)
         frozen.thaw()
-        eventually(lambda: queues(raw)[1][1:] == [slow])  # behind the other one, in both lines
+        eventually(lambda: queues(raw)[1][1:] == [slow])  # behind the other one, in both queues
         assert queues(raw)[0][1:] == [slow]
         second.release()
         third = bundle.result(20)
@@ -579,7 +579,7 @@ def test_a_frozen_head_costs_its_window_and_begins_anew_when_it_wakes(hf, other,
     assert nothing_left(raw)
 
 
-def test_fewer_sessions_than_threads_neither_deadlock_nor_leave_anything(server, raw):
+def test_fewer_sessions_than_threads_cause_no_deadlock_and_leave_no_state(server, raw):
     with Handfast(server.url, max_sessions=2) as hf, ThreadPoolExecutor(6) as threads:
 
         def work(names):
@@ -593,7 +593,7 @@ def test_fewer_sessions_than_threads_neither_deadlock_nor_leave_anything(server,
 
 
 @pytest.mark.slow
-def test_processes_that_take_random_pairs_never_meet_and_never_wait_in_a_circle(server, raw):
+def test_processes_that_acquire_random_pairs_never_overlap_or_deadlock(server, raw):
     found = campaign(server.url, 2, 50, 4)
     assert [(one["rounds"], one["timeouts"], one["overlaps"]) for one in found] == [(50, 0, 0)] * 2
     assert nothing_left(raw, [f"n{number}" for number in range(4)])
@@ -634,7 +634,7 @@ print("struck", struck)
 
 
 @pytest.mark.slow
-def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw):
+def test_an_interrupt_at_any_point_of_acquire_leaves_no_state(server, raw):
     command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, "150"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -642,19 +642,19 @@ def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw):
 
 
 class SceneOfAll(Scene):
-    """The operations that are cancelled are about two locks; of these another client may hold "a"."""
+    """The cancelled operations use two locks; another client may hold "a"."""
 
     def __init__(self, url, raw):
         super().__init__(url, raw)
         self.lock = self.mine.lock_all(["b", "a"])
 
     async def other_queues_and_releases(self):
-        """Once: whoever is rung asks again, which is one suspension more."""
+        """Hand over once: a notified waiter sends a second request, which adds a suspension."""
         if self.waiter is None:
             await super().other_queues_and_releases()
 
     async def complaints(self):
-        """What is wrong with the second lock as well."""
+        """Return the faults of both locks."""
         found = await super().complaints()
         second = Engine(self.raw, "b")
         if second.holders() or second.queue():
@@ -666,7 +666,7 @@ class SceneOfAll(Scene):
 @pytest.fixture
 async def scene(server, raw):
     async with SceneOfAll(server.url, raw) as scene:
-        async with scene.lock as lease:  # so that the server knows every script
+        async with scene.lock as lease:  # to load every script on the server
             await lease.extend(60)
             with pytest.raises(AcquireTimeout):
                 await scene.lock.acquire(timeout=0.001)
@@ -683,19 +683,19 @@ CANCELLED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", CANCELLED, ids=lambda operation: operation.name)
-async def test_a_cancellation_at_any_suspension_leaves_nothing_behind(scene, operation):
+async def test_a_cancellation_at_any_suspension_leaves_no_state(scene, operation):
     tally = await try_every_point(scene, operation)
     assert tally.orphans == []
     assert tally.suspensions >= operation.suspensions
     assert tally.points >= 3 * tally.suspensions, "the states of the world were not reached"
 
 
-async def test_cancellations_at_random_moments_leave_nothing_behind(scene):
+async def test_cancellations_at_random_times_leave_no_state(scene):
     tally = await try_at_random(scene, 100, 1)
     assert tally.orphans == []
 
 
-async def test_a_timeout_of_the_caller_leaves_nothing_behind(server, raw):
+async def test_a_timeout_of_the_caller_leaves_no_state(server, raw):
     async with ASYNCIO.client(server.url) as hf, hf.lock("b"):
         for seconds in (0.001, 0.005, 0.02):
             with pytest.raises(TimeoutError):

@@ -1,16 +1,17 @@
 """Random programs against the models: several callers of two clients, on a real server, in both APIs.
 
-Each machine does to one object whatever its callers and an operator may do, in any order, and after each step holds the
-object against `handfast_lab.checker.models`: who holds what, who waits in which order, who got in and with which fence. What
-the server hands over is looked for at once; only callers that have just been sent to stand in line are waited for, and
-requests for several locks, since these come by themselves when they are rung.
+Each machine applies the operations of callers and of an operator to one object in random order. After each step it
+compares the object with `handfast_lab.checker.models`: holders, queue order, grants and fences. A handoff must be visible
+at once. The machine waits only for callers that have just started to wait, and for requests for several locks, which
+acquire by a second request after they are notified.
 
-A run is the same one every time, and shows what fails as it is. ``HANDFAST_EXAMPLES=1000`` does that many programs of
-each machine instead, longer ones and other ones every time; what fails is then made as short as can be, which may take
-minutes, and is remembered in ``.hypothesis``. ``-m slow`` shows that mistakes planted in the scripts are caught.
+A run is deterministic and reports a failure as it is. ``HANDFAST_EXAMPLES=1000`` runs that many longer, random programs of
+each machine instead, minimises a failure, which may take minutes, and stores it in ``.hypothesis``. ``-m slow`` shows that
+mistakes planted in the scripts are detected.
 
-Two things stand for what takes time. A lease is over when its deadline is set to the past by hand and the line is looked
-at; and a caller gives up when its task is cancelled, or its thread interrupted as by Ctrl-C. Real timeouts are in here too.
+Two operations replace the passing of time. A lease expires when the test sets its deadline to the past and cancels an
+unknown request; and a caller gives up when its task is cancelled, or its thread interrupted as by Ctrl-C. Real timeouts
+occur too.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ BRIEF = settings(
     derandomize=True,
     database=None,
     phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),  # how long a program takes is the server's affair
+    suppress_health_check=list(HealthCheck),  # the duration of a program depends on the server
     print_blob=False,
 )
 LONG = settings(
     max_examples=EXAMPLES or 1,
     stateful_step_count=40,
     deadline=None,
-    phases=[Phase.reuse, Phase.generate, Phase.shrink],  # to explain would trace everything, and take much longer
+    phases=[Phase.reuse, Phase.generate, Phase.shrink],  # the explain phase traces all code and is much slower
     suppress_health_check=list(HealthCheck),  # see BRIEF
 )
 
 RETRY_FOR = 10.0
-"""Seconds within which what must happen has to happen."""
+"""Seconds within which an expected state must be reached."""
 
 ACTORS = 4
 
@@ -70,11 +71,11 @@ OPTIONS = {"ttl": 60.0, "renew": False}
 numbers = itertools.count(1)
 
 
-# --- those who act
+# --- actors
 
 
 class Interrupted(BaseException):
-    """What an interrupt raises in a thread."""
+    """Raised in a thread by `Actor.interrupt`."""
 
 
 class Outcome(NamedTuple):
@@ -83,7 +84,7 @@ class Outcome(NamedTuple):
 
 
 class Actor:
-    """A caller: one task, and in the sync API the thread that stands for it. It does one thing after the other."""
+    """A caller: one task, and in the sync API its thread. It runs one call after the other."""
 
     def __init__(self, number, api, client):
         self.number = number
@@ -101,13 +102,13 @@ class Actor:
         return self._under_way is None or self._under_way.done()
 
     def begin(self, work):
-        """Do this; a future that will have the outcome."""
+        """Start the work and return a future of its outcome."""
         self._under_way = asyncio.get_running_loop().create_future()
         self._orders.put_nowait((work, self._under_way))
         return self._under_way
 
     def interrupt(self):
-        """Break off what it does. A thread that sleeps on its socket notices when something arrives there."""
+        """Interrupt the current work. A thread that blocks on its socket notices when bytes arrive there."""
         if self._api is ASYNCIO:
             self.task.cancel()
         else:
@@ -124,9 +125,9 @@ class Actor:
             work, under_way = order
             try:
                 outcome = Outcome(await work(), None)
-            except BaseException as error:  # noqa: BLE001 -- whoever awaits the outcome raises it
+            except BaseException as error:  # noqa: BLE001 -- raised where the outcome is awaited
                 outcome = Outcome(None, error)
-            if not under_way.done():  # unless everybody has left
+            if not under_way.done():  # unless the stage was left
                 under_way.set_result(outcome)
             del order, work, outcome, under_way
             while asyncio.current_task().cancelling():
@@ -134,7 +135,7 @@ class Actor:
 
 
 class Stage:
-    """Two clients, and the actors that use them in turn. It is kept from one program to the next; only names change."""
+    """Two clients and the actors that share them. All programs use the same stage, each with new names."""
 
     def __init__(self, api, url):
         self.api = api
@@ -148,7 +149,7 @@ class Stage:
         return self._loop.run_until_complete(coroutine)
 
     def clear(self):
-        """A program has failed: whoever still waits gets what it waits for. What hung will hang again, so wait less for it."""
+        """End all calls after a failed program. Later programs wait less, since a call that hung will hang again."""
         self.patience = 1.0
         if not self.run(self._serve_all()):
             self.run(self._leave())
@@ -163,14 +164,14 @@ class Stage:
         self._clients = [self.api.client(self._url) for _ in range(2)]
         self.actors = [Actor(number, self.api, self._clients[number % 2]) for number in range(ACTORS)]
         self.operator = Actor("operator", self.api, self._clients[0])
-        for actor in self.actors[:2]:  # a client that has held a lease for a while hears of it when one is taken away
+        for actor in self.actors[:2]:  # subscribes each client to its control channel, which reports revoked leases
             lease = (await actor.begin(actor.client.lock("warm", **OPTIONS).acquire)).value
-            home = self.raw.hget(KeySet("hf", "lock", "warm").key("tokens"), lease.token).split()[7]
-            await eventually_async(lambda home=home: self.raw.pubsub_numsub(home)[0][1])
+            channel = self.raw.hget(KeySet("hf", "lock", "warm").key("tokens"), lease.token).split()[7]
+            await eventually_async(lambda channel=channel: self.raw.pubsub_numsub(channel)[0][1])
             await actor.begin(lease.release)
 
     async def _serve_all(self):
-        """Forget all there is and ring everybody, who then ask again, until nobody waits. Whether it came to that."""
+        """Flush the server and notify all waiters, which then retry, until no actor waits. Return whether that was reached."""
         until = time.monotonic() + self.patience
         while not (served := all(actor.is_idle for actor in self.actors)) and time.monotonic() < until:
             waiting = [record for key in self.raw.scan_iter("*:tokens") for record in self.raw.hgetall(key).items()]
@@ -183,26 +184,26 @@ class Stage:
         return served
 
     async def _leave(self):
-        everybody = (*self.actors, self.operator)
-        for actor in everybody:
+        actors = (*self.actors, self.operator)
+        for actor in actors:
             if not actor.is_idle:
-                actor.task.cancel()  # its thread, if it has one, hangs on
+                actor.task.cancel()  # the thread of a sync actor goes on
             actor.end()
         for client in self._clients:
             await client.close()
-        await asyncio.wait([actor.task for actor in everybody], timeout=RETRY_FOR)
+        await asyncio.wait([actor.task for actor in actors], timeout=RETRY_FOR)
 
 
-# --- what all machines do
+# --- the base of all machines
 
 
 def among(options):
-    """One of what the machine offers at that moment."""
+    """Draw one of the options that the machine has at that moment."""
     return st.runner().flatmap(lambda machine: st.sampled_from(options(machine)))
 
 
 def view(statuses):
-    """Of each name: who holds how many permits, who waits for how many, how many there are, and how many are free."""
+    """Return the holders and waiters with their weights, the limit and the free permits of each name."""
     viewed = {}
     for name, status in statuses.items():
         assert status.waiting == len(status.waiters)
@@ -215,7 +216,7 @@ def view(statuses):
 
 
 def step(method, when=None, **drawn):
-    """A rule that performs a method of the machine while there is something for it to do."""
+    """Return a rule that runs a method of the machine if `when` holds."""
 
     def perform(self, **values):
         self.play(getattr(self, method)(**values))
@@ -230,16 +231,16 @@ WISH = st.runner().flatmap(lambda machine: machine.wishes)
 
 
 class Machine(RuleBasedStateMachine):
-    """One object of a fresh name, its callers, and its model. Requests are numbered; leases are called by their request."""
+    """One object with a new name, its callers and its model. Requests are numbered; a lease has the number of its request."""
 
     stage: Stage
     kind = "lock"
     wishes = st.just("it")
     names = ("a",)
     own_limit = 1
-    """The limit that the operator gives, which counts where none is set."""
+    """The limit of the operator's object, in force until a resize."""
     comes_by_itself = False
-    """Whether what is handed over takes an answer of those who get it."""
+    """Whether a handoff completes by a second request of the waiter."""
 
     def __init__(self):
         super().__init__()
@@ -247,30 +248,30 @@ class Machine(RuleBasedStateMachine):
         self.state = State()
         self.requests = itertools.count(1)
         self.calls = {}
-        """The waiting callers: by request, who it is and the outcome to come."""
+        """The actor and the future outcome of each waiting request."""
         self.leases = {}
-        """The leases that nobody has released, lost ones too."""
+        """The leases that have not been released, lost ones included."""
         self.owners = {}
         self.tokens = {}
         self.fences = {}
         self.lost = set()
         self.failed = False
 
-    # --- for the machines to say
+    # --- overridden by the machines
 
     def thing(self, actor, wish):  # noqa: ARG002 -- there is only one
-        """What the actor asks, and with which options."""
+        """Return the object that the actor acquires and the options of the call."""
         return actor.client.lock(self.prefix + "a", **OPTIONS), {}
 
     def ask(self, request, actor, wish):  # noqa: ARG002 -- see thing
-        """The same for the model."""
+        """Return the request for the model."""
         return Ask(request)
 
     def refusal(self, actor, wish):
-        """The error that a waiting acquire of this actor raises at once, if any."""
+        """Return the error that acquire() of this actor raises at once, if any."""
 
     async def look(self):
-        """The status of each name."""
+        """Return the status of each name."""
         thing, _ = self.thing(self.stage.operator, "it")
         return {"a": await self.do(self.stage.operator, thing.status)}
 
@@ -321,7 +322,7 @@ class Machine(RuleBasedStateMachine):
     )
 
     async def _time_out(self, actor, wish, follower, follower_wish):
-        """Somebody may come behind it meanwhile. In the end it is as if the first had never been there."""
+        """Time out while another request may queue behind it. The request that timed out must have no effect."""
         ask = self.ask(0, actor, wish)
         if self.refusal(actor, wish) is not None or not self.state.ask(ask).waits(0):
             return
@@ -335,7 +336,9 @@ class Machine(RuleBasedStateMachine):
             newcomer = self.begin(follower, follower_wish)
         with pytest.raises(AcquireTimeout):
             await self.result(outcome)
-        await self.eventually_async(lambda: token.isdisjoint(self.queue(ask)))  # a server that was slow is told again
+        await self.eventually_async(
+            lambda: token.isdisjoint(self.queue(ask))
+        )  # after a slow reply, the cancel is retried
         await self.settle(newcomer)
 
     give_up = step(
@@ -402,10 +405,10 @@ class Machine(RuleBasedStateMachine):
             Engine(self.stage.raw, self.prefix + name, kind=self.kind).cancel("nobody")
         await self.settle()
 
-    # --- how they do it
+    # --- helpers
 
     def idle(self):
-        """Those who do not wait, as far as the model knows."""
+        """Return the actors that do not wait according to the model."""
         return [actor for actor in self.stage.actors if self.is_idle(actor)]
 
     def is_idle(self, actor):
@@ -415,18 +418,18 @@ class Machine(RuleBasedStateMachine):
         return list(self.leases)
 
     def sharing(self, request):
-        """The leases that share what was granted to this request."""
+        """Return the leases that share the grant of this request."""
         return [self.leases[request]]
 
     def key(self, name, part):
         return KeySet("hf", self.kind, self.prefix + name).key(part)
 
     def queue(self, ask):
-        """The tokens in the line of the first name that is asked for."""
+        """Return the queued tokens of the first name of the request."""
         return self.stage.raw.zrange(self.key(ask.names[0], "queue"), 0, -1)
 
     def named(self, name):  # noqa: ARG002 -- some have several
-        """One name, for an operator to look at."""
+        """Return the object of one name, for the operator."""
         return self.thing(self.stage.operator, "it")[0]
 
     def play(self, steps):
@@ -457,7 +460,7 @@ class Machine(RuleBasedStateMachine):
             await asyncio.sleep(0.001)
 
     def begin(self, actor, wish):
-        """Let the actor ask and wait; the number of its request."""
+        """Start acquire() of the actor; return the number of the request."""
         thing, options = self.thing(actor, wish)
         ask = self.ask(next(self.requests), actor, wish)
         self.state = self.state.ask(ask)
@@ -465,16 +468,16 @@ class Machine(RuleBasedStateMachine):
         return ask.who
 
     def take(self, ask, actor, lease):
-        """The actor has got this lease."""
+        """Record the lease of the actor."""
         assert all(lease.fence > self.fences.get(name, 0) for name in ask.names)
         self.fences.update(dict.fromkeys(ask.names, lease.fence))
         assert self.tokens.setdefault(ask.who, lease.token[:8]) == lease.token[:8]
         self.leases[ask.who], self.owners[ask.who] = lease, actor
 
     async def settle(self, newcomer=None):
-        """The server has it as the model says, and then whoever is in gets its lease, and whoever is out is told so.
+        """Check the server against the model, then receive all granted leases and all refusals.
 
-        The others need do nothing for what is handed to them; only a newcomer may be on its way.
+        A handoff needs no call of its waiter, so only the request of a newcomer may still be on its way.
         """
         if self.state.holds(newcomer):
             await self.receive(newcomer)
@@ -498,13 +501,13 @@ class Machine(RuleBasedStateMachine):
             assert {holder.token: holder.fence for holder in status.holders} == fences
 
     async def receive(self, request):
-        """The lease that a caller waits for."""
+        """Receive the lease of a waiting request."""
         actor, outcome = self.calls.pop(request)
         (ask,) = (ask for ask in self.state.holding if ask.who == request)
         self.take(ask, actor, await self.result(outcome))
 
     async def statuses(self, newcomer):
-        """What the server says of each name, and which token a newcomer has that stands in line."""
+        """Return the status of each name, and record the token of a queued newcomer."""
         statuses = await self.look()
         for name, status in statuses.items():
             line = [waiter.token for waiter in status.waiters]
@@ -513,13 +516,15 @@ class Machine(RuleBasedStateMachine):
                 self.tokens.update((newcomer, token) for token in line[-1:] if token not in self.tokens.values())
             for ask in asks:
                 if self.state.is_too_much(ask) and self.tokens[ask.who] not in line:
-                    self.state = self.state.leave(ask.who)  # it has been told
+                    self.state = self.state.leave(ask.who)  # it was refused
             first = self.state.waiters(name)[:1]
-            assert not (status.free and any(map(self.state.is_too_much, first))), "who wants too much is in the way"
+            assert not (status.free and any(map(self.state.is_too_much, first))), (
+                "a waiter above the limit blocks the queue"
+            )
         return statuses
 
     def expected(self):
-        """The `view` that the model has."""
+        """Return the `view` of the model."""
         expected = {}
         for name in self.names:
             holders, line = (
@@ -541,11 +546,11 @@ class Machine(RuleBasedStateMachine):
                 self.stage.clear()
 
     async def finish(self):
-        """Everybody releases until everybody has been served. Nothing is left then."""
+        """Release leases until all waiters have been served, and check that no state is left."""
         while self.leases or self.calls:
             if self.releasable():
                 await self._release(self.releasable()[0])
-            else:  # an owner waits, and nobody else may release for it
+            else:  # the owner waits, and no other caller may release
                 await self._give_up(next(iter(self.calls)))
         assert self.state == State(resized=self.state.resized)
         await self.settle()
@@ -566,7 +571,7 @@ class LockMachine(Machine):
 
 
 class SemaphoreMachine(Machine):
-    """Several permits, clients that may differ on how many there are, and an operator who decides."""
+    """Several permits, clients that may have different limits, and an operator that resizes."""
 
     kind = "semaphore"
     wishes = st.integers(1, 4)
@@ -577,7 +582,7 @@ class SemaphoreMachine(Machine):
         | st.lists(st.integers(2, 5), min_size=ACTORS, max_size=ACTORS)
     )
     def begin_with(self, limits):
-        """A handoff takes a limit of 1 for everybody's (lib/queue.lua), so it is never mixed with others here."""
+        """Mix only limits above 1: a handoff stops at a waiter with a limit of 1 (lib/queue.lua)."""
         self.limits = limits
 
     def thing(self, actor, wish):
@@ -606,7 +611,7 @@ class SemaphoreMachine(Machine):
 
 
 class RWLockMachine(Machine):
-    """Readers and writers, writers that go on as readers, and blocks in which nobody may wait for the same lock."""
+    """Readers, writers, downgrades, and blocks in which acquiring the same lock would deadlock."""
 
     kind = "rwlock"
     own_limit = MAX_PERMITS
@@ -615,7 +620,7 @@ class RWLockMachine(Machine):
     def __init__(self):
         super().__init__()
         self.blocks = []
-        """The blocks that were entered and not left yet: the actor, the request, and the lease."""
+        """The actor, request and lease of each block that is entered."""
 
     def thing(self, actor, wish):
         rwlock = actor.client.rwlock(self.prefix + "a", on_lost="warn", **OPTIONS)
@@ -641,7 +646,7 @@ class RWLockMachine(Machine):
     )
 
     async def _enter(self, request):
-        """Begin a block that holds this lease."""
+        """Enter a block with this lease."""
         owner, lease = self.owners[request], self.leases[request]
         self.blocks.append((owner, request, lease))
         await self.do(owner, lease.__aenter__)
@@ -652,7 +657,7 @@ class RWLockMachine(Machine):
     nest = step("_nest", lambda self: self.in_blocks(), actor=among(lambda machine: machine.in_blocks()))
 
     async def _nest(self, actor):
-        """Within a block, begin another one with what can be had without waiting."""
+        """Try to acquire within a block, and enter another block with the lease."""
         before = set(self.leases)
         await self._try_acquire(actor, "read")
         for request in set(self.leases) - before:
@@ -700,16 +705,16 @@ class RWLockMachine(Machine):
 
 
 class RLockMachine(Machine):
-    """A lock whose callers come again, and others who want it as a plain lock."""
+    """A lock that callers reacquire, and that others acquire as a plain lock."""
 
     wishes = st.sampled_from(["again", "again", "plain"])
-    expire = None  # its callers could not know yet that they lost it, and would come again
+    expire = None  # a caller that does not know of the loss yet would reacquire
 
     def __init__(self):
         self.model = Reentrant()
         super().__init__()
         self.shares = {}
-        """The reentrant leases, by number. Those whose request was granted are in `leases` too, while any of them is."""
+        """The reentrant leases by number. The one whose request was granted stays in `leases` until the last is released."""
 
     @property
     def state(self):
@@ -800,7 +805,7 @@ class RLockMachine(Machine):
 
 
 class LockAllMachine(Machine):
-    """Locks of three names, wanted one by one and together, in one order and another."""
+    """Locks of three names, acquired alone and together in different orders."""
 
     names = ("a", "b", "c")
     wishes = st.sampled_from(["a", "b", "c", ("b",), ("a", "b"), ("b", "a"), ("c", "b"), ("a", "c"), ("c", "b", "a")])
@@ -843,7 +848,7 @@ def run(machine, stage, how):
 
 @pytest.fixture(scope="module", params=[SYNC, ASYNCIO], ids=lambda api: api.name)
 def kept(request, server):
-    """A stage of either API, for all machines one after the other."""
+    """Yield a stage of each API, shared by all machines."""
     stage = Stage(request.param, server.url)
     yield stage
     stage.close()
@@ -858,15 +863,15 @@ def stage(kept, raw):
 @pytest.mark.hypothesis
 @pytest.mark.timeout(0 if EXAMPLES else 120)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_whatever_its_callers_do_it_does_what_the_model_does(stage, machine):
+def test_random_programs_agree_with_the_model(stage, machine):
     run(machine, stage, LONG if EXAMPLES else BRIEF)
 
 
-# --- what they are good for
+# --- planted mistakes
 
 
 def script(names, old, new):
-    """Plant a mistake in these scripts: in all whose text it is part of, or in the ones named."""
+    """Plant a mistake in the named scripts."""
 
     def plant(monkeypatch):
         for name in names:
@@ -883,8 +888,8 @@ def method(module, owner, name, broken):
 
     def plant(monkeypatch):
         for api, prefix in (("sync", ""), ("aio", "Async")):
-            home = importlib.import_module(f"handfast._api.{api}.{module}")
-            monkeypatch.setattr(getattr(home, owner.format(prefix)), name, broken)
+            imported = importlib.import_module(f"handfast._api.{api}.{module}")
+            monkeypatch.setattr(getattr(imported, owner.format(prefix)), name, broken)
 
     return plant
 
@@ -904,7 +909,7 @@ FIRST_THAT_FITS = """
 
 MISTAKES = {
     "a release hands nothing over": (LockMachine, script(["RELEASE"], "hand_over(s) or more", "0 or more")),
-    "a timeout leaves its place in line": (
+    "a timeout leaves its queue entry": (
         LockMachine,
         script(["CANCEL"], "redis.call('ZREM', queue, token)", ""),
     ),
@@ -913,7 +918,7 @@ MISTAKES = {
         LockMachine,
         script(["REVOKE"], "record.fence <= up_to_fence", "record.fence < 9"),
     ),
-    "small requests overtake in the line": (SemaphoreMachine, script(ALL, FIRST, FIRST_THAT_FITS)),
+    "small requests overtake in the queue": (SemaphoreMachine, script(ALL, FIRST, FIRST_THAT_FITS)),
     "a newcomer overtakes": (SemaphoreMachine, script(["ACQUIRE"], "if not last[1] and s.used", "if s.used")),
     "a release does not settle": (
         SemaphoreMachine,
@@ -945,7 +950,7 @@ MISTAKES = {
         LockAllMachine,
         script(["RELEASE"], "for k = 1, #KEYS, 4 do", "for k = 1, 4, 4 do"),
     ),
-    "somebody who wants several names is passed": (
+    "a waiter for several names is overtaken": (
         LockAllMachine,
         script(ALL, "waiter.claim_ms == 0 and", "waiter.claim_ms < 0 and"),
     ),
@@ -955,7 +960,7 @@ MISTAKES = {
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_caught(stage, monkeypatch, mistake):
+def test_a_planted_mistake_is_detected(stage, monkeypatch, mistake):
     machine, plant = MISTAKES[mistake]
     run(machine, stage, settings(BRIEF, max_examples=1))
     plant(monkeypatch)

@@ -1,4 +1,4 @@
-"""The reentrant lock, as its users see it in both APIs: a task here is a thread there, and each has what it acquired."""
+"""The reentrant lock through both APIs. Its owner is the thread that acquired it, in asyncio the task."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nothing_left(raw, name="a"):
 
 
 async def elsewhere(coroutine):
-    """What it gives when another thread or task does it."""
+    """Return the result of the call in another thread or task."""
     return await asyncio.create_task(awaited(coroutine))
 
 
@@ -44,13 +44,13 @@ async def awaited(awaitable):
     return await awaitable
 
 
-# --- again and again
+# --- reacquiring
 
 
-async def test_whoever_holds_it_acquires_it_again_without_asking_the_server(here, raw):
+async def test_the_owner_reacquires_without_a_request_to_the_server(here, raw):
     rlock = here.rlock("a")
     async with rlock as outer:
-        await rlock.status()  # now the server knows the script
+        await rlock.status()  # loads the script
         before = scripts_run(raw)
         async with rlock as inner, rlock.acquire(timeout=0.001) as third:
             assert {lease.token for lease in (outer, inner, third)} == {outer.token}
@@ -70,7 +70,7 @@ async def test_whoever_holds_it_acquires_it_again_without_asking_the_server(here
         assert again.token != outer.token
 
 
-async def test_it_is_given_up_with_the_last_lease_whatever_their_order(here, there, raw):
+async def test_releasing_the_last_lease_in_any_order_frees_the_lock(here, there, raw):
     rlock = here.rlock("a")
     first, second, third = [await rlock.acquire() for _ in range(3)]
     for lease in (first, third):
@@ -94,7 +94,7 @@ async def test_it_is_given_up_with_the_last_lease_whatever_their_order(here, the
         assert next_one.fence > first.fence
 
 
-async def test_blocks_may_be_left_early_and_by_exceptions(here, raw):
+async def test_blocks_may_end_by_an_early_release_or_an_exception(here, raw):
     rlock = here.rlock("a")
     async with rlock as outer:
         with pytest.raises(KeyError, match="mine"):
@@ -112,7 +112,7 @@ async def test_blocks_may_be_left_early_and_by_exceptions(here, raw):
     assert nothing_left(raw)
 
 
-async def test_extending_any_lease_extends_what_they_share(here):
+async def test_extending_one_lease_extends_the_shared_hold(here):
     rlock = here.rlock("a", ttl=1, renew=False)
     async with rlock as outer, rlock as inner:
         await inner.extend(100)
@@ -129,7 +129,7 @@ async def test_a_decorated_function_may_call_itself(api, here, there, raw):
             held.append(Engine(raw).holders())
             return 1 + job(number - 1) if number else 0
 
-        job = rlock._thing(count)  # not to be awaited, since it calls itself
+        job = rlock._thing(count)  # the sync object itself, since the recursive call is not awaited
         awaitable = here.rlock("a")(lambda: job(5))
     else:
 
@@ -149,7 +149,7 @@ async def test_a_decorated_function_may_call_itself(api, here, there, raw):
     assert nothing_left(raw)
 
 
-async def test_a_release_hands_it_over_with_the_last_lease(here, there, raw):
+async def test_releasing_the_last_lease_hands_the_lock_to_the_next_waiter(here, there, raw):
     rlock = here.rlock("a")
     leases = [await rlock.acquire() for _ in range(3)]
     async with asyncio.TaskGroup() as tasks:
@@ -172,10 +172,10 @@ async def test_a_release_hands_it_over_with_the_last_lease(here, there, raw):
     assert leases[0].fence < holders.fences["reentrant"] < holders.fences["plain"]
 
 
-# --- one lock
+# --- sharing a name
 
 
-async def test_it_is_the_lock_of_that_name_and_the_two_exclude_each_other(here, there):
+async def test_an_rlock_and_a_lock_of_the_same_name_exclude_each_other(here, there):
     async with here.rlock("a"):
         for lock in (here.lock("a"), there.lock("a")):
             assert await lock.locked()
@@ -189,7 +189,7 @@ async def test_it_is_the_lock_of_that_name_and_the_two_exclude_each_other(here, 
                 await rlock.acquire(timeout=0.03)
 
 
-async def test_all_objects_of_one_client_share_and_those_of_others_do_not(api, server, here, there):
+async def test_objects_of_one_client_share_a_hold_and_those_of_another_client_do_not(api, server, here, there):
     async with api.client(server.url, namespace="other") as far:
         async with here.rlock("a") as outer, here.rlock("b"), far.rlock("a") as other:
             async with here.rlock("a", ttl=60) as inner:
@@ -198,7 +198,7 @@ async def test_all_objects_of_one_client_share_and_those_of_others_do_not(api, s
             assert await there.rlock("a").try_acquire() is None
 
 
-async def test_a_failed_wait_leaves_nothing_behind(here, there, raw):
+async def test_a_failed_wait_leaves_no_state(here, there, raw):
     held = await there.rlock("a").acquire()
     rlock = here.rlock("a")
     with pytest.raises(AcquireTimeout):
@@ -210,7 +210,7 @@ async def test_a_failed_wait_leaves_nothing_behind(here, there, raw):
         assert inner.token == outer.token
 
 
-async def test_a_line_that_is_full_turns_the_next_one_away_but_not_who_holds_it(here, there):
+async def test_a_full_queue_refuses_the_next_waiter_but_not_the_owner(here, there):
     full = here.rlock("a", max_waiters=1)
     async with asyncio.TaskGroup() as tasks:
         holders = Holders(tasks, full)
@@ -223,10 +223,10 @@ async def test_a_line_that_is_full_turns_the_next_one_away_but_not_who_holds_it(
         await holders.release("one")
 
 
-# --- whose it is
+# --- ownership
 
 
-async def test_another_thread_or_task_does_not_get_in_and_waits_for_its_turn(here):
+async def test_another_thread_or_task_waits_in_the_queue(here):
     rlock = here.rlock("a")
     async with asyncio.TaskGroup() as tasks:
         holders = Holders(tasks, rlock)
@@ -264,7 +264,7 @@ async def test_another_thread_or_task_cannot_release_it_and_it_stays_held(here, 
     assert nothing_left(raw)
 
 
-async def test_another_thread_or_task_cannot_leave_its_blocks_and_its_owner_still_can(here, raw):
+async def test_only_the_owner_can_leave_a_block(here, raw):
     rlock = here.rlock("a")
 
     async def leave():
@@ -282,7 +282,7 @@ async def test_another_thread_or_task_cannot_leave_its_blocks_and_its_owner_stil
         await rlock.__aexit__(None, None, None)
 
 
-async def test_another_thread_or_task_may_look_and_use_what_needs_no_owner(here):
+async def test_calls_that_need_no_owner_work_in_another_thread_or_task(here):
     async with here.rlock("a", ttl=1) as lease:
 
         async def look():
@@ -294,11 +294,11 @@ async def test_another_thread_or_task_may_look_and_use_what_needs_no_owner(here)
         assert lease.remaining() > 40
 
 
-async def test_what_belongs_to_one_that_is_over_may_be_released_by_anybody(here, raw):
+async def test_a_lease_of_an_ended_thread_or_task_may_be_released_by_any_other(here, raw):
     rlock = here.rlock("a")
     lease = await asyncio.create_task(awaited(rlock.acquire()))
     await asyncio.sleep(0.01)
-    assert await rlock.try_acquire() is None, "it is nobody's who is here"
+    assert await rlock.try_acquire() is None, "no running thread or task owns it"
     await eventually_async(lambda: is_over(lease))
     assert await lease.release() is True
     assert nothing_left(raw)
@@ -306,7 +306,7 @@ async def test_what_belongs_to_one_that_is_over_may_be_released_by_anybody(here,
         pass
 
 
-async def test_a_block_of_one_that_is_over_may_be_left_by_anybody(here, raw):
+async def test_a_block_of_an_ended_thread_or_task_may_be_left_by_any_other(here, raw):
     rlock = here.rlock("a")
     lease = await asyncio.create_task(awaited(rlock.__aenter__()))
     await eventually_async(lambda: is_over(lease))
@@ -318,12 +318,12 @@ async def test_a_block_of_one_that_is_over_may_be_left_by_anybody(here, raw):
 
 
 def is_over(lease):
-    """Whether the thread or task that acquired it has ended; a thread takes a moment for that."""
+    """Return True once the thread or task that acquired the lease has ended, which takes a thread a moment."""
     owner = lease._hold.caller
     return owner is None or (owner.done() if isinstance(owner, asyncio.Task) else not owner.is_alive())
 
 
-async def test_many_share_one_object_and_are_in_it_one_at_a_time(here, raw):
+async def test_threads_and_tasks_that_share_one_object_hold_it_one_at_a_time(here, raw):
     rlock, inside, most, fences = here.rlock("a"), [], [], []
 
     async def work():
@@ -348,10 +348,10 @@ async def test_many_share_one_object_and_are_in_it_one_at_a_time(here, raw):
     assert not rlock._entered
 
 
-# --- leases that nobody holds any more
+# --- garbage-collected leases
 
 
-async def test_an_inner_lease_that_is_dropped_is_no_lease_any_more(here, raw):
+async def test_a_garbage_collected_inner_lease_no_longer_counts(here, raw):
     rlock = here.rlock("a")
     outer = await rlock.acquire()
     inner = await rlock.acquire()
@@ -363,7 +363,7 @@ async def test_an_inner_lease_that_is_dropped_is_no_lease_any_more(here, raw):
     assert nothing_left(raw)
 
 
-async def test_an_outer_lease_that_is_dropped_leaves_it_to_the_inner_one(here, raw):
+async def test_a_garbage_collected_outer_lease_leaves_the_hold_to_the_inner_one(here, raw):
     rlock = here.rlock("a")
     outer = await rlock.acquire()
     inner = await rlock.acquire()
@@ -374,7 +374,7 @@ async def test_an_outer_lease_that_is_dropped_leaves_it_to_the_inner_one(here, r
     assert nothing_left(raw)
 
 
-async def test_when_all_are_dropped_that_is_told_once_and_it_runs_out(here, there):
+async def test_when_all_leases_are_garbage_collected_one_warning_appears_and_the_lock_expires(here, there):
     rlock = here.rlock("a", ttl=0.3)
     leases = [await rlock.acquire() for _ in range(3)]
     await leases.pop().release()
@@ -391,10 +391,10 @@ async def test_when_all_are_dropped_that_is_told_once_and_it_runs_out(here, ther
         pass
 
 
-# --- time and loss
+# --- renewal and loss
 
 
-async def test_it_is_renewed_while_any_of_its_leases_is_held(here, there):
+async def test_the_hold_is_renewed_while_any_lease_is_held(here, there):
     rlock = here.rlock("a", ttl=0.3)
     outer = await rlock.acquire()
     inner = await rlock.acquire()
@@ -410,7 +410,7 @@ async def test_it_is_renewed_while_any_of_its_leases_is_held(here, there):
         pass
 
 
-async def test_a_loss_is_that_of_all_its_leases_until_they_are_released(here, there, raw):
+async def test_a_loss_affects_all_leases_until_they_are_released(here, there, raw):
     rlock = here.rlock("a")
     called = []
     outer, inner = await rlock.acquire(), await rlock.acquire()
@@ -444,7 +444,7 @@ async def test_a_loss_is_that_of_all_its_leases_until_they_are_released(here, th
     assert nothing_left(raw)
 
 
-async def test_after_a_loss_another_thread_or_task_acquires_it_as_it_pleases(here, there, raw):
+async def test_after_a_loss_another_thread_or_task_can_acquire(here, there, raw):
     rlock = here.rlock("a")
     lost = await rlock.acquire()
     await until_listening(raw)
@@ -460,11 +460,11 @@ async def take_and_give(rlock):
         return lease.fence
 
 
-async def test_a_loss_that_the_last_release_finds_is_one(here, raw):
+async def test_a_loss_detected_by_the_last_release_is_raised(here, raw):
     rlock = here.rlock("a")
     outer, inner = await rlock.acquire(), await rlock.acquire()
     raw.flushall()
-    assert await inner.release() is True, "nobody has noticed yet"
+    assert await inner.release() is True, "the loss is not detected yet"
     assert await outer.release() is False
     assert outer.lost
     with pytest.raises(LeaseLost, match="released"):
@@ -474,7 +474,7 @@ async def test_a_loss_that_the_last_release_finds_is_one(here, raw):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-async def test_leaving_nested_blocks_after_a_loss_raises_unless_the_block_did(here, raw, depth):
+async def test_leaving_nested_blocks_after_a_loss_raises_unless_the_block_raised(here, raw, depth):
     @contextlib.asynccontextmanager
     async def nested(rlock):
         async with contextlib.AsyncExitStack() as stack:
@@ -495,7 +495,7 @@ async def test_leaving_nested_blocks_after_a_loss_raises_unless_the_block_did(he
     assert nothing_left(raw)
 
 
-async def test_a_known_loss_is_raised_from_the_inner_block_and_from_the_outer_one(here, there, raw):
+async def test_a_known_loss_is_raised_by_the_inner_and_by_the_outer_block(here, there, raw):
     seen = []
     rlock = here.rlock("a", ttl=0.3, renew=False)
     with pytest.raises(LeaseLost):
@@ -527,7 +527,7 @@ async def operator(server, raw):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-async def test_in_asyncio_nested_blocks_are_cancelled_and_leave_no_cancellation_behind(mine, operator, depth):
+async def test_in_asyncio_nested_blocks_are_cancelled_and_leave_no_pending_cancellation(mine, operator, depth):
     rlock, innermost, reached, left = mine.rlock("a"), asyncio.Event(), [], []
 
     async def take():
@@ -559,7 +559,7 @@ async def test_in_asyncio_nested_blocks_are_cancelled_and_leave_no_cancellation_
         assert not fresh.lost
 
 
-async def test_in_asyncio_a_block_within_a_block_that_is_only_to_be_warned_is_cancelled_alone(mine, operator):
+async def test_in_asyncio_an_inner_block_is_cancelled_while_the_outer_one_only_warns(mine, operator):
     went_on = []
     with pytest.warns(RuntimeWarning, match="deploy"):
         async with mine.rlock("a", on_lost="warn") as outer:
@@ -575,7 +575,7 @@ async def test_in_asyncio_a_block_within_a_block_that_is_only_to_be_warned_is_ca
     assert asyncio.current_task().cancelling() == 0
 
 
-async def test_in_asyncio_inner_blocks_leave_nothing_in_the_lease(mine):
+async def test_in_asyncio_inner_blocks_leave_no_state_in_the_lease(mine):
     rlock = mine.rlock("a")
     async with rlock as outer:
         before = len(outer._state.callbacks)
@@ -585,7 +585,7 @@ async def test_in_asyncio_inner_blocks_leave_nothing_in_the_lease(mine):
         assert len(outer._state.callbacks) == before
 
 
-async def test_in_asyncio_outside_of_any_task_it_says_so(mine, raw):
+async def test_in_asyncio_acquiring_outside_of_a_task_raises_an_error(mine, raw):
     loop, told = asyncio.get_running_loop(), []
     coroutine = mine.rlock("a").acquire()
 
@@ -603,7 +603,7 @@ async def test_in_asyncio_outside_of_any_task_it_says_so(mine, raw):
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on wait_for makes no task of its own")
-async def test_in_asyncio_what_wait_for_acquired_in_a_task_of_its_own_can_be_released(mine, raw):
+async def test_in_asyncio_a_lease_acquired_through_wait_for_can_be_released(mine, raw):
     rlock = mine.rlock("a")
     lease = await asyncio.wait_for(rlock.acquire(), 5)
     assert await rlock.try_acquire() is None
@@ -611,7 +611,7 @@ async def test_in_asyncio_what_wait_for_acquired_in_a_task_of_its_own_can_be_rel
     assert nothing_left(raw)
 
 
-async def test_in_asyncio_a_new_task_at_the_place_of_an_old_one_does_not_hold_what_that_held(mine):
+async def test_in_asyncio_a_new_task_at_the_address_of_an_old_one_inherits_no_hold(mine):
     rlock, leases = mine.rlock("a"), []
 
     async def hold():
@@ -631,11 +631,11 @@ async def test_in_asyncio_a_new_task_at_the_place_of_an_old_one_does_not_hold_wh
         pytest.skip("no task came to the place of the first one")
 
 
-# --- only of the sync API: threads and forks
+# --- the sync API only: threads and forks
 
 
 def run(function):
-    """What the function gives when another thread calls it, and that thread's ident."""
+    """Call the function in another thread; return its result and the ident of the thread."""
     box = []
     thread = threading.Thread(target=lambda: box.append(function()))
     thread.start()
@@ -643,7 +643,7 @@ def run(function):
     return box[0], thread.ident
 
 
-def test_a_new_thread_with_the_ident_of_an_old_one_does_not_hold_what_that_held(hf):
+def test_a_new_thread_with_the_ident_of_an_old_one_inherits_no_hold(hf):
     rlock = hf.rlock("a")
     lease, ident = run(rlock.acquire)
     met = False
@@ -657,7 +657,7 @@ def test_a_new_thread_with_the_ident_of_an_old_one_does_not_hold_what_that_held(
 
 
 def in_child(action):
-    """Run it in a forked child; its exit code, 0 when it returned True."""
+    """Run the function in a forked child; return the exit code, 0 if the function returned True."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -668,8 +668,8 @@ def in_child(action):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is just what is tested
-def test_a_forked_child_holds_nothing_and_cannot_give_up_what_its_parent_holds(hf, raw):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the test forks with threads on purpose
+def test_a_forked_child_holds_no_lease_and_cannot_release_its_parents(hf, raw):
     rlock = hf.rlock("a")
 
     def child():
@@ -680,7 +680,7 @@ def test_a_forked_child_holds_nothing_and_cannot_give_up_what_its_parent_holds(h
                 return True
             return False
 
-        with inner:  # leaving a block in the child says and does nothing
+        with inner:  # leaving a block in the child neither raises nor sends a request
             pass
         nothing = rlock.try_acquire() is None and says(AcquireTimeout, lambda: rlock.acquire(timeout=0.03))
         lost = says(LeaseLost, outer.check) and says(LeaseLost, inner.check)
@@ -697,7 +697,7 @@ def test_a_forked_child_holds_nothing_and_cannot_give_up_what_its_parent_holds(h
     assert nothing_left(raw)
 
 
-def test_a_client_is_dropped_whole_though_its_reentrant_locks_were_used(server, raw):
+def test_a_client_whose_reentrant_locks_were_used_is_garbage_collected(server, raw):
     hf = Handfast(server.url)
     with hf.rlock("a"), hf.rlock("a"):
         pass
@@ -709,7 +709,7 @@ def test_a_client_is_dropped_whole_though_its_reentrant_locks_were_used(server, 
     assert gone() is None
 
 
-# --- what cannot be
+# --- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -740,7 +740,7 @@ async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(api, he
             await here.rlock("a").acquire(timeout=timeout)
 
 
-async def test_names_and_reprs_tell_the_api(api, here):
+async def test_class_names_and_reprs_show_the_api(api, here):
     rlock = here.rlock("a b")
     prefix = "" if api is SYNC else "Async"
     assert repr(rlock) == f"<{prefix}RLock 'a b'>"
@@ -752,7 +752,7 @@ async def test_names_and_reprs_tell_the_api(api, here):
     assert "released" in repr(inner)
 
 
-async def test_a_closed_client_says_so(api, server, raw):
+async def test_a_closed_client_raises_an_error(api, server, raw):
     async with api.client(server.url) as client:
         async with client.rlock("a"):
             pass

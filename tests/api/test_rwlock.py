@@ -1,4 +1,4 @@
-"""The read-write lock, as its users see it in both APIs, and with processes that die."""
+"""The read-write lock through both APIs, and with processes that are killed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def letters(group):
 
 
 async def shape(rwlock):
-    """Who holds it and who waits for it: r for a reader, w for a writer."""
+    """Return the holders and the waiters as strings: r is a reader, w a writer."""
     status = await rwlock.status()
     return letters(status.holders), letters(status.waiters)
 
@@ -49,7 +49,7 @@ def crew(server, raw):
 # --- holding
 
 
-async def test_readers_are_in_it_together(here, there):
+async def test_readers_hold_it_together(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     one = await mine.read().acquire()
     async with yours.read() as two, here.rwlock("b").write():
@@ -67,7 +67,7 @@ async def test_readers_are_in_it_together(here, there):
         assert writer.fence > three.fence
 
 
-async def test_a_writer_is_in_it_alone(here, there):
+async def test_a_writer_holds_it_alone(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     async with mine.write() as writer:
         assert writer.writes
@@ -82,7 +82,7 @@ async def test_a_writer_is_in_it_alone(here, there):
     assert await shape(mine) == ("", "")
 
 
-async def test_readers_and_writers_never_meet_and_fences_grow_with_every_grant(here, there, raw):
+async def test_readers_and_writers_never_overlap_and_fences_grow_with_every_grant(here, there, raw):
     chance, readers, writers, seen, fences = random.Random(3), [], [], set(), []
 
     async def work(client):
@@ -105,7 +105,7 @@ async def test_readers_and_writers_never_meet_and_fences_grow_with_every_grant(h
     assert nothing_left(raw)
 
 
-async def test_blocks_and_exceptions_and_early_ends(here, raw):
+async def test_blocks_end_by_exceptions_and_by_early_releases(here, raw):
     for side in (here.rwlock("a").read(), here.rwlock("a").write()):
         async with side.acquire(timeout=5) as lease:
             assert engine_of(raw).holders() == [lease.token]
@@ -134,15 +134,15 @@ async def test_a_decorated_function_runs_under_the_lock(api, here, raw, side):
     assert nothing_left(raw)
 
 
-async def test_what_has_one_name_and_is_of_another_kind_is_another_thing(here):
+async def test_primitives_of_different_kinds_with_one_name_are_independent(here):
     async with here.rwlock("a").write(), here.lock("a"), here.semaphore("a", 1):
         assert await here.rwlock("a").read().try_acquire() is None
 
 
-# --- the line
+# --- the queue
 
 
-async def test_both_get_in_in_the_order_in_which_they_came_and_readers_side_by_side_together(here, there):
+async def test_readers_and_writers_acquire_in_queue_order_and_adjacent_readers_together(here, there):
     mine = here.rwlock("a")
     held = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
@@ -162,14 +162,14 @@ async def test_both_get_in_in_the_order_in_which_they_came_and_readers_side_by_s
     assert min(holders.fences.values()) > held.fence
 
 
-async def test_readers_that_keep_coming_do_not_starve_a_writer(here, there):
+async def test_a_stream_of_readers_does_not_starve_a_writer(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     early = [await mine.read().acquire() for _ in range(2)]
     async with asyncio.TaskGroup() as tasks:
         holders = Holders(tasks, mine)
         await holders.queue("writer", mine.write())
         for number, lease in enumerate(early):
-            assert await yours.read().try_acquire() is None, "whoever comes now stands behind the writer"
+            assert await yours.read().try_acquire() is None, "a new request queues behind the writer"
             await holders.queue(f"late {number}", yours.read())
             assert holders.current == []
             await lease.release()
@@ -181,7 +181,7 @@ async def test_readers_that_keep_coming_do_not_starve_a_writer(here, there):
         await holders.release("late 1")
 
 
-async def test_writers_that_keep_coming_do_not_starve_a_reader(here, there):
+async def test_a_stream_of_writers_does_not_starve_a_reader(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     held = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
@@ -200,7 +200,7 @@ async def test_writers_that_keep_coming_do_not_starve_a_reader(here, there):
             await holders.release(who)
 
 
-async def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(here, there, raw):
+async def test_a_writer_that_times_out_lets_the_readers_behind_it_in(here, there, raw):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     held = await mine.read().acquire()
 
@@ -221,7 +221,7 @@ async def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(here, there,
     assert nothing_left(raw)
 
 
-async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
+async def test_a_full_queue_refuses_the_next_waiter(here, there, raw):
     full = here.rwlock("a", max_waiters=1)
     held = await full.read().acquire()
     async with asyncio.TaskGroup() as tasks:
@@ -235,7 +235,7 @@ async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
     assert nothing_left(raw)
 
 
-async def test_more_readers_than_one_script_lets_in_get_in_with_one_release(server, raw):
+async def test_one_release_admits_more_readers_than_one_script_call_can(server, raw):
     async with AsyncHandfast(server.url) as mine:
         rwlock, leave, inside = mine.rwlock("a"), asyncio.Event(), []
 
@@ -258,10 +258,10 @@ async def test_more_readers_than_one_script_lets_in_get_in_with_one_release(serv
     assert nothing_left(raw)
 
 
-# --- from writing to reading
+# --- downgrading
 
 
-async def test_a_writer_goes_on_as_a_reader_with_the_same_lease(here, there, raw):
+async def test_a_downgraded_writer_reads_with_the_same_lease(here, there, raw):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     async with mine.write() as lease:
         before = (lease.token, lease.fence)
@@ -278,7 +278,7 @@ async def test_a_writer_goes_on_as_a_reader_with_the_same_lease(here, there, raw
     assert nothing_left(raw)
 
 
-async def test_no_writer_gets_in_between_a_downgrade_and_its_end(here, there, raw):
+async def test_no_writer_acquires_between_a_downgrade_and_the_release(here, there, raw):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     lease = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
@@ -299,7 +299,7 @@ async def test_no_writer_gets_in_between_a_downgrade_and_its_end(here, there, ra
     assert holders.fences["writer"] < holders.fences["reader"]
 
 
-async def test_a_downgrade_lets_the_readers_that_are_next_in_at_once(here, there):
+async def test_a_downgrade_admits_the_next_readers_at_once(here, there):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     lease = await mine.write().acquire()
     async with asyncio.TaskGroup() as tasks:
@@ -318,7 +318,7 @@ async def test_a_downgrade_lets_the_readers_that_are_next_in_at_once(here, there
             await holders.release(who)
 
 
-async def test_at_maxmemory_a_downgrade_lets_readers_in_all_the_same(here, there, raw):
+async def test_at_maxmemory_a_downgrade_still_admits_readers(here, there, raw):
     rwlock = here.rwlock("a")
     lease = await rwlock.write().acquire()
     async with asyncio.TaskGroup() as tasks:
@@ -334,7 +334,7 @@ async def test_at_maxmemory_a_downgrade_lets_readers_in_all_the_same(here, there
     assert nothing_left(raw)
 
 
-async def test_a_lease_to_read_stays_one_without_asking_the_server(here, raw):
+async def test_downgrading_a_read_lease_sends_no_request(here, raw):
     lease = await here.rwlock("a").write().acquire()
     reader = await here.rwlock("b").read().acquire()
     await lease.downgrade()
@@ -347,7 +347,7 @@ async def test_a_lease_to_read_stays_one_without_asking_the_server(here, raw):
     assert await reader.release() is True
 
 
-async def test_a_lease_that_is_over_is_not_downgraded(here, there, raw):
+async def test_a_lost_or_released_lease_cannot_be_downgraded(here, there, raw):
     rwlock = here.rwlock("a")
     released = await rwlock.write().acquire()
     assert await released.release() is True
@@ -370,7 +370,7 @@ async def test_a_lease_that_is_over_is_not_downgraded(here, there, raw):
     assert await taken.release() is False
 
 
-async def test_a_downgraded_lease_that_is_lost_ends_its_block_as_any_other(here, there, raw):
+async def test_losing_a_downgraded_lease_ends_its_block(here, there, raw):
     with pytest.raises(LeaseLost, match="deploy"):
         async with here.rwlock("a").write() as lease:
             await lease.downgrade()
@@ -380,7 +380,7 @@ async def test_a_downgraded_lease_that_is_lost_ends_its_block_as_any_other(here,
     assert nothing_left(raw)
 
 
-# --- who would wait for itself
+# --- deadlocks with an enclosing block
 
 
 ADVICE = {
@@ -392,12 +392,14 @@ ADVICE = {
     ("write", "read"): r"a writer may read already; use downgrade\(\) to go on as a reader",
     ("write", "write"): "it may write already",
 }
-"""By what the block has, and what is wanted within it."""
+"""Pairs of the side that the block holds and the side that is acquired within it."""
 
 
 @pytest.mark.parametrize("outer", SIDES)
 @pytest.mark.parametrize("inner", SIDES)
-async def test_who_would_wait_for_its_own_block_is_told_and_nothing_is_sent(api, here, raw, outer, inner):
+async def test_an_acquire_that_would_deadlock_with_its_own_block_raises_before_any_request(
+    api, here, raw, outer, inner
+):
     rwlock = here.rwlock("a")
     wanted, advice = side_of(here.rwlock("a", ttl=60), inner), ADVICE[outer, inner]
 
@@ -429,7 +431,7 @@ async def test_who_would_wait_for_its_own_block_is_told_and_nothing_is_sent(api,
     assert nothing_left(raw)
 
 
-async def test_who_only_tries_waits_for_nobody_and_is_not_told(here, raw):
+async def test_try_acquire_within_a_block_never_raises_a_deadlock_error(here, raw):
     rwlock = here.rwlock("a")
     async with rwlock.read():
         assert await rwlock.write().try_acquire() is None
@@ -460,7 +462,7 @@ async def test_another_thread_or_task_waits_for_the_block(here):
         await holders.release("writer")
 
 
-async def test_who_uses_another_client_or_another_name_waits(api, server, here, there):
+async def test_a_block_of_another_client_or_name_is_no_deadlock(api, server, here, there):
     async with api.client(server.url, namespace="other") as elsewhere:
         async with here.rwlock("a").read():
             async with here.rwlock("b").write(), elsewhere.rwlock("a").write():
@@ -471,7 +473,7 @@ async def test_who_uses_another_client_or_another_name_waits(api, server, here, 
                 pass
 
 
-async def test_a_lease_outside_of_a_block_may_be_waited_for(here):
+async def test_a_lease_held_outside_a_block_is_no_deadlock(here):
     rwlock = here.rwlock("a")
     lease = await rwlock.read().acquire()
     async with rwlock.read().acquire(timeout=5):
@@ -485,7 +487,7 @@ async def test_a_lease_outside_of_a_block_may_be_waited_for(here):
         pass
 
 
-async def test_a_block_whose_lease_was_released_or_lost_keeps_nobody_waiting(here, there, raw):
+async def test_a_block_whose_lease_was_released_or_lost_blocks_no_acquire(here, there, raw):
     rwlock = here.rwlock("a", on_lost="warn")
     async with rwlock.read() as lease:
         assert await lease.release() is True
@@ -501,10 +503,10 @@ async def test_a_block_whose_lease_was_released_or_lost_keeps_nobody_waiting(her
     assert nothing_left(raw)
 
 
-# --- looking
+# --- status
 
 
-async def test_status_tells_who_reads_and_who_writes(api, server, raw):
+async def test_status_lists_readers_and_writers(api, server, raw):
     async with api.client(server.url, label="reader 7") as mine, api.client(server.url) as yours:
         rwlock = mine.rwlock("a")
         leases = [await rwlock.read().acquire() for _ in range(2)]
@@ -512,7 +514,7 @@ async def test_status_tells_who_reads_and_who_writes(api, server, raw):
             holders = Holders(tasks, rwlock)
             await holders.queue("writer", yours.rwlock("a").write())
             await holders.queue("reader", yours.rwlock("a").read())
-            status = await rwlock.read().status()  # the sides have one name, and one status
+            status = await rwlock.read().status()  # both sides have the same name and status
             assert {holder.label for holder in status.holders} == {"reader 7"}
             assert [(holder.weight, holder.exclusive) for holder in status.holders] == [(1, False)] * 2
             waiting = [(waiter.position, waiter.weight, waiter.exclusive) for waiter in status.waiters]
@@ -529,7 +531,7 @@ async def test_status_tells_who_reads_and_who_writes(api, server, raw):
             await holders.release("reader")
 
 
-async def test_locked_says_whether_that_side_can_be_had(here):
+async def test_locked_tells_whether_that_side_is_unavailable(here):
     rwlock = here.rwlock("a")
 
     async def locked():
@@ -542,7 +544,7 @@ async def test_locked_says_whether_that_side_can_be_had(here):
         assert await locked() == [True, True, True]
 
 
-async def test_names_and_reprs_tell_the_api(api, here):
+async def test_class_names_and_reprs_show_the_api(api, here):
     rwlock = here.rwlock("a b")
     prefix = "" if api is SYNC else "Async"
     assert repr(rwlock) == f"<{prefix}RWLock 'a b'>"
@@ -554,10 +556,10 @@ async def test_names_and_reprs_tell_the_api(api, here):
     assert "released" in repr(lease)
 
 
-# --- time and loss
+# --- renewal and loss
 
 
-async def test_readers_writers_and_those_who_were_writers_are_renewed_while_they_hold(here, there):
+async def test_read_write_and_downgraded_leases_are_renewed(here, there):
     sides = {"reader": "read", "writer": "write", "downgraded": "write"}
     leases = [await side_of(here.rwlock(name, ttl=0.3), side).acquire() for name, side in sides.items()]
     once = await here.rwlock("o", ttl=0.3, renew=False).write().acquire()
@@ -574,7 +576,7 @@ async def test_readers_writers_and_those_who_were_writers_are_renewed_while_they
         pass
 
 
-async def test_force_release_ends_all_readers_and_lets_the_writer_in(here, there, raw):
+async def test_force_release_revokes_all_readers_and_admits_the_writer(here, there, raw):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     lost = [await mine.read().acquire(), await yours.read().acquire()]
     async with asyncio.TaskGroup() as tasks:
@@ -598,7 +600,7 @@ async def test_force_release_ends_all_readers_and_lets_the_writer_in(here, there
 
 
 @pytest.mark.parametrize("side", SIDES)
-async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, raw, side):
+async def test_leaving_a_block_after_a_loss_raises_unless_the_block_raised(here, raw, side):
     with pytest.raises(LeaseLost, match="released"):
         async with side_of(here.rwlock("a"), side):
             raw.flushall()
@@ -638,7 +640,7 @@ async def test_in_asyncio_the_block_is_cancelled_when_its_lease_is_lost(server, 
 # --- processes
 
 
-def test_a_killed_holder_keeps_others_waiting_for_its_ttl_and_no_longer(hf, crew, raw):
+def test_a_killed_holder_blocks_others_for_its_ttl_and_no_longer(hf, crew, raw):
     *doomed, alive = crew(0, 0, 0)
     rwlock = hf.rwlock("a")
     for dead, kind in zip(doomed, SIDES, strict=True):
@@ -652,7 +654,7 @@ def test_a_killed_holder_keeps_others_waiting_for_its_ttl_and_no_longer(hf, crew
     assert nothing_left(raw)
 
 
-def test_a_killed_writer_in_line_keeps_readers_waiting_only_until_somebody_looks(hf, other, crew, raw):
+def test_a_killed_waiting_writer_blocks_readers_only_until_the_next_request(hf, other, crew, raw):
     *doomed, alive = crew(0, 0, 0)
     rwlock = hf.rwlock("a")
     for dead in doomed:
@@ -667,14 +669,14 @@ def test_a_killed_writer_in_line_keeps_readers_waiting_only_until_somebody_looks
                 with other.rwlock("a").read():
                     status = rwlock.status()
                     assert (letters(status.holders), letters(status.waiters)) == ("rrr", "")
-            assert alive.answer() > held.fence, "if nobody else came, it has looked by itself"
+            assert alive.answer() > held.fence, "without another request, the waiter has polled"
             assert letters(rwlock.status().holders) == "rr"
             held.check()
             assert alive.ask("release") is True
     assert nothing_left(raw)
 
 
-# --- what cannot be
+# --- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -703,13 +705,13 @@ async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
                 await side_of(client.rwlock("a"), side).acquire(timeout=timeout)
 
 
-def test_it_is_entered_by_one_of_its_sides_only(api):
+def test_only_a_side_of_the_rwlock_can_be_acquired(api):
     rwlock = api.handfast(NOWHERE).rwlock("a")
     for verb in ("acquire", "try_acquire", "__enter__", "__aenter__", "__call__"):
         assert not hasattr(rwlock, verb)
 
 
-async def test_a_closed_client_says_so(api, server, raw):
+async def test_a_closed_client_raises_an_error(api, server, raw):
     async with api.client(server.url) as client:
         async with client.rwlock("a").read():
             pass
@@ -719,7 +721,7 @@ async def test_a_closed_client_says_so(api, server, raw):
                 await use()
 
 
-async def test_an_inner_block_is_known_although_the_outer_one_has_given_its_lease_up(here):
+async def test_an_inner_block_is_found_after_the_outer_block_released_its_lease(here):
     rwlock = here.rwlock("a")
     async with rwlock.read() as outer:
         inner = await rwlock.read().try_acquire()

@@ -1,4 +1,4 @@
-"""Scores that only move forward, as their users see them in both APIs: counts, order, lost replies, what is no score."""
+"""Scores through both APIs: counts, order, lost replies and invalid arguments. A score only increases."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ NOWHERE = "redis://127.0.0.1:1/0"
 CALL = script("scores_advance")
 KEY = "{hf:scores:seen}:members"
 ODD = ["a b", "a}{b", "{a}", "a:b", "}", "a\0b", "a\nb", "ä", "😀", "%7B", "a/b@c", "members", "answer:x"]
-"""Names that might end a hash tag early, or be taken for another's."""
+"""Names that could end a hash tag early, or collide with the keys of another name."""
 ENDS = ("oldest", "newest")
 
 
 @pytest.fixture
 def seen(here):
-    """The scores that most tests use."""
+    """Return the scores that most tests use."""
     return here.scores("seen")
 
 
 def pairs(found):
-    """What was read, as pairs, which are shorter to write down."""
+    """Return the members and scores as pairs."""
     assert all(type(each) is Scored for each in found)
     return tuple((each.member, each.score) for each in found)
 
 
 def answers(raw):
-    """The keys that remember what calls were answered."""
+    """Return the keys that record the replies of earlier calls."""
     return list(raw.scan_iter("*:answer:*"))
 
 
-# --- advancing
+# --- advance
 
 
-async def test_members_are_added_moved_or_stale(seen):
+async def test_advance_counts_members_as_added_moved_or_stale(seen):
     assert await seen.advance({"a": 1, "b": 2}) == Advance(added=2, moved=0, stale=0)
     assert await seen.advance({"a": 1.5, "b": 2, "c": 0}) == Advance(added=1, moved=1, stale=1)
     assert await seen.advance({"a": 1.25}) == Advance(added=0, moved=0, stale=1)
     assert pairs(await seen.oldest()) == (("c", 0), ("a", 1.5), ("b", 2))
 
 
-async def test_a_member_never_moves_back(seen):
+async def test_a_score_never_decreases(seen):
     for score, moved in ((5, 0), (4.999, 0), (-5, 0), (5, 0), (5.001, 1), (0, 0)):
         assert (await seen.advance({"a": score})).moved == moved
     assert pairs(await seen.oldest()) == (("a", 5.001),)
 
 
-async def test_any_mapping_will_do(seen):
+async def test_advance_takes_any_mapping(seen):
     assert await seen.advance(Counter("aab")) == Advance(2, 0, 0)
     assert await seen.advance(MappingProxyType({"a": 3})) == Advance(0, 1, 0)
     assert pairs(await seen.newest()) == (("a", 3), ("b", 1))
 
 
-async def test_a_member_that_was_removed_begins_anew(seen):
+async def test_a_removed_member_starts_over(seen):
     await seen.advance({"a": 5, "b": 5, "c": 5})
     assert await seen.remove("a") is None
     await seen.remove(member for member in ("b", "never there"))
@@ -76,13 +76,13 @@ async def test_a_member_that_was_removed_begins_anew(seen):
     assert pairs(await seen.oldest()) == (("a", 1), ("b", 2), ("c", 5))
 
 
-async def test_one_name_is_one_member_and_no_string_of_letters(seen):
+async def test_a_single_string_is_one_member_rather_than_an_iterable_of_letters(seen):
     await seen.advance({"ab": 1, "a": 2, "b": 3})
     await seen.remove("ab")
     assert pairs(await seen.oldest()) == (("a", 2), ("b", 3))
 
 
-async def test_clearing_forgets_all_members(seen, raw):
+async def test_clear_removes_all_members(seen, raw):
     await seen.advance({"a": 5, "b": 6})
     assert await seen.clear() is None
     assert await seen.size() == 0
@@ -91,14 +91,14 @@ async def test_clearing_forgets_all_members(seen, raw):
     assert await seen.advance({"a": 1}) == Advance(1, 0, 0)
 
 
-async def test_scores_that_were_never_used_are_empty(seen):
+async def test_unused_scores_are_empty(seen):
     assert await seen.oldest() == await seen.newest() == await seen.since(-1) == ()
     assert await seen.size() == 0
     assert await seen.remove("a") is None
     assert await seen.clear() is None
 
 
-async def test_the_scores_are_those_of_every_client(here, there, api, server):
+async def test_clients_of_one_namespace_share_scores(here, there, api, server):
     await here.scores("a").advance({"m": 1})
     assert await there.scores("a").advance({"m": 2}) == Advance(0, 1, 0)
     assert await there.scores("b").size() == 0
@@ -134,10 +134,10 @@ async def test_any_text_is_a_member(seen):
     assert await seen.size() == 0
 
 
-# --- scores of all kinds
+# --- numbers
 
 
-async def test_every_number_comes_back_as_it_was(seen):
+async def test_every_number_is_returned_exactly(seen):
     numbers = [
         0.1,
         0.1 + 0.2,
@@ -158,7 +158,7 @@ async def test_every_number_comes_back_as_it_was(seen):
     assert {type(score) for score in found.values()} == {float}
 
 
-async def test_the_next_number_is_larger_and_the_one_before_is_not(seen):
+async def test_adjacent_floats_compare_exactly(seen):
     for number in (1.0, 2.0**52, -1e-300, 1_763_729_675.123456):
         await seen.clear()
         await seen.advance({"a": number})
@@ -167,13 +167,13 @@ async def test_the_next_number_is_larger_and_the_one_before_is_not(seen):
         assert await seen.advance({"a": number + abs(number) * 2**-52}) == Advance(0, 1, 0)
 
 
-async def test_nought_with_a_sign_is_nought(seen):
+async def test_negative_zero_equals_zero(seen):
     assert await seen.advance({"a": 0, "b": -0.0}) == Advance(2, 0, 0)
     assert await seen.advance({"a": -0.0, "b": 0.0}) == Advance(0, 0, 2)
     assert pairs(await seen.since(-0.0)) == pairs(await seen.since(0)) == (("a", 0), ("b", 0))
 
 
-async def test_negative_scores_grow_towards_nought(seen):
+async def test_negative_scores_increase_towards_zero(seen):
     await seen.advance({"a": -5, "b": -0.25})
     assert await seen.advance({"a": -4.5, "b": -1}) == Advance(0, 1, 1)
     assert pairs(await seen.oldest()) == (("a", -4.5), ("b", -0.25))
@@ -182,7 +182,7 @@ async def test_negative_scores_grow_towards_nought(seen):
 # --- reading
 
 
-async def test_the_oldest_come_from_the_small_end_and_the_newest_from_the_large_one(seen):
+async def test_oldest_reads_from_the_smallest_score_and_newest_from_the_largest(seen):
     await seen.advance({"d": 4, "b": 2, "a": 1, "c": 3})
     assert pairs(await seen.oldest(limit=3)) == (("a", 1), ("b", 2), ("c", 3))
     assert pairs(await seen.newest(limit=3)) == (("d", 4), ("c", 3), ("b", 2))
@@ -191,14 +191,14 @@ async def test_the_oldest_come_from_the_small_end_and_the_newest_from_the_large_
     assert await seen.newest(limit=10_000) == tuple(reversed(await seen.oldest(limit=10_000)))
 
 
-async def test_equal_scores_stand_in_the_order_of_their_members(seen):
+async def test_equal_scores_sort_by_member(seen):
     await seen.advance({"b": 1, "a": 1, "B": 1, "ä": 1, "0": 2})
     in_order = (("B", 1), ("a", 1), ("b", 1), ("ä", 1), ("0", 2))
     assert pairs(await seen.oldest()) == pairs(await seen.since(1)) == in_order
     assert pairs(await seen.newest()) == in_order[::-1]
 
 
-async def test_since_begins_with_the_very_score(seen):
+async def test_since_is_inclusive(seen):
     await seen.advance({f"m{number}": number / 2 for number in range(10)})
     assert pairs(await seen.since(4)) == (("m8", 4), ("m9", 4.5))
     assert pairs(await seen.since(4.1)) == (("m9", 4.5),)
@@ -209,7 +209,7 @@ async def test_since_begins_with_the_very_score(seen):
     assert len(await seen.since(-inf)) == 10
 
 
-async def test_so_many_are_given_unless_told_otherwise(seen):
+async def test_reads_have_a_default_limit(seen):
     await seen.advance({f"m{number:04}": number for number in range(1500)})
     assert [len(await getattr(seen, end)()) for end in ENDS] == [10, 10]
     assert len(await seen.since(0)) == 1000
@@ -217,7 +217,7 @@ async def test_so_many_are_given_unless_told_otherwise(seen):
     assert len(await seen.since(0, limit=10_000)) == 1500
 
 
-async def test_all_are_gone_through_by_asking_on_from_the_last_score(seen):
+async def test_all_members_are_read_by_continuing_from_the_last_score(seen):
     await seen.advance({f"m{number:03}": number // 3 for number in range(100)})
     found, start = {}, -1
     while True:
@@ -244,7 +244,7 @@ CHANGES = st.one_of(
 
 
 class Model:
-    """What scores are, in plain Python."""
+    """A model of the scores in plain Python."""
 
     def __init__(self):
         self.scores = {}
@@ -268,7 +268,7 @@ class Model:
 
 
 @given(changes=st.lists(st.tuples(CHANGES, SCORES, st.integers(1, 5)), min_size=1, max_size=10))
-async def test_scores_do_what_their_model_does(seen, changes):
+async def test_scores_agree_with_their_model(seen, changes):
     model = Model()
     await seen.clear()
     for (change, *args), score, limit in changes:
@@ -280,10 +280,10 @@ async def test_scores_do_what_their_model_does(seen, changes):
         assert await seen.size() == len(model.scores)
 
 
-# --- many at once
+# --- batches
 
 
-async def test_many_members_are_sent_in_pieces_and_counted_together(seen, raw):
+async def test_many_members_are_sent_in_batches_and_counted_together(seen, raw):
     await seen.advance({f"m{number:05}": number for number in range(0, 10_000, 4)})
     raw.config_resetstat()
     advance = await seen.advance({f"m{number:05}": number + number % 8 for number in range(10_000)})
@@ -298,17 +298,17 @@ async def test_many_members_are_sent_in_pieces_and_counted_together(seen, raw):
 
 
 @pytest.mark.parametrize("count", [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH])
-async def test_where_one_piece_ends_none_is_lost(seen, count):
+async def test_no_member_is_lost_at_a_batch_boundary(seen, count):
     scores = {f"m{number}": number for number in range(count)}
     assert await seen.advance(scores) == Advance(count, 0, 0)
     assert await seen.size() == count
     assert await seen.advance(scores) == Advance(0, 0, count)
 
 
-# --- several clients
+# --- concurrent clients
 
 
-async def test_what_several_clients_advance_at_the_same_time_ends_at_the_largest(here, there):
+async def test_concurrent_advances_end_at_the_largest_score(here, there):
     members = [f"m{number}" for number in range(20)]
     chance = random.Random(1)
     rounds = [{member: chance.randint(0, 1000) for member in chance.sample(members, 12)} for _ in range(120)]
@@ -330,8 +330,8 @@ async def test_what_several_clients_advance_at_the_same_time_ends_at_the_largest
     assert all(min(each.added, each.moved, each.stale) >= 0 for each in advances)
 
 
-async def test_large_batches_of_several_clients_are_counted_exactly(here, there):
-    """Whichever client a member's piece is of that comes first: it is added once, and it moves or is stale for the other."""
+async def test_concurrent_large_batches_are_counted_exactly(here, there):
+    """Each member is added by the client whose batch arrives first; for the other client it moves or is stale."""
     low, high = await asyncio.gather(
         here.scores("a").advance({f"m{number}": 1 for number in range(5000)}),
         there.scores("a").advance({f"m{number}": 2 for number in reversed(range(5000))}),
@@ -354,14 +354,14 @@ def proxy(server):
 
 @pytest.fixture
 async def far(api, proxy, here):
-    """A client behind the proxy that was connected once; the server knows the script."""
+    """Yield a connected client behind the proxy, with the script loaded on the server."""
     async with api.client(proxy.url) as client:
         await client.scores("warm").advance({"m": 1})
         yield client
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_call_that_is_lost_is_sent_again_and_counted_once(far, proxy, raw, what):
+async def test_a_lost_call_is_retried_and_counted_once(far, proxy, raw, what):
     scores = far.scores("seen")
     for number in range(10):
         lost = getattr(proxy, what)(CALL)
@@ -373,7 +373,7 @@ async def test_a_call_that_is_lost_is_sent_again_and_counted_once(far, proxy, ra
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_piece_that_is_lost_several_times_is_counted_once(far, proxy, raw, what):
+async def test_a_batch_that_is_lost_several_times_is_counted_once(far, proxy, raw, what):
     scores = far.scores("seen")
     await scores.advance({f"m{number:05}": 100 * (number % 3) for number in range(0, 2000, 2)})
     lost = [getattr(proxy, what)(containing(piece), times=3) for piece in (b"m00000", b"m00999", b"m01600")]
@@ -383,8 +383,8 @@ async def test_a_piece_that_is_lost_several_times_is_counted_once(far, proxy, ra
     assert advance == Advance(added=1000, moved=old.count(0), stale=old.count(100) + old.count(200))
 
 
-async def test_a_lost_reply_that_others_overtake_is_counted_as_it_was_then(far, proxy, here):
-    """The call is executed, its reply lost, and all of it moved on by somebody else before it is sent again."""
+async def test_a_retried_call_repeats_its_first_reply_after_others_have_advanced(far, proxy, here):
+    """The reply is lost after the call was executed, and another client advances all members before the retry."""
 
     async def executed():
         return await here.scores("seen").size() == 2
@@ -398,7 +398,7 @@ async def test_a_lost_reply_that_others_overtake_is_counted_as_it_was_then(far, 
     assert pairs(await here.scores("seen").oldest()) == (("a", 2), ("b", 2))
 
 
-async def test_what_else_is_lost_is_sent_again(far, proxy):
+async def test_the_other_calls_are_retried_after_a_loss(far, proxy):
     scores = far.scores("seen")
     await scores.advance({"a": 1, "b": 2})
     for what in ("lose_reply", "lose_request"):
@@ -416,7 +416,7 @@ async def test_what_else_is_lost_is_sent_again(far, proxy):
     assert await scores.size() == 0
 
 
-async def test_a_server_that_has_forgotten_the_script_is_told_again(seen, raw):
+async def test_the_script_is_loaded_again_after_script_flush(seen, raw):
     await seen.advance({"a": 1})
     raw.script_flush()
     assert await seen.advance({f"m{number}": 1 for number in range(1200)}) == Advance(1200, 0, 0)
@@ -425,7 +425,7 @@ async def test_a_server_that_has_forgotten_the_script_is_told_again(seen, raw):
 # --- keys
 
 
-async def test_answers_are_remembered_for_some_seconds_and_only_the_members_stay(seen, raw):
+async def test_recorded_replies_expire_and_only_the_members_remain(seen, raw):
     await seen.advance({f"m{number}": number for number in range(1200)})
     await seen.advance({"m1": 5})
     assert len(answers(raw)) == len(set(answers(raw))) == 4, "one for each piece"
@@ -437,7 +437,7 @@ async def test_answers_are_remembered_for_some_seconds_and_only_the_members_stay
     assert len(answers(raw)) == 4, "nothing else is remembered"
 
 
-async def test_scores_have_all_their_keys_in_one_slot(seen, raw):
+async def test_all_keys_of_scores_share_a_slot(seen, raw):
     await seen.advance({"a": 1})
     keys = list(raw.scan_iter())
     assert len(keys) == 2
@@ -445,7 +445,7 @@ async def test_scores_have_all_their_keys_in_one_slot(seen, raw):
     assert all(key.startswith("{hf:scores:seen}:") for key in keys)
 
 
-async def test_scores_with_odd_names_are_told_apart(here, raw):
+async def test_scores_with_odd_names_use_distinct_keys(here, raw):
     boards = [here.scores(name) for name in ODD]
     for number, board in enumerate(boards):
         assert await board.advance({"m": number}) == Advance(1, 0, 0)
@@ -459,7 +459,7 @@ async def test_scores_with_odd_names_are_told_apart(here, raw):
     assert [await board.size() for board in boards] == [0] + [1] * (len(ODD) - 1)
 
 
-async def test_at_maxmemory_advancing_is_refused_and_changes_nothing_while_the_rest_works(seen, raw):
+async def test_at_maxmemory_advance_is_refused_without_effect_and_other_calls_work(seen, raw):
     await seen.advance({"a": 1, "b": 2})
     keys = set(raw.scan_iter())
     raw.config_set("maxmemory", 1)
@@ -476,7 +476,7 @@ async def test_at_maxmemory_advancing_is_refused_and_changes_nothing_while_the_r
     assert await seen.since(0) == ()
 
 
-async def test_a_key_of_another_type_is_an_error_that_changes_nothing(seen, raw):
+async def test_a_key_of_another_type_raises_an_error_and_is_not_changed(seen, raw):
     raw.set(KEY, "not ours")
     for use in (lambda: seen.advance({"a": 1}), seen.oldest, seen.newest, lambda: seen.since(0), seen.size):
         with pytest.raises(ServerRefused, match="WRONGTYPE"):
@@ -485,7 +485,7 @@ async def test_a_key_of_another_type_is_an_error_that_changes_nothing(seen, raw)
     assert raw.get(KEY) == "not ours"
 
 
-# --- what cannot be
+# --- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -509,7 +509,7 @@ async def test_a_key_of_another_type_is_an_error_that_changes_nothing(seen, raw)
     ],
     ids=lambda value: repr(value)[:20],
 )
-async def test_what_is_no_score_is_refused_before_any_io(api, scores, error):
+async def test_invalid_scores_are_refused_before_any_io(api, scores, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             await client.scores("a").advance(scores)
@@ -518,21 +518,21 @@ async def test_what_is_no_score_is_refused_before_any_io(api, scores, error):
 
 
 @pytest.mark.parametrize("scores", [[("a", 1)], {"a"}, "a", None, 5])
-async def test_what_is_no_mapping_is_refused_before_any_io(api, scores):
+async def test_advance_refuses_anything_but_a_mapping_before_any_io(api, scores):
     async with api.client(NOWHERE) as client:
         with pytest.raises(TypeError, match="scores must be a mapping"):
             await client.scores("a").advance(scores)
 
 
 @pytest.mark.parametrize("score", [float("nan"), inf, 2**53 + 1, 10**400, "1", None, True])
-async def test_what_is_no_score_to_begin_with_is_refused_before_any_io(api, score):
+async def test_invalid_since_values_are_refused_before_any_io(api, score):
     async with api.client(NOWHERE) as client:
         with pytest.raises((TypeError, ValueError), match="the score of 'since'"):
             await client.scores("a").since(score)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, 1.0, "10", None])
-async def test_what_is_no_limit_is_refused_before_any_io(api, limit):
+async def test_invalid_limits_are_refused_before_any_io(api, limit):
     async with api.client(NOWHERE) as client:
         scores = client.scores("a")
         for use in (scores.oldest, scores.newest, lambda *, limit: scores.since(0, limit=limit)):
@@ -541,7 +541,7 @@ async def test_what_is_no_limit_is_refused_before_any_io(api, limit):
 
 
 @pytest.mark.parametrize("members", ["", ["a", ""], ["\ud800"], "x" * 16_385, None, 5, b"a", ["a", 5]])
-async def test_what_is_no_member_is_refused_before_any_io(api, members):
+async def test_invalid_members_are_refused_before_any_io(api, members):
     async with api.client(NOWHERE) as client:
         with pytest.raises((TypeError, ValueError)):
             await client.scores("a").remove(members)
@@ -550,13 +550,13 @@ async def test_what_is_no_member_is_refused_before_any_io(api, members):
 @pytest.mark.parametrize(
     ("name", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
 )
-async def test_scores_without_a_name_cannot_be(api, name, error):
+async def test_scores_require_a_name(api, name, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.scores(name)
 
 
-async def test_where_there_is_nothing_to_do_nothing_is_asked(api):
+async def test_a_call_without_items_sends_no_request(api):
     async with api.client(NOWHERE) as client:
         scores = client.scores("a")
         assert await scores.advance({}) == Advance(0, 0, 0)
@@ -566,7 +566,7 @@ async def test_where_there_is_nothing_to_do_nothing_is_asked(api):
                 await use()
 
 
-async def test_a_closed_client_says_so(api, server, raw):
+async def test_a_closed_client_raises_an_error(api, server, raw):
     async with api.client(server.url) as client:
         scores = client.scores("a")
         await scores.advance({"a": 1})
@@ -575,7 +575,7 @@ async def test_a_closed_client_says_so(api, server, raw):
             await use()
 
 
-async def test_names_and_reprs_tell_the_api(api, here):
+async def test_class_names_and_reprs_show_the_api(api, here):
     scores = here.scores("a b")
     assert scores.name == "a b"
     assert repr(scores) == f"<{'' if api is SYNC else 'Async'}Scores 'a b'>"

@@ -1,4 +1,4 @@
-"""The semaphore, as its users see it in both APIs, and with processes that die or whose clocks are wrong."""
+"""The semaphore through both APIs, and with processes that are killed or whose clocks are wrong."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def crew(server, raw):
 # --- holding
 
 
-async def test_as_many_get_in_as_there_are_permits(here, there):
+async def test_there_are_as_many_holders_as_permits(here, there):
     leases = [await client.semaphore("a", 3).acquire() for client in (here, there, here)]
     assert await there.semaphore("a", 3).try_acquire() is None
     with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.05 s: others hold it"):
@@ -57,7 +57,7 @@ async def test_as_many_get_in_as_there_are_permits(here, there):
     assert [await lease.release() for lease in leases] == [True, False, True, True]
 
 
-async def test_several_permits_are_had_all_together_or_not_at_all(here, there, raw):
+async def test_several_permits_are_acquired_atomically(here, there, raw):
     semaphore = there.semaphore("a", 4)
     lease = await here.semaphore("a", 4).acquire(permits=2)
     assert await semaphore.try_acquire(permits=3) is None
@@ -73,7 +73,7 @@ async def test_several_permits_are_had_all_together_or_not_at_all(here, there, r
         assert (await semaphore.status()).free == 0
 
 
-async def test_permits_are_given_back_all_at_once_and_once(here):
+async def test_a_release_returns_all_its_permits_once(here):
     semaphore = here.semaphore("a", 3)
     lease = await semaphore.acquire(permits=3)
     assert await lease.release() is True
@@ -84,7 +84,7 @@ async def test_permits_are_given_back_all_at_once_and_once(here):
         lease.check()
 
 
-async def test_a_release_hands_its_permits_to_those_who_wait(here, there, raw):
+async def test_a_release_hands_its_permits_to_the_waiters(here, there, raw):
     lease = await here.semaphore("a", 2).acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
         holders = Holders(tasks, here.semaphore("a", 2))
@@ -100,7 +100,7 @@ async def test_a_release_hands_its_permits_to_those_who_wait(here, there, raw):
     assert nothing_left(raw)
 
 
-async def test_blocks_hold_one_permit_or_as_many_as_they_say(here, raw):
+async def test_a_block_holds_one_permit_unless_permits_is_given(here, raw):
     semaphore = here.semaphore("a", 4)
     async with semaphore as one, semaphore.acquire(permits=2, timeout=5) as two:
         assert set(engine_of(raw).holders()) == {one.token, two.token}
@@ -111,7 +111,7 @@ async def test_blocks_hold_one_permit_or_as_many_as_they_say(here, raw):
     assert nothing_left(raw)
 
 
-async def test_an_exception_leaves_the_block_and_the_permits_are_free(here):
+async def test_an_exception_in_the_block_propagates_and_frees_the_permits(here):
     semaphore = here.semaphore("a", 2)
     for block in (semaphore, semaphore.acquire(permits=2)):
         with pytest.raises(KeyError, match="mine"):
@@ -141,7 +141,7 @@ async def test_a_decorated_function_holds_one_permit_while_it_runs(api, here, ra
     assert nothing_left(raw)
 
 
-async def test_never_more_permits_are_out_than_there_are(here, there, raw):
+async def test_the_permits_held_never_exceed_the_limit(here, there, raw):
     chance, inside, most, fences = random.Random(5), [], [], []
 
     async def work(client):
@@ -164,15 +164,15 @@ async def test_never_more_permits_are_out_than_there_are(here, there, raw):
     assert nothing_left(raw)
 
 
-async def test_what_has_one_name_and_is_of_another_kind_is_another_thing(here):
+async def test_primitives_of_different_kinds_with_one_name_are_independent(here):
     async with here.semaphore("a", 1), here.lock("a"), here.rwlock("a").write():
         assert await here.semaphore("a", 1).try_acquire() is None
 
 
-# --- the line
+# --- the queue
 
 
-async def test_a_large_request_at_the_head_is_not_starved_by_small_ones(here, there):
+async def test_small_requests_do_not_starve_a_large_first_waiter(here, there):
     mine, yours = here.semaphore("a", 3), there.semaphore("a", 3)
     held = [await mine.acquire() for _ in range(3)]
     async with asyncio.TaskGroup() as tasks:
@@ -182,7 +182,7 @@ async def test_a_large_request_at_the_head_is_not_starved_by_small_ones(here, th
         await holders.queue("other", yours)
         for free, lease in enumerate(held, 1):
             assert holders.current == []
-            assert await yours.try_acquire() is None, "whoever comes now would overtake"
+            assert await yours.try_acquire() is None, "a new request would overtake"
             assert await lease.release() is True
             if free < 3:
                 assert ((await mine.status()).free, (await mine.status()).waiting) == (free, 3)
@@ -195,7 +195,7 @@ async def test_a_large_request_at_the_head_is_not_starved_by_small_ones(here, th
     assert holders.fences["large"] < holders.fences["small"] < holders.fences["other"]
 
 
-async def test_requests_of_many_sizes_get_in_in_the_order_in_which_they_came(here, there):
+async def test_requests_of_different_weights_acquire_in_queue_order(here, there):
     semaphore = here.semaphore("a", 3)
     held = await semaphore.acquire(permits=3)
     sizes = {"a": 2, "b": 1, "c": 3, "d": 1, "e": 1, "f": 3}
@@ -219,7 +219,7 @@ async def test_requests_of_many_sizes_get_in_in_the_order_in_which_they_came(her
     assert sorted(holders.fences, key=holders.fences.get) == list(sizes)
 
 
-async def test_a_head_that_gives_up_lets_those_behind_it_in(here, there, raw):
+async def test_a_first_waiter_that_times_out_lets_the_next_ones_in(here, there, raw):
     mine = here.semaphore("a", 3)
     held = await mine.acquire(permits=2)
 
@@ -239,7 +239,7 @@ async def test_a_head_that_gives_up_lets_those_behind_it_in(here, there, raw):
     assert nothing_left(raw)
 
 
-async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
+async def test_a_full_queue_refuses_the_next_waiter(here, there, raw):
     full = here.semaphore("a", 2, max_waiters=1)
     held = await full.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
@@ -256,10 +256,10 @@ async def test_a_line_that_is_full_turns_the_next_one_away(here, there, raw):
         await holders.release("one")
 
 
-# --- looking
+# --- status
 
 
-async def test_status_tells_weights_and_what_is_free(api, server, raw):
+async def test_status_lists_weights_and_free_permits(api, server, raw):
     async with api.client(server.url, label="trainer 3") as mine, api.client(server.url) as yours:
         semaphore = mine.semaphore("a", 8)
         empty = await semaphore.status()
@@ -288,7 +288,7 @@ async def test_status_tells_weights_and_what_is_free(api, server, raw):
             await holders.release("next")
 
 
-async def test_it_is_locked_when_no_permit_is_free(here):
+async def test_locked_is_true_when_no_permit_is_free(here):
     semaphore = here.semaphore("a", 2)
     assert not await semaphore.locked()
     async with semaphore:
@@ -298,7 +298,7 @@ async def test_it_is_locked_when_no_permit_is_free(here):
     assert not await semaphore.locked()
 
 
-async def test_names_and_reprs_tell_the_api(api, here):
+async def test_class_names_and_reprs_show_the_api(api, here):
     semaphore = here.semaphore("a b", 2)
     prefix = "" if api is SYNC else "Async"
     assert repr(semaphore) == f"<{prefix}Semaphore 'a b'>"
@@ -307,10 +307,10 @@ async def test_names_and_reprs_tell_the_api(api, here):
         assert repr(lease).startswith(f"<{prefix}Lease of 'a b', fence {lease.fence}, ")
 
 
-# --- time and loss
+# --- renewal and loss
 
 
-async def test_permits_are_renewed_while_they_are_held_and_run_out_where_they_are_not_to_be(here, there):
+async def test_permits_are_renewed_while_held_and_expire_with_renewal_off(here, there):
     renewed = await here.semaphore("a", 3, ttl=0.3).acquire(permits=2)
     once = await here.semaphore("a", 3, ttl=0.3, renew=False).acquire()
     await asyncio.sleep(0.8)
@@ -326,7 +326,7 @@ async def test_permits_are_renewed_while_they_are_held_and_run_out_where_they_ar
     assert await once.release() is False
 
 
-async def test_force_release_ends_all_leases_and_lets_the_next_ones_in(here, there, raw):
+async def test_force_release_revokes_all_leases_and_admits_the_waiters(here, there, raw):
     mine = here.semaphore("a", 3)
     lost = [await mine.acquire(permits=2), await there.semaphore("a", 3).acquire()]
     async with asyncio.TaskGroup() as tasks:
@@ -349,7 +349,7 @@ async def test_force_release_ends_all_leases_and_lets_the_next_ones_in(here, the
     assert await mine.force_release() == 0
 
 
-async def test_leaving_a_block_after_a_loss_raises_unless_the_block_did(here, there, raw):
+async def test_leaving_a_block_after_a_loss_raises_unless_the_block_raised(here, there, raw):
     with pytest.raises(LeaseLost, match="deploy"):
         async with here.semaphore("a", 3).acquire(permits=2) as lease:
             await until_listening(raw)
@@ -383,10 +383,10 @@ async def test_in_asyncio_the_block_is_cancelled_when_its_permits_are_lost(serve
     assert asyncio.current_task().cancelling() == 0
 
 
-# --- another size
+# --- resize
 
 
-async def test_more_permits_let_those_who_wait_in_at_once(here, there, raw):
+async def test_raising_the_limit_admits_waiters_at_once(here, there, raw):
     semaphore = here.semaphore("a", 2)
     held = await semaphore.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
@@ -406,7 +406,7 @@ async def test_more_permits_let_those_who_wait_in_at_once(here, there, raw):
     assert (await semaphore.status()).free == 5
 
 
-async def test_fewer_permits_let_holders_finish_and_the_next_ones_wait(here, there):
+async def test_lowering_the_limit_keeps_holders_and_makes_new_requests_wait(here, there):
     semaphore = here.semaphore("a", 3)
     held = [await semaphore.acquire() for _ in range(3)]
     await there.semaphore("a", 3).resize(1)
@@ -427,7 +427,7 @@ async def test_fewer_permits_let_holders_finish_and_the_next_ones_wait(here, the
     assert (await semaphore.status()).free == 1
 
 
-async def test_a_newcomer_that_wants_more_than_there_are_is_told(here, there, raw):
+async def test_a_new_request_above_the_resized_limit_raises_limit_exceeded(here, there, raw):
     semaphore = here.semaphore("a", 4)
     await there.semaphore("a", 4).resize(2)
     words = r"'a' has a limit of 2 permits \(set by resize\(\)\), fewer than the \d+ requested; request fewer or raise the limit"
@@ -442,7 +442,7 @@ async def test_a_newcomer_that_wants_more_than_there_are_is_told(here, there, ra
     assert nothing_left(raw)
 
 
-async def test_those_in_line_who_want_more_than_there_are_left_are_told_and_others_get_in(here, there, raw):
+async def test_waiters_above_the_resized_limit_raise_and_the_others_acquire(here, there, raw):
     semaphore = here.semaphore("a", 4)
     held = await semaphore.acquire(permits=3)
 
@@ -460,7 +460,7 @@ async def test_those_in_line_who_want_more_than_there_are_left_are_told_and_othe
         await until_queued(semaphore, 3)
         await holders.queue("small", semaphore)
         await semaphore.resize(3)
-        assert await first == 3, "the head is rung out of the line at once"
+        assert await first == 3, "the first waiter is notified at once"
         assert (await semaphore.status()).waiters[0].weight == 3
         assert await held.release() is True
         await holders.become("fits")
@@ -471,7 +471,7 @@ async def test_those_in_line_who_want_more_than_there_are_left_are_told_and_othe
     assert nothing_left(raw)
 
 
-async def test_who_is_first_in_line_and_wants_more_than_there_are_left_is_rung(here, there, raw):
+async def test_a_first_waiter_above_the_resized_limit_is_notified(here, there, raw):
     semaphore = here.semaphore("a", 4)
     held = await semaphore.acquire()
 
@@ -479,20 +479,20 @@ async def test_who_is_first_in_line_and_wants_more_than_there_are_left_is_rung(h
         with pytest.raises(LimitExceeded):
             await there.semaphore("a", 4).acquire(permits=4)
 
-    with raw.pubsub() as ears:
-        ears.psubscribe("hf:*")
-        await eventually_async(lambda: ears.get_message() is not None)
+    with raw.pubsub() as subscriber:
+        subscriber.psubscribe("hf:*")
+        await eventually_async(lambda: subscriber.get_message() is not None)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(too_much())
             await until_queued(semaphore)
             (token,) = engine_of(raw).queue()
             await semaphore.resize(3)
-            ring = await eventually_async(ears.get_message)
-    assert ring["data"].split()[:3] == ["granted", token, "0"], "a grant of nothing says: ask again"
+            message = await eventually_async(subscriber.get_message)
+    assert message["data"].split()[:3] == ["granted", token, "0"], "a grant of no permits asks the waiter to retry"
     assert await held.release() is True
 
 
-async def test_when_the_last_resize_is_taken_back_the_limits_of_the_clients_count_again(here, there):
+async def test_resize_none_restores_the_limits_of_the_clients(here, there):
     semaphore = here.semaphore("a", 2)
     await semaphore.resize(5)
     await semaphore.resize(1)
@@ -512,7 +512,7 @@ async def test_when_the_last_resize_is_taken_back_the_limits_of_the_clients_coun
         assert await semaphore.locked()
 
 
-async def test_a_resize_counts_for_all_whatever_they_were_made_for(here, there):
+async def test_a_resize_overrides_the_limit_of_every_client(here, there):
     small, large = here.semaphore("a", 2), there.semaphore("a", 9)
     await small.resize(3)
     assert (small.limit, large.limit) == (2, 9)
@@ -559,7 +559,7 @@ async def test_at_maxmemory_a_resize_is_refused_and_permits_still_come_back(here
     assert nothing_left(raw)
 
 
-async def test_a_resize_survives_that_everything_is_taken_by_force(here):
+async def test_a_resize_survives_force_release(here):
     semaphore = here.semaphore("a", 2)
     await semaphore.resize(1)
     lease = await semaphore.acquire()
@@ -568,10 +568,10 @@ async def test_a_resize_survives_that_everything_is_taken_by_force(here):
     assert await lease.release() is False
 
 
-# --- clients that disagree
+# --- clients with different limits
 
 
-async def test_where_clients_disagree_each_request_counts_by_its_own_limit(here, there, raw):
+async def test_each_request_is_checked_against_its_own_limit(here, there, raw):
     two, five = here.semaphore("a", 2), there.semaphore("a", 5)
     first = await two.acquire(permits=2)
     second = await five.acquire(permits=3)
@@ -589,7 +589,7 @@ async def test_where_clients_disagree_each_request_counts_by_its_own_limit(here,
         assert (await five.status()).free == 3
 
 
-async def test_one_who_waits_by_a_small_limit_is_not_overtaken_by_a_large_one(here, there):
+async def test_a_waiter_with_a_small_limit_is_not_overtaken_by_one_with_a_large_limit(here, there):
     one, five = here.semaphore("a", 1), there.semaphore("a", 5)
     held = await five.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
@@ -603,7 +603,7 @@ async def test_one_who_waits_by_a_small_limit_is_not_overtaken_by_a_large_one(he
         await holders.release("one")
 
 
-async def test_a_release_lets_in_all_who_fit_by_their_own_limits(here, there):
+async def test_a_release_admits_every_waiter_that_fits_its_own_limit(here, there):
     two, five = here.semaphore("a", 2), there.semaphore("a", 5)
     held = await two.acquire(permits=2)
     async with asyncio.TaskGroup() as tasks:
@@ -618,10 +618,10 @@ async def test_a_release_lets_in_all_who_fit_by_their_own_limits(here, there):
     assert weights == [2, 3], "both have theirs when the release returns"
 
 
-def test_a_head_with_a_limit_of_one_ends_the_handing_over_and_the_next_one_gets_in_by_asking(raw):
+def test_a_first_waiter_with_a_limit_of_one_stops_the_handoff_and_the_next_acquires_by_polling(raw):
     one, five = (Engine(raw, kind="semaphore", limit=limit) for limit in (1, 5))
-    with raw.pubsub() as ears:
-        ears.subscribe("inbox:one", "inbox:five")
+    with raw.pubsub() as subscriber:
+        subscriber.subscribe("inbox:one", "inbox:five")
         eventually(lambda: dict(raw.pubsub_numsub("inbox:one", "inbox:five")) == {"inbox:one": 1, "inbox:five": 1})
         one.acquire("held")
         one.acquire("one")
@@ -632,16 +632,16 @@ def test_a_head_with_a_limit_of_one_ends_the_handing_over_and_the_next_one_gets_
         assert sorted(five.holders()) == ["five", "one"]
 
 
-async def test_a_dead_head_with_a_small_limit_keeps_nobody_waiting(here, raw):
+async def test_a_dead_first_waiter_with_a_small_limit_blocks_no_request(here, raw):
     semaphore = here.semaphore("a", 5)
     async with semaphore:
-        Engine(raw, kind="semaphore", limit=1).acquire("dead")  # nobody hears its inbox
+        Engine(raw, kind="semaphore", limit=1).acquire("dead")  # its inbox has no subscriber
         lease = await semaphore.try_acquire()
         assert lease is not None
         assert await lease.release() is True
 
 
-async def test_exclusive_is_whoever_has_all_that_there_are_after_a_resize(here):
+async def test_exclusive_is_relative_to_the_resized_limit(here):
     semaphore = here.semaphore("a", 4)
     await semaphore.resize(2)
     async with semaphore.acquire(permits=2):
@@ -655,7 +655,7 @@ async def test_exclusive_is_whoever_has_all_that_there_are_after_a_resize(here):
 # --- processes
 
 
-def test_permits_of_a_killed_holder_come_back_one_by_one_after_its_ttl(hf, crew):
+def test_the_leases_of_a_killed_holder_expire_one_by_one_after_their_ttl(hf, crew):
     dead, alive = crew(0, 0)
     semaphore = hf.semaphore("a", 3)
     dead.ask("acquire", kind="semaphore", limit=3, ttl=0.3, key="short")
@@ -676,7 +676,7 @@ def test_permits_of_a_killed_holder_come_back_one_by_one_after_its_ttl(hf, crew)
     assert alive.ask("release", key="two") is True
 
 
-def test_a_killed_head_of_the_line_that_would_not_fit_keeps_nobody_waiting(hf, crew, raw):
+def test_a_killed_first_waiter_that_would_not_fit_blocks_no_request(hf, crew, raw):
     dead, alive = crew(0, 0)
     semaphore = hf.semaphore("a", 3)
     held = semaphore.acquire(permits=2)
@@ -692,7 +692,7 @@ def test_a_killed_head_of_the_line_that_would_not_fit_keeps_nobody_waiting(hf, c
     assert nothing_left(raw)
 
 
-def test_clocks_that_are_an_hour_apart_change_nothing(hf, crew, raw):
+def test_clients_with_clocks_an_hour_apart_work(hf, crew, raw):
     fast, slow, right = crew(HOUR, -HOUR, 0)
     assert fast.ask("time") - slow.ask("time") > 2 * HOUR - 60
     semaphore = hf.semaphore("a", 2)
@@ -716,7 +716,7 @@ def test_clocks_that_are_an_hour_apart_change_nothing(hf, crew, raw):
     assert nothing_left(raw)
 
 
-# --- what cannot be
+# --- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -770,7 +770,7 @@ async def test_bad_options_are_refused_before_any_io(api, options, error):
         (None, TypeError, "permits must be an int, not None"),
     ],
 )
-async def test_bad_numbers_of_permits_are_refused_before_any_io(api, permits, error, words):
+async def test_invalid_permits_are_refused_before_any_io(api, permits, error, words):
     async with api.client(NOWHERE) as client:
         semaphore = client.semaphore("a", 4)
         for ask in (semaphore.acquire, semaphore.try_acquire):
@@ -788,7 +788,7 @@ async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
             await client.semaphore("a", 4).acquire(permits=2, timeout=timeout)
 
 
-async def test_permits_go_by_name_and_the_largest_limit_works(here):
+async def test_permits_is_keyword_only_and_the_largest_limit_works(here):
     semaphore = here.semaphore("a", limit=1_000_000_000)
     with pytest.raises(TypeError):
         await semaphore.acquire(2)
@@ -799,7 +799,7 @@ async def test_permits_go_by_name_and_the_largest_limit_works(here):
         assert (await semaphore.status()).free == 1
 
 
-async def test_one_try_is_one_script(here, raw):
+async def test_one_try_acquire_is_one_script_call(here, raw):
     semaphore = here.semaphore("a", 2)
     await (await semaphore.acquire(permits=2)).release()
     before = scripts_run(raw)
@@ -809,7 +809,7 @@ async def test_one_try_is_one_script(here, raw):
     await lease.release()
 
 
-async def test_a_closed_client_says_so(api, server, raw):
+async def test_a_closed_client_raises_an_error(api, server, raw):
     async with api.client(server.url) as client:
         await (await client.semaphore("a", 2).acquire()).release()
     semaphore = client.semaphore("a", 2)

@@ -786,7 +786,7 @@ print("struck", struck)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_an_interrupt_anywhere_in_acquire_leaves_nothing_behind(server, raw, seed):
+def test_an_interrupt_at_any_point_of_acquire_leaves_no_state(server, raw, seed):
     command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, str(seed), "400"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
