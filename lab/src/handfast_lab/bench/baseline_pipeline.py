@@ -44,8 +44,7 @@ class Pipeline:
         self._notes = [Notes(0, array("d"), array("d")) for _ in names]
 
     def contend(self, until: float) -> list[Notes]:
-        """Let all clients acquire and release until then. What is held or requested at the end expires on the server.
-        """
+        """Let all clients acquire and release until then. Outstanding leases and requests expire on the server."""
         for client in range(len(self._tokens)):
             self._acquire(client)
         while monotonic() < until:

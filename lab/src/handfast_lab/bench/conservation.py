@@ -1,16 +1,16 @@
-"""Permits are conserved, though processes that take and give back those of one semaphore are killed all the time.
+"""Check that permits of a semaphore are conserved while the processes that use it are killed again and again.
 
-What these processes do, says `kill_loop`. Three things are looked at.
+`kill_loop` runs these processes. Three things are checked.
 
-- The server: many times a second `status` is asked. At each of these instants no more permits may be held than there
-  are (`over`), and those held and those free must be as many as there are (`unaccounted`): the one number comes from
-  the holders' own records, the other from the count that the scripts keep.
-- The clients: each notes in a file of its own, which outlives it, when it had what for certain, on the machine-wide
-  monotonic clock. A hold that ended with its process counts up to the kill, or to the deadline known by then. What is
-  certain must fit into the limit as well (`crowded`).
-- The rest: when all have stopped and the last lease has run out, nobody may still wait or hold, as many permits must be
-  free as there are, and somebody must be able to take all of them at once. Waiters that died in line are there until
-  somebody looks; how many there were at rest is told.
+- The server: `status` is read many times a second. At each of these instants at most `limit` permits may be held
+  (`over`), and held and free permits must add up to the limit (`unaccounted`): the held permits come from the holders'
+  own records, the free ones from the counter that the scripts maintain.
+- The clients: each process records its certain holds, on the machine-wide monotonic clock, in a file that survives the
+  process. A hold cut short by a kill counts up to the kill, or to the deadline known then if that is earlier. Certain
+  holds must fit the limit too (`crowded`).
+- The end state: when all processes have stopped and the last lease has expired, no holder may remain, all permits must
+  be free, and one client must be able to acquire all of them at once. Entries of killed waiters remain in the queue
+  until the next request; their number is reported.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from handfast_lab.bench.kill_loop import KillLoop, KillLoopSettings
 __all__ = ["Conservation", "Sampling", "run"]
 
 SAMPLE_EVERY, COUNT_EVERY = 0.001, 0.1
-"""Seconds between two looks at the server, and between two looks at how much has been done."""
+"""Seconds between two samples of the server, and between two readings of the progress."""
 
 SLOWEST, RETRY_FOR = 100, 20.0
-"""Operations a second below which it is given up, and seconds for all to stop."""
+"""Operations per second below which the run is given up, and seconds allowed for all processes to stop."""
 
 SLACK = 0.5
-"""Seconds after the last ttl until all must be at rest."""
+"""Seconds after the last ttl until the end state is checked."""
 
 
 @dataclass(slots=True)
 class Sampling:
-    """What was seen of the server."""
+    """The samples of the server."""
 
     samples: int = 0
     most_held: int = 0
     most_waiting: int = 0
     over: int = 0
-    """How often more permits were held than there are."""
+    """Samples in which more permits than the limit were held."""
     unaccounted: int = 0
-    """How often those held and those free were not as many as there are."""
+    """Samples in which held and free permits did not add up to the limit."""
     killed_holding: int = 0
     killed_waiting: int = 0
 
     def look(self, semaphore: Semaphore, dead: str = "") -> None:
-        """Take one sample, just after the process with this label was killed."""
+        """Take one sample, just after the process with the label ``dead`` was killed."""
         status = semaphore.status()
         self.killed_holding += any(holder.label == dead for holder in status.holders)
         self.killed_waiting += any(waiter.label == dead for waiter in status.waiters)
@@ -67,15 +67,15 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Conservation:
-    """What came of it."""
+    """The result of a run."""
 
     seconds: float
     operations: int
     kills: int
     killed_holding: int
-    """That left permits to be given back by the end of a lease."""
+    """Kills of processes that held permits, which return when the lease expires."""
     killed_waiting: int
-    """That left a place in line to be skipped."""
+    """Kills of processes in the queue, whose entries must be skipped."""
     lost: int
     longest_wait: float
     """Seconds, from the call of acquire to its return."""
@@ -85,9 +85,9 @@ class Conservation:
     over: int
     unaccounted: int
     crowded: int
-    """How many holds began while those that were certain left too few permits for them."""
+    """Number of holds that began while other certain holds left too few permits for them."""
     dead_in_line: int
-    """Waiters that had died and that nobody had looked at when all was at rest."""
+    """Entries of killed waiters that were still in the queue at the end."""
     trouble: tuple[str, ...]
 
     @property
@@ -97,9 +97,9 @@ class Conservation:
 
 
 def run(settings: KillLoopSettings, tell: Callable[[int], object] = lambda _: None) -> Conservation:
-    """Let them take and give until there were so many operations, or too much time has gone by.
+    """Run the processes until they have done enough operations, or have taken too long.
 
-    ``tell`` is told now and then how many there have been.
+    ``tell`` is called now and then with the number of operations so far.
     """
     sampling = Sampling()
     with tempfile.TemporaryDirectory() as folder, Handfast(settings.url) as client:
@@ -141,7 +141,7 @@ def _watch(
     sampling: Sampling,
     tell: Callable[[int], object],
 ) -> list[str]:
-    """Sample and kill until enough was done; what went wrong."""
+    """Sample and kill until enough operations are done; return the errors."""
     give_up_at = monotonic() + RETRY_FOR + settings.operations / SLOWEST
     next_kill, next_count = kill_loop.next_kill(), monotonic()
     while (now := monotonic()) < give_up_at:
@@ -159,7 +159,7 @@ def _watch(
 
 
 def _rest(settings: KillLoopSettings, semaphore: Semaphore) -> tuple[int, list[str]]:
-    """How many dead waiters stand in line when all is over, and what is not as it must be."""
+    """Return the number of killed waiters in the queue at the end, and the errors in the end state."""
     time.sleep(settings.ttl + SLACK)
     before = semaphore.status()
     wrong = []

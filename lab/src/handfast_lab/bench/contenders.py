@@ -1,6 +1,7 @@
-"""Which contenders each benchmark measures, by their names in its table, and one client of them as it is measured.
+"""The contenders of each benchmark, by their names in its table, and one client of a contender for a measurement.
 
-A client is made once, as by a program that keeps its lock in a variable. Rivals run at their defaults but for the lease.
+A client is created once, as in a program that keeps its lock in a variable. Rivals run with their defaults except for
+the lease.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from handfast_lab.rivals.contender import Contender
 __all__ = ["FAIR", "HANDFAST", "LEASE", "LENIENT", "LOCKS", "SEMAPHORES", "TASK_LOCKS", "Contended", "installed"]
 
 LEASE = 30.0
-"""Seconds, for all contenders with a configurable lease: the default of Handfast."""
+"""Lease in seconds of all contenders that allow one to be set: Handfast's default."""
 
 HANDFAST = "handfast"
 
 FAIR = "classic-fair"
-"""The first form of the listings' semaphore with its counter and its lock."""
+"""The first form of the listings' fair semaphore, with a counter and a lock."""
 
 LENIENT = frozenset({"classic-first", FAIR})
-"""Contenders that are known to let in more than the limit."""
+"""Contenders that are known to exceed the limit."""
 
 LOCKS: Mapping[str, Contender] = {
     "classic-first": listings.FIRST,
@@ -37,7 +38,7 @@ LOCKS: Mapping[str, Contender] = {
     HANDFAST: OURS,
     FLOOR: BASELINE,
 }
-"""Locks among processes."""
+"""Locks shared by processes."""
 
 SEMAPHORES: Mapping[str, Contender] = {
     "classic-first": listings.FIRST,
@@ -47,7 +48,7 @@ SEMAPHORES: Mapping[str, Contender] = {
     HANDFAST: OURS,
     FLOOR: BASELINE,
 }
-"""Semaphores among processes."""
+"""Semaphores shared by processes."""
 
 TASK_LOCKS: Mapping[str, Contender] = {
     REDIS: redis_py.AIO,
@@ -57,16 +58,16 @@ TASK_LOCKS: Mapping[str, Contender] = {
     "py-redis-semaphore": py_redis_semaphore.AIO,
     HANDFAST: OURS_AIO,
 }
-"""Locks among the tasks of an event loop. The baseline comes after them and is no client."""
+"""Locks shared by the tasks of an event loop. The baseline is measured after them and is not a client."""
 
 
 def installed(contenders: Mapping[str, Contender]) -> list[str]:
-    """Return the names of those that can run here."""
+    """Return the names of the installed contenders."""
     return [name for name, contender in contenders.items() if contender.version is not None]
 
 
 class Contended:
-    """One client of one lock, or of one semaphore if it has a limit, open until `close`."""
+    """One client of one lock, or of one semaphore if ``limit`` is given; open until `close`."""
 
     acquire: Callable[[], object]
     release: Callable[[], object]
@@ -82,10 +83,10 @@ class Contended:
 
     @property
     def tries(self) -> int:
-        """How often it has asked the server for the lock so far."""
+        """Number of requests for the lock so far."""
         return int(self._lock.tries)
 
     @property
     def retries(self) -> int:
-        """How many WatchErrors have made it start over so far."""
+        """Number of WatchErrors so far."""
         return int(getattr(self._lock, "retries", 0))

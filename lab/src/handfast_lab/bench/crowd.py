@@ -1,9 +1,9 @@
-"""A crowd at one lock: very many tasks of one client wait for it, and then each takes it once and gives it up at once.
+"""A crowd at one lock: very many tasks of one client wait for it, and each then acquires and releases it once.
 
-It shows what a line costs when it is long: in the client the memory and the connection, in the server the time of each
-script, which has to stay what it is with a short one. A server of our own is told to log every command with its time (its
-slow log, with nothing too fast for it); that log is read when all is over, in one piece, since it can't be had from a
-place onwards. Keeping it costs the server a little of every command, so the rate is rather a little too low.
+This measures the cost of a long queue: memory and connections of the client, and the time of each script on the server,
+which must not grow with the queue. A private server logs every command with its duration in its slow log. The log is
+read once at the end and in one piece, because SLOWLOG GET cannot continue from a position. Logging costs the server a
+little time for every command, so the measured rate is slightly too low.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ __all__ = ["Crowd", "CrowdJob", "ScriptTimes", "inversions", "load_scripts", "lo
 SCRIPTS = ("permit_acquire", "permit_release")
 
 SLOWEST = 100
-"""Acquires a second below which the crowd is given up."""
+"""Acquires per second below which the run is given up."""
 
 ENTRIES = 40
-"""Log entries to make room for, for each waiter: old servers log what a script calls as well."""
+"""Log entries to allow per waiter: old servers also log the commands that a script calls."""
 
 
 class Crowd(NamedTuple):
-    """What was seen of the crowd."""
+    """The result of a run."""
 
     connections: int
     grown: int | None
-    """Bytes of memory that the process has grown by while they came to wait."""
+    """Bytes by which the process grew while the tasks enqueued."""
     seconds: float
-    """From the release to the end of the last task."""
+    """Seconds from the release to the end of the last task."""
     order: list[int]
-    """Who got in, by the number of coming."""
+    """The tasks in the order of their grants, numbered in the order of their requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptTimes:
-    """How long one script took within the server, in microseconds."""
+    """Durations of one script on the server, in microseconds."""
 
     script: str
     calls: int
@@ -62,14 +62,14 @@ class ScriptTimes:
 
 
 class CrowdJob(NamedTuple):
-    """Let so many tasks come to wait, and then in."""
+    """Let many tasks wait for one lock, and then acquire it."""
 
     url: str
     name: str
     waiters: int
 
     def do(self, start: Start) -> Crowd:
-        """Ready when all wait; over when all have been in."""
+        """Report ready when all tasks wait; return when all have held the lock."""
         take_all_files()
         with Counter(self.url) as counter:
             return asyncio.run(self._come(start, counter))
@@ -103,14 +103,14 @@ class CrowdJob(NamedTuple):
 
 
 def run(url: str, name: str, waiters: int) -> tuple[Crowd | None, list[str]]:
-    """Let them come, in a process of their own; or what went wrong."""
+    """Run the tasks in a process of their own. Return the result, or None and the errors."""
     with ClientPool() as pool:
         _, crowds, trouble = pool.do(CrowdJob(url, name, waiters), 1, 10 + waiters / SLOWEST)
     return (crowds[0] if crowds else None), trouble
 
 
 def inversions(order: Iterable[int]) -> int:
-    """How many pairs of them are the wrong way round."""
+    """Return the number of pairs that are in the wrong order."""
     seen: list[int] = []
     found = 0
     for number in order:
@@ -120,19 +120,19 @@ def inversions(order: Iterable[int]) -> int:
 
 
 def load_scripts(url: str) -> None:
-    """Have the server know the scripts, so that no call is logged twice, the first time as a failure."""
+    """Load the scripts, so that no call is logged twice: first as NOSCRIPT, then as the retry."""
     with redis.Redis.from_url(url) as client:
         for script in map(load, SCRIPTS):
             client.script_load(script.source)
 
 
 def logging_all(waiters: int) -> tuple[str, ...]:
-    """What a server is to be started with so that no script call is missing from its log."""
+    """Return server options that keep every script call in the slow log."""
     return "--slowlog-log-slower-than", "0", "--slowlog-max-len", str(1000 + ENTRIES * waiters)
 
 
 def script_times(url: str) -> list[ScriptTimes]:
-    """What such a server has logged of our scripts."""
+    """Return the durations of our scripts from the slow log of such a server."""
     with redis.Redis.from_url(url) as client:
         entries: Any = client.slowlog_get(int(client.slowlog_len()))
     found = []

@@ -1,6 +1,6 @@
-"""From notes to figures: what one measurement says, and what all rounds say together.
+"""Compute the figures of one measurement from the clients' records, and those of all rounds together.
 
-Knows neither processes nor locks, so it can be tested with planted notes.
+Independent of processes and locks, so tests can pass records of their own.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 CLASSIC, REDIS, FLOOR = "classic-lua", "redis-py", "floor"
-"""The contenders that the others are compared with."""
+"""The contenders with which the others are compared."""
 
 ONE, DISTINCT = "one", "distinct"
-"""The settings: all clients want the same lock, or each a lock of its own."""
+"""The settings: all clients share one lock, or each has its own."""
 
 
 class Schedule(NamedTuple):
-    """Moments on the machine-wide monotonic clock: contend from ``begin``, count from ``go`` until ``until``."""
+    """Times on the machine-wide monotonic clock: contend from ``begin``, count from ``go`` until ``until``."""
 
     begin: float
     go: float
@@ -52,17 +52,17 @@ class Schedule(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What one client saw: its holds, those of the warm-up among them, and its tries while it counted."""
+    """The records of one client: its holds, including those of the warm-up, and its tries in the measured period."""
 
     tries: int
     acquired: array[float]
-    """When each acquire had returned."""
+    """When each acquire returned."""
     released: array[float]
-    """When each release was about to be called."""
+    """When each release was called."""
 
 
 class Turns(NamedTuple):
-    """What one client saw that also noted when it began to wait: one item of each for every hold."""
+    """The records of a client that also notes when it began to wait; one item of each array for every hold."""
 
     asked: array[float]
     acquired: array[float]
@@ -70,7 +70,7 @@ class Turns(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """One certain hold: so many permits were this client's from the one moment to the other, in seconds."""
+    """One certain hold: this client held ``weight`` permits from ``acquired`` to ``released``, in seconds."""
 
     acquired: float
     released: float
@@ -97,39 +97,39 @@ class Measurement:
     seconds: float
     tries: int
     acquires: tuple[int, ...]
-    """Of each client."""
+    """For each client."""
     handoffs: int
-    """How often the lock went from one client to another."""
+    """How often the lock passed from one client to another."""
     handoff_p50_us: float | None
     handoff_p99_us: float | None
     violations: int
-    """How many holds began while those of others, all certain, left no room for them."""
+    """Number of holds that began while other certain holds left too few permits for them."""
     trouble: tuple[str, ...]
-    """What went wrong; such a measurement has no figures to trust."""
+    """Errors; the figures of a measurement with errors are not used."""
     setting: str = ONE
     connections: int | None = None
-    """How many the server saw of the contender while it was measured, where they were counted."""
+    """Connections that the server had of the contender during the measurement; None if not counted."""
 
     @property
     def where(self) -> str:
-        """Which measurement it is, in words."""
+        """Description of the measurement."""
         clients = f"{self.clients} clients" + (" of distinct locks" if self.setting == DISTINCT else "")
         return f"{self.contender}, {clients}, round {self.round + 1}"
 
     @property
     def rate(self) -> float:
-        """Acquires a second, of all clients together."""
+        """Acquires per second, of all clients together."""
         return sum(self.acquires) / self.seconds
 
     @property
     def fairness(self) -> float:
-        """The fewest acquires of a client to the most: 1 is fair, 0 is a client that got none."""
+        """The smallest number of acquires of a client divided by the largest: 1 is fair, 0 means a client had none."""
         return min(self.acquires) / max(self.acquires) if any(self.acquires) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long something took, again and again, in microseconds."""
+    """The distribution of a repeated duration, in microseconds."""
 
     what: str
     calls: int
@@ -139,21 +139,21 @@ class Times:
 
     @classmethod
     def of(cls, what: str, times: Iterable[float]) -> Self:
-        """From so many microseconds each time."""
+        """Summarize these durations, in microseconds."""
         ordered = sorted(times)
         p50, p99, longest = (quantile(ordered, share) or 0.0 for share in (0.5, 0.99, 1.0))
         return cls(what, len(ordered), p50, p99, longest)
 
     @classmethod
     def of_rounds(cls, rounds: Sequence[Self]) -> Self:
-        """Medians of several rounds, but the longest of all."""
+        """Summarize several rounds: the medians, and the longest of all."""
         p50, p99 = median(one.p50 for one in rounds), median(one.p99 for one in rounds)
         return cls(rounds[0].what, sum(one.calls for one in rounds), p50, p99, max(one.longest for one in rounds))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What all rounds say of one contender at one client count: medians, and the spread of the rate."""
+    """All rounds of one contender at one client count: medians, and the spread of the rate."""
 
     contender: str
     clients: int
@@ -165,15 +165,15 @@ class Row:
     handoff_p50_us: float | None
     handoff_p99_us: float | None
     to_floor: float | None
-    """The rate to that of the wire floor in the same round."""
+    """The rate divided by that of the floor in the same round."""
     to_classic: float | None
-    """The same to the classic Lua form."""
+    """The same for the classic Lua form."""
     to_redis: float | None = None
-    """The same to the lock of redis-py."""
+    """The same for redis-py's lock."""
     setting: str = ONE
     connections: float | None = None
     violations: int = 0
-    """Of all rounds together."""
+    """Sum over all rounds."""
 
 
 def measure(
@@ -185,10 +185,10 @@ def measure(
     *,
     limit: int = 1,
 ) -> Measurement:
-    """Merge the notes of all clients and take from them what falls into the time that counts.
+    """Merge the records of all clients and evaluate the measured period.
 
-    Where each has a lock of its own there is nothing to hand over, and holds may overlap. Where several may hold it at
-    once, nobody can tell from outside whose permit went to whom.
+    With distinct locks there are no handoffs, and holds may overlap. With a limit above 1 there are no handoff figures,
+    because clients cannot observe which permit passed to which client.
     """
     _, go, until = schedule
     holds = sorted(
@@ -220,7 +220,7 @@ def measure(
 
 
 def crowding(holds: Iterable[Hold], limit: int = 1) -> int:
-    """How many holds began while those that were certain had so many of ``limit`` permits that too few were left."""
+    """Return the number of holds that began while other certain holds left too few of ``limit`` permits."""
     found = out = 0
     ends: list[tuple[float, int]] = []
     for hold in sorted(holds):
@@ -233,14 +233,14 @@ def crowding(holds: Iterable[Hold], limit: int = 1) -> int:
 
 
 def without_row(measurements: Sequence[Measurement]) -> list[Case]:
-    """What has no row in `summarize`, because it went well in no round."""
+    """Return the cases that have no row in `summarize`, because every round of them failed."""
     well = {(one.clients, one.contender, one.setting) for one in measurements if not one.trouble}
     measured = dict.fromkeys((one.clients, one.contender, one.setting) for one in measurements)
     return [Case(0, *which) for which in measured if which not in well]
 
 
 def summarize(measurements: Sequence[Measurement]) -> list[Row]:
-    """One row for each setting, client count and contender, in the order of the measurements' own first round."""
+    """Return a row for each setting, client count and contender, in the order of the measurements."""
     sound = [one for one in measurements if not one.trouble]
     rates = {(one.contender, one.setting, one.clients, one.round): one.rate for one in sound}
     groups: dict[tuple[str, int, str], list[Measurement]] = {}
@@ -275,11 +275,11 @@ def _row(group: list[Measurement], rates: dict[tuple[str, str, int, int], float]
 
 
 def middle(values: Iterable[float | None]) -> float | None:
-    """The median of those that are known; None without any."""
+    """Return the median of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The value that this share of them does not exceed; None of none."""
+    """Return the smallest value that at least this share of the values does not exceed; None for no values."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None

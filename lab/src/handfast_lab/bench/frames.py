@@ -3,9 +3,9 @@
     python -m handfast_lab.bench.frames            the four counts
     python -m handfast_lab.bench.frames --list     every frame, in the order of entry
 
-A frame counts if its code lies in the package's folder; those of redis-py, asyncio and the standard library do not. It counts
-each time that it is entered: a generator or a coroutine also when it is resumed. Unlike timings the counts have no noise,
-so a change that adds a layer shows here first.
+A frame counts if its code is in the package's folder; frames of redis-py, asyncio and the standard library do not
+count. It counts each time that it is entered; a generator or coroutine also when it is resumed. Unlike timings the
+counts have no noise, so an additional layer shows here first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["count_asyncio", "count_sync", "main"]
 
 PACKAGE = str(Path(handfast.__file__).parent)
 WARM_UP = 20
-"""Acquires before the one that is counted: the script is loaded, connections are open, caches are full."""
+"""Acquires before the counted one: they load the script, open the connections and fill the caches."""
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def count_sync(client: Handfast) -> tuple[list[str], list[str]]:
 
 
 async def count_asyncio(client: AsyncHandfast) -> tuple[list[str], list[str]]:
-    """Return the frames of one acquire and of its release, callbacks of the event loop among them."""
+    """Return the frames of one acquire and of its release, including callbacks of the event loop."""
     lock = client.lock("frames")
     for _ in range(WARM_UP):
         await (await lock.acquire()).release()

@@ -1,11 +1,11 @@
 """Processes that acquire and release permits of one semaphore, each replaced when it is killed.
 
-Each acquires a random number of permits, rather few than many, and releases them at once or a little later, sometimes much
-later than the ttl. At random moments one is killed, whether it waits or holds, and another one takes its place. The permits
-of a dead one return when its lease ends, and the next waiter continues.
+Each acquires a random number of permits, small numbers more often, and releases them at once or a little later,
+sometimes much later than the ttl. At random times a random process is killed, holding or waiting, and replaced. The
+permits of a killed process return when its lease expires, and the next waiter is granted.
 
-A process writes what it does to a file of its own, which outlives it. The processes are forked from one that has imported
-everything and opened nothing, so several new ones a second are possible.
+A process records its operations in a file that survives it. The processes are forked from one that has imported
+everything and opened nothing, so several new ones per second are possible.
 """
 
 from __future__ import annotations
@@ -25,61 +25,61 @@ from handfast_lab.bench.figures import Hold
 __all__ = ["KillLoop", "KillLoopSettings", "Log", "read_log"]
 
 SHORT, LONG = 0.2, 0.001
-"""The shares of holds that last up to two milliseconds, and up to two ttls; the others are given back at once."""
+"""The shares of holds that last up to two milliseconds, and up to two ttls; the other leases are released at once."""
 
 KILL_EVERY = 0.3
 """Seconds between two kills, on average."""
 
 RECORD = 4
-"""Numbers of a note: 32 bytes, of which a page holds a whole number, so that no kill leaves half of one."""
+"""Numbers per record: 32 bytes. A page holds a whole number of records, so a kill never leaves a partial one."""
 
 
 class KillLoopSettings(NamedTuple):
-    """What to do."""
+    """The parameters of a run."""
 
     url: str
     name: str
-    """Of the semaphore: nobody else may use it."""
+    """Name of the semaphore, for exclusive use."""
     processes: int
     limit: int
-    """Permits, 100 at most: then `status` shows all holders."""
+    """Permits, at most 100, so that `status` lists all holders."""
     ttl: float
     operations: int
 
 
 class Log(NamedTuple):
-    """What is known of one life."""
+    """The records of one process."""
 
     holds: list[Hold]
     operations: int
     lost: int
-    """How many leases were lost before they were given back."""
+    """Leases lost before their release."""
     longest_wait: float
 
 
 class _Life(NamedTuple):
-    """One process, and the file that it writes its notes to."""
+    """One process and its file of records."""
 
     process: ChildProcess
     log: Path
 
 
 class KillLoop:
-    """So many processes, each replaced when it is killed."""
+    """A fixed number of processes, each replaced when it is killed."""
 
     def __init__(self, settings: KillLoopSettings, folder: Path) -> None:
         self._settings, self._folder = settings, folder
         self._group = ProcessGroup(preload=[__name__])
-        self._chance = random.Random()  # noqa: S311 -- kills are no secrets
+        self._chance = random.Random()  # noqa: S311 -- a choice of processes, not a secret
         self._lives = 0
         self._done = 0
         self._alive: list[_Life] = []
         self._ended: list[tuple[_Life, float]] = []
-        """Those that have ended, each with the moment just before."""
+        """The ended processes, each with the time just before its end."""
         self.kills = 0
 
     def fill(self) -> None:
-        """Start as many as are missing."""
+        """Start the missing processes."""
         while len(self._alive) < self._settings.processes:
             log = self._folder / str(self._lives)
             log.touch()
@@ -88,10 +88,10 @@ class KillLoop:
             self._alive.append(_Life(process, log))
 
     def kill(self) -> str:
-        """Kill one of them, whether it holds or waits, and start another. Return the label of the dead one."""
+        """Kill a random process, holding or waiting, and start another. Return the label of the killed process."""
         life = self._chance.choice(self._alive)
         if life.process.has_reported:
-            return ""  # it has failed, and `stop` says why
+            return ""  # it has failed, and `stop` reports the reason
         self._alive.remove(life)
         self._end(life)
         self.kills += 1
@@ -100,19 +100,19 @@ class KillLoop:
         return life.log.name
 
     def next_kill(self) -> float:
-        """Return when the next one is to be killed."""
+        """Return the time of the next kill."""
         return monotonic() + self._chance.expovariate(1 / KILL_EVERY)
 
     def done(self) -> int:
-        """Return about how many operations there have been."""
+        """Return the approximate number of operations so far."""
         return self._done + sum(_operations(life.log) for life in self._alive)
 
     def failed(self) -> bool:
-        """Return whether any of them has ended by itself, which they report only when they fail."""
+        """Return whether a process has ended on its own, which they report only when they fail."""
         return any(life.process.has_reported for life in self._alive)
 
     def stop(self, timeout: float) -> list[str]:
-        """Let all finish their operation and end. Kill those that have not after these seconds; return what went wrong."""
+        """Let all processes finish their operation and end; kill those left after ``timeout``. Return the errors."""
         until = monotonic() + timeout
         for life in self._alive:
             life.process.send("stop")
@@ -127,11 +127,11 @@ class KillLoop:
         return trouble
 
     def logs(self) -> list[Log]:
-        """Return what is known of all that have ended."""
+        """Return the records of all ended processes."""
         return [read_log(life.log, moment, number) for number, (life, moment) in enumerate(self._ended)]
 
     def dismiss(self) -> None:
-        """Kill all that are left."""
+        """Kill the remaining processes."""
         for life in self._alive:
             self._end(life)
         self._alive.clear()
@@ -144,8 +144,8 @@ class KillLoop:
 
 
 def _live(parent: Parent, settings: KillLoopSettings, number: int, log: Path) -> None:
-    """Acquire and release until the parent says stop."""
-    chance = random.Random(number)  # noqa: S311 -- weights and pauses are no secrets
+    """Acquire and release until the parent sends "stop"."""
+    chance = random.Random(number)  # noqa: S311 -- weights and pauses, not secrets
     with Handfast(settings.url, label=log.name) as client, log.open("ab", buffering=0) as notes:
         semaphore = client.semaphore(settings.name, settings.limit, ttl=settings.ttl)
         while not parent.has_sent:
@@ -166,7 +166,7 @@ def _live(parent: Parent, settings: KillLoopSettings, number: int, log: Path) ->
 
 
 def read_log(log: Path, end: float, client: int) -> Log:
-    """What a process noted that ended at that moment at the latest."""
+    """Read the records of a process that ended no later than ``end``."""
     numbers = array("d", log.read_bytes())
     holds: list[Hold] = []
     operations, lost, longest = 0, 0, 0.0
@@ -189,5 +189,5 @@ def _records(numbers: Sequence[float]) -> Iterator[Sequence[float]]:
 
 
 def _operations(log: Path) -> int:
-    """How many permits were taken and given back, by the length of the notes."""
+    """Return the number of completed acquires and releases, from the size of the file."""
     return log.stat().st_size // (2 * RECORD * array("d").itemsize)

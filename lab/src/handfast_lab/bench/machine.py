@@ -1,4 +1,4 @@
-"""Where a benchmark ran, and with what: a figure without it is worth nothing."""
+"""The machine and versions of a benchmark run, without which its figures mean nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import handfast
 __all__ = ["describe"]
 
 PACKAGES = "redis", "hiredis", "python-redis-lock", "coredis", "redis-fifo-lock", "pottery", "py-redis-semaphore"
-"""Whose versions matter: the client libraries and the rivals."""
+"""Client libraries and rivals whose versions are recorded."""
 
 
 def describe(url: str) -> dict[str, Any]:
-    """Machine, versions and date, as they go into the raw results."""
+    """Return machine, versions and date for the raw results."""
     with redis.Redis.from_url(url) as client:
         info: dict[str, Any] = client.info("server")
     server = "valkey" if "valkey_version" in info else "redis"

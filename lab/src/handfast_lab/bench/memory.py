@@ -1,8 +1,8 @@
-"""What a task that waits costs: its process's memory, and connections.
+"""The cost of a waiting task: memory of its process, and connections.
 
-One task holds the lock, so many others wait for it; what the process has grown by, divided by their number, is what a
-waiter costs, its task and coroutines among it. Of what grows elsewhere (the kernel's buffers, the server's clients) only
-the connections tell.
+One task holds the lock, so many others wait for it. The growth of the process divided by their number is the cost of a
+waiter, including its task and coroutines. Memory elsewhere (kernel buffers, the server's client structures) is not
+measured; the number of connections is the only indication of it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from handfast_lab.bench.worker import Start
 __all__ = ["Cost", "CostRow", "all_wait", "run", "summarize"]
 
 RETRY_FOR = 20.0
-"""Seconds for all to wait, and for their cancellation."""
+"""Seconds for all tasks to start waiting, and for their cancellation."""
 
 LOOK, STEADY, LOOKS = 0.2, 3, 40
-"""Seconds between two looks at a process that grows, how many in a row must find it steady, and how many will do."""
+"""Seconds between two memory readings, steady readings in a row that end the wait, and the largest number of readings.
+"""
 
 
 class Weight(NamedTuple):
-    """What so many waiters cost."""
+    """The cost of all waiters together."""
 
     bytes: int | None
     connections: int
@@ -37,24 +38,24 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one waiter of one contender costs, as one round found it."""
+    """The cost of one waiter of a contender in one round."""
 
     round: int
     contender: str
     waiters: int
     bytes_per_waiter: float | None
-    """None where it could not be told."""
+    """None if it could not be measured."""
     connections: int | None
     trouble: tuple[str, ...]
 
     @property
     def where(self) -> str:
-        """Which measurement it is, in words."""
+        """Description of the measurement."""
         return f"{self.contender}, {self.waiters} waiters, round {self.round + 1}"
 
 
 class CostRow(NamedTuple):
-    """What all rounds say of one contender."""
+    """All rounds of one contender."""
 
     contender: str
     waiters: int
@@ -63,7 +64,7 @@ class CostRow(NamedTuple):
 
 
 class WaitersJob(NamedTuple):
-    """Let so many tasks wait for a lock that is held."""
+    """Let many tasks wait for a held lock."""
 
     contender: str
     url: str
@@ -71,7 +72,7 @@ class WaitersJob(NamedTuple):
     waiters: int
 
     def do(self, start: Start) -> Weight:
-        """Weigh them, once all wait."""
+        """Measure the memory once all tasks wait."""
         take_all_files()
         with Counter(self.url) as counter:
             return asyncio.run(self._weigh(start, counter))
@@ -99,7 +100,7 @@ class WaitersJob(NamedTuple):
 
 
 def run(url: str, contenders: tuple[str, ...], waiters: int, rounds: int) -> Iterator[Cost]:
-    """Weigh all of them in every round, each in a process of its own."""
+    """Measure all contenders in every round, each in a process of its own."""
     for number in range(rounds):
         for contender in in_turn(contenders, number):
             job = WaitersJob(contender, url, f"bench-memory-{contender}-{number}", waiters)
@@ -111,7 +112,7 @@ def run(url: str, contenders: tuple[str, ...], waiters: int, rounds: int) -> Ite
 
 
 def summarize(found: Sequence[Cost]) -> list[CostRow]:
-    """One row for each contender: the medians of the rounds that went well."""
+    """Return one row for each contender: the medians of its error-free rounds."""
     groups: dict[str, list[Cost]] = {}
     for one in found:
         if not one.trouble:
@@ -125,13 +126,16 @@ def summarize(found: Sequence[Cost]) -> list[CostRow]:
 
 
 async def all_wait(waiting: Callable[[], Awaitable[int]], count: int) -> None:
-    """Wait until so many wait. Whoever hangs here is ended from outside."""
-    while await waiting() < count:  # noqa: ASYNC110 -- only the server knows
+    """Return once ``count`` tasks wait. There is no timeout; the parent process ends a client that hangs."""
+    while await waiting() < count:  # noqa: ASYNC110 -- only the server has the number
         await asyncio.sleep(LOOK / 4)
 
 
 async def _settle() -> int | None:
-    """What is resident once that grows no more: then even those wait who cannot be asked."""
+    """Return the resident memory once it stops growing.
+
+    Then the tasks of contenders that cannot report their number of waiters wait too.
+    """
     steady, last = 0, resident()
     for _ in range(LOOKS):
         await asyncio.sleep(LOOK)

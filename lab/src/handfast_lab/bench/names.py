@@ -1,13 +1,13 @@
-"""A million names: what it costs to keep them, and how long it takes to complete what somebody has typed.
+"""A million names: the memory that they take, and the time to complete a prefix.
 
-The names are made of syllables, some of them much more frequent than others, so that they share beginnings as real ones
-do: very many have the same first letter, few the same six. One client adds them in batches, and then completes prefixes
-of one to six letters, each drawn from a name: prefixes that many names have come as often as people would type them.
-Ranked, each name has a score of its own that has nothing to do with its letters. The time of a PING stands beside the
-figures: about that much of each answer is the way there and back (it is redis-py's, so with what redis-py takes).
+The names are made of syllables with very different frequencies, so that they share prefixes as real names do: very many
+have the same first letter, few the same six. One client adds them in batches, and then completes prefixes of one to six
+letters, each taken from a random name, so common prefixes are requested more often. In ranked mode each name has a
+score that is independent of its letters. The figures include the time of a PING by redis-py: about that much of each
+answer is the round trip.
 
-Memory is what the server says that it uses, after less before, over the number of names. It is the server's whole, so
-nothing else may happen there meanwhile. Some answers are compared with what they must be.
+Memory is the growth of the server's own figure, divided by the number of names. It covers the whole server, so nothing
+else may use the server at the same time. Some answers are compared with the correct ones.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["LENGTHS", "MODES", "Keeping", "expected", "make_names", "make_prefix
 MODES = ("unranked", "ranked")
 
 LENGTHS = range(1, 7)
-"""Of the prefixes, in letters."""
+"""Lengths of the prefixes, in letters."""
 
 LIMIT = 10
-"""Names for each prefix."""
+"""Names per answer."""
 
 SEED, BATCH, WARM_UP, CHECKED = 2012, 10_000, 100, 60
 
@@ -45,23 +45,23 @@ VOWELS = "aeiou"
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What was seen of the names in one mode."""
+    """The results of one mode."""
 
     mode: str
     names: int
     load_seconds: float
     bytes: int
-    """Of the server's memory, for all names."""
+    """Server memory for all names."""
     completions: tuple[Times, ...]
-    """Of all prefixes, and of those of each length."""
+    """For all prefixes, and for those of each length."""
     ping: Times
     trouble: tuple[str, ...]
-    """Answers that were not right."""
+    """Wrong answers."""
 
 
 def make_names(count: int) -> list[str]:
-    """So many different names, always the same ones, in no order."""
-    chance = random.Random(SEED)  # noqa: S311 -- names to measure with are no secrets
+    """Return ``count`` different names in random order, the same ones in every run."""
+    chance = random.Random(SEED)  # noqa: S311 -- test data, not secrets
     syllables = [onset + vowel for onset in ONSETS for vowel in VOWELS]
     chance.shuffle(syllables)
     frequent = [1 / (place + 1) for place in range(len(syllables))]
@@ -76,19 +76,19 @@ def make_names(count: int) -> list[str]:
 
 
 def make_prefixes(names: Sequence[str], count: int) -> list[str]:
-    """So many prefixes of names, all lengths in turn."""
+    """Return ``count`` prefixes of names, with the lengths in turn."""
     chance = random.Random(SEED)  # noqa: S311 -- see above
     return [chance.choice(names)[: LENGTHS[number % len(LENGTHS)]] for number in range(count)]
 
 
 def expected(ordered: Sequence[str], scores: Mapping[str, float], prefix: str) -> tuple[str, ...]:
-    """The right answer: by descending score, and then by name."""
+    """Return the correct answer: by descending score, then by name."""
     found = takewhile(lambda name: name.startswith(prefix), ordered[bisect_left(ordered, prefix) :])
     return tuple(islice(sorted(found, key=lambda name: (-scores.get(name, 0), name)), LIMIT))
 
 
 def measure(url: str, mode: str, names: Sequence[str], calls: int) -> Keeping:
-    """Add all names, complete so many prefixes, and forget the names again."""
+    """Add all names, complete ``calls`` prefixes, and delete the names."""
     chance = random.Random(SEED)  # noqa: S311 -- see above
     scores = {name: float(chance.randrange(len(names))) for name in names} if mode == "ranked" else {}
     prefixes = make_prefixes(names, calls)
@@ -113,7 +113,7 @@ def measure(url: str, mode: str, names: Sequence[str], calls: int) -> Keeping:
 
 
 def _load(index: Autocomplete, names: Sequence[str], scores: Mapping[str, float]) -> float:
-    """Add the names; how many seconds it took."""
+    """Add the names; return the seconds it took."""
     batches: list[Any] = [names[start : start + BATCH] for start in range(0, len(names), BATCH)]
     if scores:
         batches = [{name: scores[name] for name in batch} for batch in batches]
@@ -125,7 +125,10 @@ def _load(index: Autocomplete, names: Sequence[str], scores: Mapping[str, float]
 
 
 def _times(prefixes: Sequence[str], *calls: Callable[[str], object]) -> list[list[float]]:
-    """How many microseconds each of the calls takes with each prefix. They take turns, so one minute slows all."""
+    """Return the duration of each call with each prefix, in microseconds.
+
+    The calls take turns, so that a slow minute affects all of them.
+    """
     for prefix in prefixes[:WARM_UP]:
         for call in calls:
             call(prefix)

@@ -1,12 +1,12 @@
-"""Clients that need two of several locks at a time, in any order: all at once, or one inside the other.
+"""Clients that need two of several locks at a time, in any order: acquired at once, or nested.
 
-With `hf.lock_all` they ask for the two as they come. Nested locks must be taken in one order that all keep to, or two
-clients wait for each other for ever; here that is the order of the names. Each client draws its pairs with a chance of its
-own, and the same ones for every contender and in every round. While it holds a pair it sleeps for a moment: two that hold
-a name at once are only seen where both are sure of it for longer than it takes to look at the clock.
+With `hf.lock_all` they acquire the two in the order drawn. Nested locks need a global order, or two clients deadlock;
+here it is the order of the names. Each client draws its pairs from a seed of its own, the same for every contender and
+round. A client sleeps for a moment while it holds a pair: an overlap is detected only if it lasts longer than a clock
+reading.
 
-Nobody should ever wait for ten seconds here: whoever does is counted as stuck in a deadlock, and goes on. That no two held
-a name at once is seen on the machine-wide monotonic clock, name by name.
+A wait of ten seconds should never happen here: it counts as a deadlock, and the client continues. Exclusion is checked
+on the machine-wide monotonic clock, for each name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AT_ONCE, NESTED = "lock_all", "nested"
 RETRY_FOR, SEED = 10.0, 2012
 
 SLOWEST = 100
-"""Pairs a second below which it is given up."""
+"""Pairs per second below which the run is given up."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ CONTENDERS: Mapping[str, Callable[[Handfast, Sequence[str]], AbstractContextMana
     AT_ONCE: _at_once,
     NESTED: _nested,
 }
-"""By name, in the order of the table: holds the locks of two names."""
+"""By name, in the order of the table. Each returns a context manager that holds the locks of two names."""
 
 
 class PairsPlan(NamedTuple):
@@ -65,10 +65,10 @@ class PairsPlan(NamedTuple):
     url: str
     clients: int
     pairs: int
-    """Of each client."""
+    """For each client."""
     names: int
     hold: float
-    """Seconds that a pair is held; 0 for none."""
+    """Seconds to hold each pair; 0 for none."""
     rounds: int
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class PairsPlan(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What one client saw: its holds, and which two names each of them was of."""
+    """The records of one client: its holds, and the two names of each."""
 
     turns: Turns
     first: array[int]
@@ -91,31 +91,31 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One contender in one round: every client takes its pairs."""
+    """One contender in one round: every client processes its pairs."""
 
     round: int
     contender: str
     clients: int
     pairs: int
-    """That were held, of all clients together."""
+    """Pairs held, by all clients together."""
     seconds: float
     waits: Times
     timeouts: int
-    """How often a client waited so long that it must have been a deadlock."""
+    """Number of waits so long that they must have been deadlocks."""
     overlaps: int
-    """How many holds of a name began while another one's was certain."""
+    """Number of holds of a name that began during another client's certain hold of it."""
     trouble: tuple[str, ...]
-    """What went wrong; such a pass has no figures to trust."""
+    """Errors; the figures of a pass with errors are not used."""
 
     @property
     def rate(self) -> float:
-        """Pairs a second, of all clients together."""
+        """Pairs per second, of all clients together."""
         return self.pairs / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What all rounds say of one contender: medians and the spread of the rate; the rest is of all rounds together."""
+    """All rounds of one contender: medians and the spread of the rate; the others cover all rounds together."""
 
     contender: str
     seconds: float
@@ -126,11 +126,11 @@ class Row:
     timeouts: int
     overlaps: int
     to_nested: float | None
-    """The rate to that of nested locks in the same round."""
+    """The rate divided by that of nested locks in the same round."""
 
 
 class PairsJob(NamedTuple):
-    """Take pairs of names."""
+    """Acquire and release pairs of locks."""
 
     contender: str
     url: str
@@ -141,15 +141,15 @@ class PairsJob(NamedTuple):
     seed: int
 
     def do(self, start: Start) -> Drawn:
-        """Take all of them, or as many as there is time for."""
-        chance = random.Random(self.seed)  # noqa: S311 -- pairs to measure with are no secrets
+        """Process all pairs, or as many as the time allows."""
+        chance = random.Random(self.seed)  # noqa: S311 -- test data, not secrets
         wanted = [chance.sample(range(self.names), 2) for _ in range(self.pairs)]
         hold = CONTENDERS[self.contender]
         drawn = Drawn(Turns(array("d"), array("d"), array("d")), array("l"), array("l"), 0)
         timeouts = 0
         with Handfast(self.url) as client:
             own = [f"{self.name}-own-{self.seed}-{number}" for number in range(2)]
-            with hold(client, own):  # once, so that connections are made and scripts loaded
+            with hold(client, own):  # once, to open connections and load scripts
                 pass
             gc.collect()
             schedule = start()
@@ -176,7 +176,7 @@ class PairsJob(NamedTuple):
 
 
 def run(plan: PairsPlan) -> Iterator[Pass]:
-    """Let them take their pairs, one contender after the other; they take turns at being first."""
+    """Yield one pass after the other; the first place rotates among the contenders."""
     with ClientPool() as pool:
         for case in in_rounds(CONTENDERS, plan.rounds, plan.clients):
             name = f"bench-{os.getpid()}-{case.contender}-{case.round}"
@@ -188,7 +188,7 @@ def run(plan: PairsPlan) -> Iterator[Pass]:
 
 
 def measure(plan: PairsPlan, case: Case, schedule: Schedule, drawn: Sequence[Drawn], trouble: Sequence[str]) -> Pass:
-    """From what each client noted."""
+    """Evaluate the records of all clients."""
     holds: dict[int, list[Hold]] = defaultdict(list)
     waits = []
     for client, mine in enumerate(drawn):
@@ -215,7 +215,7 @@ def measure(plan: PairsPlan, case: Case, schedule: Schedule, drawn: Sequence[Dra
 
 
 def summarize(found: Sequence[Pass]) -> list[Row]:
-    """One row for each contender that went well in a round."""
+    """Return one row for each contender with an error-free round."""
     sound = [one for one in found if not one.trouble]
     nested = {one.round: one.rate for one in sound if one.contender == NESTED}
     rows = []

@@ -1,9 +1,9 @@
-"""What is read off a process and off the server while something is measured: connections and memory.
+"""Connections on the server and memory of a process, read during a measurement.
 
-Memory is what the system says that the process has in its real memory, in pages. `tracemalloc` would see single
-objects, but only those of Python's own allocators (hiredis and the sockets' buffers are not among them), and would slow
-every allocation while tasks connect. Pages are coarse, so it takes a thousand waiters for a figure, and the allocator
-gives back what earlier work used before it asks for pages: therefore a fresh process each time.
+Memory is the resident memory that the system reports, in pages. `tracemalloc` would count single objects, but only
+those of Python's allocators (not those of hiredis or the socket buffers), and would slow every allocation while tasks
+connect. Pages are coarse, so a figure needs a thousand waiters. The allocator reuses memory freed by earlier work
+before it requests pages, so each measurement needs a fresh process.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STATM = Path("/proc/self/statm")
 
 
 class Counter:
-    """Counts the connections that were made after its own."""
+    """Counts the connections opened after its own."""
 
     def __init__(self, url: str) -> None:
-        self._client: Any = redis.Redis.from_url(url)  # typed as if it could be asynchronous
+        self._client: Any = redis.Redis.from_url(url)  # redis-py types its replies as possibly asynchronous
         self._own = int(self._client.client_id())
 
     def count(self) -> int:
-        """How many there are now. The server numbers its clients as they come."""
+        """Return their current number. Client ids increase with every connection to the server."""
         return sum(int(client["id"]) > self._own for client in self._client.client_list())
 
     def __enter__(self) -> Self:
@@ -43,7 +43,10 @@ class Counter:
 
 
 def resident() -> int | None:
-    """The bytes of this process that are in real memory, rubbish taken out first; None where the system does not say."""
+    """Return the resident memory of this process in bytes, after a garbage collection.
+
+    None if the system does not report it.
+    """
     gc.collect()
     try:
         return int(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -52,6 +55,6 @@ def resident() -> int | None:
 
 
 def take_all_files() -> None:
-    """Allow this process as many open files as the system lets it have: most shells begin with 1024."""
+    """Raise the limit on open files to the hard limit; the default of most shells is 1024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

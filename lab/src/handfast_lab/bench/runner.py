@@ -1,4 +1,4 @@
-"""The course of a benchmark: which measurement comes when, and the client processes that do each.
+"""The course of a benchmark: the order of the measurements, and the client processes.
 
 A client that does not answer in time is killed and replaced; its measurement is reported as failed.
 """
@@ -21,13 +21,13 @@ from handfast_lab.bench.worker import ContendJob, Job, work
 __all__ = ["WARM_UP", "BenchPlan", "ClientPool", "forget", "in_rounds", "in_turn", "run"]
 
 WARM_UP = 0.2
-"""Seconds that all clients contend before anything counts."""
+"""Seconds for which all clients contend before anything is counted."""
 
 HEAD_START = 0.05
-"""Seconds between sending the schedule and its begin: all clients have it by then."""
+"""Seconds between sending the schedule and its begin, so that all clients receive it in time."""
 
 READY_TIMEOUT, GRACE = 20.0, 10.0
-"""Seconds for a client to be ready, and to send its result after the end."""
+"""Seconds for a client to become ready, and to send its result after the end."""
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class BenchPlan:
         return len(self.contenders) * len(self.clients) * len(self.settings) * self.rounds
 
     def order(self) -> Iterator[Case]:
-        """Yield the measurements round by round; the contenders take turns at being first."""
+        """Yield the measurements round by round; the first place rotates among the contenders."""
         for number in range(self.rounds):
             for place, (setting, clients) in enumerate(product(self.settings, self.clients)):
                 for contender in in_turn(self.contenders, number + place):
@@ -56,7 +56,7 @@ class BenchPlan:
 
 
 def in_rounds(contenders: Iterable[str], rounds: int, clients: int) -> Iterator[Case]:
-    """Yield one measurement for each contender in each round, in the same turns."""
+    """Yield one measurement for each contender in each round; the first place rotates."""
     for number in range(rounds):
         for contender in in_turn(tuple(contenders), number):
             yield Case(number, clients, contender)
@@ -69,7 +69,7 @@ def in_turn(contenders: tuple[str, ...], turn: int) -> tuple[str, ...]:
 
 
 def run(plan: BenchPlan, limit: int | None = None) -> Iterator[Measurement]:
-    """Let processes contend for a lock, or for so many permits of a semaphore, one measurement after the other."""
+    """Yield the measurements of a lock, or with ``limit`` of a semaphore, that processes contend for."""
     with ClientPool() as pool, redis.Redis.from_url(plan.url) as conn:
         for case in plan.order():
             kind = "" if limit is None else "semaphore-"
@@ -86,23 +86,23 @@ def run(plan: BenchPlan, limit: int | None = None) -> Iterator[Measurement]:
 
 
 def forget(conn: redis.Redis, name: str) -> None:
-    """Delete what listings and rivals leave behind of a semaphore, some of it without a TTL."""
+    """Delete the keys that listings and rivals leave for a semaphore, some of them without a TTL."""
     listings = [f"{name}{part}" for part in ("", ":owner", ":counter")]
     conn.delete(*listings, f"lock:{name}", *(f"semaphore:{name}:{part}" for part in ("owners", "fencing", "queue")))
 
 
 class ClientPool:
-    """As many client processes as the largest measurement needs, kept from one to the next."""
+    """The client processes, reused from one measurement to the next."""
 
     def __init__(self) -> None:
         self._group = ProcessGroup()
 
     def do(self, job: Job[T], count: int, seconds: float) -> tuple[Schedule, list[T], list[str]]:
-        """Let ``count`` clients do the job at the same time. Return when that was, their results, and what went wrong."""
+        """Let ``count`` clients do the job at the same time. Return the schedule, the results and the errors."""
         return self.do_each([job] * count, seconds)
 
     def do_each(self, jobs: Sequence[Job[T]], seconds: float) -> tuple[Schedule, list[T], list[str]]:
-        """The same with a job for each client. Where nothing went wrong the results are in the order of the jobs."""
+        """The same with one job per client. Without errors the results are in the order of the jobs."""
         while len(self._group) < len(jobs):
             self._group.start(work)
         clients = [client for client, _ in zip(self._group, jobs, strict=False)]
@@ -135,7 +135,7 @@ class ClientPool:
 
 
 def _reports(clients: list[ChildProcess], word: str, until: float, complaint: str) -> tuple[list[Any], list[str]]:
-    """Return the values of the expected reports, and what came instead."""
+    """Return the values of the expected reports, and the errors received instead."""
     values: list[Any] = []
     trouble: list[str] = []
     for client in clients:

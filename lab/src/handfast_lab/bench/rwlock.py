@@ -1,12 +1,12 @@
-"""Readers and writers of one thing: with a read-write lock, and with a plain lock for all of them.
+"""Readers and writers of one resource: with a read-write lock, and with a plain lock for all of them.
 
-Each client comes again and again, and while it is in it sleeps for a moment, as one does who asks some other service; so
-readers that get in together can do that at the same time even on a single core. All of them always want in, the hardest
-case there is for a lock that must let nobody starve: readers who were let in whenever only readers are in would never
-leave a writer a gap. A wait is from the call of acquire to its return; its longest is that of all rounds.
+Each client acquires again and again, and sleeps while it holds, like a client that calls another service; concurrent
+readers therefore gain even on a single core. All clients always want the lock, the hardest case for starvation: if
+readers were always granted alongside other readers, a writer would never be. A wait lasts from the call of acquire to
+its return; its longest is taken over all rounds.
 
-A hold to write takes all permits and a hold to read takes one, here as in the engine, so the check for overlaps is that
-of a semaphore: no hold may begin while those that are certain leave no room for it.
+A writer holds all permits and a reader one, here as in the engine, so the overlap check is that of a semaphore: a hold
+must not begin while other certain holds leave too few permits for it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _side(client: Handfast, name: str, *, writes: bool) -> AbstractContextManage
     return rwlock.write() if writes else rwlock.read()
 
 
-def _lock(client: Handfast, name: str, *, writes: bool) -> AbstractContextManager[Any]:  # noqa: ARG001 -- it is all the same to a lock
+def _lock(client: Handfast, name: str, *, writes: bool) -> AbstractContextManager[Any]:  # noqa: ARG001 -- a lock does not distinguish
     return client.lock(name)
 
 
 CONTENDERS: Mapping[str, Callable[..., AbstractContextManager[Any]]] = {RWLOCK: _side, LOCK: _lock}
-"""By name, in the order of the table: what a reader or a writer enters."""
+"""By name, in the order of the table. Each returns the context manager of a reader or a writer."""
 
 
 class SharingPlan(NamedTuple):
@@ -52,7 +52,7 @@ class SharingPlan(NamedTuple):
     readers: int
     writers: int
     work: float
-    """Seconds that each is in."""
+    """Seconds of each hold."""
     rounds: int
     seconds: float
 
@@ -74,29 +74,29 @@ class Sharing:
     read_waits: Times
     write_waits: Times
     overlaps: int
-    """How many holds began while a writer's was certain, or were a writer's and began while any other was."""
+    """Number of holds that began during a writer's certain hold, or holds of a writer that began during any other."""
     trouble: tuple[str, ...]
-    """What went wrong; such a measurement has no figures to trust."""
+    """Errors; the figures of a measurement with errors are not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What all rounds say of one contender: medians, the spread of the reads, and the longest waits of all rounds."""
+    """All rounds of one contender: medians, the spread of the reads, and the longest waits of all rounds."""
 
     contender: str
     reads: float
-    """A second, of all readers together; so with the writes."""
+    """Per second, of all readers together; likewise the writes."""
     slowest: float
     fastest: float
     writes: float
     read_waits: Times
     write_waits: Times
     to_lock: float | None
-    """Reads and writes together to those with a plain lock in the same round."""
+    """Reads and writes together, divided by those with a plain lock in the same round."""
 
 
 class SideJob(NamedTuple):
-    """Read, or write, again and again."""
+    """Read, or write, repeatedly."""
 
     contender: str
     url: str
@@ -105,11 +105,11 @@ class SideJob(NamedTuple):
     work: float
 
     def do(self, start: Start) -> Turns:
-        """Come until the time is over."""
+        """Acquire and release until the end."""
         turns = Turns(array("d"), array("d"), array("d"))
         with Handfast(self.url) as client:
             side = CONTENDERS[self.contender](client, self.name, writes=self.writes)
-            with side:  # once, so that connections are made and scripts loaded
+            with side:  # once, to open connections and load scripts
                 pass
             gc.collect()
             schedule = start()
@@ -127,7 +127,7 @@ class SideJob(NamedTuple):
 
 
 def run(plan: SharingPlan) -> Iterator[Sharing]:
-    """Let them read and write, one measurement after the other; the contenders take turns at being first."""
+    """Yield one measurement after the other; the first place rotates among the contenders."""
     sides = [False] * plan.readers + [True] * plan.writers
     with ClientPool() as pool:
         for case in in_rounds(CONTENDERS, plan.rounds, len(sides)):
@@ -139,10 +139,10 @@ def run(plan: SharingPlan) -> Iterator[Sharing]:
 def measure(
     plan: SharingPlan, case: Case, schedule: Schedule, turns: Sequence[Turns], trouble: Sequence[str]
 ) -> Sharing:
-    """From what each client noted, the readers before the writers."""
+    """Evaluate the records of all clients, readers first."""
     _, go, until = schedule
     readers, writers = turns[: plan.readers], turns[plan.readers :]
-    everything = plan.readers + 1  # enough permits for every reader, and all of them for a writer
+    everything = plan.readers + 1  # one permit for every reader, all of them for a writer
     reader = 1 if case.contender == RWLOCK else everything
     holds = [
         Hold(acquired, released, client, reader if client < plan.readers else everything)
@@ -154,7 +154,7 @@ def measure(
         return sum(go <= acquired < until for mine in some for acquired in mine.acquired)
 
     def waits(what: str, some: Sequence[Turns]) -> Times:
-        """Of those that began to wait while it counted, however long they then did."""
+        """Summarize the waits that began in the measured period, however long they lasted."""
         pairs = (pair for mine in some for pair in zip(mine.asked, mine.acquired, strict=True))
         return Times.of(what, [(acquired - asked) * 1e6 for asked, acquired in pairs if go <= asked < until])
 
@@ -174,7 +174,7 @@ def measure(
 
 
 def summarize(found: Sequence[Sharing]) -> list[Row]:
-    """One row for each contender that went well in a round."""
+    """Return one row for each contender with an error-free round."""
     sound = [one for one in found if not one.trouble]
     plain = {one.round: one.reads + one.writes for one in sound if one.contender == LOCK}
     rows = []

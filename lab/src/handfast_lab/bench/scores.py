@@ -1,13 +1,13 @@
-"""A million scores moved forward: ``hf.scores(...).advance`` against ZADD GT of redis-py, which counts nothing.
+"""A million scores raised: ``hf.scores(...).advance`` against redis-py's ZADD GT, which does not count.
 
-Each contender gets the same members with the same scores, in the same batches, which are made before anything counts.
-First all members are new; then each of them moves. Rounds are interleaved: contenders take turns at being first, each
-with a key of its own, which is gone, its memory given back, before the next one begins. What a contender left on the
-server is compared with what must be there.
+Each contender receives the same members and scores, in the same batches, which are prepared in advance. In the first
+pass all members are new; in the second each of them moves. Rounds are interleaved: the first place rotates among the
+contenders. Each has its own key, which is deleted and its memory freed before the next contender begins. The data that
+a contender leaves on the server is compared with the expected data.
 
-A pipeline of single ZADDs is what programs do; one ZADD with ten thousand members is the fastest that one command can be,
-at the price of a server that answers nobody else meanwhile. ``advance`` sends pieces of some hundreds and counts exactly
-what was added, moved and stale, which ZADD GT does not tell apart.
+A pipeline of single ZADDs is common practice; one ZADD with ten thousand members is the fastest command possible, but
+blocks the server for all other clients meanwhile. ``advance`` sends chunks of some hundreds and counts exactly what was
+added, moved and stale, which ZADD GT does not distinguish.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Batch = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What is sent: for each pass its batches."""
+    """The batches to send in each pass."""
 
     members: int
     passes: Mapping[str, Sequence[Batch]]
@@ -61,13 +61,13 @@ class Pass:
 
     @property
     def rate(self) -> float:
-        """Members a second."""
+        """Members per second."""
         return self.members / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What all rounds say: medians, and the spread of the rate."""
+    """All rounds: medians, and the spread of the rate."""
 
     name: str
     contender: str
@@ -75,11 +75,11 @@ class Row:
     slowest: float
     fastest: float
     to_plain: float | None
-    """The rate to that of a pipeline of single ZADDs in the same round."""
+    """The rate divided by that of a pipeline of single ZADDs in the same round."""
 
 
 class Contender(ABC):
-    """Moves batches of members forward, under one key."""
+    """Raises the scores of members under one key, in batches."""
 
     def __init__(self, url: str, name: str) -> None:
         self.client = Handfast(url)
@@ -88,18 +88,18 @@ class Contender(ABC):
 
     @abstractmethod
     def advance(self, batch: Batch) -> object:
-        """Move one batch."""
+        """Send one batch."""
 
     @abstractmethod
     def left(self) -> tuple[int, float]:
-        """How many members there are, and the largest score."""
+        """Return the number of members and the largest score."""
 
-    def wrong(self, found: Sequence[object], name: str, members: int) -> list[str]:  # noqa: ARG002 -- a plain ZADD tells nothing
-        """What is wrong with what the batches answered."""
+    def wrong(self, found: Sequence[object], name: str, members: int) -> list[str]:  # noqa: ARG002 -- a plain ZADD reports no counts
+        """Return the errors in the answers to the batches."""
         return []
 
     def clear(self) -> None:
-        """Forget all members."""
+        """Delete all members."""
         self.conn.delete(self.name)
 
     def close(self) -> None:
@@ -116,22 +116,20 @@ class Ours(Contender):
         self._scores = self.client.scores(name)
 
     def advance(self, batch: Batch) -> Advance:
-        """One call."""
         return self._scores.advance(batch)
 
     def left(self) -> tuple[int, float]:
-        """By its own reads."""
+        """Read with Handfast's own calls."""
         return self._scores.size(), max((one.score for one in self._scores.newest(limit=1)), default=0.0)
 
     def wrong(self, found: Sequence[object], name: str, members: int) -> list[str]:
-        """It counts what it does."""
+        """Compare the counts with the expected ones."""
         seen = [one for one in found if isinstance(one, Advance)]
         told = (sum(one.added for one in seen), sum(one.moved for one in seen), sum(one.stale for one in seen))
         right = (members, 0, 0) if name == PASSES[0] else (0, members, 0)
         return [] if told == right else [f"added, moved and stale were told as {told}, not as {right}"]
 
     def clear(self) -> None:
-        """Forget all members."""
         self._scores.clear()
 
 
@@ -139,14 +137,14 @@ class Plain(Contender):
     """A pipeline of single ZADDs."""
 
     def advance(self, batch: Batch) -> object:
-        """As many commands as members."""
+        """Send one command per member."""
         pipe = self.conn.pipeline(transaction=False)
         for member, score in batch.items():
             pipe.zadd(self.name, {member: score}, gt=True)
         return len(pipe.execute())
 
     def left(self) -> tuple[int, float]:
-        """By plain commands."""
+        """Read with plain commands."""
         newest = self.conn.zrange(self.name, 0, 0, desc=True, withscores=True)
         return self.conn.zcard(self.name), max((score for _, score in newest), default=0.0)
 
@@ -155,7 +153,7 @@ class Whole(Plain):
     """One ZADD for the whole batch."""
 
     def advance(self, batch: Batch) -> object:
-        """One command."""
+        """Send a single command."""
         return self.conn.zadd(self.name, batch, gt=True)
 
 
@@ -163,8 +161,8 @@ CONTENDERS: Mapping[str, type[Contender]] = {PLAIN: Plain, "zadd-batch": Whole, 
 
 
 def make_data(members: int) -> Data:
-    """So many members in no order, each with a score like the time when it was seen, and another one within the hour."""
-    chance = random.Random(SEED)  # noqa: S311 -- members to measure with are no secrets
+    """Return ``members`` members in random order, with a timestamp each and a later one within the hour."""
+    chance = random.Random(SEED)  # noqa: S311 -- test data, not secrets
     names = [f"member:{number:07}" for number in range(members)]
     chance.shuffle(names)
     first = {name: 1_700_000_000 + chance.randrange(3_600_000) / 1000 for name in names}
@@ -173,7 +171,7 @@ def make_data(members: int) -> Data:
 
 
 def run(url: str, data: Data, rounds: int) -> Iterator[Pass]:
-    """All passes of all contenders, in every round."""
+    """Run all passes of all contenders in every round."""
     for number in range(rounds):
         for name in in_turn(tuple(CONTENDERS), number):
             contender = CONTENDERS[name](url, f"bench-{os.getpid()}-{name}")
@@ -187,7 +185,7 @@ def run(url: str, data: Data, rounds: int) -> Iterator[Pass]:
 
 
 def summarize(found: Sequence[Pass]) -> list[Row]:
-    """One row for each pass and contender."""
+    """Return one row for each pass and contender."""
     sound = [one for one in found if not one.trouble]
     plain = {(one.name, one.round): one.rate for one in sound if one.contender == PLAIN}
     rows = []
@@ -222,6 +220,6 @@ def _pass(contender: Contender, number: int, name: str, which: str, batches: Seq
 
 
 def _settle(conn: Conn) -> None:
-    """Wait until the server has given back in the background what it was told to forget."""
+    """Wait until the server has freed the deleted data in the background."""
     while conn.info("memory").get("lazyfree_pending_objects", 0):
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The results as people read them: tables that fit 100 columns."""
+"""The results as tables for the terminal, 100 columns wide."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 Cells = Mapping[str, Callable[[Row], str]]
-"""What stands in each column, but for the first two."""
+"""The text of each column, except the first two."""
 
 
 def lock_table(rows: Sequence[Row], title: str) -> Table:
-    """One block for each client count. The handoff is given as p50/p99."""
+    """One block for each client count. Handoffs are p50/p99."""
     return _blocks(rows, [], order=list(LOCKS), first="clients", cells=LOCK, title=title)
 
 
@@ -48,14 +48,14 @@ def semaphore_table(rows: Sequence[Row], failed: Sequence[Case], title: str) -> 
 
 
 def tasks_table(rows: Sequence[Row], failed: Sequence[Case], setting: str, title: str) -> Table:
-    """One block for each number of tasks, in one setting; ``failed`` have no row because no round of theirs went well."""
+    """One block for each number of tasks, in one setting; cases in ``failed`` had no error-free round."""
     mine = [row for row in rows if row.setting == setting]
     lost = [case for case in failed if case.setting == setting]
     return _blocks(mine, lost, order=[*TASK_LOCKS, FLOOR], first="tasks", cells=TASKS[setting], title=title)
 
 
 def cost_table(rows: Sequence[CostRow], title: str) -> Table:
-    """What a waiter costs."""
+    """The cost of a waiter: one row for each contender."""
     grid = _grid(title, ("contender",), ("waiters", "bytes each", "connections"))
     for row in sorted(rows, key=lambda row: list(TASK_LOCKS).index(row.contender)):
         cells = f"{row.waiters:,}", _or_dash(row.bytes_per_waiter, ",.0f"), f"{row.connections:,.0f}"
@@ -90,7 +90,7 @@ def script_table(found: Iterable[ScriptTimes]) -> Table:
 
 
 def keeping_table(found: Iterable[Keeping], title: str) -> Table:
-    """What it costs to keep names: one row for each mode."""
+    """The cost of storing names: one row for each mode."""
     grid = _grid(title, ("mode",), ("names", "load s", "names/s", "MB", "bytes each"))
     for one in found:
         figures = one.load_seconds, one.names / one.load_seconds, one.bytes / 1e6, one.bytes / one.names
@@ -100,7 +100,7 @@ def keeping_table(found: Iterable[Keeping], title: str) -> Table:
 
 
 def times_table(found: Iterable[Keeping], title: str) -> Table:
-    """How long completing takes: one block for each mode, with a PING beside."""
+    """The time of completions: one block for each mode, with a PING for comparison."""
     grid = _grid(title, ("mode", "prefix"), ("calls", "p50", "p99", "longest"))
     for one in found:
         for place, times in enumerate((*one.completions, one.ping)):
@@ -123,7 +123,7 @@ def scores_table(rows: Iterable[ScoresRow], title: str) -> Table:
 
 
 def conservation_table(found: Conservation, title: str) -> Table:
-    """One row, whose last three figures must be 0. The wait is the longest."""
+    """One row, whose last three figures must be 0. The wait is the longest one."""
     done = "operations", "seconds", "kills", "holding", "waiting", "lost", "wait, s"
     grid = _grid(title, (), (*done, "samples", "over", "unaccounted", "crowded"))
     kills = (f"{count:,}" for count in (found.kills, found.killed_holding, found.killed_waiting, found.lost))
@@ -196,7 +196,7 @@ def _from_to(slowest: float, fastest: float) -> str:
 
 
 def _waits(times: Times) -> str:
-    """Median, 99th percentile and longest, in milliseconds."""
+    """Format median, 99th percentile and longest in milliseconds."""
     return "/".join(f"{time / 1000:.{1 if time < 99_950 else 0}f}" for time in (times.p50, times.p99, times.longest))
 
 
@@ -205,7 +205,7 @@ def _handoff(row: Row) -> str:
 
 
 def _time(microseconds: float | None) -> str:
-    """Microseconds as such, unless they are so many that they would break the table."""
+    """Format microseconds; as milliseconds if the text would be too wide for the table."""
     if microseconds is None or microseconds < 10_000:
         return _or_dash(microseconds, ".0f")
     return f"{microseconds / 1000:.0f}ms"
@@ -216,7 +216,7 @@ def _or_dash(value: float | None, form: str) -> str:
 
 
 def _of_many(cell: Callable[[Row], str]) -> Callable[[Row], str]:
-    """What makes no sense for one alone."""
+    """Show a dash for a single client, for which the figure has no meaning."""
     return lambda row: "-" if row.clients == 1 else cell(row)
 
 

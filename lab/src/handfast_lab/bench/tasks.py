@@ -1,8 +1,8 @@
-"""One process, one event loop, many tasks: how they contend, and what is counted of it.
+"""Many tasks of one event loop, in one process, that contend for locks; and the figures taken from them.
 
-Each task takes and releases its lock until the time is over. Whoever still waits for it a little later is cancelled,
-and that again and again: some contenders lose a cancellation now and then. Where all want one lock they hold it for one
-turn of the loop: without an await in between, two tasks could never be seen to hold it at once, whatever the lock did.
+Each task acquires and releases its lock until the end. A task that still waits a little later is cancelled, repeatedly,
+because some contenders occasionally swallow a cancellation. If all tasks share one lock they hold it for one turn of
+the loop: without an await in between, two tasks could never be observed to hold it at once, however faulty the lock.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from handfast_lab.rivals.verbs import AioClient, AioLock
 __all__ = ["Report", "TasksJob", "end", "hush", "open_client", "run"]
 
 RETRY_FOR, RETRY, CLEANUP = 0.5, 0.2, 5.0
-"""Seconds that tasks may take to end by themselves, until they are cancelled once more, and in all."""
+"""Seconds that tasks may take to end on their own, between two cancellations, and in total after the first."""
 
 
 class Report(NamedTuple):
-    """What came of a measurement."""
+    """The result of a measurement."""
 
     notes: list[Notes]
     connections: int
 
 
 class TasksJob(NamedTuple):
-    """Let so many tasks contend."""
+    """Let many tasks contend."""
 
     contender: str
     url: str
@@ -47,7 +47,7 @@ class TasksJob(NamedTuple):
     tasks: int
 
     def do(self, start: Start) -> Report:
-        """Contend, and count the connections before it ends."""
+        """Contend, and count the connections before the tasks end."""
         take_all_files()
         with Counter(self.url) as counter:
             if self.contender == FLOOR:
@@ -73,7 +73,7 @@ class TasksJob(NamedTuple):
         hush(self.contender)
         async with open_client(self.contender, self.url, self.tasks) as client:
             locks = [client.lock(name, LEASE) for name in self._own]
-            await asyncio.gather(*map(_once, locks))  # so that connections are made and scripts loaded
+            await asyncio.gather(*map(_once, locks))  # to open connections and load scripts
             if self.setting == ONE:
                 locks = [client.lock(self.name, LEASE) for _ in locks]
             notes = [Notes(0, array("d"), array("d")) for _ in locks]
@@ -92,7 +92,7 @@ class TasksJob(NamedTuple):
 
 
 def run(plan: BenchPlan) -> Iterator[Measurement]:
-    """Let tasks contend, one measurement after the other."""
+    """Yield one measurement after the other."""
     with ClientPool() as pool:
         for case in plan.order():
             name = f"bench-{case.contender}-{case.setting}-{case.round}-{case.clients}"
@@ -103,7 +103,7 @@ def run(plan: BenchPlan) -> Iterator[Measurement]:
 
 
 def open_client(contender: str, url: str, tasks: int) -> AbstractAsyncContextManager[AioClient]:
-    """Open a client for so many tasks, each of which may need a connection to wait on and one to release with."""
+    """Open a client with enough connections for each task to wait on one and release with another."""
     opening = TASK_LOCKS[contender].aio
     if opening is None:
         raise TypeError(f"{contender} has no asyncio API")
@@ -111,7 +111,10 @@ def open_client(contender: str, url: str, tasks: int) -> AbstractAsyncContextMan
 
 
 def hush(contender: str) -> None:
-    """What the tasks and callbacks of a rival leave behind when they are ended is not for our terminal."""
+    """Silence the loop's exception handler for rivals.
+
+    Their tasks and callbacks leave unhandled errors when they are ended.
+    """
     if contender != HANDFAST:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
 
@@ -135,14 +138,14 @@ async def _contend(own: AioLock, notes: Notes, until: float, *, pause: bool) -> 
 
 
 async def _watch(tasks: Sequence[asyncio.Task[None]], until: float) -> None:
-    """Let them go on until then; but if one of them fails, all do."""
+    """Let the tasks run until then, but raise the error of the first that fails."""
     done, _ = await asyncio.wait(tasks, timeout=until - monotonic(), return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         await task
 
 
 async def end(tasks: Iterable[asyncio.Future[Any]], patience: float = RETRY_FOR) -> None:
-    """Let tasks end, or cancel them. Raises TimeoutError if they do not heed it."""
+    """Let the tasks end within ``patience`` seconds, then cancel them. Raises TimeoutError if they ignore that."""
     done, pending = await asyncio.wait(tasks, timeout=patience)
     give_up_at = monotonic() + CLEANUP
     while pending:
@@ -153,4 +156,4 @@ async def end(tasks: Iterable[asyncio.Future[Any]], patience: float = RETRY_FOR)
         ended, pending = await asyncio.wait(pending, timeout=RETRY)
         done |= ended
     for task in done:
-        _ = task.cancelled() or task.exception()  # too late to matter, and not to be told as never looked at
+        _ = task.cancelled() or task.exception()  # retrieve it: asyncio logs exceptions that are never retrieved

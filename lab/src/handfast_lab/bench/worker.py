@@ -17,13 +17,13 @@ from handfast_lab.bench.figures import Notes, Schedule
 __all__ = ["ContendJob", "Job", "Start", "contend", "wait_until", "work"]
 
 Start = Callable[[], Schedule]
-"""A job calls it when it is ready; it returns when all others are ready, with the moments of what follows."""
+"""Called by a job when it is ready. Returns the schedule once all clients are ready."""
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Job(Protocol[T_co]):
-    """What a client process can do. The job and its result are pickled."""
+    """Work for a client process. The job and its result are pickled."""
 
     def do(self, start: Start) -> T_co:
         """Prepare, call ``start``, and work until the schedule ends. Return the result."""
@@ -41,13 +41,13 @@ class ContendJob(NamedTuple):
     """Permits of the semaphore; None for a lock."""
 
     def do(self, start: Start) -> Notes:
-        """Acquire and release, again and again."""
+        """Acquire and release until the end of the schedule."""
         contenders = LOCKS if self.limit is None else SEMAPHORES
         return contend(Contended(contenders[self.contender], self.url, self.name, self.limit), start, self.hold)
 
 
 def work(parent: Parent) -> None:
-    """Do jobs until the process is ended. For each, report ``ready``, then ``result``; or ``failed``."""
+    """Do jobs until the process is killed. For each, report ``ready`` and ``result``, or ``failed``."""
 
     def start() -> Schedule:
         parent.report("ready")
@@ -67,14 +67,14 @@ def work(parent: Parent) -> None:
 def contend(client: Contended, start: Start, hold: float) -> Notes:
     """Acquire and release until the schedule ends; then close the client."""
     try:
-        client.acquire()  # once, so that connections are made and scripts loaded
+        client.acquire()  # once, to open connections and load scripts
         client.release()
         gc.collect()
         schedule = start()
         acquired, released = array("d"), array("d")
         wait_until(schedule.begin)
         tries = [
-            _contend_until(client, end, hold, acquired, released)  # the warm-up, then what counts
+            _contend_until(client, end, hold, acquired, released)  # the warm-up, then the measured period
             for end in (schedule.go, schedule.until)
         ]
         return Notes(tries[1] - tries[0], acquired, released)
@@ -88,7 +88,10 @@ def wait_until(moment: float) -> None:
 
 
 def _contend_until(client: Contended, end: float, hold: float, acquired: array[float], released: array[float]) -> int:
-    """Acquire and release until then. Return the tries so far, without those of an acquire that came too late."""
+    """Acquire and release until ``end``.
+
+    Return the tries so far, without those of an acquire that ended too late.
+    """
     acquire, release = client.acquire, client.release
     note_acquired, note_released = acquired.append, released.append
     while monotonic() < end:

@@ -1,4 +1,4 @@
-"""``handfast torture``: put locks through everything, and write down what came of it."""
+"""``handfast torture``: test locks under faults, and write the results page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _several(name: str, parameter: str, choices: Sequence[str], told: str) -> Ca
 
 @dataclass
 class _Run:
-    """What was chosen, and what has come of it."""
+    """The options of a run, and its results."""
 
     results: Results
     faults: tuple[str, ...]
@@ -117,7 +117,7 @@ def command(parts: tuple[str, ...], folder: Path, report: Path, **chosen: Any) -
 
 
 def _play(run: _Run) -> None:
-    """Histories on real servers."""
+    """Run histories on real servers."""
     from handfast_lab.chaos.campaign import Campaign, cells, played
     from handfast_lab.chaos.campaign import run as play
     from handfast_lab.checker.history import write_history
@@ -144,7 +144,7 @@ def _play(run: _Run) -> None:
 
 
 def _simulate(run: _Run) -> None:
-    """Schedules in virtual time."""
+    """Run schedules in virtual time."""
     from handfast_lab.simulator.hunt import Tally, hunt
     from handfast_lab.simulator.plans import VERSION
 
@@ -174,7 +174,7 @@ def _simulate(run: _Run) -> None:
 
 
 def _plant(run: _Run) -> None:
-    """Mistakes that simulated schedules must find."""
+    """Run the planted mistakes, which the schedules must find."""
     from handfast_lab.simulator.planted import PLANTED, catch_all
 
     caught = []
@@ -197,7 +197,7 @@ def _plant(run: _Run) -> None:
 
 
 def _try(run: _Run) -> None:
-    """Trials, of Handfast or of the rivals."""
+    """Run the trials of Handfast or of the rivals."""
     from handfast_lab.chaos.trials import load
 
     for name in run.trials or TRIALS:
@@ -220,7 +220,7 @@ def _try(run: _Run) -> None:
 
 @contextmanager
 def _progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """Something to be told how much is done, and what is being done."""
+    """Yield a function that updates the progress and its description."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -1,6 +1,6 @@
 """``handfast bench``: measurements on this machine. `handfast_lab.bench` describes the method and its doubts.
 
-Each command is a module of its own; `common` has the options, the server and the output that they share.
+Each command has its own module; `common` has the shared options, server and output.
 """
 
 from __future__ import annotations

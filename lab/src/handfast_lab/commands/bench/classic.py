@@ -1,4 +1,4 @@
-"""``handfast bench classic``: the published tables of the listings, made again on this machine."""
+"""``handfast bench classic``: the published tables of the listings, measured again on this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REPORT = "report.html"
 
 
 def _writable(_ctx: click.Context, _param: click.Parameter, value: Path) -> Path:
-    """Check before minutes of measuring that the page can be written."""
+    """Check that the page can be written, before minutes of measuring."""
     if not os.access(value.parent, os.W_OK):
         raise click.BadParameter(f"cannot write into {value.parent}")
     return value
@@ -78,13 +78,13 @@ def command(
     """Repeat the published tables of the classic listings.
 
     Locks and autocomplete as published, and semaphores and the marketplace: the first form of the listings, their Lua
-    form, and Handfast. Contenders take turns on one server; the published figures stand beside the measured ones.
-    Retries are WatchErrors; "x first" is the ratio to the first form in the same round. Writes an HTML page with tables,
-    plots and doubts.
+    form, and Handfast. Contenders take turns on one server; the published figures are shown next to the measured ones.
+    Retries are WatchErrors; "x first" is the ratio to the first form in the same round. Writes an HTML page with
+    tables, plots and doubts.
 
-    All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 takes about 6 and
-    shows the spread. Fails if a client hangs, if two clients held a lock at once, if the Lua form or Handfast exceeded the
-    limit of a semaphore, or if items or funds of the market were lost or doubled.
+    All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 takes about 6
+    and shows the spread. Fails if a client hangs, if two clients held a lock at once, if the Lua form or Handfast
+    exceeded the limit of a semaphore, or if items or funds of the market were lost or doubled.
     """
     if not no_report and importlib.util.find_spec("matplotlib") is None:
         raise click.UsageError("the page needs matplotlib: pip install handfast-lab, or use --no-report")
@@ -121,7 +121,7 @@ def _show_table(name: str, rows: Sequence[TableRow], heading: str) -> None:
 
 
 def _complaints(readings: Sequence[Reading]) -> tuple[list[str], list[str]]:
-    """What must not happen; and what is known to, and is only told."""
+    """Return the failures, and the known flaws, which are only reported."""
     failures, flaws = [], []
     for one in readings:
         failures += [f"FAILED: {one.where}: {trouble}" for trouble in one.trouble]

@@ -1,4 +1,4 @@
-"""What the commands of ``handfast bench`` share: options, the server, and the output of results and failures."""
+"""Shared parts of the ``handfast bench`` commands: options, the server, and the output of results and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 MOST_WAITERS = 100_000
-"""The default length limit of a queue."""
+"""The default maximum length of a queue."""
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -49,7 +49,7 @@ Option = Callable[[Command], Command]
 
 
 def counts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
-    """The numbers in a text such as 1,2,5,10, each once."""
+    """Parse numbers such as 1,2,5,10, without duplicates."""
     try:
         numbers = tuple(dict.fromkeys(int(part) for part in value.split(",")))
     except ValueError:
@@ -102,7 +102,7 @@ def chosen(available: list[str], only: tuple[str, ...]) -> tuple[str, ...]:
 
 @contextmanager
 def server(url: str | None, *options: str) -> Iterator[str]:
-    """Give the URL, or that of a private server that is started with these options."""
+    """Yield the URL, or that of a private server started with these options."""
     if url:
         yield url
         return
@@ -118,7 +118,7 @@ def tracked(steps: Iterable[T], count: int) -> list[T]:
 
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Give a function that sets the progress; show it on a terminal."""
+    """Yield a function that updates the progress; show it on a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total)
@@ -134,8 +134,8 @@ def show(grid: Table) -> None:
     """Print a table."""
     console = Console()
     if not console.is_terminal:
-        console.width = max(console.width, 100)  # a file takes any width
-    text, grid.title = grid.title, None  # a table wraps a title of its own to its width
+        console.width = max(console.width, 100)  # a file has no fixed width
+    text, grid.title = grid.title, None  # a table would wrap its title to its own width
     console.print(text, style="italic", highlight=False)
     console.print(grid)
 
@@ -149,7 +149,7 @@ def save(file: IO[str] | None, bench: str, machine: dict[str, Any], settings: di
     """Write the raw results if a file was given."""
     if file is not None:
         text = json.dumps({"bench": bench, "machine": machine, "settings": settings, **results}, indent=1)
-        # A row of numbers takes a line and not a column.
+        # Write a list of numbers on a single line.
         file.write(re.sub(r"\[[-\d.,\s]*\]", lambda numbers: " ".join(numbers[0].split()), text))
 
 
@@ -170,7 +170,7 @@ def complain(
         for trouble in one.trouble:
             if blame is None or one.contender in blame:
                 failures.append(f"FAILED: {one.where}: {trouble}")
-            else:  # the last line says it; a rival's whole traceback is in the raw results
+            else:  # the last line is enough; the raw results have the whole traceback
                 pities.append(f"FAILED: {one.where}: {trouble.strip().splitlines()[-1]}")
         if isinstance(one, Measurement) and one.violations:
             text = f"{one.where}: {one.violations} times {violation}"

@@ -34,9 +34,9 @@ __all__ = ["command"]
 def command(*, url: str | None, waiters: int, file: IO[str] | None) -> None:
     """Very many tasks wait for one lock, and acquire it one after the other.
 
-    All are tasks of one client. The times of the scripts come from the server's slow log, which a server of its own is
-    told to keep of everything; on another one nothing is changed, and they are left out. Fails when not everybody gets
-    in, or not in the order of coming.
+    All are tasks of one client. The times of the scripts come from the slow log of a private server, which logs every
+    command. With --url the server's settings are left unchanged, and these times are left out. Fails if a task does not
+    acquire the lock, or if the tasks do not acquire it in the order of their requests.
     """
     with server(url, *logging_all(waiters)) as address:
         machine = describe(address)

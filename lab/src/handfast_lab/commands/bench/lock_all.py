@@ -48,10 +48,11 @@ def command(
 ) -> None:
     """Processes acquire random pairs of locks, with hf.lock_all and with nested locks.
 
-    The nested locks are acquired in sorted order. The pairs and their orders are random, but the same for both, which take turns on one server, in several rounds; the
-    seconds and the rate are medians. Waits, from acquire to its return, are the median, the 99th percentile and the
-    longest of all rounds. A wait of ten seconds counts as a deadlock. "x nested" compares within a round.
-    Fails if there was a deadlock, if two processes held a lock at once, or if not all pairs were held in time.
+    Nested locks are acquired in the order of their names. The pairs are random, but the same for both contenders, which
+    take turns on one server, in several rounds; the seconds and the rate are medians. Waits, from the call of acquire
+    to its return, are the median, the 99th percentile and the longest of all rounds. A wait of ten seconds counts as a
+    deadlock. "x nested" is the ratio to nested locks in the same round. Fails if there was a deadlock, if two processes
+    held a lock at once, or if not all pairs were held in time.
     """
     with server(url) as address:
         machine = describe(address)

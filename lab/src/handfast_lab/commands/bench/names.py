@@ -25,8 +25,9 @@ __all__ = ["command"]
 def command(*, url: str | None, count: int, calls: int, file: IO[str] | None) -> None:
     """Autocomplete among a million names: time, and memory of the server.
 
-    Unranked and ranked, with one client, each on a server of its own unless --url names one. Prefixes have one to six
-    letters and are drawn from the names; each answer has at most ten. Fails when one of those that are checked is wrong.
+    Unranked and ranked, with one client, each on a private server unless --url names one. Prefixes have one to six
+    letters and are taken from the names; each answer has at most ten names. Some answers are checked; fails if one of
+    them is wrong.
     """
     names = make_names(count)
     with server(url) as address:

@@ -1,4 +1,4 @@
-"""``handfast bench rwlock``: readers and writers, with a read-write lock and with a plain one."""
+"""``handfast bench rwlock``: readers and writers, with a read-write lock and with a plain lock."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def command(
 ) -> None:
     """Processes read and write, with a read-write lock and with a plain lock.
 
-    Each acquires again and again, and sleeps for a moment while it holds. The two contenders take turns on one server, in
-    several rounds; figures are medians. Waits, from acquire to its return, are the median, the 99th percentile and the
-    longest of all rounds. "x lock" compares reads and writes together, within a round. Fails if a process hangs or a
-    writer was not alone.
+    Each acquires again and again, and sleeps while it holds. The two contenders take turns on one server, in several
+    rounds; figures are medians. Waits, from the call of acquire to its return, are the median, the 99th percentile and
+    the longest of all rounds. "x lock" is the ratio of reads and writes together to those with a plain lock in the same
+    round. Fails if a process hangs, or if a writer was not alone.
     """
     with server(url) as address:
         machine = describe(address)

@@ -1,4 +1,4 @@
-"""``handfast bench scores``: very many members that move forward."""
+"""``handfast bench scores``: raise the scores of very many members."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ __all__ = ["command"]
 def command(*, url: str | None, members: int, rounds: int, file: IO[str] | None) -> None:
     """Raise a million scores: members per second, compared with plain ZADD GT.
 
-    In batches of 10,000, once when all members are new and once when each of them moves. "zadd-each" is a pipeline of
-    single ZADDs, "zadd-batch" one ZADD for the whole batch, both by redis-py; "x zadd-each" compares within a round.
-    Fails when a contender left other members or scores than it was given.
+    In batches of 10,000, once while all members are new and once while each of them moves. "zadd-each" is a pipeline of
+    single ZADDs, "zadd-batch" one ZADD for the whole batch, both by redis-py; "x zadd-each" is the ratio to the former
+    in the same round. Fails if the number of members, the largest score or a count that Handfast returned is wrong.
     """
     data = make_data(members)
     with server(url) as address:

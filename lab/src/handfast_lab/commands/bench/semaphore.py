@@ -1,4 +1,4 @@
-"""``handfast bench semaphore``: processes that contend for the permits of one semaphore, and processes that are killed."""
+"""``handfast bench semaphore``: processes that contend for the permits of one semaphore, and a test that kills them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["command"]
 LONGEST_HOLD_MS, SHORTEST_TTL, LONGEST_TTL = 1000.0, 0.05, 10.0
 
 PROCESSES, PERMITS = 6, 10
-"""Of those that are killed."""
+"""Number of processes that are killed, and permits of their semaphore."""
 
 
 @click.command("semaphore")
@@ -80,13 +80,13 @@ def command(
 ) -> None:
     """Processes contend for the permits of a semaphore; then some are killed.
 
-    First the classic listings, py-redis-semaphore, Handfast and "floor" (the scripts of Handfast over a bare socket), one
-    permit each time. They take turns on one server, in several rounds; figures are medians. "x floor" and "x Lua" are
-    ratios to the floor and to the classic Lua listing. A rival that fails is reported; the first forms of the listings are
-    known to exceed the limit, which is reported too.
+    First the classic listings, py-redis-semaphore, Handfast and "floor" (the scripts of Handfast over a bare socket),
+    one permit each time. They take turns on one server, in several rounds; figures are medians. "x floor" and "x Lua"
+    are ratios to the floor and to the classic Lua listing. A rival that fails is reported; the first forms of the
+    listings are known to exceed the limit, which is reported too.
 
     Then six processes acquire and release random numbers of ten permits of Handfast, until --operations are done. About
-    three times a second one is killed and replaced; many times a second the holders are counted on the server.
+    three times a second one is killed and replaced; many times a second the held permits are counted on the server.
 
     Fails if Handfast or the floor does, if another contender exceeded the limit, or if permits were lost or doubled.
     """

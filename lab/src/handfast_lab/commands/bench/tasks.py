@@ -1,4 +1,4 @@
-"""``handfast bench async``: tasks of one event loop that contend, and what one costs that waits."""
+"""``handfast bench async``: tasks of one event loop that contend for locks, and the cost of a waiting task."""
 
 from __future__ import annotations
 
