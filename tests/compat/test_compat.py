@@ -1,4 +1,4 @@
-"""The drop-in locks: what redis-py's own do, on the same key; and what they do better."""
+"""The drop-in locks: their results equal those of redis-py's locks on the same key, except for documented improvements."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ OURS = {SYNC: RedisLock, ASYNCIO: AsyncRedisLock}
 THEIRS = {SYNC: redis.lock.Lock, ASYNCIO: redis.asyncio.lock.Lock}
 METHODS = "acquire", "release", "extend", "reacquire", "owned", "locked", "do_acquire", "do_release"
 NEVER = 3000
-"""Seconds that no test lasts: whoever sleeps for so long was woken."""
+"""A poll interval in seconds that no test lasts: a waiter that acquires was woken."""
 
 
 class Face:
-    """A lock of either API, to be awaited. One of the sync API blocks the test, or if ``apart`` its task's thread."""
+    """A lock of either API with awaitable methods. A sync lock blocks the test or, with ``apart``, the thread of its task."""
 
     def __init__(self, api, lock, *, apart):
         self.plain = lock
@@ -64,7 +64,7 @@ class Face:
 
 
 class World:
-    """A client of redis-py, and locks made with it."""
+    """A client of redis-py, and locks that use it."""
 
     def __init__(self, api, client, raw, cls=None, *, apart=False):
         self.api = api
@@ -74,11 +74,11 @@ class World:
         self._is_apart = apart
 
     def apart(self):
-        """The same for tasks that block, and not only now and then: in the sync API each gets a thread."""
+        """Return the same for tasks that block at the same time: in the sync API each gets a thread."""
         return World(self.api, self.client, self.raw, self.cls, apart=True)
 
     async def lock(self, name="a", cls=None, **options):
-        """A lock, made by whoever is going to use it: redis-py's class has tokens for that thread only."""
+        """Make a lock in the thread that will use it, since the tokens of redis-py's class are thread-local."""
         make = functools.partial(cls or self.cls, self.client, name, **options)
         is_apart = self._is_apart and self.api is SYNC
         return Face(self.api, await Call(make) if is_apart else make(), apart=is_apart)
@@ -87,7 +87,7 @@ class World:
         return self.lock(name, THEIRS[self.api], **options)
 
     async def waits(self, **options):
-        """What a waiter does: acquire, and release at once; whether it was granted."""
+        """Acquire and release at once; return whether the lock was granted."""
         lock = await self.apart().lock(**options)
         granted = await lock.acquire()
         if granted:
@@ -95,14 +95,14 @@ class World:
         return granted
 
     async def is_heard(self, number=1, name="a"):
-        """Wait until so many listen for releases."""
+        """Wait until that many waiters subscribe to releases."""
         channel = f"{name}:handfast"
         await eventually_async(lambda: self.raw.pubsub_numsub(channel)[0][1] == number)
 
 
 @pytest.fixture
 def raw(raw):
-    """Afterwards: nothing beside the locks is without a TTL, and nobody listens any more."""
+    """Yield the client. Afterwards, only locks may lack a TTL, and no subscriber may remain."""
     yield raw
     for key in raw.scan_iter(count=1000):
         assert ":handfast:" not in key or raw.pttl(key) > 0, key
@@ -117,11 +117,11 @@ def raw(raw):
 async def world(request, api, server, raw):
     async with api.users_client(unix_socket_path=server.socket, decode_responses=request.param) as client:
         yield World(api, client, raw)
-    gc.collect()  # what was left unclosed is told now
+    gc.collect()  # makes unclosed connections warn now
 
 
 async def outcome(awaitable):
-    """What came of it: a value, or the kind of an exception."""
+    """Return the value of the call, or the type of its exception."""
     try:
         return await awaitable
     except Exception as error:  # noqa: BLE001 -- it is what is asked for
@@ -129,11 +129,11 @@ async def outcome(awaitable):
 
 
 def lasts(world, seconds, name="a"):
-    """Whether the key lasts about so long."""
+    """Return whether the remaining TTL of the key is about that long."""
     return (seconds - 5) * 1000 < world.raw.pttl(name) <= seconds * 1000
 
 
-# --- the same with redis-py's class and with ours
+# --- the same programs with both classes
 
 
 async def basics(world):
@@ -168,7 +168,7 @@ async def one_that_does_not_block(world):
 
 
 async def one_that_is_waited_for(world):
-    world.raw.set("a", "somebody", px=50)
+    world.raw.set("a", "another", px=50)
     lock = await world.lock(sleep=0.01, blocking_timeout=20)
     yield await lock.acquire(), await lock.owned()
     world.raw.pexpire("a", 50)
@@ -200,7 +200,7 @@ async def tokens_that_are_given(world):
 
 
 async def tokens_from_elsewhere(world):
-    """As between processes: whoever knows the token may put it in its place."""
+    """Move a token from one lock object to another, as two processes may."""
     world.raw.set("a", "from elsewhere", px=50_000)
     lock = await world.lock(timeout=100)
     lock.local.token = b"from elsewhere"
@@ -335,7 +335,7 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_it_does_what_the_one_of_redis_py_does(world, scenario):
+async def test_both_classes_give_the_same_results(world, scenario):
     seen = []
     for cls in (THEIRS[world.api], OURS[world.api]):
         world.raw.flushall()
@@ -345,7 +345,7 @@ async def test_it_does_what_the_one_of_redis_py_does(world, scenario):
     assert theirs
 
 
-def test_it_is_called_as_the_one_of_redis_py_is(api):
+def test_the_signatures_equal_those_of_redis_py(api):
     ours, theirs = OURS[api], THEIRS[api]
     assert issubclass(ours, theirs)
     public = {name for name in dir(theirs) if not name.startswith("_")}
@@ -358,11 +358,11 @@ def test_it_is_called_as_the_one_of_redis_py_is(api):
         ]
 
 
-def test_the_package_names_what_it_has():
+def test_the_package_exports_its_public_names():
     assert handfast.compat.__all__ == ["AsyncRedisLock", "RedisLock"]
 
 
-async def test_a_client_makes_it(world):
+async def test_a_client_makes_the_lock_through_lock_class(world):
     options = {"timeout": 5, "sleep": 0.2, "blocking": False, "blocking_timeout": 3, "thread_local": False}
     lock = world.client.lock("a", lock_class=OURS[world.api], **options)
     assert isinstance(lock, OURS[world.api])
@@ -371,7 +371,7 @@ async def test_a_client_makes_it(world):
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-async def test_a_release_that_fails_at_the_end_of_a_block_can_be_just_logged(world, caplog, quiet):
+async def test_with_raise_on_release_error_off_a_failed_release_is_only_logged(world, caplog, quiet):
     lock = await world.lock(raise_on_release_error=not quiet)
     with contextlib.nullcontext() if quiet else pytest.raises(LockNotOwnedError):
         async with lock:
@@ -380,7 +380,7 @@ async def test_a_release_that_fails_at_the_end_of_a_block_can_be_just_logged(wor
     assert logged == [THEIRS[world.api].__module__] * quiet
 
 
-async def test_a_subclass_may_put_itself_in_between(world):
+async def test_a_subclass_may_override_do_acquire_and_do_release(world):
     steps = []
 
     def told(name):
@@ -421,7 +421,7 @@ async def test_old_and_new_code_exclude_each_other(world, options):
             await second.release()
 
 
-async def test_a_token_is_understood_by_old_and_new_code(world):
+async def test_tokens_are_interchangeable_between_old_and_new_code(world):
     mine, old = await world.lock(timeout=100), await world.theirs(timeout=100)
     for first, second in ((mine, old), (old, mine)):
         assert await first.acquire()
@@ -434,7 +434,7 @@ async def test_a_token_is_understood_by_old_and_new_code(world):
             await first.release()
 
 
-async def test_nobody_comes_in_between_a_crowd_of_old_and_new_code(server, api, raw):
+async def test_many_waiters_of_old_and_new_code_never_overlap(server, api, raw):
     inside = []
 
     async def work(make):
@@ -455,7 +455,7 @@ async def test_nobody_comes_in_between_a_crowd_of_old_and_new_code(server, api, 
 
 
 @pytest.mark.parametrize("options", [{}, {"timeout": 1000}], ids=["endless", "ttl"])
-async def test_a_release_wakes_those_who_wait_at_once(world, options):
+async def test_a_release_wakes_the_waiters_at_once(world, options):
     lock = await world.lock(**options)
     assert await lock.acquire()
     waiters = [asyncio.create_task(world.waits(sleep=NEVER)) for _ in range(3)]
@@ -465,7 +465,7 @@ async def test_a_release_wakes_those_who_wait_at_once(world, options):
     assert await asyncio.gather(*waiters) == [True] * 3
 
 
-async def test_a_lock_that_is_handed_around_is_never_waited_for_in_vain(world):
+async def test_no_waiter_misses_a_release_while_tasks_alternate(world):
     async def work():
         lock = await world.apart().lock(sleep=NEVER)
         for _ in range(20):
@@ -475,12 +475,12 @@ async def test_a_lock_that_is_handed_around_is_never_waited_for_in_vain(world):
     await asyncio.gather(*(work() for _ in range(4)))
 
 
-async def test_the_end_of_a_ttl_is_waited_for_and_no_longer(world):
-    world.raw.set("a", "somebody who died", px=100)
+async def test_a_waiter_acquires_when_the_ttl_ends(world):
+    world.raw.set("a", "a dead holder", px=100)
     assert await world.waits(sleep=NEVER) is True
 
 
-async def test_what_others_do_is_noticed_by_asking(world):
+async def test_a_waiter_that_polls_notices_releases_by_other_code(world):
     old = await world.theirs()
     for let_go in (old.release, lambda: world.raw.delete("a"), lambda: world.raw.pexpire("a", 1)):
         assert await old.acquire()
@@ -491,7 +491,7 @@ async def test_what_others_do_is_noticed_by_asking(world):
         await world.is_heard(0)
 
 
-async def test_old_code_notices_a_release_of_ours(world):
+async def test_old_code_notices_a_release_by_new_code(world):
     lock = await world.lock()
     assert await lock.acquire()
 
@@ -506,8 +506,8 @@ async def test_old_code_notices_a_release_of_ours(world):
     await waiter
 
 
-async def test_the_blocking_timeout_is_waited_out(world):
-    """Where sleep is longer than what is left, redis-py's gives up at once."""
+async def test_a_waiter_waits_for_its_whole_blocking_timeout(world):
+    """redis-py's class gives up at once if sleep is longer than the remaining time."""
     lock = await world.lock()
     assert await lock.acquire()
     begun = time.monotonic()
@@ -519,7 +519,7 @@ async def test_the_blocking_timeout_is_waited_out(world):
     assert await waiter is True
 
 
-async def test_a_block_that_was_waited_for_in_vain_is_not_entered(world):
+async def test_a_block_is_not_entered_after_a_blocking_timeout(world):
     lock, other = await world.lock(), await world.lock(blocking_timeout=0.05)
     async with lock:
         with pytest.raises(LockError, match="within the time"):
@@ -528,14 +528,14 @@ async def test_a_block_that_was_waited_for_in_vain_is_not_entered(world):
     assert other.local.token is None
 
 
-async def test_whoever_waits_takes_one_connection_and_gives_it_back(world):
+async def test_a_waiter_uses_one_connection_and_returns_it(world):
     lock = await world.lock()
     assert await lock.acquire()
     assert await lock.locked()
     before = len(world.raw.client_list())
     waiters = [asyncio.create_task(world.waits(sleep=0.01)) for _ in range(3)]
     await world.is_heard(3)
-    # Each of them asks now and then: the pool has a connection for each, at most.
+    # Each waiter polls, with at most one connection of the pool.
     assert len([one for one in world.raw.client_list() if int(one["sub"])]) == 3
     assert len(world.raw.client_list()) <= before + 2 * 3
     await lock.release()
@@ -548,7 +548,7 @@ def raw_subscribers(world):
     return [one for one in world.raw.client_list() if int(one["sub"])]
 
 
-async def test_waiting_does_not_use_the_pool_up(api, server, raw):
+async def test_waiting_does_not_exhaust_the_pool(api, server, raw):
     pool = api.library.BlockingConnectionPool(
         connection_class=api.library.UnixDomainSocketConnection, path=server.socket, max_connections=1, timeout=5
     )
@@ -564,7 +564,7 @@ async def test_waiting_does_not_use_the_pool_up(api, server, raw):
         await settled(pool.disconnect())
 
 
-async def test_who_does_not_wait_does_not_listen(world):
+async def test_a_call_that_does_not_wait_does_not_subscribe(world):
     lock, other = await world.lock(), await world.lock()
     world.raw.config_resetstat()
     assert await lock.acquire()
@@ -575,7 +575,7 @@ async def test_who_does_not_wait_does_not_listen(world):
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-async def test_it_works_with_either_protocol(api, server, raw, protocol):
+async def test_the_lock_works_with_both_protocols(api, server, raw, protocol):
     async with api.users_client(unix_socket_path=server.socket, protocol=protocol) as client:
         world = World(api, client, raw)
         lock = await world.lock(timeout=1000)
@@ -587,7 +587,7 @@ async def test_it_works_with_either_protocol(api, server, raw, protocol):
         assert await waiter is True
 
 
-async def test_it_works_with_a_client_of_one_connection(api, server, raw):
+async def test_the_lock_works_with_a_single_connection_client(api, server, raw):
     async with api.users_client(unix_socket_path=server.socket, single_connection_client=True) as client:
         world = World(api, client, raw)
         lock = await world.lock()
@@ -598,21 +598,21 @@ async def test_it_works_with_a_client_of_one_connection(api, server, raw):
         assert await waiter is True
 
 
-async def test_it_works_with_another_encoding(api, server, raw):
+async def test_the_lock_works_with_another_encoding(api, server, raw):
     async with api.users_client(unix_socket_path=server.socket, encoding="latin-1") as client:
         lock = await World(api, client, raw).lock("ü", timeout=100)
         assert await lock.acquire(token="ö")
         assert client.get_encoder().encode("ü") == b"\xfc" == next(iter(await settled(client.keys())))[:1]
         assert await lock.owned()
         await lock.release()
-    raw.flushall()  # its names are not for the eyes of others
+    raw.flushall()  # the check after the test could not decode these names
 
 
-# --- what is refused
+# --- invalid arguments
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0, -1, -0.5, 0.0001, math.nan, math.inf, -math.inf, 1e300, False])
-async def test_a_timeout_that_is_none_is_refused_before_anything_is_asked(world, timeout):
+async def test_invalid_timeouts_are_refused_before_any_io(world, timeout):
     lock = await world.lock(timeout=100)
     assert await lock.acquire()
     world.raw.config_resetstat()
@@ -632,13 +632,13 @@ async def test_a_timeout_that_is_none_is_refused_before_anything_is_asked(world,
     assert lasts(world, 100)
 
 
-async def test_none_still_means_without_end(world):
+async def test_a_timeout_of_none_still_means_no_expiry(world):
     lock = await world.lock(timeout=None)
     assert await lock.acquire()
     assert world.raw.pttl("a") == -1
 
 
-async def test_other_times_that_are_none_are_refused(world):
+async def test_other_invalid_durations_are_refused(world):
     with pytest.raises(ValueError, match="sleep must be"):
         await world.lock(sleep=-1)
     with pytest.raises(ValueError, match="sleep must be"):
@@ -654,7 +654,7 @@ async def test_other_times_that_are_none_are_refused(world):
     assert not world.raw.keys()
 
 
-async def test_a_ttl_is_never_shorter_than_asked_for(world):
+async def test_a_ttl_is_never_shorter_than_requested(world):
     lock = await world.lock()
     for timeout, ms in ((0.001, 1), (0.0011, 2), (0.003, 3), (2.0005, 2001)):
         assert shared.lifetime_ms(timeout) == ms
@@ -665,7 +665,7 @@ async def test_a_ttl_is_never_shorter_than_asked_for(world):
 # --- tokens
 
 
-async def test_tokens_cannot_be_guessed(world):
+async def test_tokens_are_unpredictable(world):
     lock = await world.lock()
     tokens = set()
     for _ in range(50):
@@ -676,8 +676,8 @@ async def test_tokens_cannot_be_guessed(world):
     assert all(len({token[place] for token in tokens}) > 3 for place in range(32))
 
 
-async def test_a_lock_with_thread_local_tokens_is_the_threads_own(server, raw):
-    """Here redis-py's class raises AttributeError in the other thread."""
+async def test_a_lock_with_thread_local_tokens_belongs_to_its_thread(server, raw):
+    """In the other thread, redis-py's class raises AttributeError."""
     with redis.Redis(unix_socket_path=server.socket) as client:
         lock = RedisLock(client, "a", timeout=100)
         assert lock.acquire()
@@ -695,7 +695,7 @@ async def test_a_lock_with_thread_local_tokens_is_the_threads_own(server, raw):
         lock.release()
 
 
-async def test_a_release_does_not_forget_the_token_that_another_thread_has_just_got(server, raw):
+async def test_a_release_keeps_the_token_that_another_thread_has_just_acquired(server, raw):
     with redis.Redis(unix_socket_path=server.socket) as client:
 
         class Slow(RedisLock):
@@ -725,16 +725,16 @@ async def test_tasks_share_a_token_as_with_redis_py(server, raw):
 # --- names
 
 
-@settings(deadline=None)  # the first names are the slowest
+@settings(deadline=None)  # the first examples are the slowest
 @given(st.binary(max_size=12) | st.text("{}:ab", max_size=8).map(str.encode))
-def test_what_is_kept_beside_a_lock_lies_in_its_slot(name):
+def test_the_companion_key_of_a_lock_is_in_its_slot(name):
     beside = shared.beside(name, b"0" * 32)
     assert key_slot(beside) == key_slot(name)
     assert beside.startswith(name)
     assert b"0" * 32 in beside
 
 
-def test_there_is_a_tag_for_each_slot():
+def test_every_slot_has_a_hash_tag():
     assert {key_slot(b"x{%b}" % shared._tag(slot)) for slot in range(16384)} == set(range(16384))
 
 
@@ -745,7 +745,7 @@ def running():
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c", "{tag}a", "a{", "{}a", ""])
-async def test_it_works_on_a_cluster(running, api, name):
+async def test_the_lock_works_on_a_cluster(running, api, name):
     running.flush()
     client = api.library.RedisCluster(**running.address)
     try:

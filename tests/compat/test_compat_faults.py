@@ -1,4 +1,4 @@
-"""The drop-in locks when things go wrong: nothing is left behind, nobody is misled, and nobody else's lock is touched."""
+"""The drop-in locks under faults: no state is left, results are correct, and other holders keep their locks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CALLS = {verb: script(getattr(shared, verb.upper())) for verb in ("acquire", "ca
 
 @pytest.fixture
 def raw(raw):
-    """Afterwards: nothing beside the locks is without a TTL, and nobody listens any more."""
+    """Yield the client. Afterwards, only locks may lack a TTL, and no subscriber may remain."""
     yield raw
     for key in raw.scan_iter(count=1000):
         assert ":handfast:" not in key or raw.pttl(key) > 0, key
@@ -51,7 +51,7 @@ def proxy(server):
 
 
 def retrying(api, times):
-    """Options of a client that sends again so many times, with old and new versions of redis-py."""
+    """Return the options of a client that retries that many times, for old and new versions of redis-py."""
     return {
         "retry": (redis.retry if api is SYNC else redis.asyncio.retry).Retry(NoBackoff(), times),
         "retry_on_error": [RedisConnectionError] * bool(times),
@@ -60,7 +60,7 @@ def retrying(api, times):
 
 @pytest.fixture
 async def far(api, proxy, raw):
-    """A client behind the proxy that sends again by itself; the server knows all scripts already."""
+    """Yield a client behind the proxy that retries; all scripts are loaded on the server."""
     learn(raw)
     async with api.users_client(unix_socket_path=proxy.path, **retrying(api, 3)) as client:
         await settled(client.ping())
@@ -70,7 +70,7 @@ async def far(api, proxy, raw):
 
 @pytest.fixture
 async def faint(api, proxy, raw):
-    """The same, but that it gives up at once."""
+    """Yield such a client without retries."""
     learn(raw)
     async with api.users_client(unix_socket_path=proxy.path, **retrying(api, 0)) as client:
         await settled(client.ping())
@@ -79,7 +79,7 @@ async def faint(api, proxy, raw):
 
 
 def learn(raw):
-    """Have the server know the scripts: else the fault hits the harmless NOSCRIPT."""
+    """Load all scripts, since otherwise a fault hits the harmless NOSCRIPT reply."""
     for verb in CALLS:
         raw.script_load(getattr(shared, verb.upper()).source)
 
@@ -88,11 +88,11 @@ def locks(api, client, **options):
     return OURS[api](client, "a", **options)
 
 
-# --- replies and requests that are lost
+# --- lost requests and replies
 
 
 @pytest.mark.parametrize(("what", "token"), [("lose_reply", None), ("lose_reply", "given"), ("lose_request", None)])
-async def test_a_lost_acquire_happens_once(api, far, proxy, raw, what, token):  # noqa: PLR0917 -- fixtures are arguments
+async def test_a_lost_acquire_takes_effect_once(api, far, proxy, raw, what, token):  # noqa: PLR0917 -- fixtures are arguments
     for timeout in (None, 100):
         lock = locks(api, far, timeout=timeout)
         fault = getattr(proxy, what)(CALLS["acquire"])
@@ -105,7 +105,7 @@ async def test_a_lost_acquire_happens_once(api, far, proxy, raw, what, token):  
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_lost_acquire_does_not_take_what_somebody_with_the_same_token_has(api, far, proxy, raw, what):
+async def test_a_lost_acquire_does_not_take_the_lock_of_another_with_the_same_token(api, far, proxy, raw, what):
     raw.set("a", "given")
     lock = locks(api, far)
     fault = getattr(proxy, what)(CALLS["acquire"])
@@ -114,11 +114,11 @@ async def test_a_lost_acquire_does_not_take_what_somebody_with_the_same_token_ha
     assert raw.get("a") == "given"
 
 
-async def test_an_acquire_that_is_known_again_has_its_whole_time_again(api, far, proxy, raw):
+async def test_a_retried_acquire_restores_the_full_ttl(api, far, proxy, raw):
     lock = locks(api, far, timeout=100)
 
     def age(_):
-        raw.pexpire("a", 5000)  # as if much time went by before it is sent again
+        raw.pexpire("a", 5000)  # as if a long time passed before the retry
 
     proxy.before(anything, age)
     fault = proxy.lose_reply(CALLS["acquire"])
@@ -128,7 +128,7 @@ async def test_an_acquire_that_is_known_again_has_its_whole_time_again(api, far,
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_a_lost_release_is_a_release(api, far, proxy, raw, what):
+async def test_a_lost_release_succeeds_on_the_retry(api, far, proxy, raw, what):
     lock = locks(api, far, timeout=100)
     for _ in range(5):
         assert await settled(lock.acquire()) is True
@@ -139,7 +139,7 @@ async def test_a_lost_release_is_a_release(api, far, proxy, raw, what):
         assert not raw.exists("a")
 
 
-async def test_a_release_that_is_sent_again_does_not_take_the_lock_from_the_next(api, far, proxy, raw):
+async def test_a_retried_release_does_not_release_the_next_holder(api, far, proxy, raw):
     lock = locks(api, far, timeout=100)
     assert await settled(lock.acquire(token="given")) is True
     lost = proxy.lose_reply(CALLS["release"])
@@ -153,7 +153,7 @@ async def test_a_release_that_is_sent_again_does_not_take_the_lock_from_the_next
     assert raw.get("a") == "given"
 
 
-async def test_a_lost_extension_does_not_add_up(api, far, proxy, raw):
+async def test_a_retried_extension_does_not_extend_twice(api, far, proxy, raw):
     lock = locks(api, far, timeout=100)
     assert await settled(lock.acquire()) is True
     for before in (100, 200, 300):
@@ -164,7 +164,7 @@ async def test_a_lost_extension_does_not_add_up(api, far, proxy, raw):
     await settled(lock.release())
 
 
-async def test_a_loss_is_still_a_loss_after_a_lost_reply(api, far, proxy, raw):
+async def test_a_loss_is_still_reported_after_a_lost_reply(api, far, proxy, raw):
     lock = locks(api, far, timeout=100)
     assert await settled(lock.acquire()) is True
     raw.set("a", "another")
@@ -178,7 +178,7 @@ async def test_a_loss_is_still_a_loss_after_a_lost_reply(api, far, proxy, raw):
 
 
 @pytest.mark.parametrize("token", [None, "given"])
-async def test_an_acquire_that_fails_leaves_nothing_behind(api, faint, proxy, raw, token):
+async def test_a_failed_acquire_leaves_no_state(api, faint, proxy, raw, token):
     for what in ("lose_reply", "lose_request"):
         lock = locks(api, faint)
         fault = getattr(proxy, what)(CALLS["acquire"])
@@ -190,7 +190,7 @@ async def test_an_acquire_that_fails_leaves_nothing_behind(api, faint, proxy, ra
 
 
 @pytest.mark.parametrize("token", [None, "given"])
-async def test_an_acquire_that_fails_leaves_the_lock_to_whoever_has_it(api, faint, proxy, raw, token):
+async def test_a_failed_acquire_leaves_the_lock_to_its_holder(api, faint, proxy, raw, token):
     raw.set("a", "given")
     fault = proxy.lose_reply(CALLS["acquire"])
     undone = sum(map(CALLS["cancel"], proxy.commands))
@@ -202,7 +202,7 @@ async def test_an_acquire_that_fails_leaves_the_lock_to_whoever_has_it(api, fain
     assert raw.get("a") == "given"
 
 
-async def test_taking_back_is_tried_again(api, faint, proxy, raw):
+async def test_the_undo_of_a_failed_acquire_is_retried(api, faint, proxy, raw):
     proxy.lose_reply(CALLS["acquire"])
     fault = proxy.lose_request(CALLS["cancel"], times=3)
     with pytest.raises(RedisConnectionError):
@@ -210,7 +210,7 @@ async def test_taking_back_is_tried_again(api, faint, proxy, raw):
     await eventually_async(lambda: fault.spent and not raw.exists("a"))
 
 
-async def test_an_acquire_that_fails_while_it_waits_leaves_nothing_behind(api, faint, proxy, raw):
+async def test_an_acquire_that_fails_while_it_waits_leaves_no_state(api, faint, proxy, raw):
     raw.set("a", "another", px=100)
     proxy.lose_reply(CALLS["acquire"], after=2)
     with pytest.raises(RedisConnectionError):
@@ -218,16 +218,16 @@ async def test_an_acquire_that_fails_while_it_waits_leaves_nothing_behind(api, f
     await eventually_async(lambda: not raw.exists("a"))
 
 
-async def test_an_undo_that_a_dead_server_prevents_is_logged_and_the_error_raised(api, tmp_path, caplog, monkeypatch):
+async def test_a_failed_undo_is_logged_and_the_original_error_raised(api, tmp_path, caplog, monkeypatch):
     for module in ("_sync", "_aio"):
         monkeypatch.setattr(f"handfast.compat.{module}.CLEANUP_FOR", 0.01)
-    async with api.users_client(unix_socket_path=f"{tmp_path}/nobody", **retrying(api, 0)) as client:
+    async with api.users_client(unix_socket_path=f"{tmp_path}/missing", **retrying(api, 0)) as client:
         with pytest.raises(RedisConnectionError), caplog.at_level(logging.WARNING, "handfast"):
             await settled(locks(api, client).acquire())
     assert "could not release 'a'" in caplog.text
 
 
-async def test_a_release_that_fails_is_made_good_and_may_be_called_again(api, faint, proxy, raw):
+async def test_a_failed_release_is_completed_and_may_be_called_again(api, faint, proxy, raw):
     for what in ("lose_reply", "lose_request"):
         lock = locks(api, faint, timeout=1000)
         assert await settled(lock.acquire()) is True
@@ -241,7 +241,7 @@ async def test_a_release_that_fails_is_made_good_and_may_be_called_again(api, fa
         assert lock.local.token is None
 
 
-async def test_a_release_that_the_server_refuses_does_not_forget_the_token(api, server, raw):
+async def test_a_release_refused_by_the_server_keeps_the_token(api, server, raw):
     async with api.users_client(unix_socket_path=server.socket) as client:
         lock = locks(api, client, timeout=100)
         assert await settled(lock.acquire()) is True
@@ -254,12 +254,12 @@ async def test_a_release_that_the_server_refuses_does_not_forget_the_token(api, 
         assert not raw.exists("a")
 
 
-# --- what arrives late, and at the wrong time
+# --- late and misordered requests
 
 
 @pytest.mark.parametrize("given", [None, b"given"])
 @pytest.mark.parametrize("end", [shared.cancel, shared.release])
-def test_an_acquire_that_arrives_late_changes_nothing(server, raw, given, end):
+def test_an_acquire_that_arrives_late_has_no_effect(server, raw, given, end):
     with redis.Redis(unix_socket_path=server.socket) as client:
         token = Token(given)
         ask(client, shared.acquire(client, "a", token, 100))
@@ -271,7 +271,7 @@ def test_an_acquire_that_arrives_late_changes_nothing(server, raw, given, end):
         assert raw.pttl("a") == -1
 
 
-def test_what_was_cancelled_before_it_arrived_is_over(server, raw):
+def test_an_acquire_that_arrives_after_its_cancel_is_refused(server, raw):
     with redis.Redis(unix_socket_path=server.socket) as client:
         token = Token()
         assert ask(client, shared.cancel(client, "a", token)).tag == "cancelled"
@@ -279,7 +279,7 @@ def test_what_was_cancelled_before_it_arrived_is_over(server, raw):
         assert not raw.exists("a")
 
 
-def test_a_given_token_is_known_again_no_longer_than_the_lock_may_last(server, raw):
+def test_a_given_token_is_recognised_only_for_the_ttl_of_the_lock(server, raw):
     with redis.Redis(unix_socket_path=server.socket) as client:
         for timeout, most in ((0.5, 500), (100, 100_000), (10_000, 600_000), (None, 600_000)):
             raw.delete("a")
@@ -290,7 +290,7 @@ def test_a_given_token_is_known_again_no_longer_than_the_lock_may_last(server, r
 
 
 @pytest.mark.parametrize("given", [None, b"given"])
-def test_each_script_does_the_same_when_it_is_sent_twice(server, raw, given):
+def test_every_script_is_idempotent(server, raw, given):
     with redis.Redis(unix_socket_path=server.socket) as client:
         token = Token(given)
 
@@ -313,7 +313,7 @@ def test_each_script_does_the_same_when_it_is_sent_twice(server, raw, given):
 
 
 @pytest.mark.parametrize("end", [shared.cancel, shared.release])
-def test_whoever_waits_is_told_when_the_lock_is_given_up_and_only_then(server, raw, end):
+def test_waiters_are_notified_of_a_release_and_of_nothing_else(server, raw, end):
     with redis.Redis(unix_socket_path=server.socket) as client, raw.pubsub(ignore_subscribe_messages=True) as listener:
         listener.subscribe("a:handfast")
         token, other = Token(), Token()
@@ -335,7 +335,7 @@ def ask(client, call):
     return script(client, **names)
 
 
-async def test_at_maxmemory_an_acquire_is_refused_and_everything_else_works(api, server, raw):
+async def test_at_maxmemory_acquire_is_refused_and_the_other_calls_work(api, server, raw):
     async with api.users_client(unix_socket_path=server.socket) as client:
         lock, other = locks(api, client, timeout=100), OURS[api](client, "b", timeout=100)
         assert await settled(lock.acquire()) is True
@@ -352,7 +352,7 @@ async def test_at_maxmemory_an_acquire_is_refused_and_everything_else_works(api,
         await settled(other.release())
 
 
-def test_at_maxmemory_an_acquire_can_be_taken_back(server, raw):
+def test_at_maxmemory_an_acquire_can_be_undone(server, raw):
     with redis.Redis(unix_socket_path=server.socket) as client:
         held, free = Token(), Token()
         assert ask(client, shared.acquire(client, "a", held, 100)).tag == "granted"
@@ -364,14 +364,14 @@ def test_at_maxmemory_an_acquire_can_be_taken_back(server, raw):
         assert ask(client, shared.acquire(client, "a", free, 100)).tag == "over"
 
 
-# --- in the middle of a script
+# --- partly executed scripts
 
 
 @pytest.mark.parametrize("given", [None, b"given"], ids=["own token", "given token"])
 @pytest.mark.parametrize("timeout", [None, 100], ids=["endless", "with a TTL"])
 @pytest.mark.parametrize("verb", ["acquire", "cancel", "release", "extend", "renew"])
-def test_wherever_a_script_is_cut_off_the_lock_can_be_given_up_and_is_nobody_elses(server, raw, verb, timeout, given):
-    """Invariant 12: each beginning of a script leaves a state that is safe, and sent again it comes to its end."""
+def test_a_script_stopped_at_any_command_leaves_the_lock_releasable_and_exclusive(server, raw, verb, timeout, given):
+    """Invariant 12: every prefix of a script leaves a safe state, and running the script again completes it."""
     with redis.Redis(unix_socket_path=server.socket) as client:
         token = Token(given)
         calls = {
@@ -389,20 +389,20 @@ def test_wherever_a_script_is_cut_off_the_lock_can_be_given_up_and_is_nobody_els
         done, cut = False, 0
         while not done:
             raw.flushdb()
-            raw.set("a", "somebody's")
+            raw.set("a", "another's")
             runs_through(client, script.source, keys, argv, cut)
-            assert (raw.get("a"), raw.pttl("a")) == ("somebody's", -1)
+            assert (raw.get("a"), raw.pttl("a")) == ("another's", -1)
             raw.flushdb()
             assert verb == "acquire" or ask(client, calls["acquire"]).tag == "granted"
             done = runs_through(client, script.source, keys, argv, cut)
             assert client.get("a") in {None, bytes(token)}
             beside_it_all_ends(raw)
             again = ask(client, calls[verb]).tag
-            # Cut off behind its DEL, a release finds the key gone: it is given up all the same.
+            # A release that was stopped after its DEL finds no key; the lock is released all the same.
             assert again == ends[verb] or (verb, again, done) == ("release", "lost", False)
             assert client.get("a") == (None if is_given_up else bytes(token))
             assert (raw.pttl("a") > 0) is (not is_given_up and (timeout is not None or verb == "renew"))
-            assert raw.pttl("a") <= 200_000  # an extension adds twice at most
+            assert raw.pttl("a") <= 200_000  # an extension is added twice at most
             assert ask(client, calls["cancel"]).tag == "cancelled"
             assert not raw.exists("a")
             assert ask(client, calls["acquire"]).tag == "over"
@@ -415,11 +415,11 @@ def beside_it_all_ends(raw):
     assert all(raw.pttl(key) > 0 for key in raw.scan_iter() if key != "a")
 
 
-# --- an ear that hears nothing
+# --- waiters without messages
 
 
 async def far_waiter(api, client, **options):
-    """A waiter in a thread or task of its own, as a task."""
+    """Start a waiter in a thread or task of its own; return a task that ends with it."""
 
     def wait():
         lock = locks(api, client, **options)
@@ -438,7 +438,7 @@ async def heard(raw, number=1):
     await eventually_async(lambda: raw.pubsub_numsub("a:handfast")[0][1] == number)
 
 
-async def test_who_may_not_subscribe_asks_from_time_to_time(api, server, raw, monkeypatch):
+async def test_a_user_without_the_right_to_subscribe_polls(api, server, raw, monkeypatch):
     monkeypatch.setattr("handfast.compat._listeners.PAUSES", (0.0,))
     raw.acl_setuser("quiet", enabled=True, nopass=True, keys=["*"], commands=["+@all"], reset=True, reset_channels=True)
     try:
@@ -450,7 +450,7 @@ async def test_who_may_not_subscribe_asks_from_time_to_time(api, server, raw, mo
             waiter = await far_waiter(api, client, sleep=0.01)
             await eventually_async(lambda: raw.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 10)
             assert not waiter.done()
-            await settled(lock.release())  # it may not publish either
+            await settled(lock.release())  # this user may not publish either
             await waiter
             assert raw.info("commandstats")["cmdstat_subscribe"]["rejected_calls"] == 1
         assert raw.acl_log()
@@ -459,7 +459,7 @@ async def test_who_may_not_subscribe_asks_from_time_to_time(api, server, raw, mo
         raw.acl_log_reset()
 
 
-async def test_the_rights_that_the_page_names_are_enough(api, server, raw):
+async def test_the_documented_acl_rights_are_sufficient(api, server, raw):
     page = (Path(__file__).parents[2] / "docs/how-to/migrate-from-redis-py.md").read_text()
     rights = re.search(r"ACL SETUSER (worker .*?)```", page, re.DOTALL)[1].replace("report", "a").split()
     raw.execute_command("ACL", "SETUSER", *rights)
@@ -484,7 +484,7 @@ async def test_the_rights_that_the_page_names_are_enough(api, server, raw):
 
 
 @pytest.mark.parametrize("moment", ["at once", "later"])
-async def test_an_ear_that_breaks_is_opened_again(api, server, raw, moment, monkeypatch):
+async def test_a_broken_listener_is_reopened(api, server, raw, moment, monkeypatch):
     monkeypatch.setattr("handfast.compat._listeners.PAUSES", (0.05, 0.1) if moment == "at once" else (NEVER,))
     monkeypatch.setattr("handfast.compat._listeners.STEADY", NEVER if moment == "at once" else 0.05)
     async with api.users_client(unix_socket_path=server.socket) as client:
@@ -502,9 +502,7 @@ async def test_an_ear_that_breaks_is_opened_again(api, server, raw, moment, monk
         await waiter
 
 
-async def test_what_was_released_while_nobody_heard_it_is_found_when_the_ear_is_open_again(
-    api, server, raw, monkeypatch
-):
+async def test_a_release_during_a_listener_outage_is_found_after_the_reconnect(api, server, raw, monkeypatch):
     monkeypatch.setattr("handfast.compat._listeners.PAUSES", (0.05, 0.1))
     async with api.users_client(unix_socket_path=server.socket) as client:
         waiter_token = "another"
@@ -517,7 +515,7 @@ async def test_what_was_released_while_nobody_heard_it_is_found_when_the_ear_is_
         await waiter
 
 
-async def test_each_thing_that_is_told_is_a_reason_to_ask_once(api, server, raw):
+async def test_each_message_causes_one_retry(api, server, raw):
     def asked():
         return raw.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
 
@@ -526,7 +524,7 @@ async def test_each_thing_that_is_told_is_a_reason_to_ask_once(api, server, raw)
         assert await settled(lock.acquire()) is True
         raw.config_resetstat()
         waiter = await far_waiter(api, client, sleep=NEVER)
-        await eventually_async(lambda: asked() == 2)  # once before it listens, and once since
+        await eventually_async(lambda: asked() == 2)  # once before and once after it subscribed
         for calls in (3, 4, 5):
             raw.publish("a:handfast", "released")
             await eventually_async(lambda calls=calls: asked() >= calls)
@@ -536,7 +534,7 @@ async def test_each_thing_that_is_told_is_a_reason_to_ask_once(api, server, raw)
         await waiter
 
 
-async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through(api, server, raw, monkeypatch):
+async def test_a_release_just_before_the_subscription_is_not_missed(api, server, raw, monkeypatch):
     listener = ReleaseListener if api is SYNC else AsyncReleaseListener
     listen = listener.listen
 
@@ -550,7 +548,7 @@ async def test_what_is_released_just_before_the_ear_is_open_is_not_slept_through
         await (await far_waiter(api, client, sleep=NEVER))
 
 
-async def test_a_server_that_takes_no_more_connections_is_asked_from_time_to_time(api, server, raw):
+async def test_a_waiter_polls_at_the_servers_connection_limit(api, server, raw):
     until_alone(raw)
     async with api.users_client(unix_socket_path=server.socket) as client:
         lock = locks(api, client)
@@ -568,8 +566,8 @@ async def test_a_server_that_takes_no_more_connections_is_asked_from_time_to_tim
                 raw.config_set("maxclients", most)
 
 
-async def test_a_client_that_knows_no_connections_is_asked_from_time_to_time(api, server, raw, monkeypatch):
-    """As an imitation for tests may be."""
+async def test_a_waiter_polls_through_a_client_without_a_connection_pool(api, server, raw, monkeypatch):
+    """A fake client for tests may lack a pool."""
     monkeypatch.setattr("handfast.compat._listeners.SyncConnector", None)
     monkeypatch.setattr("handfast.compat._listeners.AsyncConnector", None)
     async with api.users_client(unix_socket_path=server.socket) as client:
@@ -585,7 +583,7 @@ async def test_a_client_that_knows_no_connections_is_asked_from_time_to_time(api
 
 
 class Ring:
-    """Locks of one client, and what is wrong afterwards."""
+    """Locks of one client, and a check for what they leave behind."""
 
     def __init__(self, client, raw):
         self.client = client
@@ -601,7 +599,7 @@ class Ring:
             await eventually_async(lambda: not self.raw.pubsub_channels(), within=5)
             await eventually_async(lambda: len(asyncio.all_tasks()) == 1, within=5)
         found += [f"the key is there: {self.raw.get('a')}"] * self.raw.exists("a")
-        found += [f"somebody listens: {channel}" for channel in self.raw.pubsub_channels()]
+        found += [f"a subscriber remains: {channel}" for channel in self.raw.pubsub_channels()]
         found += [f"a task goes on: {task}" for task in asyncio.all_tasks() - {asyncio.current_task()}]
         if lock is not None and not (await lock.acquire(blocking=False) and await lock.release() is None):
             found.append("it is not free")
@@ -619,9 +617,9 @@ async def ring(server, raw):
 
 
 async def cancelled_at(coroutine, strikes, raw, states):
-    """Run it, cancelled at each of these suspensions; whether it was, and what it gave if that came too late.
+    """Run the coroutine and cancel it at these suspensions; return whether that took effect, and otherwise the result.
 
-    ``"executed"`` cancels when the server has done what it was asked for, ``"sent"`` at once.
+    ``"executed"`` cancels after the server has executed the request, ``"sent"`` at once.
     """
     struck = []
 
@@ -644,7 +642,7 @@ async def cancelled_at(coroutine, strikes, raw, states):
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize("state", ["sent", "executed"])
 @pytest.mark.parametrize(("held", "options"), [(False, {}), (True, {}), (True, {"token": "given"})])
-async def test_an_acquire_that_is_cancelled_anywhere_leaves_nothing_behind(  # noqa: PLR0917 -- fixtures are arguments
+async def test_an_acquire_cancelled_at_any_suspension_leaves_no_state(  # noqa: PLR0917 -- fixtures are arguments
     ring, raw, held, options, state, again
 ):
     points = 0
@@ -668,7 +666,7 @@ async def test_an_acquire_that_is_cancelled_anywhere_leaves_nothing_behind(  # n
 
 
 @pytest.mark.parametrize("state", ["sent", "executed"])
-async def test_a_block_that_is_cancelled_on_its_way_in_leaves_nothing_behind(ring, raw, state):
+async def test_a_block_cancelled_on_entry_leaves_no_state(ring, raw, state):
     async def block(lock):
         async with lock:
             return True
@@ -684,7 +682,7 @@ async def test_a_block_that_is_cancelled_on_its_way_in_leaves_nothing_behind(rin
 
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize("state", ["sent", "executed"])
-async def test_a_release_that_is_cancelled_happens_all_the_same(ring, raw, state, again):
+async def test_a_cancelled_release_still_takes_effect(ring, raw, state, again):
     for number in range(1, 100):
         lock = ring.lock()
         assert await lock.acquire()
@@ -698,7 +696,7 @@ async def test_a_release_that_is_cancelled_happens_all_the_same(ring, raw, state
     assert number > 1
 
 
-async def test_an_acquire_that_meets_its_timeout_is_either_given_or_taken_back(ring, raw):
+async def test_an_acquire_that_races_its_timeout_is_granted_or_undone(ring, raw):
     came = set()
     for round_ in range(60):
         lock = ring.lock()
@@ -714,7 +712,7 @@ async def test_an_acquire_that_meets_its_timeout_is_either_given_or_taken_back(r
     assert came == {True, "late"}
 
 
-async def test_an_acquire_that_is_thrown_away_leaves_nothing_behind(ring, raw):
+async def test_an_acquire_whose_coroutine_is_closed_leaves_no_state(ring, raw):
     lock = ring.lock()
     coroutine = lock.acquire()
     coroutine.send(None)
@@ -723,16 +721,16 @@ async def test_an_acquire_that_is_thrown_away_leaves_nothing_behind(ring, raw):
     assert await ring.complaints(lock) == []
 
 
-def test_without_a_loop_nothing_is_begun_any_more(server):
+def test_without_an_event_loop_no_cleanup_is_started(server):
     client = redis.asyncio.Redis(unix_socket_path=server.socket)
     lock, token = AsyncRedisLock(client, "a"), Token()
     token.asked = True
-    with pytest.raises(StopIteration):  # it has come to its end
+    with pytest.raises(StopIteration):  # it ends without a suspension
         lock._undo(token, GeneratorExit()).send(None)
     gc.collect()
 
 
-async def test_a_cancelled_acquire_does_not_wait_long_for_a_server_that_is_silent(proxy, raw):
+async def test_a_cancelled_acquire_does_not_wait_long_for_an_unresponsive_server(proxy, raw):
     learn(raw)
     async with redis.asyncio.Redis(unix_socket_path=proxy.path) as client:
         await client.ping()
@@ -794,11 +792,11 @@ def test_an_interrupt_at_any_point_of_acquire_leaves_no_state(server, raw, seed)
 
 
 @pytest.mark.parametrize("what", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_while_waiting_is_the_callers(server, raw, what, monkeypatch):
+def test_an_interrupt_while_waiting_is_raised_to_the_caller(server, raw, what, monkeypatch):
     raw.set("a", "another")
 
     def wait(self, seconds):
-        raw.delete("a")  # the lock comes free just now
+        raw.delete("a")  # frees the lock
         raise what
 
     monkeypatch.setattr("handfast.compat._listeners.ReleaseListener.wait", wait)
@@ -811,12 +809,12 @@ def test_an_interrupt_while_waiting_is_the_callers(server, raw, what, monkeypatc
 
 
 @pytest.mark.parametrize("enter", [RedisLock.acquire, RedisLock.__enter__])
-def test_an_interrupt_does_not_take_the_lock_from_the_thread_that_has_it(server, raw, enter, monkeypatch):
+def test_an_interrupt_does_not_release_the_lock_of_another_thread(server, raw, enter, monkeypatch):
     raw.set("a", "another")
 
     def wait(self, seconds):
         raw.delete("a")
-        other = threading.Thread(target=lock.acquire)  # the lock that threads share is taken by another one
+        other = threading.Thread(target=lock.acquire)  # another thread acquires the shared lock
         other.start()
         other.join()
         raise KeyboardInterrupt
@@ -831,7 +829,7 @@ def test_an_interrupt_does_not_take_the_lock_from_the_thread_that_has_it(server,
 
 
 class Nudged(RedisLock):
-    """An interrupt comes just when the server has done what it was asked for."""
+    """Interrupt the caller just after the server has executed the request."""
 
     when = ""
 
@@ -850,7 +848,7 @@ class Nudged(RedisLock):
 
 
 @pytest.mark.parametrize("token", [None, "given"])
-def test_an_interrupt_just_after_the_grant_gives_it_back(server, raw, token):
+def test_an_interrupt_just_after_the_grant_releases_the_lock(server, raw, token):
     with redis.Redis(unix_socket_path=server.socket) as client:
         lock = Nudged(client, "a")
         lock.when = "acquire"
@@ -863,7 +861,7 @@ def test_an_interrupt_just_after_the_grant_gives_it_back(server, raw, token):
         assert not raw.exists("a")
 
 
-def test_an_interrupt_after_an_acquire_in_a_block_gives_it_back(server, raw):
+def test_an_interrupt_after_an_acquire_in_a_block_releases_the_lock(server, raw):
     class Late(RedisLock):
         def acquire(self):
             assert super().acquire()
@@ -878,7 +876,7 @@ def test_an_interrupt_after_an_acquire_in_a_block_gives_it_back(server, raw):
 
 
 @pytest.mark.parametrize("when", ["before release", "release"])
-def test_a_release_that_is_interrupted_happens_all_the_same(server, raw, when):
+def test_an_interrupted_release_still_takes_effect(server, raw, when):
     with redis.Redis(unix_socket_path=server.socket) as client:
         lock = Nudged(client, "a")
         assert lock.acquire()
@@ -890,7 +888,7 @@ def test_a_release_that_is_interrupted_happens_all_the_same(server, raw, when):
         assert lock.release() is None
 
 
-def test_where_there_are_no_more_threads_it_is_taken_back_all_the_same(server, raw, monkeypatch):
+def test_an_acquire_is_undone_when_no_thread_can_be_started(server, raw, monkeypatch):
     def start(self):
         raise RuntimeError("can't start new thread")
 
@@ -903,8 +901,8 @@ def test_where_there_are_no_more_threads_it_is_taken_back_all_the_same(server, r
         assert not raw.exists("a")
 
 
-async def test_many_rounds_leave_nothing_behind(api, server, raw):
-    """No connections, threads, tasks or channels, and of keys only those that go by themselves."""
+async def test_many_rounds_leak_nothing(api, server, raw):
+    """Leave no connection, thread, task or channel, and only keys that expire."""
     async with api.users_client(unix_socket_path=server.socket) as client:
         await settled(client.ping())
         connections, threads = len(raw.client_list()), threading.active_count()

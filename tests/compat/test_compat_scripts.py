@@ -1,4 +1,4 @@
-"""The drop-in's scripts, each alone on a real server: every reply, and all that they leave behind."""
+"""The scripts of the drop-in locks on a real server: every reply, and every key and message that they write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests._support.helpers import eventually
 TTL, LONG = 200_000, 600_000
 MINUTE = 60_000
 SLACK = 25_000
-"""All in ms; they differ by more than a slow machine may lose."""
+"""Milliseconds; the values differ by more than a slow machine may lose."""
 
 
 ENDING = """local server = redis
@@ -23,14 +23,14 @@ end
 
 
 class Drop:
-    """The scripts of one lock, by the words of their headers."""
+    """The scripts of one lock, with the parameters that their headers name."""
 
     lock, past = "a", "a:past"
 
     def __init__(self, client):
         self.client = client
         self.ending = False
-        """Whether scripts are to find that the lock has less than a millisecond left."""
+        """Whether scripts find that the lock has less than a millisecond left."""
 
     def run(self, script, *args):
         keys = [getattr(self, key) for key in script.keys]
@@ -56,7 +56,7 @@ class Drop:
         return self.run(shared.RENEW, token, ttl, int(even_endless))
 
     def has(self, lock=None, past=None):
-        """That the two keys hold these texts, for so many ms; -1 for ever."""
+        """Assert that the two keys have these values and these TTLs in ms; -1 means no TTL."""
         for key, expected in ((self.lock, lock), (self.past, past)):
             text, ms = expected or (None, -2)
             assert self.client.get(key) == text, key
@@ -71,7 +71,7 @@ def drop(raw):
 
 @pytest.fixture
 def told(raw):
-    """What those who wait are told so far."""
+    """Yield a function that returns the messages published since its last call."""
     with raw.pubsub(ignore_subscribe_messages=True) as pubsub:
         pubsub.subscribe("told")
         eventually(lambda: raw.pubsub_numsub("told")[0][1])
@@ -88,7 +88,7 @@ def told(raw):
 
 @pytest.fixture
 def mute(server, raw):
-    """A client that has no right to tell anybody."""
+    """Yield the scripts of a client without the right to publish."""
     raw.execute_command("ACL", "SETUSER", "mute", "on", ">x", "~*", "resetchannels", "+@all")
     client = redis.Redis.from_url(server.url, username="mute", password="x", decode_responses=True)
     with pytest.raises(redis.exceptions.NoPermissionError):
@@ -101,7 +101,7 @@ def mute(server, raw):
 # --- acquire
 
 
-def test_what_an_acquire_of_its_own_token_writes(drop):
+def test_acquire_with_an_own_token_writes_only_the_lock_key(drop):
     assert drop.acquire("t1") == ["granted"]
     drop.has(("t1", TTL))
     drop.client.delete("a")
@@ -111,7 +111,7 @@ def test_what_an_acquire_of_its_own_token_writes(drop):
 
 
 @pytest.mark.parametrize(("ttl", "remembered"), [(TTL, TTL), (2 * LONG, LONG), (0, LONG)])
-def test_what_an_acquire_of_a_given_token_writes(drop, ttl, remembered):
+def test_acquire_with_a_given_token_also_records_the_token(drop, ttl, remembered):
     assert drop.acquire("given", ttl, own=False) == ["granted"]
     drop.has(("given", ttl or -1), ("granted", remembered))
     assert drop.acquire("given", ttl, own=False) == ["granted"], "its own grant again"
@@ -119,14 +119,14 @@ def test_what_an_acquire_of_a_given_token_writes(drop, ttl, remembered):
     assert drop.acquire("given", ttl, own=False)[0] == "busy", "the grant of another acquire with that token"
 
 
-def test_a_lock_of_a_millisecond_ends(drop):
+def test_a_lock_of_one_millisecond_expires(drop):
     drop.acquire("given", 1, own=False)
     assert drop.client.pttl("a") != -1
     assert drop.client.pttl("a:past") < 1000
 
 
 @pytest.mark.parametrize(("left", "then"), [(TTL // 2, TTL), (3 * TTL, 3 * TTL), (None, -1)])
-def test_an_acquire_that_is_sent_again_gives_the_lock_its_whole_time(drop, left, then):
+def test_a_repeated_acquire_restores_the_full_ttl(drop, left, then):
     drop.acquire("t1")
     if left:
         drop.client.pexpire("a", left)
@@ -136,7 +136,7 @@ def test_an_acquire_that_is_sent_again_gives_the_lock_its_whole_time(drop, left,
     drop.has(("t1", then))
 
 
-def test_who_is_in_the_way_is_told_how_long(drop):
+def test_busy_reports_the_remaining_ttl_of_the_holder(drop):
     drop.client.set("a", "t1", px=TTL)
     (tag, left) = drop.acquire("t2")
     assert tag == "busy"
@@ -149,7 +149,7 @@ def test_who_is_in_the_way_is_told_how_long(drop):
     assert drop.client.hgetall("a") == {"no": "text"}
 
 
-def test_an_acquire_that_is_over_changes_nothing(drop):
+def test_an_acquire_after_its_cancel_has_no_effect(drop):
     drop.client.set("a:past", "over", px=TTL)
     assert drop.acquire("t1") == ["over"]
     assert drop.acquire("t1", own=False) == ["over"]
@@ -159,7 +159,7 @@ def test_an_acquire_that_is_over_changes_nothing(drop):
 # --- cancel
 
 
-def test_what_a_cancel_takes_back_and_says(drop, told):
+def test_cancel_undoes_an_acquire_and_publishes_the_release(drop, told):
     drop.acquire("t1")
     assert drop.cancel("t1") == ["cancelled"]
     drop.has(None, ("over", LONG))
@@ -175,14 +175,14 @@ def test_what_a_cancel_takes_back_and_says(drop, told):
 
 
 @pytest.mark.parametrize(("token", "own"), [("t2", True), ("t2", False), ("t1", False)])
-def test_a_cancel_leaves_what_is_not_its_own(drop, told, token, own):
+def test_cancel_leaves_the_lock_of_another_token(drop, told, token, own):
     drop.acquire("t1")
     assert drop.cancel(token, own=own) == ["cancelled"]
     drop.has(("t1", TTL), ("over", LONG))
     assert told() == []
 
 
-def test_a_cancel_leaves_what_is_no_lock(drop, told):
+def test_cancel_leaves_a_key_that_is_not_a_lock(drop, told):
     drop.client.hset("a", "no", "text")
     assert drop.cancel("t1") == ["cancelled"]
     assert drop.client.hgetall("a") == {"no": "text"}
@@ -190,7 +190,7 @@ def test_a_cancel_leaves_what_is_no_lock(drop, told):
 
 
 @pytest.mark.parametrize("mine", [False, True])
-def test_at_maxmemory_a_cancel_is_remembered(drop, raw, mine):
+def test_at_maxmemory_a_cancel_is_recorded(drop, raw, mine):
     drop.acquire("t1")
     raw.config_set("maxmemory", 1)
     assert drop.cancel("t1" if mine else "t2") == ["cancelled"]
@@ -199,7 +199,7 @@ def test_at_maxmemory_a_cancel_is_remembered(drop, raw, mine):
 
 
 @pytest.mark.parametrize("verb", ["cancel", "release"])
-def test_who_may_not_tell_anybody_gives_back_all_the_same(drop, mute, verb):
+def test_cancel_and_release_work_without_the_right_to_publish(drop, mute, verb):
     drop.acquire("t1")
     assert getattr(mute, verb)("t1") == [{"cancel": "cancelled", "release": "released"}[verb]]
     assert drop.client.get("a") is None
@@ -209,7 +209,7 @@ def test_who_may_not_tell_anybody_gives_back_all_the_same(drop, mute, verb):
 # --- extend
 
 
-def test_what_an_extension_writes_once(drop):
+def test_a_repeated_extension_writes_once(drop):
     drop.acquire("t1")
     assert drop.extend("t1", TTL) == ["extended"]
     drop.has(("t1", 2 * TTL), ("extended", MINUTE))
@@ -220,19 +220,19 @@ def test_what_an_extension_writes_once(drop):
     assert drop.extend("t1") == ["lost"]
 
 
-def test_a_lock_without_an_end_is_not_extended(drop):
+def test_a_lock_without_a_ttl_is_not_extended(drop):
     drop.acquire("t1", 0)
     assert drop.extend("t1") == ["lost"]
     drop.has(("t1", -1))
 
 
-def test_an_extension_keeps_all_its_digits(drop):
+def test_an_extension_keeps_full_precision(drop):
     drop.acquire("t1")
     assert drop.extend("t1", 2**52 + 1) == ["extended"]
     assert 2**52 < drop.client.pttl("a") <= 2**52 + 1 + TTL
 
 
-def test_at_maxmemory_an_extension_works(drop, raw):
+def test_at_maxmemory_extend_works(drop, raw):
     drop.acquire("t1")
     raw.config_set("maxmemory", 1)
     assert drop.extend("t1", TTL) == ["extended"]
@@ -242,7 +242,7 @@ def test_at_maxmemory_an_extension_works(drop, raw):
 # --- release
 
 
-def test_what_a_release_writes_and_says(drop, told):
+def test_release_deletes_the_lock_and_publishes_once(drop, told):
     drop.acquire("t1")
     assert drop.release("t2") == ["lost"]
     drop.has(("t1", TTL))
@@ -263,7 +263,7 @@ def test_what_a_release_writes_and_says(drop, told):
 
 
 @pytest.mark.parametrize("even_endless", [False, True])
-def test_what_a_renewal_writes(drop, even_endless):
+def test_renew_sets_the_ttl_of_its_own_lock_only(drop, even_endless):
     drop.acquire("t1", 2 * TTL)
     assert drop.renew("t1", TTL, even_endless=even_endless) == ["renewed"]
     drop.has(("t1", TTL))
@@ -276,7 +276,7 @@ def test_what_a_renewal_writes(drop, even_endless):
 # --- in its last millisecond
 
 
-def test_a_lock_in_its_last_millisecond_is_a_lock(drop):
+def test_a_lock_in_its_last_millisecond_is_still_held(drop):
     drop.acquire("t1")
     drop.ending = True
     assert drop.acquire("t2") == ["busy", 0]

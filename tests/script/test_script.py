@@ -1,4 +1,4 @@
-"""Scripts of the user's own, through every client of one server: what is sent, what comes back, and what is refused."""
+"""User scripts through every client of one server: requests, replies and refused arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests._support.scripting import BOOM, COUNT, ECHO, OPTIONS, TAKE, Sent, mad
 
 @pytest.fixture(params=quick_ends(OPTIONS), ids=named)
 async def user(request, api, server, raw):
-    """A client of redis-py, in all its kinds; afterwards nothing has to be known of the scripts that it ran."""
+    """Yield each kind of client of redis-py in turn; flush its scripts afterwards."""
     async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
         yield client
     raw.script_flush()
@@ -30,7 +30,7 @@ async def user(request, api, server, raw):
 
 @pytest.fixture
 async def conn(api, server, raw):
-    """A client of redis-py as most have it."""
+    """Yield a client of redis-py with common options."""
     async with api.users_client(unix_socket_path=server.socket) as client:
         yield client
     raw.script_flush()
@@ -38,16 +38,16 @@ async def conn(api, server, raw):
 
 @pytest.fixture
 async def ours(api, server, raw):
-    """A client of ours itself, which a script has to be given."""
+    """Yield a Handfast client itself rather than its awaitable face, for scripts to take."""
     async with made(api, server.url) as client:
         yield client
     raw.script_flush()
 
 
-# --- what it is
+# --- attributes and sources
 
 
-def test_a_script_tells_its_name_its_source_its_digest_and_what_it_takes(raw):
+def test_a_script_exposes_its_name_source_digest_and_parameters(raw):
     assert (TAKE.name, TAKE.keys, TAKE.args) == ("take", ("account", "log"), ("amount",))
     assert TAKE.source.startswith("\n-- take: part of an amount.")
     assert TAKE.digest == raw.script_load(TAKE.source) == hashlib.sha1(TAKE.source.encode()).hexdigest()
@@ -55,7 +55,7 @@ def test_a_script_tells_its_name_its_source_its_digest_and_what_it_takes(raw):
     assert repr(Script("return 1")) == "<Script 'script' (no names)>"
 
 
-def test_a_script_comes_from_a_file_or_from_a_package(raw, tmp_path, monkeypatch):
+def test_a_script_is_loaded_from_a_file_or_a_package(raw, tmp_path, monkeypatch):
     source = "-- KEYS a\n-- été\nreturn KEYS[1]"
     folder = tmp_path / "some_package_of_ours" / "lua"
     folder.mkdir(parents=True)
@@ -72,13 +72,13 @@ def test_a_script_comes_from_a_file_or_from_a_package(raw, tmp_path, monkeypatch
     assert [one(raw, a="x") for one in made] == ["x"] * 3
 
 
-def test_a_file_with_the_line_ends_of_another_system_is_the_same_script(tmp_path):
+def test_line_endings_do_not_change_the_digest_of_a_script(tmp_path):
     (tmp_path / "one.lua").write_bytes(b"-- KEYS a\nreturn 1\n")
     (tmp_path / "two.lua").write_bytes(b"-- KEYS a\r\nreturn 1\r\n")
     assert Script.from_file(tmp_path / "one.lua").digest == Script.from_file(tmp_path / "two.lua").digest
 
 
-def test_what_is_no_script_is_refused(tmp_path):
+def test_invalid_sources_are_refused(tmp_path):
     with pytest.raises(TypeError, match="must be a str, not bytes"):
         Script(b"return 1")
     with pytest.raises(ValueError, match="twice"):
@@ -94,17 +94,17 @@ def test_a_script_can_be_copied_and_pickled(raw):
         assert again(raw, account="a", log="l", amount=1).tag == "taken"
 
 
-# --- what it takes and what it gives
+# --- arguments and replies
 
 
-async def test_keys_and_arguments_go_by_their_names_and_the_reply_is_a_record(user, raw):
+async def test_keys_and_arguments_are_passed_by_name_and_the_reply_is_a_record(user, raw):
     raw.set("a", 10)
     assert await settled(TAKE(user, account="a", log="l", amount=3)) == Reply("taken", {"left": 7})
     assert await settled(TAKE(user, amount=8, log="l", account=b"a")) == Reply("short", {"missing": 1})
     assert raw.lrange("l", 0, -1) == ["3"]
 
 
-async def test_ours_takes_the_same_script(ours, raw):
+async def test_a_handfast_client_runs_the_same_script(ours, raw):
     raw.set("a", 10)
     assert await settled(TAKE(ours, account="a", log="l", amount=3)) == Reply("taken", {"left": 7})
     assert await settled(ECHO(ours, keys=["k"], args=["é"])) == [[b"k"], ["é".encode()]]
@@ -120,14 +120,14 @@ async def test_without_a_header_keys_and_arguments_are_sequences(user):
         assert texts(await settled(ECHO(user, **values))) == expected
 
 
-async def test_a_name_with_three_dots_takes_any_number(user):
+async def test_a_name_with_three_dots_takes_any_number_of_values(user):
     many = Script("-- KEYS first more...\n-- ARGV arg rest...\nreturn {KEYS, ARGV}")
     for more, expected in [(["b", b"c"], [b"b", b"c"]), ((), []), ((one for one in "bc"), [b"b", b"c"])]:
         reply = await settled(many(user, first="a", more=more, arg=0, rest=more if isinstance(more, list) else []))
         assert texts(reply) == [[b"a", *expected], [b"0", *(expected if isinstance(more, list) else [])]]
 
 
-async def test_names_may_be_those_of_our_own_parameters_and_words_of_python(user):
+async def test_parameter_names_of_the_library_and_python_keywords_are_valid_names(user):
     odd = Script("-- KEYS keys client from\n-- ARGV args self name class\nreturn {KEYS, ARGV}")
     values = {"keys": "1", "client": "2", "from": "3", "args": "4", "self": "5", "name": "6", "class": "7"}
     assert texts(await settled(odd(user, **values))) == [[b"1", b"2", b"3"], [b"4", b"5", b"6", b"7"]]
@@ -172,7 +172,7 @@ VALUES = [
 ]
 
 
-async def test_values_arrive_as_they_are(conn, ours):
+async def test_values_reach_the_script_unchanged(conn, ours):
     given, expected = zip(*VALUES, strict=True)
     for client in (conn, ours):
         keys, args = await settled(ECHO(client, keys=given, args=given))
@@ -201,7 +201,7 @@ async def test_a_reply_that_the_header_does_not_list_is_refused_unless_it_descri
     assert await settled(Script(f"{listed}return {{'done'}}")(user)) == Reply("done", {})
 
 
-async def test_texts_within_a_record_come_as_the_client_gives_them(user, ours):
+async def test_strings_in_a_record_follow_the_decoding_of_the_client(user, ours):
     script = Script("-- REPLY seen name\nreturn {'seen', 'ann'}")
     found = await settled(script(user))
     assert found.name == await settled(user.execute_command("ECHO", "ann"))
@@ -211,7 +211,7 @@ async def test_texts_within_a_record_come_as_the_client_gives_them(user, ours):
 # --- NOSCRIPT
 
 
-async def test_the_source_is_sent_only_where_the_server_does_not_know_the_script(user, raw):
+async def test_the_source_is_sent_only_when_the_script_is_not_loaded(user, raw):
     raw.script_flush()
     sent = Sent(raw)
     assert [await settled(COUNT(user, counter="c")) for _ in range(3)] == [1, 2, 3]
@@ -221,7 +221,7 @@ async def test_the_source_is_sent_only_where_the_server_does_not_know_the_script
     assert sent == (2, 5)
 
 
-async def test_a_subclass_sees_what_is_sent(api, conn, raw):
+async def test_a_client_subclass_sees_every_command(api, conn, raw):
     seen = []
 
     class Watched(type(conn)):
@@ -237,7 +237,7 @@ async def test_a_subclass_sees_what_is_sent(api, conn, raw):
     assert seen == [evalsha, ("EVAL", COUNT.source.encode()), evalsha]
 
 
-async def test_ours_sends_the_source_only_where_the_server_does_not_know_the_script(ours, raw):
+async def test_a_handfast_client_sends_the_source_only_when_the_script_is_not_loaded(ours, raw):
     raw.script_flush()
     sent = Sent(raw)
     assert [await settled(COUNT(ours, counter="c")) for _ in range(3)] == [1, 2, 3]
@@ -247,7 +247,7 @@ async def test_ours_sends_the_source_only_where_the_server_does_not_know_the_scr
     assert sent == (2, 4)
 
 
-async def test_many_tasks_of_one_client_run_it_as_often_as_they_ask(server, raw):
+async def test_concurrent_calls_of_one_client_each_run_the_script_once(server, raw):
     raw.script_flush()
     async with AsyncHandfast(server.url) as ours, redis.asyncio.Redis.from_url(server.url) as theirs:
         for client in (ours, theirs):
@@ -257,7 +257,7 @@ async def test_many_tasks_of_one_client_run_it_as_often_as_they_ask(server, raw)
             raw.script_flush()
 
 
-# --- what is refused
+# --- invalid arguments
 
 WRONG = [
     (TAKE, {"account": "a", "log": "l"}, "takes account, log, amount: amount missing"),
@@ -290,7 +290,7 @@ WRONG = [
 
 @contextlib.asynccontextmanager
 async def to_nowhere():
-    """A client of every kind, none of which could connect."""
+    """Yield a client of every kind, for an address without a server."""
     with redis.Redis(port=1) as plain, Handfast("redis://127.0.0.1:1") as ours, plain.pipeline() as pipe:
         async with redis.asyncio.Redis(port=1) as awaited, AsyncHandfast("redis://127.0.0.1:1") as ours_awaited:
             async with awaited.pipeline() as awaited_pipe:
@@ -299,14 +299,14 @@ async def to_nowhere():
 
 
 @pytest.mark.parametrize(("script", "values", "words"), WRONG)
-async def test_what_does_not_fit_is_refused_before_anything_is_sent(script, values, words):
+async def test_wrong_arguments_are_refused_before_any_io(script, values, words):
     async with to_nowhere() as clients:
         for client in clients:
             with pytest.raises(TypeError, match=words):
                 await settled(script(client, **values))
 
 
-async def test_a_client_to_nowhere_would_have_been_noticed():
+async def test_a_request_to_an_unreachable_server_raises():
     async with to_nowhere() as clients:
         for client in clients[1], clients[4]:
             with pytest.raises(redis.ConnectionError):
@@ -318,7 +318,7 @@ async def test_a_client_to_nowhere_would_have_been_noticed():
     [None, 5, "redis://localhost", object(), redis.Redis, redis.ConnectionPool()],
     ids=lambda one: type(one).__name__,
 )
-def test_what_is_no_client_is_refused(client):
+def test_anything_but_a_client_is_refused(client):
     with pytest.raises(TypeError, match="a script takes a client of redis-py, a Handfast or an AsyncHandfast, not"):
         COUNT(client, counter="c")
 
@@ -351,7 +351,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize("failing", FAILING, ids=lambda failing: failing[3])
-async def test_a_script_that_fails_names_its_line_and_shows_it(conn, ours, raw, failing):
+async def test_the_error_of_a_failed_script_names_and_shows_the_line(conn, ours, raw, failing):
     source, line, shown, reason = failing
     script = Script(source, name="wrong")
     for client in (conn, ours, conn):
@@ -379,7 +379,7 @@ async def test_a_script_that_fails_names_its_line_and_shows_it(conn, ours, raw, 
         ),
     ],
 )
-async def test_an_error_that_a_script_answers_on_purpose_is_left_as_it_is(user, ours, source, words):
+async def test_an_error_reply_returned_by_a_script_is_raised_unchanged(user, ours, source, words):
     with pytest.raises(ResponseError) as caught:
         await settled(Script(source)(user, keys=["k"]))
     assert str(caught.value) == words
@@ -389,7 +389,7 @@ async def test_an_error_that_a_script_answers_on_purpose_is_left_as_it_is(user, 
     assert (refused.value.name, refused.value.words) == ("meant", words)
 
 
-async def test_a_client_works_on_after_an_error(user, ours, raw):
+async def test_a_client_is_usable_after_an_error(user, ours, raw):
     for client in (user, ours):
         raw.delete("c")
         with pytest.raises(ScriptError, match="boom"):
@@ -397,11 +397,11 @@ async def test_a_client_works_on_after_an_error(user, ours, raw):
         assert await settled(COUNT(client, counter="c")) == 2, "what it wrote before stays"
 
 
-async def test_a_script_that_is_killed_names_the_line_where_it_was(server, conn, ours, raw):
+async def test_the_error_of_a_killed_script_names_its_line(server, conn, ours, raw):
     forever = Script("local x = 0\nwhile true do x = x + 1 end", name="forever")
 
     def killed():
-        with contextlib.suppress(ResponseError):  # it does not run yet
+        with contextlib.suppress(ResponseError):  # the script does not run yet
             return raw.script_kill()
 
     raw.config_set("lua-time-limit", 5)

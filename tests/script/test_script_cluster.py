@@ -1,4 +1,4 @@
-"""Scripts on a cluster: each node is told what it does not know, and what no node could run is not sent at all."""
+"""Scripts on a cluster: the source is sent once to each node, and a call that no node could run is refused."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests._support.scripting import BOOM, COUNT, ECHO, OPTIONS, TAKE, named, pi
 pytestmark = pytest.mark.slow
 
 KEYS = ["a", "b", "c"]
-"""Each on another node."""
+"""Keys on three different nodes."""
 
 COUNTING = {"info", "config", "config|resetstat"}
-"""What the nodes are told by the tests themselves."""
+"""Commands that the tests themselves send to the nodes."""
 
 can_transact = pytest.mark.skipif(
     not hasattr(redis.cluster, "TransactionStrategy"), reason="this redis-py has no transactions on a cluster"
@@ -35,7 +35,7 @@ def running():
 
 @pytest.fixture
 def cluster(running):
-    """Without keys, and without scripts."""
+    """Yield the cluster without keys and scripts."""
     running.flush()
     return running
 
@@ -52,17 +52,17 @@ async def client_of(api, cluster, **options):
 
 @pytest.fixture(params=OPTIONS, ids=named)
 async def user(request, api, cluster):
-    """A cluster client of redis-py, in all its kinds."""
+    """Yield each kind of cluster client of redis-py in turn."""
     async with client_of(api, cluster, **request.param) as client:
         yield client
 
 
 def told(cluster):
-    """How often each node was told to run a script, by source and by digest."""
+    """Return how often each node ran a script by its source and by its digest."""
     return [(calls.get("eval", 0), calls.get("evalsha", 0)) for calls in cluster.calls()]
 
 
-async def test_each_node_is_told_the_source_once(user, cluster):
+async def test_the_source_is_sent_to_each_node_once(user, cluster):
     cluster.forget_calls()
     for count in (1, 2, 3):
         for key in KEYS:
@@ -70,7 +70,7 @@ async def test_each_node_is_told_the_source_once(user, cluster):
     assert told(cluster) == [(1, 3)] * 3
 
 
-async def test_a_script_that_one_node_forgot_is_told_to_that_node_again(user, cluster):
+async def test_the_source_is_sent_again_only_to_the_node_that_lost_it(user, cluster):
     for key in KEYS:
         await settled(COUNT(user, counter=key))
     cluster.node_of("b").script_flush()
@@ -80,7 +80,7 @@ async def test_a_script_that_one_node_forgot_is_told_to_that_node_again(user, cl
     assert told(cluster) == [(int(number == cluster.number_of("b")), 1) for number in range(3)]
 
 
-async def test_keys_of_one_slot_go_together(user, cluster):
+async def test_keys_of_one_slot_are_accepted(user, cluster):
     cluster.node_of("{a}").set("{a}:account", 10)
     assert await settled(TAKE(user, account="{a}:account", log=b"{a}:log", amount=3)) == Reply("taken", {"left": 7})
     keys, _ = await settled(ECHO(user, keys=["a", b"a", "{a}", "{a}x", b"{a}y"]))
@@ -89,7 +89,7 @@ async def test_keys_of_one_slot_go_together(user, cluster):
     assert texts(await settled(ECHO(user, keys=[0.5, "{0.5}"])))[0] == [b"0.5", b"{0.5}"]
 
 
-async def test_keys_of_two_slots_are_refused_before_anything_is_sent(user, cluster):
+async def test_keys_of_two_slots_are_refused_before_any_io(user, cluster):
     cluster.forget_calls()
     async with pipeline(user) as pipe:
         for client in (user, pipe):
@@ -106,13 +106,13 @@ async def test_keys_of_two_slots_are_refused_before_anything_is_sent(user, clust
     assert [set(calls) - COUNTING for calls in cluster.calls()] == [set()] * 3
 
 
-async def test_a_script_without_keys_runs_on_some_node(user, cluster):
+async def test_a_script_without_keys_runs_on_one_node(user, cluster):
     cluster.forget_calls()
     assert texts(await settled(ECHO(user, args=[1]))) == [[], [b"1"]]
     assert sum(eval_source for eval_source, _ in told(cluster)) == 1
 
 
-async def test_a_script_that_fails_names_its_line_and_what_it_answers_on_purpose_is_left_as_it_is(user):
+async def test_a_failed_script_names_its_line_and_an_error_reply_is_raised_unchanged(user):
     with pytest.raises(ScriptError, match="'boom' failed on line 3: boom"):
         await settled(BOOM(user, counter="a"))
     foreign = Script("\nreturn redis.call('GET', 'b')", name="foreign")
@@ -124,7 +124,7 @@ async def test_a_script_that_fails_names_its_line_and_what_it_answers_on_purpose
     assert await settled(COUNT(user, counter="a")) == 2
 
 
-async def test_a_stub_takes_clients_of_a_cluster(api, cluster):
+async def test_a_stub_takes_cluster_clients(api, cluster):
     def plain(client, *, counter="a") -> str: ...
 
     async def coroutine(client, *, counter="a") -> str: ...
@@ -138,7 +138,7 @@ async def test_a_stub_takes_clients_of_a_cluster(api, cluster):
                 await settled(COUNT.typed(other)(client))
 
 
-async def test_a_slot_that_moved_is_followed_and_the_new_node_told_the_source(api, cluster):
+async def test_a_moved_slot_is_followed_and_the_source_sent_to_the_new_node(api, cluster):
     async with client_of(api, cluster) as client:
         assert await settled(COUNT(client, counter="a")) == 1
         cluster.node_of("a").delete("a")
@@ -152,7 +152,7 @@ async def test_a_slot_that_moved_is_followed_and_the_new_node_told_the_source(ap
 # --- pipelines
 
 
-async def test_a_pipeline_goes_to_all_nodes_and_carries_the_source_each_time(user, cluster):
+async def test_a_cluster_pipeline_sends_the_source_with_every_call(user, cluster):
     async with pipeline(user) as pipe:
         for round_ in range(2):
             cluster.forget_calls()
@@ -165,7 +165,7 @@ async def test_a_pipeline_goes_to_all_nodes_and_carries_the_source_each_time(use
             assert told(cluster) == [(2, 0)] * 3
 
 
-async def test_the_error_of_a_pipeline_is_explained(user):
+async def test_explain_locates_the_error_of_a_pipeline(user):
     script = Script("-- KEYS key\nlocal x = 'it\\'s \"it\"'\nreturn x .. error('it\\'s \"it\"')", name="odd")
     async with pipeline(user) as pipe:
         COUNT(pipe, counter="b")
@@ -185,7 +185,7 @@ async def test_the_error_of_a_pipeline_is_explained(user):
 
 
 @can_transact
-async def test_a_transaction_of_a_cluster_runs_scripts_that_were_forgotten(user, cluster):
+async def test_a_cluster_transaction_runs_scripts_after_script_flush(user, cluster):
     async with pipeline(user, transaction=True) as pipe:
         for round_ in range(2):
             COUNT(pipe, counter="a")
@@ -195,7 +195,7 @@ async def test_a_transaction_of_a_cluster_runs_scripts_that_were_forgotten(user,
 
 
 @can_transact
-async def test_a_transaction_of_a_cluster_that_watches_runs_scripts_at_once_until_its_multi(user, cluster):
+async def test_a_watching_cluster_transaction_runs_scripts_at_once_until_multi(user, cluster):
     cluster.node_of("{a}").set("{a}:account", 10)
     values = {"account": "{a}:account", "log": "{a}:log"}
     async with pipeline(user, transaction=True) as pipe:

@@ -1,4 +1,4 @@
-"""Scripts through clients of ours when replies get lost and servers go: how often each of them runs."""
+"""Scripts through Handfast clients under lost replies and restarts: how often each script runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_script_whose_reply_is_lost_is_not_sent_again(api, proxy, raw, w
 
 
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-async def test_one_that_says_what_happens_twice_is_sent_again(api, proxy, raw, what):
+async def test_an_idempotent_script_is_sent_again(api, proxy, raw, what):
     ran = 1
     async with made(api, proxy.url) as ours:
         await settled(SAFE(ours, counter="c"))
@@ -53,7 +53,7 @@ async def test_one_that_says_what_happens_twice_is_sent_again(api, proxy, raw, w
             assert fault.spent
 
 
-async def test_the_reply_to_the_source_may_get_lost_too(api, proxy, raw):
+async def test_an_idempotent_script_is_sent_again_after_the_reply_to_its_source_is_lost(api, proxy, raw):
     async with made(api, proxy.url) as ours:
         for script, count in ((COUNT, 1), (SAFE, 3)):
             raw.script_flush()
@@ -65,7 +65,7 @@ async def test_the_reply_to_the_source_may_get_lost_too(api, proxy, raw):
 
 
 @pytest.mark.parametrize("word", ["TRYAGAIN", "READONLY", "LOADING"])
-async def test_a_script_that_ran_is_not_sent_again_for_an_error_that_may_pass(api, server, raw, word):
+async def test_a_script_that_ran_is_not_sent_again_after_a_transient_error(api, server, raw, word):
     script = Script(f"redis.call('INCR', KEYS[1])\nreturn redis.error_reply('{word} later')", name="late")
     async with made(api, server.url) as ours:
         with pytest.raises(ServerRefused) as caught:
@@ -74,7 +74,7 @@ async def test_a_script_that_ran_is_not_sent_again_for_an_error_that_may_pass(ap
     assert raw.get("c") == "1"
 
 
-async def test_of_many_tasks_none_runs_its_script_twice_when_the_connection_breaks(proxy, raw):
+async def test_a_broken_connection_makes_no_concurrent_call_run_twice(proxy, raw):
     script = Script("return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")
     async with AsyncHandfast(proxy.url) as ours:
         await script(ours, keys=["h"], args=["first"])
@@ -99,7 +99,7 @@ async def test_of_many_tasks_none_runs_its_script_twice_when_the_connection_brea
     assert lost + answered == 500
 
 
-async def test_a_task_that_is_cancelled_leaves_the_others_their_replies(server, raw):
+async def test_a_cancelled_call_leaves_the_replies_of_other_calls_intact(server, raw):
     async with AsyncHandfast(server.url) as ours:
         await COUNT(ours, counter="c")
         for _ in range(20):
@@ -120,7 +120,7 @@ def restarted(path):
     return server
 
 
-async def test_a_server_that_was_restarted_while_nobody_asked_is_found_again(api):
+async def test_a_restart_between_two_calls_is_survived(api):
     with PrivateServer() as server:
         ours = api.handfast(server.url)
         assert await settled(COUNT(ours, counter="c")) == 1
@@ -135,7 +135,7 @@ async def test_a_server_that_was_restarted_while_nobody_asked_is_found_again(api
         again.end()
 
 
-async def test_a_connection_that_was_cut_while_nobody_asked_is_made_anew(api, proxy, raw):
+async def test_a_connection_broken_between_two_calls_is_reopened(api, proxy, raw):
     async with made(api, proxy.url) as ours:
         for count in range(1, 6):
             assert await settled(COUNT(ours, counter="c")) == count
@@ -155,7 +155,7 @@ async def test_a_script_that_could_not_be_sent_yet_waits_for_the_connection(api,
         assert fault.spent
 
 
-async def test_a_client_that_was_closed_runs_nothing(api, server, raw):
+async def test_a_closed_client_runs_no_script(api, server, raw):
     async with made(api, server.url) as ours:
         assert await settled(COUNT(ours, counter="c")) == 1
     with pytest.raises(HandfastError, match="closed"):
@@ -163,13 +163,13 @@ async def test_a_client_that_was_closed_runs_nothing(api, server, raw):
     assert raw.get("c") == "1"
 
 
-async def test_a_restarted_server_is_told_the_source_by_clients_of_redis_py_too(api):
+async def test_clients_of_redis_py_send_the_source_again_after_a_restart(api):
     with PrivateServer() as server:
         path = server.socket
         async with api.users_client(unix_socket_path=path) as client:
             assert await settled(COUNT(client, counter="c")) == 1
             server.close()
-            await settled(client.connection_pool.disconnect())  # older ones do not see for themselves that it went
+            await settled(client.connection_pool.disconnect())  # older versions do not notice the restart themselves
             again = restarted(path)
             try:
                 assert [await settled(COUNT(client, counter="c")) for _ in range(2)] == [1, 2]
@@ -177,7 +177,7 @@ async def test_a_restarted_server_is_told_the_source_by_clients_of_redis_py_too(
                 again.end()
 
 
-async def test_a_script_that_answers_noscript_itself_has_run_and_does_not_run_again(api, server, raw):
+async def test_a_script_that_returns_noscript_itself_is_not_run_again(api, server, raw):
     script = Script("redis.call('INCR', KEYS[1])\nreturn redis.error_reply('NOSCRIPT of its own')", name="own")
     async with made(api, server.url) as ours, api.users_client(unix_socket_path=server.socket) as theirs:
         for number, (client, error) in enumerate([(ours, ServerRefused), (theirs, redis.ResponseError)] * 2, 1):
@@ -186,7 +186,7 @@ async def test_a_script_that_answers_noscript_itself_has_run_and_does_not_run_ag
             assert raw.get("c") == str(number)
 
 
-async def test_after_a_refusal_by_a_replica_the_server_is_looked_for_anew(api, server, raw):
+async def test_after_a_readonly_reply_the_primary_is_looked_up_again(api, server, raw):
     async with made(api, server.url) as ours:
         await settled(COUNT(ours, counter="c"))
         before = {client["id"] for client in raw.client_list()} - {str(raw.client_id())}
@@ -201,7 +201,7 @@ async def test_after_a_refusal_by_a_replica_the_server_is_looked_for_anew(api, s
 
 
 @pytest.mark.parametrize("words", ["ROOM 7 is BUSY", "BUSY with others", "OOM: the room is full", "READONLY for you"])
-async def test_a_scripts_own_words_are_not_taken_for_the_servers(api, server, raw, words):
+async def test_error_replies_of_a_script_are_not_taken_for_server_errors(api, server, raw, words):
     source = f"-- KEYS counter\n-- TWICE one more is counted.\nredis.call('INCR', KEYS[1])\nreturn redis.error_reply('{words}')"
     async with made(api, server.url) as ours:
         before = {client["id"] for client in raw.client_list()}
@@ -215,13 +215,13 @@ async def test_a_scripts_own_words_are_not_taken_for_the_servers(api, server, ra
         assert {client["id"] for client in raw.client_list()} - before == mine, "the connection stays"
 
 
-async def test_what_the_server_refuses_is_not_blamed_on_the_script(api, server, raw):
+async def test_a_refusal_by_the_server_is_not_a_script_error(api, server, raw):
     script = Script("return redis.call('SET', KEYS[1], 'x')", name="set")
     async with made(api, server.url) as ours, api.users_client(unix_socket_path=server.socket) as theirs:
         raw.config_set("maxmemory", 1)
         with pytest.raises(ServerRefused, match="out of memory") as caught:
             await settled(script(ours, keys=["a"]))
-        assert not caught.value.changed_nothing, "nobody knows what a script did before"
+        assert not caught.value.changed_nothing, "the script may have changed state before"
         with pytest.raises(redis.ResponseError, match="command not allowed when used memory"):
             await settled(script(theirs, keys=["a"]))
         raw.config_set("maxmemory", 0)
@@ -235,7 +235,7 @@ async def test_what_the_server_refuses_is_not_blamed_on_the_script(api, server, 
             raw.replicaof("no", "one")
 
 
-async def test_a_reply_that_python_cannot_have_as_a_dict_comes_as_a_list_and_breaks_nothing(api, server, raw):
+async def test_a_map_reply_with_unhashable_keys_is_returned_as_a_list(api, server, raw):
     script = Script("redis.setresp(3)\nreturn {map={[{1}]='x'}}", name="odd")
     async with made(api, server.url) as ours:
         for _ in range(2):

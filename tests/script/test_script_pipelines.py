@@ -1,4 +1,4 @@
-"""Scripts in pipelines: what is sent, that NOSCRIPT never shows, and whose error it was."""
+"""Scripts in pipelines: what is sent, how NOSCRIPT is avoided, and to which call an error belongs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests._support.scripting import BOOM, COUNT, OPTIONS, TAKE, Sent, named, pi
 
 @pytest.fixture(params=quick_ends(OPTIONS), ids=named)
 async def user(request, api, server, raw):
-    """A client of redis-py, in all its kinds."""
+    """Yield each kind of client of redis-py in turn."""
     async with api.users_client(unix_socket_path=server.socket, **request.param) as client:
         yield client
     raw.script_flush()
 
 
 @pytest.mark.parametrize("transaction", [True, False], ids=["transaction", "plain"])
-async def test_a_script_that_is_forgotten_in_the_middle_of_a_pipeline_runs_all_the_same(user, raw, transaction):
+async def test_a_script_flushed_in_the_middle_of_a_pipeline_still_runs(user, raw, transaction):
     broken = Script("return ===", name="broken")
     async with pipeline(user, transaction=transaction) as pipe:
         sent = Sent(raw)
@@ -37,7 +37,7 @@ async def test_a_script_that_is_forgotten_in_the_middle_of_a_pipeline_runs_all_t
         assert sent == (4, 0)
 
 
-async def test_an_error_among_replies_is_raised_when_it_is_read(user, raw):
+async def test_an_error_among_the_replies_is_raised_by_read(user, raw):
     async with pipeline(user) as pipe:
         TAKE(pipe, account="a", log="l", amount="no number")
         (error,) = await settled(pipe.execute(raise_on_error=False))
@@ -45,7 +45,7 @@ async def test_an_error_among_replies_is_raised_when_it_is_read(user, raw):
         TAKE.read(error)
 
 
-async def test_without_a_transaction_each_call_carries_it(user, raw):
+async def test_without_a_transaction_each_call_carries_the_source(user, raw):
     raw.script_flush()
     sent = Sent(raw)
     async with pipeline(user, transaction=False) as pipe:
@@ -56,7 +56,7 @@ async def test_without_a_transaction_each_call_carries_it(user, raw):
 
 
 @pytest.mark.parametrize("transaction", [True, False], ids=["transaction", "plain"])
-async def test_scripts_that_are_forgotten_at_any_moment_are_no_trouble_for_a_pipeline(user, raw, transaction):
+async def test_a_script_flush_at_any_moment_does_not_break_a_pipeline(user, raw, transaction):
     async with pipeline(user, transaction=transaction) as pipe:
         for moment in range(4):
             raw.delete("c")
@@ -70,7 +70,7 @@ async def test_scripts_that_are_forgotten_at_any_moment_are_no_trouble_for_a_pip
             assert await settled(pipe.execute()) == [1, 2, 3]
 
 
-async def test_a_pipeline_may_be_used_again_after_it_was_executed_or_reset(user, raw):
+async def test_a_pipeline_may_be_reused_after_execute_or_reset(user, raw):
     async with pipeline(user) as pipe:
         for _ in range(3):
             COUNT(pipe, counter="c")
@@ -90,7 +90,7 @@ async def test_a_pipeline_may_be_used_again_after_it_was_executed_or_reset(user,
         assert await settled(pipe.execute()) == [7]
 
 
-async def test_pipelines_side_by_side_know_each_their_own(user, raw):
+async def test_concurrent_pipelines_do_not_share_state(user, raw):
     raw.script_flush()
     async with pipeline(user) as one, pipeline(user) as two, pipeline(user, transaction=False) as three:
         for pipe in (one, two, three, one, two, three):
@@ -101,7 +101,7 @@ async def test_pipelines_side_by_side_know_each_their_own(user, raw):
 
 
 @pytest.mark.parametrize("transaction", [True, False], ids=["transaction", "plain"])
-async def test_a_pipeline_that_watches_runs_scripts_at_once_until_its_multi(user, raw, transaction):
+async def test_a_watching_pipeline_runs_scripts_at_once_until_multi(user, raw, transaction):
     raw.set("a", 10)
     async with pipeline(user, transaction=transaction) as pipe:
         for have in (10, 7, 4):
@@ -134,7 +134,7 @@ async def test_a_transaction_whose_watched_key_changes_does_not_run_its_scripts(
         assert await settled(pipe.execute()) == [1, 2]
 
 
-async def test_a_script_that_fails_while_a_pipeline_watches_names_its_line(user, raw):
+async def test_a_script_that_fails_in_a_watching_pipeline_names_its_line(user, raw):
     async with pipeline(user) as pipe:
         await settled(pipe.watch("watched"))
         with pytest.raises(ScriptError, match="'boom' failed on line 3: boom"):
@@ -143,7 +143,7 @@ async def test_a_script_that_fails_while_a_pipeline_watches_names_its_line(user,
 
 
 @pytest.mark.parametrize("transaction", [True, False], ids=["transaction", "plain"])
-async def test_the_error_of_a_pipeline_is_explained(user, raw, transaction):
+async def test_explain_locates_the_error_of_a_pipeline(user, raw, transaction):
     hostile = ") of pipeline caused error: user_script:77: not me"
     script = Script("-- ARGV text\nlocal x = 'it\\'s'\nreturn x .. {}", name="odd \n'")
     async with pipeline(user, transaction=transaction) as pipe:
@@ -165,7 +165,7 @@ async def test_the_error_of_a_pipeline_is_explained(user, raw, transaction):
         assert (script.explain(error).line, script.explain(error).reason) == (3, explained.reason)
 
 
-async def test_an_error_that_blames_no_line_explains_itself(user):
+async def test_explain_returns_an_error_without_a_line_unchanged(user):
     meant = Script("return redis.error_reply('MY own words')")
     async with pipeline(user) as pipe:
         meant(pipe)

@@ -1,4 +1,4 @@
-"""Stubs: every annotation through every client, and what does not fit."""
+"""Stubs: every annotation through every client, and replies and signatures that do not match."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ TYPED = [
 
 
 def stub(annotation, *, awaited=False):
-    """A stub that gives that, for a script without names."""
+    """Return a stub with that return annotation, for a script without named parameters."""
 
     def plain(client, *, keys=("typed",)): ...
 
@@ -91,7 +91,7 @@ def stub(annotation, *, awaited=False):
 
 @pytest.fixture
 async def everyone(server, raw):
-    """Clients of both APIs, with both settings, of both protocols, and ours."""
+    """Yield clients of both APIs with both decode_responses settings and both protocols, and Handfast clients."""
     async with contextlib.AsyncExitStack() as stack:
         clients = [redis.Redis(unix_socket_path=server.socket, **options) for options in OPTIONS]
         clients.append(Handfast(server.url))
@@ -110,7 +110,7 @@ async def everyone(server, raw):
     TYPED,
     ids=[f"{getattr(one[0], '__name__', one[0])}: {one[1]:.30}" for one in TYPED],
 )
-async def test_a_stub_gives_what_it_is_annotated_with_whatever_the_client(everyone, raw, annotation, source, value):
+async def test_a_stub_returns_its_annotated_type_with_every_client(everyone, raw, annotation, source, value):
     script = Script(source)
     for client, awaited in everyone:
         raw.delete("typed")
@@ -143,7 +143,7 @@ async def test_a_stub_gives_what_it_is_annotated_with_whatever_the_client(everyo
         (dict[str, int], "return {'a'}", "keys and values in turn"),
     ],
 )
-async def test_a_reply_that_does_not_fit_the_stub_is_a_value_error(everyone, annotation, source, words):
+async def test_a_reply_that_does_not_fit_the_annotation_raises_value_error(everyone, annotation, source, words):
     script = Script(source)
     for client, awaited in everyone:
         with pytest.raises(ValueError, match=words):
@@ -160,7 +160,7 @@ async def take_soon(conn: redis.asyncio.Redis, *, account: str, log: str, amount
     """Take a little, awaited."""
 
 
-def test_a_stub_keeps_its_name_its_words_and_its_signature():
+def test_a_stub_keeps_its_name_docstring_and_signature():
     assert (take_from.__name__, take_from.__doc__, take_from.__module__) == ("take_from", "Take a little.", __name__)
     assert list(inspect.signature(take_from).parameters) == ["conn", "account", "amount", "log"]
     assert inspect.unwrap(take_from) is not take_from
@@ -168,7 +168,7 @@ def test_a_stub_keeps_its_name_its_words_and_its_signature():
     assert not inspect.iscoroutinefunction(take_from)
 
 
-def test_the_defaults_of_a_stub_are_passed_and_its_arguments_go_by_their_place(server, raw):
+def test_a_stub_passes_defaults_and_positional_arguments(server, raw):
     raw.set("a", 10)
     assert take_from(raw, "a") == Taken("taken", 8)
     assert take_from(raw, "a", 3, log="m") == Taken("taken", 5)
@@ -176,7 +176,7 @@ def test_the_defaults_of_a_stub_are_passed_and_its_arguments_go_by_their_place(s
     assert (raw.lrange("l", 0, -1), raw.lrange("m", 0, -1)) == (["2"], ["3"])
 
 
-async def test_a_stub_refuses_what_its_signature_and_its_script_do(server, raw):
+async def test_a_stub_refuses_arguments_that_its_signature_or_script_refuses(server, raw):
     for wrong in ({}, {"account": "a", "note": 1}, {"account": "a", "amount": None}, {"account": ["a"]}):
         with pytest.raises(TypeError):
             take_from(raw, **wrong)
@@ -205,7 +205,7 @@ async def test_a_stub_takes_clients_of_its_own_api_only(server, raw):
     assert raw.get("a") == "4"
 
 
-async def test_a_stub_takes_a_pipeline_and_gives_it_back(server, raw):
+async def test_a_stub_takes_a_pipeline_and_returns_it(server, raw):
     raw.set("a", 10)
     with raw.pipeline() as pipe:
         assert take_from(pipe, "a") is pipe
@@ -220,14 +220,14 @@ async def test_a_stub_takes_a_pipeline_and_gives_it_back(server, raw):
         assert await take_soon(pipe, account="a", log="l", amount=100) == Taken("short", 95)
 
 
-def test_a_stub_may_name_what_only_type_checkers_know(raw):
+def test_a_stub_may_use_names_known_only_to_type_checkers(raw):
     @COUNT.typed
     def count(conn: Unknown, *, counter: Unknown) -> int: ...
 
     assert count(raw, counter="c") == 1
 
 
-def test_a_stub_may_take_any_number_by_its_place(raw):
+def test_a_stub_may_take_variadic_positional_arguments(raw):
     many = Script("-- KEYS first\n-- ARGV rest...\nreturn #ARGV")
 
     @many.typed
@@ -236,7 +236,7 @@ def test_a_stub_may_take_any_number_by_its_place(raw):
     assert [count(raw, "a"), count(raw, "a", 1, 2)] == [0, 2]
 
 
-def test_a_stub_of_a_script_without_a_header_has_what_it_needs_of_keys_and_args(raw):
+def test_a_stub_of_a_script_without_a_header_may_take_keys_and_args(raw):
     @ECHO.typed
     def both(conn: redis.Redis, *, keys: list[str], args: list[int]) -> tuple[list[str], list[int]]: ...
 
@@ -251,7 +251,7 @@ def test_a_stub_of_a_script_without_a_header_has_what_it_needs_of_keys_and_args(
     assert none(raw) == [[], []]
 
 
-def test_a_stub_may_name_its_parameters_as_ours_are_named(raw):
+def test_parameters_of_a_stub_may_have_the_names_of_internal_parameters(raw):
     odd = Script("-- KEYS self client\n-- ARGV args kwargs\nreturn {KEYS[1], KEYS[2], ARGV[1], ARGV[2]}")
 
     @odd.typed
@@ -293,12 +293,12 @@ def one_key(conn: redis.Redis, key: str) -> Any: ...
         (gives_nothing, "gives_nothing has no return annotation; add one, at least Any"),
     ],
 )
-def test_a_stub_that_does_not_fit_the_header_is_refused_at_once(function, words):
+def test_a_stub_that_does_not_match_the_header_is_refused_at_once(function, words):
     with pytest.raises(TypeError, match=words):
         TAKE.typed(function)
 
 
-def test_a_stub_that_does_not_fit_a_script_without_names_is_refused_at_once():
+def test_a_stub_that_does_not_match_a_script_without_names_is_refused_at_once():
     with pytest.raises(TypeError, match="then keys and args, as a script without a header does, not key"):
         ECHO.typed(one_key)
     with pytest.raises(TypeError, match="must take a client and then nothing, not key"):
