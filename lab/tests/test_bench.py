@@ -1,4 +1,4 @@
-"""The benchmark measures what it says. No figure is ever held against a wish."""
+"""``handfast bench``: what it measures and reports. No test depends on a measured figure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bench(*args, **options):
     )
 
 
-def test_a_small_run_has_every_contender_in_valid_json_and_in_the_table(tmp_path):
+def test_a_small_run_reports_every_contender_in_json_and_in_the_table(tmp_path):
     file = tmp_path / "raw.json"
     process = bench("--seconds", "0.2", "--rounds", "1", "--clients", "1,2", "--json", str(file))
     out, errors = process.communicate(timeout=50)
@@ -53,7 +53,7 @@ def test_a_small_run_has_every_contender_in_valid_json_and_in_the_table(tmp_path
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_only_those_named_are_measured_and_ratios_without_a_base_are_left_out(tmp_path, server):
+def test_only_named_contenders_are_measured_and_ratios_without_a_base_are_omitted(tmp_path, server):
     file = tmp_path / "raw.json"
     args = ["--url", server.url, "--seconds", "0.1", "--rounds", "2", "--clients", "2", "--hold", "1"]
     process = bench(*args, "--only", "handfast", "--only", "floor", "--json", str(file))
@@ -65,14 +65,14 @@ def test_only_those_named_are_measured_and_ratios_without_a_base_are_left_out(tm
     assert rows["floor"]["to_floor"] == 1
 
 
-def test_the_contenders_take_turns_at_being_first():
+def test_the_first_contender_of_a_round_rotates():
     order = list(BenchPlan("url", ("a", "b", "c"), (1, 2), rounds=3, seconds=1).order())
     assert len(order) == len(set(order)) == 18
     assert [case.contender for case in order if case.clients == 1][::3] == ["a", "b", "c"]
     assert [case.round for case in order] == [0] * 6 + [1] * 6 + [2] * 6
 
 
-def test_a_planted_overlap_is_found():
+def test_a_planted_overlap_is_detected():
     sound = [Hold(1, 2, 0), Hold(2, 3, 1), Hold(3.5, 4, 0)]
     assert crowding(sound) == 0
     assert crowding([*sound, Hold(2.5, 2.6, 2)]) == 1
@@ -80,7 +80,7 @@ def test_a_planted_overlap_is_found():
     assert measure(Case(0, 2, "a"), SCHEDULE, [notes((2, 4)), notes((3, 5))], []).violations == 1
 
 
-def test_a_violation_is_told_and_fails(monkeypatch, server):
+def test_a_violation_is_reported_and_fails_the_command(monkeypatch, server):
     from click.testing import CliRunner
 
     from handfast_lab.commands.bench import lock
@@ -92,7 +92,7 @@ def test_a_violation_is_told_and_fails(monkeypatch, server):
     assert "VIOLATION: floor, 2 clients, round 1: 1 times two clients held the lock at once" in result.output
 
 
-def test_only_what_falls_into_the_measured_time_counts():
+def test_only_operations_within_the_measured_time_count():
     one = measure(
         Case(0, 2, "a"), SCHEDULE, [notes((0.5, 0.6), (2, 3), (5, 6), tries=7), notes((4, 4.5), (11, 12), tries=2)], []
     )
@@ -100,12 +100,12 @@ def test_only_what_falls_into_the_measured_time_counts():
     assert one.tries == 9
     assert one.rate == pytest.approx(0.3)
     assert one.fairness == 0.5
-    assert one.handoffs == 2  # 3 to 4 and 4.5 to 5: neither the client itself nor what came too late
+    assert one.handoffs == 2  # 3 to 4 and 4.5 to 5: without the client itself and without late operations
     assert one.handoff_p50_us == pytest.approx(0.5e6)
     assert one.handoff_p99_us == pytest.approx(1e6)
 
 
-def test_ratios_are_taken_within_a_round_and_failures_left_out():
+def test_ratios_are_computed_within_a_round_and_omit_failures():
     def of(contender, number, acquires, trouble=()):
         return Measurement(number, 1, contender, 1.0, acquires, (acquires,), 0, None, None, 0, trouble)
 
@@ -133,7 +133,7 @@ def test_a_client_that_hangs_is_killed_and_replaced(monkeypatch, server, raw):
         assert (len(found), trouble) == (1, [])
 
 
-def test_a_client_that_fails_says_why(server):
+def test_a_client_that_fails_reports_the_reason(server):
     with ClientPool() as pool:
         _, _, trouble = pool.do(ContendJob("floor", "unix:///nowhere", "bench", 0.0), 1, 0.1)
     assert "ConnectionError" in trouble[0]
@@ -147,7 +147,7 @@ def lives(pid):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
-def test_ctrl_c_leaves_nothing_behind(server, raw):
+def test_ctrl_c_leaves_no_process_or_server(server, raw):
     until_alone(raw)
     process = bench("--url", server.url, "--clients", "3", "--only", "classic-lua", "--seconds", "30")
     while len(raw.client_list()) < 1 + 3:
@@ -157,5 +157,5 @@ def test_ctrl_c_leaves_nothing_behind(server, raw):
     process.send_signal(2)
     process.communicate(timeout=20)
     assert process.returncode == 1
-    while any(map(lives, children)):  # multiprocessing's own helper takes a moment longer
+    while any(map(lives, children)):  # the resource tracker of multiprocessing ends a moment later
         time.sleep(0.01)

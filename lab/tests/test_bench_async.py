@@ -1,4 +1,4 @@
-"""The benchmarks of asyncio measure what they say. No figure is ever held against a wish."""
+"""The asyncio benchmarks: what they measure and report. No test depends on a measured figure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def two_notes(*, second_at):
     ]
 
 
-def test_a_small_run_has_every_contender_in_both_settings_in_valid_json_and_in_the_tables(tmp_path):
+def test_a_small_run_reports_every_contender_in_both_settings(tmp_path):
     file = tmp_path / "raw.json"
     ran = bench("async", "--tasks", "3", "--rounds", "1", "--seconds", "0.1", "--waiters", "0", "--json", str(file))
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -65,7 +65,7 @@ def test_a_small_run_has_every_contender_in_both_settings_in_valid_json_and_in_t
     assert "…" not in ran.stdout
 
 
-def test_no_figure_is_too_long_for_the_table():
+def test_every_figure_fits_the_table():
     long = Row("py-redis-semaphore", 10000, 0, 123456, 99999, 123456, 0.5, 9999, 999999, 10.01, None, 10.01, ONE, 10000)
     console = Console(width=100, file=io.StringIO())
     console.print(tasks_table([long, replace(long, slowest=9999, fastest=99940)], [], ONE, "title"))
@@ -75,7 +75,7 @@ def test_no_figure_is_too_long_for_the_table():
     assert "…" not in text
 
 
-def test_what_a_waiter_costs_stands_in_a_table_of_its_own(tmp_path):
+def test_the_cost_of_a_waiter_has_its_own_table(tmp_path):
     file = tmp_path / "raw.json"
     few = ["--tasks", "2", "--rounds", "1", "--seconds", "0.1", "--setting", "one", "--only", HANDFAST, "--only", FLOOR]
     ran = bench("async", *few, "--waiters", "200", "--json", str(file))
@@ -87,17 +87,17 @@ def test_what_a_waiter_costs_stands_in_a_table_of_its_own(tmp_path):
     assert DISTINCT not in {row["setting"] for row in json.loads(file.read_text())["rows"]}
 
 
-def test_rivals_wait_too_when_they_are_weighed():
+def test_rivals_also_wait_when_their_cost_is_measured():
     rivals = tuple(
         name for name in [*installed(TASK_LOCKS), FLOOR] if name in {"coredis", "redis-fifo-lock", "py-redis-semaphore"}
     )
-    with PrivateServer() as server:  # of its own: some of them leave keys behind for good
+    with PrivateServer() as server:  # a separate server, since some rivals leave keys without a TTL
         found = list(memory.run(server.url, rivals, 5, 1))
     assert [(one.contender, one.trouble) for one in found] == [(rival, ()) for rival in rivals]
     assert all(one.connections >= 1 for one in found)
 
 
-def test_a_rival_that_fails_is_reported_and_the_rest_goes_on(tmp_path):
+def test_a_failing_rival_is_reported_and_the_run_continues(tmp_path):
     file = tmp_path / "raw.json"
     few = ["--tasks", "20", "--rounds", "1", "--seconds", "0.1", "--setting", "distinct"]
     with PrivateServer("--maxclients", "6") as server:
@@ -111,7 +111,7 @@ def test_a_rival_that_fails_is_reported_and_the_rest_goes_on(tmp_path):
     assert any("redis-py" in line and "failed" in line for line in ran.stdout.splitlines())
 
 
-def test_a_failure_of_ours_fails_the_command_and_so_does_a_violation_by_anybody(monkeypatch, server):
+def test_a_failure_of_handfast_or_a_violation_by_any_contender_fails_the_command(monkeypatch, server):
     def complain(*planted):
         monkeypatch.setattr(cli.tasks, "run", lambda _: iter(planted))
         args = ["async", "--url", server.url, "--tasks", "2", "--rounds", "1", "--waiters", "0"]
@@ -128,14 +128,14 @@ def test_a_failure_of_ours_fails_the_command_and_so_does_a_violation_by_anybody(
     assert (code, "VIOLATION: redis-py, 2 clients, round 1: 1 times" in output) == (1, True)
 
 
-def test_holds_of_distinct_locks_may_overlap_and_are_no_handoffs():
+def test_holds_of_distinct_locks_may_overlap_and_count_as_no_handoff():
     one = measure(Case(0, 2, "a", DISTINCT), SCHEDULE, two_notes(second_at=3.0), [], 2)
     assert (one.violations, one.handoffs, one.handoff_p50_us, one.connections) == (0, 0, None, 2)
     assert one.acquires == (1, 1)
     assert measure(Case(0, 2, "a", ONE), SCHEDULE, two_notes(second_at=3.0), []).violations == 1
 
 
-def test_a_plan_has_every_setting_in_every_round():
+def test_a_plan_contains_every_setting_in_every_round():
     plan = BenchPlan("url", ("a", "b"), (1, 2), rounds=2, seconds=1, settings=(DISTINCT, ONE))
     order = list(plan.order())
     assert len(plan) == len(order) == len(set(order)) == 16
@@ -157,7 +157,7 @@ def test_a_contender_that_is_never_ready_is_killed_and_replaced(monkeypatch, ser
     assert (len(reports), trouble) == (1, [])
 
 
-def test_tasks_that_never_get_in_are_no_trouble(server, raw):
+def test_tasks_that_never_acquire_do_not_break_the_run(server, raw):
     raw.set("bench", "held by nobody who will release it", ex=60)
     with ClientPool() as pool:
         _, reports, trouble = pool.do(TasksJob("redis-py", server.url, "bench", ONE, 2), 1, 0.1)
@@ -165,7 +165,7 @@ def test_tasks_that_never_get_in_are_no_trouble(server, raw):
     assert [len(notes.acquired) for notes in reports[0].notes] == [0, 0]
 
 
-async def test_whoever_loses_a_cancellation_is_cancelled_again():
+async def test_a_task_that_swallows_a_cancellation_is_cancelled_again():
     lost = []
 
     async def stubborn():
@@ -183,7 +183,7 @@ async def test_whoever_loses_a_cancellation_is_cancelled_again():
 
 @pytest.mark.parametrize("clients", [1, 2, 3, 50])
 @pytest.mark.parametrize("setting", [DISTINCT, ONE])
-def test_the_floor_does_what_locks_do(server, raw, clients, setting):
+def test_the_baseline_acquires_and_releases_like_a_lock(server, raw, clients, setting):
     bare = Bare(server.url)
     try:
         notes = Pipeline(bare, [f"p{number * (setting == DISTINCT)}" for number in range(clients)]).contend(
@@ -197,7 +197,7 @@ def test_the_floor_does_what_locks_do(server, raw, clients, setting):
         assert crowding(holds) == 0
 
 
-def test_a_small_crowd_gets_in_in_order_and_its_scripts_are_all_timed(tmp_path):
+def test_a_small_crowd_acquires_in_order_and_all_its_scripts_are_timed(tmp_path):
     file = tmp_path / "raw.json"
     ran = bench("crowd", "--waiters", "300", "--json", str(file))
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -206,13 +206,13 @@ def test_a_small_crowd_gets_in_in_order_and_its_scripts_are_all_timed(tmp_path):
     assert (raw["crowd"]["connections"], raw["crowd"]["inversions"], raw["trouble"]) == (1, 0, [])
     calls = {script["script"]: script["calls"] for script in raw["scripts"]}
     assert calls["permit_release"] == 301
-    assert calls["permit_acquire"] >= 301  # one that waits for long asks again
+    assert calls["permit_acquire"] >= 301  # a waiter that waits for long polls
     assert all(0 < script["p50"] <= script["p99"] <= script["p999"] <= script["longest"] for script in raw["scripts"])
     assert "permit_acquire" in ran.stdout
     assert max(map(len, ran.stdout.splitlines())) <= 100
 
 
-def test_a_crowd_on_anothers_server_leaves_its_settings_alone(server, raw, tmp_path):
+def test_a_crowd_on_a_given_server_leaves_its_settings_unchanged(server, raw, tmp_path):
     before, file = raw.config_get("*"), tmp_path / "raw.json"
     ran = bench("crowd", "--url", server.url, "--waiters", "20", "--json", str(file))
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -221,7 +221,7 @@ def test_a_crowd_on_anothers_server_leaves_its_settings_alone(server, raw, tmp_p
     assert "permit_acquire" not in ran.stdout
 
 
-def test_inversions_are_the_pairs_that_are_the_wrong_way_round():
+def test_inversions_counts_the_pairs_in_the_wrong_order():
     assert inversions([]) == inversions(range(5)) == 0
     assert inversions([1, 0, 2]) == 1
     assert inversions([3, 2, 1, 0]) == 6

@@ -1,4 +1,4 @@
-"""``handfast bench classic`` counts what it says, and tells what must not be. No figure is ever held against a wish."""
+"""``handfast bench classic``: its counts and the violations that it reports. No test depends on a measured figure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tally(*holds, tries=0, successes=0, retries=0):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """One short run of everything: what it printed, its raw results and its page."""
+    """Run everything briefly once; return the output, the raw results and the page."""
     folder = tmp_path_factory.mktemp("classic")
     process = start("--seconds", "0.1", "--clients", "1,3", "--json", "raw.json", cwd=folder)
     out, errors = process.communicate(timeout=55)
@@ -66,7 +66,7 @@ def measured(tmp_path_factory):
     return out, json.loads((folder / "raw.json").read_text()), (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_small_run_has_every_contender_of_every_table_in_valid_json(measured):
+def test_a_small_run_reports_every_contender_of_every_table(measured):
     _, raw, _ = measured
     cases = [(one["table"], one["contender"], one["clients"]) for one in raw["readings"]]
     assert sorted(cases) == sorted((*who, clients) for who in MAX_PERMITS for clients in (1, 3))
@@ -79,7 +79,7 @@ def test_a_small_run_has_every_contender_of_every_table_in_valid_json(measured):
     assert raw["machine"].keys() >= {"cpu", "cores", "python", "redis", "server", "handfast", "date"}
 
 
-def test_only_what_watches_is_made_to_start_over(measured):
+def test_only_contenders_that_watch_have_retries(measured):
     _, raw, _ = measured
     retries = Counter()
     for one in raw["readings"]:
@@ -89,7 +89,7 @@ def test_only_what_watches_is_made_to_start_over(measured):
     assert not any(count for (_, contender), count in retries.items() if contender in {LUA, OURS})
 
 
-def test_the_tables_fit_100_columns_and_have_the_published_figures_of_a_second(measured):
+def test_the_tables_fit_100_columns_and_show_published_figures_per_second(measured):
     out, _, _ = measured
     assert max(map(len, out.splitlines())) <= 100
     assert "…" not in out
@@ -101,7 +101,7 @@ def test_the_tables_fit_100_columns_and_have_the_published_figures_of_a_second(m
 
 
 class Page(HTMLParser):
-    """What a page is made of, and what it would fetch."""
+    """The tags of a page, and the references that it would fetch."""
 
     def __init__(self, text):
         super().__init__()
@@ -121,7 +121,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_needs_nothing_else(measured):
+def test_the_page_is_self_contained(measured):
     page = Page(measured[2])
     assert page.tags["svg"] == len(TABLES)
     assert not page.tags.keys() & {"script", "link", "img", "iframe", "image"}
@@ -131,7 +131,7 @@ def test_the_page_needs_nothing_else(measured):
     assert max(page.ids.values()) == 1
 
 
-def test_the_page_has_the_tables_the_published_figures_the_machine_and_the_doubt(measured):
+def test_the_page_shows_tables_published_figures_machine_and_caveats(measured):
     _, raw, text = measured
     page = Page(text)
     for row in raw["rows"]:
@@ -146,7 +146,7 @@ def test_the_page_has_the_tables_the_published_figures_the_machine_and_the_doubt
     assert "FAILED" not in page.text
 
 
-def test_rounds_have_all_contenders_of_a_case_one_after_the_other_and_they_take_turns():
+def test_each_round_runs_all_contenders_of_a_case_in_rotating_order():
     plan = ListingsPlan("url", ("locks", "market"), (1, 2), rounds=2, seconds=1)
     order = list(plan.order())
     assert len(plan) == len(order) == len(set(order)) == 2 * 2 * (3 + 2)
@@ -155,7 +155,7 @@ def test_rounds_have_all_contenders_of_a_case_one_after_the_other_and_they_take_
     assert [case.contender for case in order if case[:3] == ("locks", 1, 1)] == [LUA, OURS, FIRST]
 
 
-def test_ratios_are_taken_within_a_round_and_failures_left_out():
+def test_ratios_are_computed_within_a_round_and_omit_failures():
     rows = summarize(
         [
             *(reading(number=number, total=total) for number, total in enumerate((100, 1000, 10))),
@@ -169,11 +169,11 @@ def test_ratios_are_taken_within_a_round_and_failures_left_out():
     assert (ours.contender, ours.to_first, ours.rate) == (OURS, None, 0.7)
 
 
-def test_too_many_holders_are_found():
+def test_too_many_holders_are_detected():
     three = [Hold(1, 9, 0), Hold(2, 4, 1), Hold(3, 5, 2)]
     assert crowding(three, 3) == 0
     assert crowding(three, 2) == 1
-    assert crowding([*three, Hold(4, 6, 3)], 3) == 0  # came when one had gone
+    assert crowding([*three, Hold(4, 6, 3)], 3) == 0  # acquired after a release
     assert crowding([*three, Hold(3.5, 6, 3), Hold(3.6, 6, 4)], 3) == 2
     chain = [Hold(0, 9, 5), Hold(1, 2, 0), Hold(2, 3, 1), Hold(2.5, 2.6, 2)]
     assert crowding(chain) == 3
@@ -189,7 +189,7 @@ def invoke(monkeypatch, tmp_path, server, *planted):
     return result.exit_code, result.output, page.read_text(encoding="utf-8")
 
 
-def test_what_must_not_be_is_told_here_and_on_the_page_and_fails(monkeypatch, tmp_path, server):
+def test_a_violation_is_reported_on_the_terminal_and_the_page_and_fails(monkeypatch, tmp_path, server):
     planted = reading(), reading(LUA, breaches=2)
     code, output, page = invoke(monkeypatch, tmp_path, server, *planted)
     told = "VIOLATION: locks, classic-lua, 2 clients, round 1: 2 times more than 1 held it at once"
@@ -200,7 +200,7 @@ def test_what_must_not_be_is_told_here_and_on_the_page_and_fails(monkeypatch, tm
     assert (code, told in output, told in page) == (1, True, True)
 
 
-def test_the_known_flaw_of_the_first_semaphores_is_told_and_does_not_fail(monkeypatch, tmp_path, server):
+def test_the_known_flaw_of_the_first_semaphores_is_reported_without_failing(monkeypatch, tmp_path, server):
     flawed = [reading(who, table="semaphores", breaches=3) for who in (FIRST, FAIR)]
     code, output, page = invoke(monkeypatch, tmp_path, server, *flawed)
     assert code == 0
@@ -211,7 +211,7 @@ def test_the_known_flaw_of_the_first_semaphores_is_told_and_does_not_fail(monkey
         assert (code, f"VIOLATION: semaphores, {who}" in output) == (1, True)
 
 
-def test_published_totals_stand_beside_totals_of_as_long(monkeypatch, tmp_path, server):
+def test_published_totals_are_compared_over_equal_durations(monkeypatch, tmp_path, server):
     planted = [reading(who, clients=clients) for clients in (1, 10) for who in (FIRST, LUA, OURS)]
     _, output, _ = invoke(monkeypatch, tmp_path, server, *planted)
     assert "published, 10 s" in output
@@ -219,7 +219,7 @@ def test_published_totals_stand_beside_totals_of_as_long(monkeypatch, tmp_path, 
     assert re.search(r"handfast .* -\s*$", output, re.MULTILINE)
 
 
-def test_no_figure_is_too_long_for_the_tables():
+def test_every_figure_fits_the_tables():
     most = {"clients": 10, "total": 999_999}
     planted = [
         replace(reading(who, table=table, number=number, **most), tries=9_999_999, retries=999_999)
@@ -235,7 +235,7 @@ def test_no_figure_is_too_long_for_the_tables():
     assert "…" not in text
 
 
-def test_a_page_without_the_first_form_or_one_client_compares_nothing(monkeypatch, tmp_path, server):
+def test_a_page_without_the_first_form_or_one_client_shows_no_comparison(monkeypatch, tmp_path, server):
     planted = reading(LUA, clients=10), reading(OURS, clients=10)
     _, _, page = invoke(monkeypatch, tmp_path, server, *planted)
     assert "tries for each acquire" in page
@@ -245,7 +245,7 @@ def test_a_page_without_the_first_form_or_one_client_compares_nothing(monkeypatc
     assert "as multiples of the first form" in page
 
 
-def test_nothing_is_measured_where_the_page_could_not_be_written(monkeypatch, tmp_path):
+def test_an_unwritable_page_fails_before_any_measurement(monkeypatch, tmp_path):
     monkeypatch.setattr(classic, "run", lambda _: pytest.fail("it measured"))
     result = CliRunner().invoke(classic.command, ["--report", str(tmp_path / "nowhere" / "report.html")])
     assert (result.exit_code, "cannot write into" in result.output) == (2, True)
@@ -255,7 +255,7 @@ def test_nothing_is_measured_where_the_page_could_not_be_written(monkeypatch, tm
 
 
 class Clockwork(ListingClient):
-    """Succeeds every other time, and asks twice each time."""
+    """Succeeds every second time, with two tries each time."""
 
     def __init__(self, client):
         super().__init__(client)
@@ -268,11 +268,11 @@ class Clockwork(ListingClient):
         return self.acts % 2 == 0
 
 
-def test_what_ended_too_late_does_not_count(server):
+def test_operations_that_end_too_late_do_not_count(server):
     actor = Clockwork(redis.Redis.from_url(server.url))
     one = runner._act_until(actor, monotonic())
     assert (actor.acts, one.successes, one.tries) == (1, 0, 2)
-    one = runner._act_until(actor, monotonic())  # this one succeeded, too late
+    one = runner._act_until(actor, monotonic())  # succeeded too late
     assert (actor.acts, one.successes, one.tries) == (2, 0, 1)
     one = runner._act_until(actor, monotonic() + 0.1)
     assert one.successes == (actor.acts - 3) // 2
@@ -295,15 +295,15 @@ def test_a_watch_error_is_counted_and_still_raised(server, raw):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_measurement_leaves_nothing_behind(server, raw, table):
+def test_a_measurement_leaves_no_keys(server, raw, table):
     readings = list(run(ListingsPlan(server.url, (table,), (2,), rounds=1, seconds=0.05)))
     assert [one.trouble for one in readings] == [()] * len(TABLES[table].contenders)
-    # What locks and semaphores remember of their tokens ends by itself.
+    # The token records of locks and semaphores expire.
     assert [key for key in raw.scan_iter() if not key.startswith(("{hf:lock:", "{hf:semaphore:"))] == []
 
 
 @pytest.mark.parametrize("table", ["market", "semaphores"])
-def test_ctrl_c_leaves_nothing_behind(server, raw, tmp_path, table):
+def test_ctrl_c_leaves_no_process_or_server(server, raw, tmp_path, table):
     process = start("--url", server.url, "--clients", "5", "--seconds", "30", "--table", table, cwd=tmp_path)
     while not any(raw.type(key) == "zset" for key in raw.scan_iter()):
         time.sleep(0.01)
@@ -314,7 +314,7 @@ def test_ctrl_c_leaves_nothing_behind(server, raw, tmp_path, table):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_market_that_is_in_use_is_left_alone(server, raw):
+def test_a_market_that_is_in_use_is_left_unchanged(server, raw):
     raw.zadd("market:", {"sword.amy": 9})
     raw.expire("market:", 60)
     readings = list(run(ListingsPlan(server.url, ("market",), (1,), rounds=1, seconds=0.05)))
@@ -322,7 +322,7 @@ def test_a_market_that_is_in_use_is_left_alone(server, raw):
     assert raw.zrange("market:", 0, -1, withscores=True) == [("sword.amy", 9)]
 
 
-def test_a_market_that_lost_or_doubled_something_is_found_out(server, raw):
+def test_a_market_with_a_lost_or_duplicated_item_is_detected(server, raw):
     scene, table = MeasuredScene(server.url, "bench", FIRST, 2), TABLES["market"]
     with redis.Redis.from_url(server.url) as conn:
         table.prepare(scene, conn)
@@ -343,19 +343,19 @@ def test_a_market_that_lost_or_doubled_something_is_found_out(server, raw):
     assert f"{2 * market.FUNDS - 1:,}" in funds
 
 
-def test_an_answer_that_is_wrong_is_found_out(server, raw):
+def test_a_wrong_completion_is_detected(server, raw):
     def complete(prefix):
         return [name.encode() for name in guilds.expected(guilds.members(), prefix)[:-1]]
 
     client = redis.Redis.from_url(server.url)
     with pytest.raises(RuntimeError, match="was completed to"):
         guilds.GuildClient(client, complete, 0)
-    assert guilds.GuildClient(client, complete, 0, whole=False).act()  # sentinels of others may displace names
+    assert guilds.GuildClient(client, complete, 0, whole=False).act()  # sentinels of other clients may displace names
     with pytest.raises(RuntimeError, match="was completed to"):
         guilds.GuildClient(client, lambda _: ["nobody"], 0, whole=False)
 
 
-def test_a_guild_with_a_sentinel_left_in_it_is_found_out(server, raw):
+def test_a_leftover_sentinel_in_a_guild_is_detected(server, raw):
     scene, table = MeasuredScene(server.url, "bench", LUA, 2), TABLES["autocomplete"]
     with redis.Redis.from_url(server.url) as conn:
         table.prepare(scene, conn)
@@ -368,7 +368,7 @@ def test_a_guild_with_a_sentinel_left_in_it_is_found_out(server, raw):
     assert f"{guilds.MEMBERS + 1} members" in told
 
 
-def test_the_right_answer_is_the_first_ten_in_order():
+def test_the_expected_completion_is_the_first_ten_in_order():
     names = ["a", "aa", "ab", "b", *(f"c{letter}" for letter in "abcdefghijklmn")]
     assert guilds.expected(names, "a") == ["a", "aa", "ab"]
     assert guilds.expected(names, "c") == [f"c{letter}" for letter in "abcdefghij"]

@@ -1,4 +1,4 @@
-"""``handfast bench semaphore``, ``rwlock`` and ``lock-all``, with little of each. No figure is ever held against a wish."""
+"""``handfast bench semaphore``, ``rwlock`` and ``lock-all`` in small runs. No test depends on a measured figure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEDULE = Schedule(0.0, 1.0, 11.0)
 NO_TIMES = Times("wait", 0, 0.0, 0.0, 0.0)
 
 KEPT = Conservation(1.0, 100, 3, 1, 1, 0, 0.1, 50, 10, 6, 0, 0, 0, 0, ())
-"""Nothing that must not be."""
+"""A measurement without violations."""
 
 
 def start(*args):
@@ -46,7 +46,7 @@ def start(*args):
 
 
 def bench(tmp_path, *args):
-    """What a short run printed, and its raw results."""
+    """Run a benchmark briefly; return its output and raw results."""
     file = tmp_path / "raw.json"
     process = start(*args, "--json", str(file))
     out, errors = process.communicate(timeout=50)
@@ -59,17 +59,17 @@ def bench(tmp_path, *args):
 
 
 def turns(*ones):
-    """Notes of holds, each asked for, acquired and released at these moments."""
+    """Return the notes of holds that were requested, acquired and released at these moments."""
     return Turns(*(array("d", moments) for moments in zip(*ones, strict=True))) if ones else Turns(*[array("d")] * 3)
 
 
 # --- weights
 
 
-def test_holds_that_leave_too_little_room_are_found_by_their_weights():
+def test_holds_whose_weights_exceed_the_limit_are_detected():
     assert crowding([Hold(0, 9, 0, 2), Hold(1, 9, 1, 1)], 3) == 0
     assert crowding([Hold(0, 9, 0, 2), Hold(1, 9, 1, 2)], 3) == 1
-    assert crowding([Hold(0, 2, 0, 2), Hold(1, 9, 1, 1), Hold(2, 3, 2, 2)], 3) == 0  # came when one had gone
+    assert crowding([Hold(0, 2, 0, 2), Hold(1, 9, 1, 1), Hold(2, 3, 2, 2)], 3) == 0  # acquired after a release
     assert crowding([Hold(0, 9, 0, 4)], 3) == 1
     notes = [Notes(0, array("d", [2.0]), array("d", [5.0])) for _ in range(3)]
     assert [measure(Case(0, 3, "a"), SCHEDULE, notes, [], limit=limit).violations for limit in (1, 2, 3)] == [2, 1, 0]
@@ -79,7 +79,7 @@ def test_holds_that_leave_too_little_room_are_found_by_their_weights():
 # --- the semaphore
 
 
-def test_a_small_run_has_every_semaphore_and_kills_somebody(tmp_path):
+def test_a_small_run_measures_every_semaphore_and_kills_a_process(tmp_path):
     few = ["--seconds", "0.1", "--rounds", "1", "--clients", "1,4", "--operations", "300"]
     out, raw = bench(tmp_path, "semaphore", *few)
     available = installed(SEMAPHORES)
@@ -98,15 +98,15 @@ def test_a_small_run_has_every_semaphore_and_kills_somebody(tmp_path):
     assert "unaccounted" in out
 
 
-def test_on_anothers_server_no_listing_leaves_anything(server, raw, tmp_path):
+def test_on_a_given_server_no_listing_leaves_keys(server, raw, tmp_path):
     few = ["--seconds", "0.05", "--rounds", "1", "--clients", "3", "--operations", "0"]
     _, results = bench(tmp_path, "semaphore", "--url", server.url, *few)
     assert results["conservation"] is None
-    # What modern semaphores and the floor remember of their tokens ends by itself.
+    # The token records of modern semaphores and of the baseline expire.
     assert [key for key in raw.scan_iter() if not key.startswith(("{hf:semaphore:", "{bench:lock:"))] == []
 
 
-def test_the_floor_lets_in_as_many_as_it_is_told(server, raw):
+def test_the_baseline_admits_as_many_holders_as_its_limit(server, raw):
     floors = [Baseline(server.url, "bench", 2) for _ in range(2)]
     try:
         for floor in floors:
@@ -125,7 +125,7 @@ def invoke(command, *args):
     return result.exit_code, result.output
 
 
-def test_too_many_holders_are_told_and_fail_but_for_the_first_forms(monkeypatch, server):
+def test_too_many_holders_are_reported_and_fail_except_for_the_first_forms(monkeypatch, server):
     def of(contender):
         return Measurement(0, 5, contender, 1.0, 9, (9,), 0, None, None, 2, ())
 
@@ -147,7 +147,7 @@ def test_too_many_holders_are_told_and_fail_but_for_the_first_forms(monkeypatch,
         ({"trouble": ("something was left",)}, "FAILED: conservation: something was left"),
     ],
 )
-def test_permits_that_are_not_conserved_are_told_and_fail(monkeypatch, server, flaw, told):
+def test_permits_that_are_not_conserved_are_reported_and_fail(monkeypatch, server, flaw, told):
     monkeypatch.setattr(semaphore_command, "run", lambda *_: iter([]))
     monkeypatch.setattr(conservation, "run", lambda *_: KEPT)
     assert invoke(semaphore_command, "--url", server.url)[0] == 0
@@ -156,7 +156,7 @@ def test_permits_that_are_not_conserved_are_told_and_fail(monkeypatch, server, f
     assert (code, told in output) == (1, True)
 
 
-def test_a_sample_sees_permits_too_many_and_permits_unaccounted_for(hf, other, raw):
+def test_a_sample_detects_excess_and_missing_permits(hf, other, raw):
     lease = other.semaphore("a", 3).acquire(permits=3)
     sampling = Sampling()
     sampling.look(hf.semaphore("a", 3))
@@ -186,7 +186,7 @@ def plan_of(server, operations=10):
     return kill_loop.KillLoopSettings(server.url, "bench", 2, 4, 0.1, operations)
 
 
-def test_who_is_stuck_is_told(server, hf, raw, tmp_path):
+def test_a_stuck_process_is_reported(server, hf, raw, tmp_path):
     loop = kill_loop.KillLoop(plan_of(server), tmp_path)
     semaphore = hf.semaphore("bench", 4)
     try:
@@ -198,7 +198,7 @@ def test_who_is_stuck_is_told(server, hf, raw, tmp_path):
         loop.dismiss()
 
 
-def test_what_is_not_free_at_rest_is_told(monkeypatch, server, hf, raw):
+def test_permits_that_stay_taken_at_rest_are_reported(monkeypatch, server, hf, raw):
     monkeypatch.setattr(conservation, "RETRY_FOR", 1.0)
     with hf.semaphore("bench", 4).acquire(permits=4):
         found = conservation.run(plan_of(server))
@@ -210,14 +210,14 @@ def test_what_is_not_free_at_rest_is_told(monkeypatch, server, hf, raw):
     }
 
 
-def test_a_process_that_fails_says_why_and_ends_it_all(server, hf, raw):
+def test_a_failing_process_reports_the_reason_and_ends_the_run(server, hf, raw):
     hf.semaphore("bench", 4).resize(1)
     found = conservation.run(plan_of(server, 10**6))
     assert any("LimitExceeded" in trouble for trouble in found.trouble)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
-def test_ctrl_c_while_processes_are_killed_leaves_nothing_behind(server, raw):
+def test_ctrl_c_while_processes_are_killed_leaves_no_process_or_server(server, raw):
     until_alone(raw)
     args = ["--url", server.url, "--clients", "1", "--only", "floor", "--rounds", "1", "--seconds", "0.05"]
     process = start("semaphore", *args, "--operations", "10000000")
@@ -231,7 +231,7 @@ def test_ctrl_c_while_processes_are_killed_leaves_nothing_behind(server, raw):
 # --- the read-write lock
 
 
-def test_a_small_run_reads_and_writes_with_both_locks(tmp_path):
+def test_a_small_run_measures_reads_and_writes_with_both_locks(tmp_path):
     args = ["--readers", "3", "--writers", "2", "--rounds", "2", "--seconds", "0.2", "--work", "0.5"]
     out, raw = bench(tmp_path, "rwlock", *args)
     assert [(one["contender"], one["round"]) for one in raw["measurements"]] == [
@@ -253,23 +253,25 @@ def sharing(contender, *clients, readers=2, writers=1, number=0, trouble=()):
     return rwlock.measure(plan, Case(number, readers + writers, contender), SCHEDULE, clients, trouble)
 
 
-def test_readers_may_overlap_readers_and_nobody_a_writer():
+def test_readers_may_overlap_and_a_writer_must_not():
     readers = turns((1, 2, 5)), turns((2, 3, 4))
     assert sharing("rwlock", *readers, turns((3, 5, 6))).overlaps == 0
-    assert sharing("rwlock", *readers, turns((3, 4.5, 6))).overlaps == 1  # the writer came too early
-    assert sharing("rwlock", *readers, turns((1, 1.5, 2.5))).overlaps == 1  # a reader did
+    assert sharing("rwlock", *readers, turns((3, 4.5, 6))).overlaps == 1  # the writer acquired too early
+    assert sharing("rwlock", *readers, turns((1, 1.5, 2.5))).overlaps == 1  # a reader acquired too early
     assert sharing("rwlock", *readers, turns((4, 5, 7)), turns((4, 6, 8)), writers=2).overlaps == 1
-    assert sharing("lock", *readers, turns((3, 5, 6))).overlaps == 1  # to a plain lock all are the same
+    assert (
+        sharing("lock", *readers, turns((3, 5, 6))).overlaps == 1
+    )  # with a plain lock, readers must not overlap either
 
 
-def test_waits_count_for_who_began_in_the_measured_time_and_holds_for_who_got_in():
+def test_waits_count_by_their_start_and_holds_by_their_grant():
     one = sharing("rwlock", turns((0.5, 0.9, 1), (2, 3, 4)), turns((5, 7, 8)), turns((10, 14, 15)))
     assert (one.reads, one.writes) == (2, 0)
     assert (one.read_waits.calls, one.read_waits.longest) == (2, 2e6)
     assert (one.write_waits.calls, one.write_waits.longest) == (1, 4e6)
 
 
-def test_rounds_of_a_read_write_lock_are_compared_within_themselves():
+def test_read_write_locks_are_compared_within_a_round():
     def of(contender, number, reads, *, longest=0.0, trouble=()):
         waits = Times("read", reads, 1.0, 2.0, longest)
         return rwlock.Sharing(number, contender, 2, 1, 10.0, reads, 0, waits, waits, 0, trouble)
@@ -282,7 +284,7 @@ def test_rounds_of_a_read_write_lock_are_compared_within_themselves():
     assert (ours.read_waits.calls, ours.read_waits.longest) == (238, 200)
 
 
-def test_a_writer_who_was_not_alone_is_told_and_fails(monkeypatch, server):
+def test_an_overlapping_writer_is_reported_and_fails(monkeypatch, server):
     planted = sharing("rwlock", turns((1, 2, 5)), turns(), turns((3, 4.5, 6)))
     monkeypatch.setattr(rwlock_command, "run", lambda _: iter([planted]))
     code, output = invoke(rwlock_command, "--url", server.url)
@@ -295,7 +297,7 @@ def test_a_writer_who_was_not_alone_is_told_and_fails(monkeypatch, server):
 # --- several locks
 
 
-def test_a_small_run_takes_all_pairs_with_both(tmp_path):
+def test_a_small_run_measures_all_pairs_with_both_contenders(tmp_path):
     args = ["--clients", "3", "--pairs", "40", "--names", "4", "--rounds", "2"]
     out, raw = bench(tmp_path, "lock-all", *args)
     assert [(one["contender"], one["round"]) for one in raw["passes"]] == [
@@ -312,7 +314,7 @@ def test_a_small_run_takes_all_pairs_with_both(tmp_path):
 
 
 def drawn(*ones, timeouts=0):
-    """Notes of pairs, each held from the one moment to the other."""
+    """Return the notes of pairs that were held between these moments."""
     held = turns(*((begin - 0.5, begin, end) for begin, end, _, _ in ones))
     return Drawn(held, *(array("l", names) for names in zip(*(one[2:] for one in ones), strict=True)), timeouts)
 
@@ -323,7 +325,7 @@ def taken(*clients, contender="lock_all", number=0, expected=None):
     return pairs.measure(plan, Case(number, len(clients), contender), SCHEDULE, clients, [])
 
 
-def test_pairs_overlap_where_they_share_a_name():
+def test_pairs_overlap_if_they_share_a_name():
     one = taken(drawn((1, 3, 0, 1)), drawn((2, 4, 2, 3), (5, 6, 0, 1)))
     assert (one.overlaps, one.pairs, one.seconds, one.trouble) == (0, 3, 6.0, ())
     assert taken(drawn((1, 3, 0, 1)), drawn((2, 4, 1, 3))).overlaps == 1
@@ -331,14 +333,14 @@ def test_pairs_overlap_where_they_share_a_name():
     assert one.waits.longest == 0.5e6
 
 
-def test_pairs_that_were_never_held_are_missed_unless_they_are_deadlocks():
+def test_pairs_that_were_never_held_are_missing_unless_they_deadlocked():
     one = taken(drawn((1, 3, 0, 1)), expected=2)
     assert one.trouble == ("only 1 pairs were held within 10.02 s",)
     one = taken(drawn((1, 3, 0, 1), timeouts=1), expected=2)
     assert (one.timeouts, one.trouble) == (1, ())
 
 
-def test_rounds_of_pairs_are_compared_within_themselves():
+def test_pairs_are_compared_within_a_round():
     def of(contender, number, seconds, trouble=()):
         return pairs.Pass(number, contender, 4, 100, seconds, NO_TIMES, 1, 2, trouble)
 
@@ -349,7 +351,7 @@ def test_rounds_of_pairs_are_compared_within_themselves():
     assert (ours.to_nested, nested.to_nested, ours.timeouts, ours.overlaps) == (2, 1, 3, 6)
 
 
-def test_deadlocks_and_overlaps_are_told_and_fail(monkeypatch, server):
+def test_deadlocks_and_overlaps_are_reported_and_fail(monkeypatch, server):
     def told(one):
         monkeypatch.setattr(lock_all_command, "run", lambda _: iter([one]))
         return invoke(lock_all_command, "--url", server.url)
@@ -365,10 +367,10 @@ def test_deadlocks_and_overlaps_are_told_and_fail(monkeypatch, server):
         assert (code, text in output) == (1, True)
 
 
-# --- all
+# --- all benchmarks
 
 
-def test_no_figure_is_too_long_for_the_tables():
+def test_every_figure_fits_the_tables():
     waits = Times("wait", 1, 99_949.0, 999_999.0, 99_999_999.0)
     console = Console(width=100, file=io.StringIO())
     row = Row("py-redis-semaphore", 10, 123456, 123456, 99999, 123456, 0.5, None, None, 10.01, 10.01, violations=9999)
@@ -384,6 +386,6 @@ def test_no_figure_is_too_long_for_the_tables():
     assert "…" not in text
 
 
-def test_the_contenders_of_a_semaphore_take_turns():
+def test_the_contenders_of_a_semaphore_rotate():
     order = list(BenchPlan("url", tuple(SEMAPHORES), (1,), rounds=2, seconds=1).order())
     assert [case.contender for case in order][:: len(SEMAPHORES)] == list(SEMAPHORES)[:2]

@@ -1,4 +1,4 @@
-"""``handfast bench names`` and ``bench scores``, with few of them. No figure is ever held against a wish."""
+"""``handfast bench names`` and ``bench scores`` in small runs. No test depends on a measured figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def invoke(command, tmp_path, *args):
     return result.exit_code, result.output, json.loads(file.read_text())
 
 
-def test_names_are_kept_completed_and_weighed_in_both_modes(tmp_path):
+def test_names_are_stored_completed_and_measured_in_both_modes(tmp_path):
     code, output, raw = invoke(names_command.command, tmp_path, "--names", "3000", "--calls", "60")
     assert (code, raw["settings"]) == (0, {"names": 3000, "calls": 60})
     assert [one["mode"] for one in raw["found"]] == ["unranked", "ranked"]
@@ -36,7 +36,7 @@ def test_names_are_kept_completed_and_weighed_in_both_modes(tmp_path):
     assert max(map(len, output.splitlines())) <= 100
 
 
-def test_names_are_always_the_same_and_share_beginnings():
+def test_names_are_deterministic_and_share_prefixes():
     made = names.make_names(5000)
     assert len(set(made)) == 5000
     assert names.make_names(100) == made[:100]
@@ -46,29 +46,29 @@ def test_names_are_always_the_same_and_share_beginnings():
     assert all(any(name.startswith(prefix) for name in made) for prefix in prefixes[:50])
 
 
-def test_the_right_answer_is_by_score_and_then_by_name():
+def test_the_expected_completion_sorts_by_score_and_then_by_name():
     ordered = ["jan", "jane", "jeff", "jenny", "jim"]
     assert names.expected(ordered, {}, "j") == ("jan", "jane", "jeff", "jenny", "jim")
     assert names.expected(ordered, {"jenny": 2, "jane": 1, "jim": 9, "jeff": 1}, "je") == ("jenny", "jeff")
     assert names.expected(ordered, {"jenny": 2, "jane": 1, "jeff": 1}, "j")[:3] == ("jenny", "jane", "jeff")
 
 
-def test_a_wrong_answer_is_told_and_fails(monkeypatch, tmp_path):
+def test_a_wrong_completion_is_reported_and_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(names, "expected", lambda *_: ("somebody else",))
     code, output, raw = invoke(names_command.command, tmp_path, "--names", "100", "--calls", "6")
     assert (code, "WRONG: ranked: " in output) == (1, True)
     assert all(len(one["trouble"]) == 6 for one in raw["found"])
 
 
-def test_on_anothers_server_nothing_stays(server, raw, tmp_path):
+def test_on_a_given_server_no_keys_remain(server, raw, tmp_path):
     assert invoke(names_command.command, tmp_path, "--url", server.url, "--names", "100", "--calls", "6")[0] == 0
     args = ["--url", server.url, "--members", "100", "--rounds", "1"]
     assert invoke(scores_command.command, tmp_path, *args)[0] == 0
-    # What was answered is remembered for some seconds.
+    # Recorded replies expire after some seconds.
     assert [key for key in raw.scan_iter() if ":answer:" not in key] == []
 
 
-def test_scores_are_moved_by_all_contenders_in_both_passes(monkeypatch, tmp_path):
+def test_all_contenders_move_scores_in_both_passes(monkeypatch, tmp_path):
     monkeypatch.setattr(scores, "BATCH", 300)
     code, output, raw = invoke(scores_command.command, tmp_path, "--members", "1000", "--rounds", "2")
     assert code == 0
@@ -76,13 +76,15 @@ def test_scores_are_moved_by_all_contenders_in_both_passes(monkeypatch, tmp_path
     assert {(one["contender"], one["name"]) for one in raw["passes"]} == {
         (contender, name) for contender in scores.CONTENDERS for name in scores.PASSES
     }
-    assert next(one["contender"] for one in raw["passes"] if one["round"] == 1) == "zadd-batch"  # its turn to be first
+    assert (
+        next(one["contender"] for one in raw["passes"] if one["round"] == 1) == "zadd-batch"
+    )  # it is first in the second round
     assert all(row["to_plain"] == 1 for row in raw["rows"] if row["contender"] == "zadd-each")
     assert output.count("handfast") == 2
     assert max(map(len, output.splitlines())) <= 100
 
 
-def test_members_that_are_missing_or_miscounted_are_found_out(server, raw):
+def test_missing_or_miscounted_members_are_detected(server, raw):
     data = scores.make_data(50)
     batches = data.passes["new"]
     for name, contender in scores.CONTENDERS.items():
@@ -111,7 +113,7 @@ def test_every_member_moves_in_the_second_pass(server, raw):
         board.clear()
 
 
-def test_ratios_are_taken_within_a_round_and_failures_left_out():
+def test_ratios_are_computed_within_a_round_and_omit_failures():
     def one(contender, number, seconds, trouble=()):
         return scores.Pass(number, contender, "new", 100, seconds, trouble)
 

@@ -1,4 +1,4 @@
-"""The torture chamber on a small scale: histories are played, checked, added up and told; and what is wrong is found."""
+"""``handfast chaos`` on a small scale: histories are run, checked, summed up and reported, and planted faults detected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def results(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("api", ["sync", "asyncio"])
 @pytest.mark.parametrize("primitive", PRIMITIVES)
-def test_a_history_under_no_fault_has_nothing_wrong(chamber, primitive, api):
+def test_a_history_without_faults_has_no_finding(chamber, primitive, api):
     verdict = chamber.play(Cell(primitive, api, "none"), 1)
     assert verdict.findings == ()
     assert verdict.operations >= OPERATIONS
@@ -50,9 +50,9 @@ def test_a_history_under_no_fault_has_nothing_wrong(chamber, primitive, api):
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.filterwarnings("ignore:.*dropped without a release:ResourceWarning")  # some players forget what they have
+@pytest.mark.filterwarnings("ignore:.*dropped without a release:ResourceWarning")  # some clients forget their leases
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_strikes_and_finds_nothing_wrong(chamber, fault):
+def test_every_fault_occurs_and_leads_to_no_finding(chamber, fault):
     chosen = cells(["semaphore", "lock_all"], ["sync", "asyncio"], [fault])
     verdicts = [chamber.play(cell, seed) for seed, cell in enumerate(chosen)]
     assert [verdict.findings for verdict in verdicts] == [()] * len(verdicts)
@@ -60,7 +60,7 @@ def test_every_fault_strikes_and_finds_nothing_wrong(chamber, fault):
 
 
 @pytest.mark.slow
-def test_a_server_that_forgets_is_found_out_where_it_is_not_excused(chamber, monkeypatch):
+def test_a_server_that_loses_data_is_detected_unless_the_fault_excuses_it(chamber, monkeypatch):
     monkeypatch.setitem(FAULTS, "treason", Fault(faults._flushes))
     verdicts = [chamber.play(Cell("lock", "sync", "treason"), seed) for seed in range(3)]
     found = [finding for verdict in verdicts for finding in verdict.findings]
@@ -69,7 +69,7 @@ def test_a_server_that_forgets_is_found_out_where_it_is_not_excused(chamber, mon
 
 
 @pytest.mark.slow
-def test_a_campaign_goes_through_all_combinations_in_turn():
+def test_a_campaign_runs_all_combinations_in_turn():
     chosen = cells(["lock", "rwlock"], ["sync", "asyncio"], ["none", "cancellations"])
     assert Cell("lock", "sync", "cancellations") not in chosen, "there is no such thing"
     assert len(chosen) == 6
@@ -90,7 +90,7 @@ def figure(**fields):
     return Figure(**defaults | {"unit": "orphans"} | fields)
 
 
-def test_a_trial_takes_the_place_of_what_there_was_of_the_same_trial_and_contender(results):
+def test_a_trial_replaces_earlier_results_of_the_same_trial_and_contender(results):
     results.add_trial("lost_replies", "first", MACHINE, [figure()], count=1)
     results.add_trial("lost_replies", "first", MACHINE, [figure(contender="redis-py", bad=7)], count=1)
     results.add_trial("lost_replies", "second", MACHINE, [figure(tried=5)], count=1)
@@ -98,15 +98,15 @@ def test_a_trial_takes_the_place_of_what_there_was_of_the_same_trial_and_contend
     assert found == {"handfast": (5, 0, "second"), "redis-py": (1000, 7, "first")}
 
 
-def test_examples_are_few_and_of_one_line():
+def test_only_a_few_one_line_examples_are_kept():
     assert examples_of([f"wrong\n  {number}" for number in range(9)]) == tuple(f"wrong {number}" for number in range(5))
 
 
-def test_without_results_there_is_nothing_to_tell(results):
+def test_without_results_no_report_is_written(results):
     assert render(results).count("\n## ") == 0
 
 
-def test_the_report_tells_what_is_there_and_hides_no_failure(results):
+def test_the_report_shows_all_results_and_hides_no_failure(results):
     results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(bad=2, examples=("an orphan",))], count=1)
     results.add_trial("lost_replies", "handfast torture", MACHINE, [figure(contender="redis-py", bad=990)], count=1)
     entry = {"primitive": "lock", "api": "sync", "fault": "delays", "histories": 3, "operations": 1500}
@@ -129,7 +129,7 @@ def torture(tmp_path, *args):
     return CliRunner().invoke(command, [*args, *where], catch_exceptions=False)
 
 
-def test_the_command_plays_and_writes_the_report(tmp_path):
+def test_the_command_runs_histories_and_writes_the_report(tmp_path):
     options = ["--part", "histories", "--fault", "none", "--primitive", "lock", "--api", "sync", "--histories", "2"]
     result = torture(tmp_path, *options, "--seed", "3")
     assert result.exit_code == 0
@@ -139,7 +139,7 @@ def test_the_command_plays_and_writes_the_report(tmp_path):
     assert not (tmp_path / "results" / "found").exists()
 
 
-def test_the_command_plants_mistakes_and_tells_which_were_noticed(tmp_path, monkeypatch):
+def test_the_command_plants_mistakes_and_reports_which_were_detected(tmp_path, monkeypatch):
     few = [one for one in planted.PLANTED if one.name in ("nobody is rung", "a TTL is missing")]
     monkeypatch.setattr(planted, "PLANTED", few)
     assert torture(tmp_path, "--part", "planted").exit_code == 0
@@ -152,7 +152,7 @@ def test_the_command_plants_mistakes_and_tells_which_were_noticed(tmp_path, monk
 
 
 @pytest.mark.slow
-def test_the_command_fails_and_keeps_the_history_when_something_is_found(tmp_path, monkeypatch):
+def test_a_finding_fails_the_command_and_keeps_the_history(tmp_path, monkeypatch):
     monkeypatch.setattr("handfast_lab.chaos.campaign.run", in_this_process)
     monkeypatch.setitem(FAULTS, "none", Fault(faults._flushes))
     result = torture(tmp_path, "--part", "histories", "--fault", "none", "--primitive", "lock", "--histories", "4")

@@ -1,4 +1,4 @@
-"""The trials of single calls: lost replies, cancellations, interrupts. They find nothing of ours, and what is planted."""
+"""The trials of single calls (lost replies, cancellations, interrupts): Handfast passes, and planted faults are detected."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def by_row(figures):
 
 
 def told():
-    """A `Tell` that keeps what it is told."""
+    """A `Tell` that keeps its messages."""
     heard = []
     return heard, heard.append
 
 
 @OURS_IN_BOTH
-def test_a_lost_reply_is_made_up_for(contender):
+def test_handfast_recovers_from_lost_replies(contender):
     heard, tell = told()
     figures = lost_replies.trial(contender, 8, 1, tell)
     assert [figure.id for figure in figures] == list(lost_replies.ROWS)
@@ -32,7 +32,7 @@ def test_a_lost_reply_is_made_up_for(contender):
     assert heard == list(range(1, 33))
 
 
-def test_lost_replies_that_mislead_are_seen():
+def test_wrong_results_after_lost_replies_are_detected():
     figures = by_row(lost_replies.trial(CONTENDERS["redis-py"], 4, 1, lambda _: None))
     assert figures["R4"].bad == 3, "one of four finds others in its way"
     assert figures["R5"].bad == 4
@@ -41,13 +41,13 @@ def test_lost_replies_that_mislead_are_seen():
     assert "R7" not in figures, "it has no semaphore"
 
 
-def test_permits_that_leak_are_seen():
+def test_leaked_permits_are_detected():
     figures = by_row(lost_replies.trial(planted(Lock, "semaphore"), 4, 1, lambda _: None))
     assert figures["R7"].bad >= 2
     assert "permits-" in figures["R7"].examples[0]
 
 
-def test_cancellations_leave_nothing_of_ours():
+def test_cancellations_leave_no_state_of_handfast():
     heard, tell = told()
     everywhere, random = cancellations.trial(OURS_AIO, 30, 1, tell)
     assert everywhere.bad == random.bad == 0
@@ -58,7 +58,7 @@ def test_cancellations_leave_nothing_of_ours():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_no_operation_of_ours_is_left_out_of_the_cancellations():
+def test_every_handfast_operation_is_cancelled():
     everywhere, _ = cancellations.trial(OURS_AIO, 300, 1, lambda _: None)
     assert everywhere.bad == 0
     assert everywhere.tried > 200
@@ -66,7 +66,7 @@ def test_no_operation_of_ours_is_left_out_of_the_cancellations():
 
 
 @pytest.mark.slow
-def test_cancellations_that_leave_a_lock_behind_are_seen():
+def test_a_lock_left_by_a_cancellation_is_detected():
     everywhere, random = cancellations.trial(CONTENDERS["redis-py (asyncio)"], 50, 1, lambda _: None)
     assert everywhere.bad >= 1
     assert everywhere.measured["orphans"] >= 1
@@ -74,8 +74,8 @@ def test_cancellations_that_leave_a_lock_behind_are_seen():
 
 
 @pytest.mark.slow
-def test_a_task_and_an_answer_that_are_left_are_seen(monkeypatch):
-    """A client that gives wrong answers and leaves a task behind."""
+def test_a_leftover_task_and_a_wrong_answer_are_detected(monkeypatch):
+    """A client that returns wrong results and leaves a task running."""
     real = cancellations._our_stage
 
     async def broken(contender, server):
@@ -94,7 +94,7 @@ def test_a_task_and_an_answer_that_are_left_are_seen(monkeypatch):
 
 
 @pytest.mark.slow
-def test_interrupts_leave_nothing_of_ours():
+def test_interrupts_leave_no_state_of_handfast():
     heard, tell = told()
     everywhere, random = interrupts.trial(OURS, 30, 1, tell)
     assert (everywhere.bad, everywhere.examples) == (random.bad, random.examples) == (0, ())
@@ -105,20 +105,20 @@ def test_interrupts_leave_nothing_of_ours():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_no_point_of_ours_is_left_out_of_the_interrupts():
+def test_every_interruption_point_of_handfast_is_tried():
     everywhere, _ = interrupts.trial(OURS, 2000, 1, lambda _: None)
     assert everywhere.bad == 0
     assert everywhere.tried > 600
 
 
 @pytest.mark.slow
-def test_interrupts_that_leave_a_lock_behind_are_seen():
+def test_a_lock_left_by_an_interrupt_is_detected():
     everywhere, random = interrupts.trial(CONTENDERS["redis-py"], 30, 1, lambda _: None)
     assert everywhere.bad > 0
     assert random.bad > 0
 
 
-def test_whom_a_trial_is_about():
+def test_each_trial_applies_to_its_contenders():
     assert [interrupts.applies(one) for one in (OURS, OURS_AIO)] == [True, False]
     assert [cancellations.applies(one) for one in (OURS, OURS_AIO)] == [False, True]
 
@@ -126,7 +126,7 @@ def test_whom_a_trial_is_about():
 @pytest.mark.parametrize(
     "name", ["lost_replies", "cancellations", "interrupts", "leaks", "keys_without_ttl", "renewals", "forks"]
 )
-def test_a_trial_has_the_shape_of_all(name):
+def test_every_trial_has_the_same_interface(name):
     trial = load(name)
     assert trial.COUNT > 0
     assert trial.ROWS

@@ -1,4 +1,4 @@
-"""The trial of clocks: few jumps, and that it sees updates lost and a lease of the dead that nobody can end."""
+"""The trial of clocks: a few jumps, and planted faults: lost updates and a lease of a dead process that never ends."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def ignore():
     pass
 
 
-def test_it_is_about_ours_alone():
+def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if clocks.applies(one)] == [OURS, OURS_AIO]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
-def test_a_few_jumps(contender):
+def test_a_few_clock_jumps_lead_to_no_finding(contender):
     jumps, stretched, wrong_clients = figures = clocks.trial(contender, 4, 1, lambda _: None)
     assert [figure.bad for figure in figures] == [0, 0, 0], figures
     assert [figure.id for figure in figures] == ["R22", "R22", "R23"]
@@ -40,12 +40,12 @@ def test_a_few_jumps(contender):
 
 
 @pytest.mark.slow
-def test_updates_that_are_lost_are_seen(monkeypatch, chance):
+def test_lost_updates_are_detected(monkeypatch, chance):
     monkeypatch.setattr(clocks, "Writer", Lawless)
     assert clocks._jumps(OURS, 1, chance, ignore).bad > 0
 
 
-def test_clients_that_do_anything_differently_are_seen(monkeypatch):
+def test_clients_that_behave_differently_are_detected(monkeypatch):
     monkeypatch.setattr(clocks, "Writer", Lawless)
     figure = clocks._wrong_clients(OURS, 0.2, ignore)
     assert figure.bad > 0
@@ -53,7 +53,7 @@ def test_clients_that_do_anything_differently_are_seen(monkeypatch):
 
 
 @pytest.mark.slow
-def test_writers_that_do_not_answer_are_told_of(monkeypatch, chance):
+def test_writers_that_do_not_answer_are_reported(monkeypatch, chance):
     monkeypatch.setattr(clocks, "Writer", Silenced)
     monkeypatch.setattr(clocks, "RETRY_FOR", 0.1)
     for figure in (clocks._jumps(OURS, 1, chance, ignore), clocks._wrong_clients(OURS, 0.1, ignore)):
@@ -62,7 +62,7 @@ def test_writers_that_do_not_answer_are_told_of(monkeypatch, chance):
 
 
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
-def test_a_lease_of_the_dead_that_stays_is_seen(contender, monkeypatch):
+def test_a_lease_of_a_dead_process_that_remains_is_detected(contender, monkeypatch):
     good = calls.REVOKE
     source = f"if ARGV[1] then return {{'revoked', 0, 0, '+inf'}} end\n{good.source}"
     monkeypatch.setattr(calls, "REVOKE", LuaScript(good.name, source, good.header))

@@ -1,4 +1,4 @@
-"""The trial of crowds: a small one, and that it sees who is slow, who overtakes, and who gets into a line that is full."""
+"""The trial of crowds: a small one, and planted faults: slow scripts, overtaking, and a queue that exceeds its limit."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from handfast_lab.chaos.trials import crowd
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
 
-def test_it_is_about_ours_alone():
+def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if crowd.applies(one)] == [OURS, OURS_AIO]
 
 
-def test_threads_fill_a_line():
+def test_threads_fill_the_queue():
     (full,) = crowd.trial(OURS, 10, 1, lambda _: None)
     assert (full.tried, full.bad) == (20, 0), full.examples
 
 
-def test_a_small_crowd():
+def test_a_small_crowd_leads_to_no_finding():
     seen = []
     line, scripts, full = crowd.trial(OURS_AIO, 30, 1, seen.append)
     assert (line.tried, line.bad) == (30, 0), line.examples
@@ -32,7 +32,7 @@ def test_a_small_crowd():
     assert seen == [30]
 
 
-def test_slow_scripts_and_those_that_never_ran_are_seen():
+def test_slow_scripts_and_scripts_that_never_ran_are_detected():
     times = [ScriptTimes("fast", 9, 1, 2, 999, 5000), ScriptTimes("slow", 9, 1, 2, 1000, 5000)]
     times.append(ScriptTimes("absent", 0, 0, 0, 0, 0))
     figure = crowd._scripts(OURS_AIO, times, 1, 1)
@@ -41,12 +41,12 @@ def test_slow_scripts_and_those_that_never_ran_are_seen():
 
 
 @pytest.mark.parametrize(("order", "bad"), [([0, 2, 1, 3], 1), ([0, 1, 3], 1), ([], 4)])
-def test_who_overtakes_and_who_is_missing_is_seen(order, bad, monkeypatch):
+def test_overtaking_and_missing_waiters_are_detected(order, bad, monkeypatch):
     monkeypatch.setattr(crowd.crowd, "run", lambda *_: (Crowd(1, None, 1.0, order), []))
     assert crowd._crowds(OURS_AIO, 4, 1)[0].bad == bad
 
 
-def test_a_slow_machine_gets_another_chance(monkeypatch):
+def test_a_measurement_on_a_slow_machine_is_repeated(monkeypatch):
     times = iter([1500.0, 1200.0, 900.0])
     line = crowd.Figure("R28", "order", "ours", 1, 0, "inversions")
     monkeypatch.setattr(crowd, "_crowd", lambda *_: (line, [ScriptTimes("a", 9, 1, 2, next(times), 5000)]))
@@ -56,7 +56,7 @@ def test_a_slow_machine_gets_another_chance(monkeypatch):
     assert crowd._crowds(OURS_AIO, 1, 1)[1].bad == 1
 
 
-def test_a_crowd_that_could_not_be_watched_is_told(monkeypatch):
+def test_a_crowd_that_could_not_be_observed_is_reported(monkeypatch):
     monkeypatch.setattr(crowd.crowd, "run", lambda *_: (None, ["it was killed"]))
     line = crowd._crowd(OURS_AIO, 4, 1)[0]
     assert line.bad == 5
@@ -64,7 +64,7 @@ def test_a_crowd_that_could_not_be_watched_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
-def test_a_line_without_bounds_is_seen(contender, monkeypatch):
+def test_a_queue_without_a_limit_is_detected(contender, monkeypatch):
     source = calls.ACQUIRE.source.replace("if position >= max_waiters then", "if false then")
     assert source != calls.ACQUIRE.source
     monkeypatch.setattr(calls, "ACQUIRE", LuaScript("permit_acquire", source, calls.ACQUIRE.header))

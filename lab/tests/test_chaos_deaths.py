@@ -1,4 +1,4 @@
-"""The trial of deaths: few of them, and that it sees a lock that is had too early, too late, out of order, or never."""
+"""The trial of deaths: a few, and planted faults: grants that are too early, too late, out of order or missing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def figures_of(contender, count):
     return {figure.what.partition(",")[2].strip() or figure.what: figure for figure in figures}
 
 
-def test_everybody_can_be_told_to_die():
+def test_every_contender_can_be_killed():
     assert all(map(deaths.applies, CONTENDERS.values()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
-def test_a_few_of_ours_die(contender):
+def test_a_few_deaths_lead_to_no_finding(contender):
     found = figures_of(contender, 8)
     for what in ("renewed until then", "not renewed"):
         assert found[what].tried == 4
@@ -41,7 +41,7 @@ def test_a_few_of_ours_die(contender):
 
 
 @pytest.mark.slow
-def test_whoever_comes_too_late_and_in_the_wrong_order_is_seen():
+def test_late_and_misordered_grants_are_detected():
     found = figures_of(planted(polled), 40)
     killed = found["not renewed"]
     assert killed.measured["later than 50 ms"] > 0
@@ -50,14 +50,14 @@ def test_whoever_comes_too_late_and_in_the_wrong_order_is_seen():
 
 
 @pytest.mark.slow
-def test_whoever_steals_a_lock_is_seen():
+def test_a_stolen_lock_is_detected():
     killed = figures_of(planted(stolen), 40)["not renewed"]
     assert killed.measured["before the end"] > 0
     assert killed.bad > 0
     assert "before the lease had ended" in killed.examples[0]
 
 
-def test_a_line_that_does_not_go_on_is_seen(monkeypatch):
+def test_a_stuck_queue_is_detected(monkeypatch):
     monkeypatch.setattr(deaths, "RETRY_FOR", 0.3)
     monkeypatch.setattr(deaths, "LINE_TTL", 0.02)
     with ServerController() as server, LockUsers(server.url) as users:
@@ -67,7 +67,7 @@ def test_a_line_that_does_not_go_on_is_seen(monkeypatch):
     assert lines.stall().measured["lines that got stuck"] == 1
 
 
-# --- the processes
+# --- processes
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def users(server, raw):
         yield users
 
 
-def test_a_process_takes_and_gives_as_it_is_told(users):
+def test_a_process_acquires_and_releases_on_request(users):
     (user,) = users.new(OURS)
     before = time.monotonic()
     user.order("acquire", "a", 5.0)
@@ -88,7 +88,7 @@ def test_a_process_takes_and_gives_as_it_is_told(users):
     assert [user.receive(10).word for _ in range(3)] == ["asks", "in", "given"]
 
 
-def test_what_goes_wrong_in_a_process_is_said(users):
+def test_an_error_in_a_process_is_reported(users):
     (user,) = users.new(OURS)
     user.order("release", "never taken")
     with pytest.raises(ProcessFailed, match="'failed' instead of 'given': KeyError"):

@@ -1,4 +1,4 @@
-"""The trial of fences: few disasters, and that it sees fences which grow only as long as nothing is forgotten."""
+"""The trial of fences: a few data losses, and a planted fault: fences from a counter, which fall when data is lost."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def figures_of(contender, count):
     return {figure.what.removeprefix("fences: "): figure for figure in figures}
 
 
-def test_it_is_about_ours_alone():
+def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if fences.applies(one)] == [OURS, OURS_AIO]
 
 
 @pytest.mark.parametrize(
     "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
 )
-def test_fences_of_ours_grow(contender):
+def test_handfast_fences_grow_across_data_loss(contender):
     found = figures_of(contender, 2)
     assert [figure.bad for figure in found.values()] == [0] * len(found)
     assert found["FLUSHALL"].tried == 2 * KINDS
@@ -41,7 +41,7 @@ def test_fences_of_ours_grow(contender):
     assert exception.measured["smaller fences, as documented"] == KINDS
 
 
-def test_fences_that_only_count_are_seen_to_go_back(monkeypatch):
+def test_fences_from_a_counter_are_detected_when_they_fall(monkeypatch):
     for script in ("ACQUIRE", "MULTI_ACQUIRE"):
         good = getattr(calls, script)
         source = good.source.replace("math.max(fence + 1, now, least or 0)", "fence + 1")
@@ -54,8 +54,8 @@ def test_fences_that_only_count_are_seen_to_go_back(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_lock_that_is_not_to_be_had_is_told(monkeypatch):
-    monkeypatch.setattr(fences, "KINDS", {"nobody's": lambda client, name: client.lock(name, ttl=0)})
+def test_a_lock_that_cannot_be_acquired_is_reported(monkeypatch):
+    monkeypatch.setattr(fences, "KINDS", {"ownerless": lambda client, name: client.lock(name, ttl=0)})
     found = figures_of(OURS, 1)
     assert all(figure.bad == figure.tried > 0 for figure in found.values())
     assert "ValueError" in found["FLUSHALL"].examples[0]

@@ -1,4 +1,4 @@
-"""The trial of forgotten scripts: a few operations, and that it sees errors and lost leases."""
+"""The trial of flushed scripts: a few operations, and planted faults: errors and lost leases."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def figure_of(contender, count):
     return figure
 
 
-def test_it_is_about_ours_alone():
+def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if flushed_scripts.applies(one)] == [OURS, OURS_AIO]
 
 
 @pytest.mark.parametrize(
     "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
 )
-def test_a_few_operations_of_ours_see_nothing(contender):
+def test_a_few_handfast_operations_lead_to_no_finding(contender):
     figure = figure_of(contender, 150)
     assert figure.bad == 0, figure.examples
     assert figure.measured["flushes"] > 0
@@ -32,7 +32,7 @@ def test_a_few_operations_of_ours_see_nothing(contender):
 
 
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
-def test_errors_are_seen(contender, monkeypatch):
+def test_errors_are_detected(contender, monkeypatch):
     for api in ("sync", "aio"):
         monkeypatch.setattr(f"handfast._drivers.{api}.session.is_noscript", lambda _: False)
         monkeypatch.setattr(f"handfast._drivers.{api}.driver.UNDO_WAIT", 0.01)
@@ -41,7 +41,7 @@ def test_errors_are_seen(contender, monkeypatch):
     assert "ServerRefused" in figure.examples[0]
 
 
-def test_leases_that_are_not_renewed_are_seen(monkeypatch):
+def test_leases_that_are_not_renewed_are_detected(monkeypatch):
     monkeypatch.setattr(lease, "RENEWALS_PER_TTL", 0.5)
     figure = figure_of(OURS, 500)
     assert any("renewals: the lease was lost" in example for example in figure.examples), figure

@@ -1,4 +1,4 @@
-"""The trial of a server without memory: one round, and that it sees who is let in, who leaves a trace, and who is stuck."""
+"""The trial of a server at maxmemory: one round, and planted faults: grants, changed state, and failed releases."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def figures_of(contender):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """One kind will do, and nobody waits for long for what is not to come."""
+    """Try one kind of lock only, with short waits for grants that never arrive."""
     monkeypatch.setattr(memory, "WHOLE", {"lock": memory.WHOLE["lock"]})
     monkeypatch.setattr(memory, "RETRY_FOR", 0.3)
     monkeypatch.setattr("handfast._drivers.aio.driver.UNDO_WAIT", 0.01)
 
 
 def plant(monkeypatch, script, line):
-    """Let a script begin with this."""
+    """Insert this code at the beginning of a script."""
     good = getattr(calls, script)
     monkeypatch.setattr(calls, script, LuaScript(good.name, f"{line}\n{good.source}", good.header))
 
 
-def test_it_is_about_ours_alone():
+def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if memory.applies(one)] == [OURS, OURS_AIO]
 
 
 @pytest.mark.parametrize(
     "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
 )
-def test_a_round_of_ours(contender):
+def test_a_round_leads_to_no_finding(contender):
     gives, takes = figures_of(contender)
     assert (gives.bad, takes.bad) == (0, 0), gives.examples + takes.examples
     kinds = len(memory.WHOLE)
@@ -48,20 +48,20 @@ def test_a_round_of_ours(contender):
     assert gives.tried == sum(gives.measured.values())
 
 
-def test_an_acquire_that_slips_in_is_seen(monkeypatch, hasty):
+def test_a_grant_at_maxmemory_is_detected(monkeypatch, hasty):
     plant(monkeypatch, "ACQUIRE", "redis.call('HDEL', KEYS[3], '')")
     _, takes = figures_of(OURS_AIO)
     assert takes.bad > 0
     assert any("its caller was told <" in example for example in takes.examples)
 
 
-def test_a_refusal_that_leaves_a_trace_is_seen(monkeypatch, hasty):
+def test_a_refusal_that_changes_state_is_detected(monkeypatch, hasty):
     plant(monkeypatch, "ACQUIRE", "redis.call('PEXPIRE', KEYS[3], 100000) redis.call('HDEL', KEYS[3], 'fence')")
     assert any("it changed" in example for example in figures_of(OURS)[1].examples)
 
 
 @pytest.mark.parametrize("script", ["RELEASE", "RENEW", "CANCEL"])
-def test_what_cannot_be_given_back_is_seen(monkeypatch, hasty, script):
+def test_a_release_renewal_or_cancel_refused_at_maxmemory_is_detected(monkeypatch, hasty, script):
     plant(monkeypatch, script, "if ARGV[1] ~= '' then redis.call('SET', KEYS[1] .. ':planted', 1, 'PX', 1) end")
     gives, _ = figures_of(OURS_AIO)
     assert gives.bad > 0

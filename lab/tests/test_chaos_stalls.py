@@ -1,4 +1,4 @@
-"""The trial of stalls: few of them, and that it sees lost updates, leases believed in, places lost, and timeouts overrun."""
+"""The trial of stalls: a few, and planted faults: lost updates, unnoticed losses, missing polls and overrun timeouts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def ignore():
     pass
 
 
-def test_it_is_about_ours_alone():
+def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if stalls.applies(one)] == [OURS, OURS_AIO]
 
 
 @pytest.mark.slow
 @needs_compiler
 @BOTH
-def test_a_few_stalls_of_ours(contender, monkeypatch):
+def test_a_few_stalls_lead_to_no_finding(contender, monkeypatch):
     monkeypatch.setattr(stalls, "LIVES", 1)
     seen = []
     figures = stalls.trial(contender, 4, 1, seen.append)
@@ -56,7 +56,7 @@ def test_a_few_stalls_of_ours(contender, monkeypatch):
 
 
 @BOTH
-def test_writers_count_what_they_do(contender, server, raw):
+def test_writers_count_their_writes(contender, server, raw):
     with LockUsers(server.url, Writer) as users:
         writers = users.new(contender, 2)
         for writer in writers:
@@ -69,7 +69,7 @@ def test_writers_count_what_they_do(contender, server, raw):
 
 
 @pytest.mark.slow
-def test_updates_that_are_lost_are_seen(monkeypatch, chance):
+def test_lost_updates_are_detected(monkeypatch, chance):
     monkeypatch.setattr(stalls, "Writer", Lawless)
     figure = stalls._updates(OURS, 1, chance, ignore)
     assert figure.bad > 0
@@ -78,7 +78,7 @@ def test_updates_that_are_lost_are_seen(monkeypatch, chance):
 
 
 @pytest.mark.slow
-def test_writers_that_do_not_answer_are_told_of(monkeypatch, chance):
+def test_writers_that_do_not_answer_are_reported(monkeypatch, chance):
     monkeypatch.setattr(stalls, "Writer", Silenced)
     monkeypatch.setattr(stalls, "RETRY_FOR", 0.1)
     figure = stalls._updates(OURS, 1, chance, ignore)
@@ -88,7 +88,7 @@ def test_writers_that_do_not_answer_are_told_of(monkeypatch, chance):
 
 @pytest.mark.slow
 @BOTH
-def test_a_lease_that_is_believed_in_is_seen(contender, monkeypatch, chance):
+def test_a_write_under_an_expired_lease_is_detected(contender, monkeypatch, chance):
     monkeypatch.setattr(stalls, "Writer", Believing)
     figure = stalls._wakings(contender, 1, chance, ignore)
     assert figure.bad >= stalls.SLEEPERS
@@ -100,7 +100,7 @@ def test_a_lease_that_is_believed_in_is_seen(contender, monkeypatch, chance):
 
 @needs_compiler
 @pytest.mark.parametrize("contender", [OURS_AIO], ids=lambda one: one.name)
-def test_waiters_that_say_nothing_for_too_long_are_seen(contender, monkeypatch):
+def test_waiters_that_are_silent_for_too_long_are_detected(contender, monkeypatch):
     monkeypatch.setattr(acquire, "HEAD_POLL_S", 600)
     monkeypatch.setattr(acquire, "MAX_POLL_S", 600)
     monkeypatch.setattr(stalls, "RETRY_FOR", 0.2)
@@ -113,7 +113,7 @@ def test_waiters_that_say_nothing_for_too_long_are_seen(contender, monkeypatch):
 # --- R31
 
 
-def test_who_takes_too_long_or_comes_too_early_is_seen():
+def test_late_and_early_grants_are_detected():
     seen = stalls._Overshoots([-0.02, 0.0, 0.05, 0.051], ["got what others held"])
     figure = stalls._overshoot_figure(OURS, "a link", 0.05, seen)
     assert (figure.tried, figure.bad) == (5, 3)
@@ -121,7 +121,7 @@ def test_who_takes_too_long_or_comes_too_early_is_seen():
 
 
 @BOTH
-def test_a_timeout_that_is_overrun_is_seen(contender, monkeypatch, chance):
+def test_an_overrun_timeout_is_detected(contender, monkeypatch, chance):
     good = acquire.cancel
 
     def slow(attempt):
@@ -134,19 +134,19 @@ def test_a_timeout_that_is_overrun_is_seen(contender, monkeypatch, chance):
     assert (figure.tried, figure.bad) == (1, 1)
 
 
-def test_a_lock_that_others_hold_and_one_gets_is_seen(monkeypatch, chance):
+def test_a_grant_of_a_held_lock_is_detected(monkeypatch, chance):
     monkeypatch.setattr(stalls, "LINKS", {"released": (released, 0.0)})
     (figure,) = stalls._deadlines(OURS, 1, chance, ignore)
     assert figure.examples[0] == "got what others held"
 
 
 def released(scene):
-    """A link over which the lock comes free."""
+    """Return a link on which the lock is free."""
     scene.server.admin.flushall()
     return stalls.contextlib.nullcontext()
 
 
-def test_a_process_that_dies_is_noted():
+def test_the_death_of_a_process_is_recorded():
     wrong = []
     with stalls._noting(wrong):
         raise ProcessFailed("it is gone")

@@ -1,4 +1,4 @@
-"""The trial of lost wake-ups: few of them, and that it sees waiters who come too late, never, or to a lease that is over."""
+"""The trial of lost wake-ups: a few, and planted faults: waiters that retry too late or never, and expired leases."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def figure_of(contender, count=4):
     return figure
 
 
-def test_it_is_about_ours_alone():
+def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if wakeups.applies(one)] == [OURS, OURS_AIO]
 
 
 @pytest.mark.parametrize(
     "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
 )
-def test_a_few_messages_of_ours_are_lost_and_nobody_is_stuck(contender):
+def test_a_few_lost_messages_leave_no_waiter_stuck(contender):
     figure = figure_of(contender)
     assert figure.tried == wakeups.WAITERS - 1, "the first one heard it"
     assert figure.measured["stuck"] == figure.measured["leases over at once"] == 0
@@ -33,7 +33,7 @@ def test_a_few_messages_of_ours_are_lost_and_nobody_is_stuck(contender):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
-def test_waiters_who_ask_again_too_late_are_seen(contender, monkeypatch):
+def test_waiters_that_retry_too_late_are_detected(contender, monkeypatch):
     monkeypatch.setattr(acquire, "HEAD_POLL_S", 2.5)
     figure = figure_of(contender)
     assert figure.bad > 0
@@ -42,7 +42,7 @@ def test_waiters_who_ask_again_too_late_are_seen(contender, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
-def test_waiters_who_never_ask_again_are_seen(contender, monkeypatch):
+def test_waiters_that_never_retry_are_detected(contender, monkeypatch):
     monkeypatch.setattr(acquire, "HEAD_POLL_S", 600)
     monkeypatch.setattr(acquire, "MAX_POLL_S", 600)
     monkeypatch.setattr(wakeups, "RETRY_FOR", 1.0)
@@ -52,7 +52,7 @@ def test_waiters_who_never_ask_again_are_seen(contender, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_lease_that_is_over_at_once_is_seen(monkeypatch):
+def test_a_lease_that_ends_at_once_is_detected(monkeypatch):
     source = calls.RELEASE.source.replace("return {'released', 0}", "return {'lost'}").replace(
         "return lost and {'lost'} or {'released', more}", "return {'lost'}"
     )

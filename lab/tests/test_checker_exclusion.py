@@ -1,4 +1,4 @@
-"""Certain holds: what they are, and that too many of them are found."""
+"""Certain holds: how they are derived, and that too many of them are detected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READ, WRITE = {"limit": MAX_PERMITS}, {"limit": MAX_PERMITS, "weight": MAX_PERMI
 
 
 def leases_found(history):
-    """Of each finding the lease that was too many."""
+    """Return the excess lease of each finding."""
     return [finding.operations[0].lease for finding in check_holds(history)]
 
 
@@ -53,7 +53,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_too_many_certain_holds_are_found(case):
+def test_too_many_certain_holds_are_detected(case):
     history, leases = WRONG[case]
     assert leases_found(history) == leases
     assert len(check_holds(history[::-1])) == len(leases), "the order of the record matters"
@@ -112,12 +112,12 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("case", RIGHT)
-def test_what_may_be_true_is_not_found(case):
+def test_possible_histories_have_no_finding(case):
     assert check_holds(RIGHT[case]) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_model_played_is_right_and_one_more_hold_is_not(kind):
+def test_a_history_of_the_model_is_valid_until_a_hold_is_added(kind):
     wrong = 0
     for seed in range(30):
         history = Play(seed, kind, operations=30, troubles=seed % 2, orders=seed % 3 == 0).run()
@@ -125,7 +125,7 @@ def test_what_a_model_played_is_right_and_one_more_hold_is_not(kind):
         granted = [operation for operation in history if operation.outcome == "granted"]
         if not granted or any(other.kind in ("revoke", "resize") for other in history):
             continue
-        # Somebody else has all there is, at the moment at which its holder hears of it.
+        # Another lease has all permits at the moment at which the holder learns of its grant.
         lease = random.Random(seed).choice(granted)
         thief = replace(lease, client="thief", lease="thief", fence=lease.fence + 1, weight=lease.limit)
         after = [other for other in history if other.lease == lease.lease and other.kind != lease.kind]
@@ -135,7 +135,7 @@ def test_what_a_model_played_is_right_and_one_more_hold_is_not(kind):
     assert wrong >= 10
 
 
-def test_a_finding_tells_who_held_it():
+def test_a_finding_names_the_holders():
     (finding,) = check_holds([took("A", 0, 1), took("B", 2, 3, 7)])
     assert str(finding) == (
         "holds: a: 2 of 1 were held at 3.000000: acquire B of client B (2.000000 .. 3.000000: granted with fence 7), "

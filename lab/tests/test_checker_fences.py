@@ -1,4 +1,4 @@
-"""Fences that do not grow are found."""
+"""The checker of fences detects fences that do not grow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AT_HANDOFF = {
 
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_fences_that_do_not_grow_are_found_once(case, exclusive):
+def test_fences_that_do_not_grow_are_reported_once(case, exclusive):
     history = WRONG[case]
     (finding,) = check_fences(history, exclusive=exclusive)
     assert finding.operations[0] is history[-1] or "same" in case
@@ -43,7 +43,7 @@ def test_fences_that_do_not_grow_are_found_once(case, exclusive):
 
 
 @pytest.mark.parametrize("case", AT_HANDOFF)
-def test_at_a_handoff_the_holds_tell_the_order(case):
+def test_at_a_handoff_the_holds_determine_the_order(case):
     history = AT_HANDOFF[case]
     (finding,) = check_fences(history, exclusive=True)
     assert finding.operations == (history[-1], history[0])
@@ -68,12 +68,12 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("case", RIGHT)
-def test_what_may_be_true_is_not_found(case):
+def test_possible_histories_have_no_finding(case):
     assert check_fences(RIGHT[case], exclusive=True) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_model_played_is_right_and_fences_that_change_places_are_not(kind):
+def test_a_history_of_the_model_is_valid_until_two_fences_are_swapped(kind):
     wrong = 0
     for seed in range(30):
         history = Play(seed, kind, operations=30, troubles=seed % 2, orders=seed % 3 == 0).run()

@@ -1,4 +1,4 @@
-"""What is left behind is found, and what ends in time is not."""
+"""The leak checker reports what is left behind, and not what ends in time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def texts(findings):
     return [str(finding) for finding in findings]
 
 
-async def test_a_client_leaves_nothing_behind(api, here, server, raw):
-    await (await here.lock("a").acquire()).release()  # whoever plays this API has all it needs now
+async def test_a_client_leaks_nothing(api, here, server, raw):
+    await (await here.lock("a").acquire()).release()  # the thread or loop that runs this API exists by now
     async with LeakWatch(raw, "hf") as watch, api.client(server.url) as client:
         for name in ("a", "b"):
             async with client.lock(name, ttl=1.0, renew=True).acquire(timeout=5):
@@ -29,7 +29,7 @@ async def test_a_client_leaves_nothing_behind(api, here, server, raw):
     assert texts(watch.findings) == []
 
 
-def test_what_a_client_leaves_is_found(server, raw):
+def test_leaks_of_a_client_are_detected(server, raw):
     with LeakWatch(raw, "hf", within=0.0) as watch:
         client = Handfast(server.url)
         lease = client.lock("a", renew=True).acquire()
@@ -45,7 +45,7 @@ def test_what_a_client_leaves_is_found(server, raw):
     client.close()
 
 
-def test_what_lasts_by_design_is_no_leak_unless_one_says_so(hf, raw):
+def test_resources_that_last_by_design_are_reported_only_on_request(hf, raw):
     with LeakWatch(raw, "hf") as watch, LeakWatch(raw, "hf", within=0.0, lasting=()) as strict:
         with hf.lock("a").acquire():
             pass
@@ -55,7 +55,7 @@ def test_what_lasts_by_design_is_no_leak_unless_one_says_so(hf, raw):
     assert sorted(found.text.partition(": ")[2].split(", ")) == ["{hf:lock:a}:tokens", "{hf:lock:a}:tombstones"]
 
 
-def test_threads_and_files_are_found():
+def test_leaked_threads_and_files_are_detected():
     stop = threading.Event()
     with LeakWatch(within=0.0) as watch:
         thread = threading.Thread(target=stop.wait, name="forgotten")
@@ -75,7 +75,7 @@ def test_threads_and_files_are_found():
     os.close(writing)
 
 
-async def test_tasks_are_found():
+async def test_leaked_tasks_are_detected():
     stop = asyncio.Event()
     async with LeakWatch(within=0.0) as watch:
         task = asyncio.create_task(stop.wait())
@@ -89,30 +89,30 @@ async def test_tasks_are_found():
     await brief
 
 
-def test_what_there_is_less_of_is_no_leak():
+def test_a_decrease_is_not_a_leak():
     assert snapshot()["threads"][threading.current_thread().name] == 1
     assert compare(snapshot(), {kind: things - things for kind, things in snapshot().items()}) == []
 
 
-def test_many_things_are_told_in_short():
+def test_many_leaks_are_reported_briefly():
     more = {"keys": snapshot()["threads"] + snapshot()["threads"].__class__([f"key {number}" for number in range(9)])}
     (finding,) = compare({"keys": snapshot()["threads"]}, more)
     assert finding.text == "9 left behind: key 0, key 1, key 2, key 3, key 4, ..."
 
 
 BATCH = 40_000_000
-"""Bytes. So much at once no allocator takes from what it has: the process gets more memory for it, each time."""
+"""Bytes; large enough that the allocator requests new memory from the system each time."""
 
 
 @pytest.fixture
 def untraced():
-    """Nothing is traced any more when the test is over: everything else would be slower for it."""
+    """Stop tracing after the test, since it would slow down all others."""
     yield
     tracemalloc.stop()
 
 
 @pytest.mark.parametrize("measure", [traced_memory, resident_memory])
-def test_memory_that_grows_with_every_operation_is_found(measure, untraced):
+def test_memory_that_grows_with_every_operation_is_detected(measure, untraced):
     kept = []
     watch = MemoryWatch(measure)
     for _ in range(5):
@@ -124,7 +124,7 @@ def test_memory_that_grows_with_every_operation_is_found(measure, untraced):
     assert watch.findings(most=BATCH / 500) == []
 
 
-def test_memory_that_is_kept_once_is_no_leak(untraced):
+def test_memory_that_is_allocated_once_is_not_a_leak(untraced):
     watch, kept = MemoryWatch(), []
     for _ in range(5):
         kept[:] = [bytearray(1_000)]

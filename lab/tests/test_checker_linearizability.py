@@ -1,4 +1,4 @@
-"""Histories that no order of steps explains are found, those that have one are not, and a plain search agrees."""
+"""The checker reports histories that no order of steps explains, accepts the others, and agrees with a plain search."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_no_order_explains_is_found(case):
+def test_a_history_that_no_order_explains_is_reported(case):
     (finding,) = check_linearizability(WRONG[case])
     assert finding.text.startswith("no order explains it: after ")
     assert finding.operations
@@ -279,21 +279,21 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("case", RIGHT)
-def test_what_an_order_explains_is_not_found(case):
+def test_a_history_that_an_order_explains_has_no_finding(case):
     assert check_linearizability(RIGHT[case]) == []
     assert check_all(RIGHT[case]) == []
     assert is_explained(RIGHT[case])
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_the_plain_search_finds_them_too(case):
+def test_the_exhaustive_search_agrees_on_the_written_histories(case):
     assert not is_explained(WRONG[case])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("troubles", [False, True])
 @pytest.mark.parametrize("orders", [False, True])
-def test_what_a_model_played_is_right(kind, troubles, orders):
+def test_a_history_of_the_model_is_linearizable(kind, troubles, orders):
     for seed in range(25):
         history = Play(seed, kind, operations=20, troubles=troubles, orders=orders, names=1 + seed % 2).run()
         assert check_all(history) == [], seed
@@ -306,7 +306,7 @@ def test_a_long_history_is_decided(kind):
     assert check_all(history) == []
 
 
-def test_a_lie_late_in_a_long_history_is_found_and_named():
+def test_a_late_error_in_a_long_history_is_found_and_named():
     history = Play(1, operations=2_000, callers=8).run()
     end = max(operation.returned for operation in history) + 1
     (finding,) = check_linearizability([*history, tried("liar", end, end + 1)])
@@ -314,15 +314,15 @@ def test_a_lie_late_in_a_long_history_is_found_and_named():
     assert "with nobody holding and nobody in line, this has no place: try_acquire liar of client liar" in finding.text
 
 
-def test_each_group_of_names_is_searched_for_itself():
+def test_each_group_of_names_is_searched_separately():
     history = [tried("A", 0, 1), tried("B", 0, 1, names=("b",)), took("C", 0, 1, 1, names=("c",))]
     assert [finding.name for finding in check_linearizability(history)] == ["a", "b"]
     together = [*history, took("D", 2, 3, 1, names=("a", "b"))]
     assert [finding.name for finding in check_linearizability(together)] == ["a, b"]
 
 
-def test_what_takes_too_long_is_said_to_be_undecided():
-    """Limits that were set at once, in any order, and one that cannot be explained by any of them."""
+def test_a_search_that_takes_too_long_is_reported_as_undecided():
+    """Concurrent resizes in any order, and a request that no order explains."""
     limits = [set_to(1 + number % 3, 0, 10) for number in range(7)]
     lie = [took("A", 11, 12, 1, weight=3, **MANY), took("B", 15, 16, 2, **MANY)]
     (finding,) = check_linearizability([*limits, *lie], patience=50)
@@ -332,11 +332,11 @@ def test_what_takes_too_long_is_said_to_be_undecided():
     assert finding.text.startswith("no order explains it: ")
 
 
-# --- against the plain search
+# --- comparison with the plain search
 
 
 def spoiled(history, chance):
-    """The history with some lies in it, which may still be explained."""
+    """Return the history with some entries changed; an order may still explain it."""
     history = list(history)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         place = chance.randrange(len(history))
@@ -366,7 +366,7 @@ FLIPPED = {"refused": "timeout", "timeout": "refused", "released": "lost", "lost
 
 
 def is_sane(history):
-    """Whether it can have been recorded: each lease by one caller, who did one thing after the other."""
+    """Return whether the history can have been recorded: each lease has one caller with sequential operations."""
     leases = {}
     for operation in sorted(history, key=lambda operation: operation.invoked):
         if operation.lease:
@@ -383,7 +383,7 @@ def is_sane(history):
 
 
 def agreements(seeds):
-    """How many small histories were right and wrong in the eyes of both."""
+    """Compare both searches on small histories; return how many were valid and invalid."""
     right = wrong = 0
     for seed in seeds:
         chance = random.Random(seed)
@@ -407,7 +407,7 @@ def agreements(seeds):
     return right, wrong
 
 
-def test_a_search_that_tries_everything_agrees():
+def test_the_exhaustive_search_agrees_on_random_histories():
     right, wrong = agreements(range(400))
     assert right > 100
     assert wrong > 50
@@ -415,7 +415,7 @@ def test_a_search_that_tries_everything_agrees():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_search_that_tries_everything_agrees_at_length():
+def test_the_exhaustive_search_agrees_on_many_random_histories():
     right, wrong = agreements(range(1_000, 11_000))
     assert right > 3_000
     assert wrong > 1_000

@@ -1,4 +1,4 @@
-"""Those who overtake somebody in line are found."""
+"""The checker of order detects requests that overtake in the queue."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_whoever_overtakes_is_found(case):
+def test_a_request_that_overtakes_is_detected(case):
     (finding,) = check_order(WRONG[case])
     assert [operation.lease for operation in finding.operations] == ["B", "A"]
     assert len(check_order(WRONG[case][::-1])) == 1
 
 
-def test_everybody_who_overtakes_is_found():
+def test_all_requests_that_overtake_are_detected():
     overtaking = [took(f"B{number}", 4 + number, 8 + number, 2 + number) for number in range(3)]
     found = check_order([FIRST, took("A", 2, 20, 9, queued=3), *overtaking])
     assert [finding.operations[0] for finding in found] == overtaking
@@ -81,12 +81,12 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("case", RIGHT)
-def test_what_may_be_true_is_not_found(case):
+def test_possible_histories_have_no_finding(case):
     assert check_order(RIGHT[case]) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_model_played_is_right_and_a_late_fence_is_not(kind):
+def test_a_history_of_the_model_is_valid_until_a_fence_is_delayed(kind):
     wrong = 0
     for seed in range(40):
         history = Play(seed, kind, operations=40, callers=6, troubles=seed % 2, orders=seed % 3 == 0).run()

@@ -1,4 +1,4 @@
-"""What is left on a server where nothing should be is found, and what should be there is not."""
+"""The checker of quiescent state reports leftovers on a server, and not the keys that may remain."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def texts(findings):
 
 @pytest.fixture
 def engine(raw):
-    """The scripts of a semaphore of 3."""
+    """The scripts of a semaphore with 3 permits."""
     return Engine(raw, "s", limit=3, kind="semaphore")
 
 
-def test_work_that_is_done_leaves_nothing(hf, raw):
+def test_finished_work_leaves_no_state(hf, raw):
     with hf.lock("a").acquire(), hf.semaphore("s", limit=3).acquire(permits=2), hf.rwlock("}:*?[a]").write() as lease:
         assert check_permits(raw) == []
         assert len(check_rest(raw)) == 3
@@ -35,7 +35,7 @@ def test_work_that_is_done_leaves_nothing(hf, raw):
     assert check_permits(raw) == check_rest(raw) == []
 
 
-def test_what_was_not_given_up_is_found(engine, raw):
+def test_unreleased_leases_are_detected(engine, raw):
     engine.acquire("holder-1", weight=2)
     engine.acquire("holder-2")
     engine.acquire("waiter-1", weight=2)
@@ -54,21 +54,21 @@ def test_what_was_not_given_up_is_found(engine, raw):
     assert check_rest(raw) == []
 
 
-def test_whole_tokens_are_not_told(engine, raw):
+def test_full_tokens_are_not_reported(engine, raw):
     engine.acquire("0123456789abcdef")
     raw.hset(engine.key("tokens"), "fedcba9876543210", "1 3 1000 0 0 0 x y z")
     assert not [text for text in texts(check_rest(raw)) if "01234567" + "8" in text or "fedcba98" + "7" in text]
     assert len(check_rest(raw)) == 2
 
 
-def test_records_of_nobody_are_found(engine, raw):
+def test_records_without_an_owner_are_detected(engine, raw):
     engine.acquire("holder")
     engine.release("holder")
     raw.hset(engine.key("tokens"), "lost", "1 3 1000 0 0 0 x y z")
     assert texts(check_rest(raw)) == [f"rest: {SEMAPHORE}: a record of lost, who neither holds nor waits"]
 
 
-def test_keys_without_an_end_are_found(hf, raw):
+def test_keys_without_a_ttl_are_detected(hf, raw):
     with hf.lock("a").acquire():
         pass
     hf.scores("table").advance({"somebody": 1})
@@ -110,7 +110,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_permits_that_are_not_conserved_are_found(engine, raw, case):
+def test_permits_that_are_not_conserved_are_detected(engine, raw, case):
     engine.acquire("one")
     engine.acquire("two", weight=2)
     assert check_permits(raw) == []
@@ -119,7 +119,7 @@ def test_permits_that_are_not_conserved_are_found(engine, raw, case):
     assert texts(check_permits(raw)) == found
 
 
-def test_a_limit_that_was_set_may_be_less_than_is_out(engine, raw):
+def test_a_resized_limit_may_be_below_the_permits_held(engine, raw):
     engine.acquire("one", weight=3)
     engine.run("resize", limit=1)
     assert check_permits(raw) == []

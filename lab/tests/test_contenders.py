@@ -1,4 +1,4 @@
-"""The contenders do what they say, so that what the trials count is theirs."""
+"""The adapters of the contenders work as documented, so that the results of a trial are those of the library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def contender(request):
     return request.param
 
 
-def test_its_verbs_do_what_they_say(contender, server, raw):
+def test_the_verbs_of_a_contender_acquire_extend_and_release(contender, server, raw):
     with contender.client(server.url) as client:
         lock, other = client.lock("a", TTL), client.lock("a", TTL)
         assert lock.acquire(0) is True
@@ -44,7 +44,7 @@ def test_its_verbs_do_what_they_say(contender, server, raw):
         assert other.release() is True
 
 
-def test_a_semaphore_has_so_many_permits(contender, server, raw):
+def test_a_semaphore_contender_has_its_number_of_permits(contender, server, raw):
     if "semaphore" not in contender.has:
         pytest.skip("it has none")
     with contender.client(server.url) as client:
@@ -55,11 +55,11 @@ def test_a_semaphore_has_so_many_permits(contender, server, raw):
         assert not contender.left(raw)
 
 
-def test_what_it_sends_is_known(contender, server, raw):
-    """Each verb sends one command of its kind, by which a fault finds it."""
+def test_each_verb_sends_its_known_command(contender, server, raw):
+    """Each verb sends one command of its kind, which a fault rule matches."""
     wire, seen = contender.wire(), []
     with contender.client(server.url) as client:
-        for _ in range(2):  # the first time scripts may be sent whole
+        for _ in range(2):  # the first call may send the source of a script
             lock = client.lock("a", TTL)
             raw.config_resetstat()
             with raw.monitor() as monitor:
@@ -79,7 +79,7 @@ def test_what_it_sends_is_known(contender, server, raw):
         assert not words or sum(map(Wire.match(words), seen)) == 1
 
 
-def test_a_script_is_known_by_its_source_too():
+def test_a_script_is_recognised_by_its_source_too():
     wire = OURS.wire()
     is_acquire = Wire.match(wire.takes)
     from handfast._engine.script import load
@@ -91,26 +91,26 @@ def test_a_script_is_known_by_its_source_too():
     assert not is_acquire(Command("EVALSHA"))
 
 
-def test_who_is_not_there_is_told_of():
+def test_a_missing_contender_is_reported():
     with pytest.raises(KeyError, match="there are handfast"):
         contender_named("redlock-ng")
     assert contender_named("handfast") is OURS
     assert OURS.version
 
 
-def test_the_libraries_leave_json_alone(contender):
+def test_importing_the_rivals_does_not_change_json(contender):
     dumps = json.dumps
     contender.wire()
     assert json.dumps is dumps
 
 
-def test_a_call_that_fails_over_there_fails_here(server):
+def test_an_error_on_the_loop_thread_is_raised_in_the_caller(server):
     class Broken:
         async def __aenter__(self):
             raise ZeroDivisionError
 
         async def __aexit__(self, *error):
-            """It was never opened."""
+            """Do nothing: the context was never entered."""
 
     with pytest.raises(ZeroDivisionError), OnLoop(Broken()):
         pytest.fail("it was opened")

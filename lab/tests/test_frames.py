@@ -1,4 +1,4 @@
-"""The frames that one uncontended acquire and its release enter: an upper bound, which a new layer would break."""
+"""An upper bound on the Python frames of an uncontended acquire and release; an additional layer would exceed it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from handfast_lab.bench import frames
 MOST = {"sync": (28, 19), "asyncio": (42, 33)}
 
 
-def test_an_uncontended_acquire_and_its_release_enter_no_more_frames_than_before():
+def test_an_uncontended_acquire_and_release_stay_within_their_frame_limit():
     lines = []
     assert frames.main(["--list"], lines.append) == 0
     counts = {line.split(":")[0]: tuple(map(int, re.findall(r"\d+", line))) for line in lines if line[0] != " "}

@@ -1,4 +1,4 @@
-"""The mutator of the scripts: that it makes the mistakes it says it makes, and believes what it should."""
+"""The mutator of the scripts: the mutants that it generates, and its verdicts on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handfast_lab.mutants import making
 from handfast_lab.mutants.making import ROOT, Mutant
 from handfast_lab.mutants.running import Chamber, SuiteFails, Verdict, suites
 
-# --- what is made
+# --- generated mutants
 
 HEADER = "-- KEYS holders queue\n-- ARGV token ttl_ms\nlocal holders, queue = KEYS[1], KEYS[2]\nlocal token = ARGV[1]\n"
 
@@ -105,12 +105,12 @@ MADE = [
 
 
 @pytest.mark.parametrize(("kind", "line", "mutants"), MADE)
-def test_each_kind_of_mistake_is_made_of_a_line(kind, line, mutants):
+def test_each_kind_of_mutation_is_generated_from_a_source_line(kind, line, mutants):
     made = [mutant for mutant in making.mutants_of("made_up", HEADER + line) if mutant.kind == kind]
     assert [mutant.text for mutant in made if mutant.text.startswith(HEADER)] == [HEADER + text for text in mutants]
 
 
-def test_one_key_is_taken_for_another_where_they_are_named():
+def test_one_key_is_replaced_by_another_where_keys_are_named():
     source = "local a, b = KEYS[1], KEYS[2]\n"
     texts = [mutant.text for mutant in making.mutants_of("made_up", source)]
     assert texts == ["local a, b = KEYS[2], KEYS[2]\n", "local a, b = KEYS[1], KEYS[1]\n"]
@@ -129,13 +129,13 @@ def test_every_script_has_mutants_and_every_mutant_is_a_script(everything):
         assert not parse(mutant.text).root.has_error, mutant.name
 
 
-def test_names_are_of_one_mutant_each_and_the_same_every_time(everything):
+def test_mutant_names_are_unique_and_stable(everything):
     names = [mutant.name for mutant in everything]
     assert len(set(names)) == len(names)
     assert names == [mutant.name for mutant in making.make()]
 
 
-def test_names_stay_when_something_else_of_the_script_is_edited():
+def test_mutant_names_survive_edits_elsewhere_in_the_script():
     source = making.scripts()["lib/queue"].read_text()
     names = {mutant.name for mutant in making.mutants_of("lib/queue", source)}
     edited = source.replace("local function wake(", "local function more()\n  return 7\nend\n\nlocal function wake(")
@@ -159,23 +159,23 @@ def test_a_mutant_is_shown_as_a_patch(everything, capsys):
     assert mutate_scripts.main(["--show", "nobody"]) == 1
 
 
-def test_mutants_are_listed_by_what_is_in_their_names(capsys):
+def test_mutants_are_selected_by_a_part_of_their_names(capsys):
     assert mutate_scripts.main(["--list", "--only", "permit_renew: return"]) == 0
     names = capsys.readouterr().out.splitlines()
     assert names
     assert all(name.startswith("permit_renew: return") for name in names)
 
 
-# --- what is believed
+# --- justifications and figures
 
 
-def test_what_is_justified_is_a_mutant_and_has_a_reason(everything):
+def test_every_justification_names_a_mutant_and_a_reason(everything):
     reasons = mutate_scripts.justified(mutate_scripts.JUSTIFIED.read_text())
     assert mutate_scripts.faults_of([], reasons, {mutant.name for mutant in everything}) == []
     assert all(len(reason) > 20 for reason in reasons.values())
 
 
-def test_a_survivor_needs_a_reason_and_a_reason_a_survivor():
+def test_every_survivor_needs_a_reason_and_every_reason_a_survivor():
     reasons = mutate_scripts.justified(
         '[[justified]]\nreason = "no test can tell"\nmutants = ["a", "b", "gone", "slow"]'
     )
@@ -226,14 +226,14 @@ def test_figures_count_each_mutant_once():
     assert figures["survived"] == ["c"]
 
 
-def test_every_script_has_tests_and_the_quick_ones_are_there():
+def test_every_script_has_tests_and_its_quick_tests_exist():
     for name in making.scripts():
         assert all((ROOT / file).is_file() for file in suites(name))
     with pytest.raises(KeyError, match="no tests are known for brand_new"):
         suites("brand_new")
 
 
-# --- mutants put to the tests
+# --- test runs
 
 
 def mutant(script, old, new):
@@ -244,7 +244,7 @@ def mutant(script, old, new):
 
 @pytest.fixture
 def judged(monkeypatch):
-    """What becomes of mutants, with only some tests."""
+    """Return a function that runs some tests on mutants and returns the verdicts."""
 
     def judge(*mutants, files=("tests/lua/test_data_scripts.py",)):
         monkeypatch.setattr("handfast_lab.mutants.running.SUITES", {"": [file[len("tests/") : -3] for file in files]})
@@ -255,7 +255,7 @@ def judged(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_mistake_is_killed_a_hang_too_and_what_changes_nothing_lives(judged):
+def test_mistakes_and_hangs_are_killed_and_an_equivalent_mutant_survives(judged):
     (killed, by), (hung, by_hang), *lived = judged(
         mutant("names_unrank", "redis.call('ZREM', ranks, unpack(ARGV))", ""),
         mutant("names_unrank", "return {'unranked'}", "while true do end"),
@@ -270,7 +270,7 @@ def test_a_mistake_is_killed_a_hang_too_and_what_changes_nothing_lives(judged):
 
 
 @pytest.mark.slow
-def test_a_part_is_changed_in_every_script_that_has_it(judged):
+def test_a_library_file_is_mutated_in_every_script_that_includes_it(judged):
     outcomes = judged(
         mutant("lib/expiry", "redis.call('PEXPIRE', key, ms + 60000)", ""),
         mutant("lib/clock", "local clock", "local clock, more"),
@@ -280,7 +280,7 @@ def test_a_part_is_changed_in_every_script_that_has_it(judged):
 
 
 @pytest.mark.slow
-def test_nothing_is_said_where_tests_hold_on_to_what_a_script_was(judged):
+def test_tests_that_keep_the_original_script_give_no_verdict(judged):
     folder = ROOT / "tests"
     failing = folder / "test_zz_made_up_for_mutants.py"
     failing.write_text(
@@ -296,7 +296,7 @@ def test_nothing_is_said_where_tests_hold_on_to_what_a_script_was(judged):
 
 @pytest.mark.slow
 @pytest.mark.timeout(420)
-def test_of_some_mutants_taken_by_chance_none_survives(tmp_path):
+def test_a_random_sample_of_mutants_has_no_survivor(tmp_path):
     file = tmp_path / "figures.json"
     command = [sys.executable, "-m", "handfast_lab.mutants", "--sample", "10", "--seed", "6", "--json", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)

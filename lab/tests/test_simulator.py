@@ -1,4 +1,4 @@
-"""The simulator: the same seed takes the same course everywhere, finds nothing in the library, and finds what is planted."""
+"""The simulator: equal seeds give equal runs everywhere, the library has no finding, and planted mistakes are detected."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def course(seed, engine):
     return lines, result
 
 
-def test_a_seed_takes_the_same_course_in_either_lua_and_in_any_process():
+def test_a_seed_gives_the_same_run_in_each_lua_and_in_any_process():
     lines, digest = [], hashlib.sha1(usedforsecurity=False)
     for seed in range(8):
         mine, result = course(seed, "lua51")
@@ -106,11 +106,11 @@ def test_a_seed_takes_the_same_course_in_either_lua_and_in_any_process():
 
 @pytest.fixture(scope="module")
 def tally():
-    """The outcome of the first seeds."""
+    """Run the first seeds; return their outcome."""
     return hunt(0, SEEDS)
 
 
-def test_nothing_is_wrong_with_some_hundreds_of_schedules(tally):
+def test_some_hundreds_of_schedules_have_no_finding(tally):
     assert tally.findings == {}, "\n".join(tally.lines())
     assert tally.schedules == SEEDS
     assert tally.calls > 10 * SEEDS
@@ -119,13 +119,13 @@ def test_nothing_is_wrong_with_some_hundreds_of_schedules(tally):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_nothing_is_wrong_with_many_schedules():
+def test_many_schedules_have_no_finding():
     tally = hunt(1_000_000, 1_010_000, processes=2)
     assert tally.findings == {}, "\n".join(tally.lines())
     assert set(tally.faults) == set(KINDS)
 
 
-def test_every_kind_of_fault_strikes_and_every_kind_of_thing_is_done(tally):
+def test_every_kind_of_fault_and_operation_occurs(tally):
     verbs, kinds = set(), set()
     for seed in range(SEEDS):
         plan = draw(World(seed).chance)
@@ -138,10 +138,10 @@ def test_every_kind_of_fault_strikes_and_every_kind_of_thing_is_done(tally):
     assert kinds == {"lock", "semaphore", "rwlock", "lock_all"}
 
 
-# --- what is planted
+# --- planted mistakes
 
 
-def test_each_planted_mistake_still_has_its_place():
+def test_every_planted_mistake_still_applies_to_the_source():
     for one in PLANTED:
         with planted.planting(one) as scripts:
             assert (scripts == ENGINE_SCRIPTS) == ("." in one.where)
@@ -165,7 +165,7 @@ def test_each_planted_mistake_still_has_its_place():
         "a lock is released without a look",
     ],
 )
-def test_a_planted_mistake_is_caught(name):
+def test_a_planted_mistake_is_detected(name):
     (one,) = (one for one in PLANTED if one.name == name)
     caught = catch(one, most=300)
     assert caught.schedules, f"not caught: {one.why}"
@@ -173,15 +173,15 @@ def test_a_planted_mistake_is_caught(name):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_all_planted_mistakes_are_caught():
+def test_all_planted_mistakes_are_detected():
     lines = []
     assert planted.show(lines.append, processes=2) == 0, "\n".join(lines)
 
 
-# --- showing it
+# --- reports
 
 
-def test_a_finding_comes_with_the_line_that_shows_it_again(capsys):
+def test_a_finding_includes_the_command_that_reproduces_it(capsys):
     (one,) = (one for one in PLANTED if one.name == "newcomers overtake")
     found = []
     scripts = broken(one, ENGINE_SCRIPTS)

@@ -55,7 +55,7 @@ def run(world, loop, coroutine):
 # --- the world
 
 
-def test_events_run_in_the_order_of_their_moments(world):
+def test_events_run_in_time_order(world):
     log = []
     for moment, name in ((2.0, "c"), (1.0, "a"), (1.0, "b")):
         world.at(moment, log.append, name)
@@ -65,7 +65,7 @@ def test_events_run_in_the_order_of_their_moments(world):
     assert log == ["a", "b", "c"]
 
 
-def test_a_frozen_process_gets_what_arrived_when_it_thaws_and_a_dead_one_never(world, process):
+def test_a_frozen_process_receives_events_when_it_thaws_and_a_dead_one_never(world, process):
     log, dead = [], Process(world, "B", 0.0)
     world.at(1.0, process.freeze)
     world.at(1.0, dead.die)
@@ -147,7 +147,7 @@ def test_callbacks_run_in_order_turn_by_turn(world, loop):
     assert log == ["first", "second", "third"]
 
 
-def test_what_arrives_between_two_turns_comes_before_what_they_schedule_later(world, process):
+def test_bytes_that_arrive_between_two_iterations_precede_later_callbacks(world, process):
     log = []
     loop = VirtualLoop(process, lag=1.0, lagging=1.0)
     loop.call_soon(lambda: loop.call_soon(lambda: loop.call_soon(log.append, "third turn")))
@@ -157,7 +157,7 @@ def test_what_arrives_between_two_turns_comes_before_what_they_schedule_later(wo
     assert log == ["bytes", "third turn"]
 
 
-def test_the_loop_of_a_frozen_process_stands_still_and_that_of_a_dead_one_is_over(world, process, loop):
+def test_the_loop_of_a_frozen_process_pauses_and_that_of_a_dead_one_ends(world, process, loop):
     log = []
 
     async def sleep():
@@ -174,7 +174,7 @@ def test_the_loop_of_a_frozen_process_stands_still_and_that_of_a_dead_one_is_ove
     assert log == [50.0]
 
 
-def test_an_exception_that_nothing_handles_is_reported(world, process):
+def test_an_unhandled_exception_is_reported(world, process):
     errors = []
     loop = VirtualLoop(process, on_error=errors.append)
     loop.call_soon(lambda: 1 / 0)
@@ -184,7 +184,7 @@ def test_an_exception_that_nothing_handles_is_reported(world, process):
     assert "ZeroDivisionError" in errors[0]
 
 
-def test_a_loop_that_spins_is_found(world, loop):
+def test_a_spinning_loop_is_detected(world, loop):
     def spin():
         loop.call_soon(spin)
 
@@ -232,7 +232,7 @@ def test_the_library_reads_clocks_and_randomness_only_where_the_simulator_replac
     assert len(readers) >= 4
 
 
-def test_clock_and_randomness_are_the_running_processs_and_all_is_put_back(world, process):
+def test_clock_and_randomness_belong_to_the_running_process_and_are_restored(world, process):
     world.now = 7.0
     with isolated(), enter(process):
         from handfast._drivers.aio import session
@@ -279,7 +279,7 @@ def connect(world, network, process, loop, response_timeout=1.0):
     return connector, run(world, loop, connector.connect())
 
 
-def test_commands_go_out_as_bytes_and_replies_and_messages_come_in_as_bytes(world, network, process, loop):
+def test_commands_replies_and_messages_travel_as_bytes(world, network, process, loop):
     connector, task = connect(world, network, process, loop)
     frames = Frames()
     task.result().set_protocol(frames)
@@ -294,7 +294,7 @@ def test_commands_go_out_as_bytes_and_replies_and_messages_come_in_as_bytes(worl
     )
 
 
-def test_what_arrives_while_a_process_is_frozen_comes_in_one_piece(world, network, process, loop):
+def test_bytes_for_a_frozen_process_arrive_in_one_piece(world, network, process, loop):
     _, task = connect(world, network, process, loop)
     frames = Frames()
     task.result().set_protocol(frames)
@@ -308,7 +308,7 @@ def test_what_arrives_while_a_process_is_frozen_comes_in_one_piece(world, networ
     assert frames.received == [b"+PONG\r\n" * 3]
 
 
-def test_a_cut_is_noticed_and_an_aborted_transport_is_silent(world, network, process, loop):
+def test_a_cut_is_reported_and_an_aborted_transport_is_silent(world, network, process, loop):
     for end in ("cut", "abort"):
         _, task = connect(world, network, process, loop)
         frames = Frames()
@@ -351,7 +351,7 @@ def test_a_connection_whose_bytes_take_long_may_accept_no_more_until_they_have_a
         ("stalled", "TimeoutError: Timeout connecting"),
     ],
 )
-def test_a_server_that_is_not_there_refuses_or_does_not_answer(world, network, process, loop, state_and_error):
+def test_an_absent_server_refuses_or_does_not_answer(world, network, process, loop, state_and_error):
     state, error = state_and_error
     if state == "down":
         network.go_down()

@@ -1,7 +1,7 @@
-"""The simulator's model of a server, held against a real one whose clock stands still: replies, state, messages, TTLs.
+"""The simulator's model of a server, compared with a real one whose clock is stopped: replies, state, messages, TTLs.
 
-Both run the same steps: our scripts with random tokens and arguments, and the commands that they are made of, with time
-moved by hand in between. After each, everything that is stored must be the same.
+Both run the same steps: the scripts with random tokens and arguments, and the commands that they use. The test advances
+the time between steps. After each step, both must store the same data.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ time_t time(time_t *to) {
   return shown.tv_sec;
 }
 """
-"""A library for LD_PRELOAD: the wall clock shows what stands in a file."""
+"""Build a library for LD_PRELOAD that reads the wall clock from a file."""
 
 
 class StandingServer:
-    """A real server whose wall clock is moved by hand."""
+    """A real server whose wall clock is set by the test."""
 
     def __init__(self, folder):
         compiler = shutil.which("cc")
@@ -107,7 +107,7 @@ class StandingServer:
         self.client.flushall()
         self._ears.close()
         self._ears = self.client.pubsub(ignore_subscribe_messages=True)
-        self._ears.subscribe("always")  # the client library waits for ever on one that is subscribed to nothing
+        self._ears.subscribe("always")  # redis-py blocks without a limit on a connection without subscriptions
 
     def set_clock(self, now_us):
         self._now[:] = struct.pack("q", now_us)
@@ -124,7 +124,7 @@ class StandingServer:
         self.heard()
 
     def heard(self):
-        """What was published to the channels that are listened to."""
+        """Return the messages published to the subscribed channels."""
         self._ears.ping()
         found = []
         while True:
@@ -137,7 +137,7 @@ class StandingServer:
 
     def dump(self, now_us):
         lines = []
-        for key in sorted(self.client.scan_iter()):  # which also removes what is over
+        for key in sorted(self.client.scan_iter()):  # which also removes expired keys
             kind = self.client.type(key).decode()
             left = self.client.pttl(key)
             line = [key.decode(), kind, "forever" if left < 0 else str(now_us // 1000 + left)]
@@ -175,7 +175,7 @@ COMMAND = "return redis.call(unpack(ARGV))"
 
 
 class Pair:
-    """The model and the real server, in step."""
+    """Runs every step on the model and on the real server."""
 
     def __init__(self, model, standing, seed):
         self.random = random.Random(seed)
@@ -210,7 +210,7 @@ class Pair:
         assert self.model.dump(self.now_us) == self.real.dump(self.now_us), self.said[-5:]
 
     def pass_time(self, us):
-        self.demote(demoted=False)  # scripts on a replica of Redis 6.2 see what is over
+        self.demote(demoted=False)  # scripts on a replica of Redis 6.2 see expired keys
         self.now_us += us
         self.said.append(("time", us))
         self.real.set_clock(self.now_us)
@@ -232,7 +232,7 @@ class Pair:
 
 
 class Scripts(Pair):
-    """Our scripts, with tokens that come again and again."""
+    """The scripts, with a few tokens that are used repeatedly."""
 
     names = ("a", "b", "c")
 
@@ -295,7 +295,7 @@ NO_KEY = "TIME", "PUBLISH", "PUBSUB"
 
 
 class Commands(Pair):
-    """The commands, on keys of every kind."""
+    """The commands, on keys of every type."""
 
     def step(self):
         chance = self.random
@@ -307,7 +307,7 @@ class Commands(Pair):
             self.demote(demoted=chance.random() < 0.3)
         else:
             words = self.words()
-            kind = words[0][0] if chance.random() < 0.9 else chance.choice("ZHS")  # mostly of the kind that it is for
+            kind = words[0][0] if chance.random() < 0.9 else chance.choice("ZHS")  # mostly of the matching type
             key = f"{kind}{chance.randrange(2)}"
             self.run("command", [key], [words[0], *([] if words[0] in NO_KEY else [key]), *words[1:]])
 
@@ -362,14 +362,14 @@ class Commands(Pair):
 
 
 @pytest.mark.parametrize("kind", [Scripts, Commands])
-def test_the_model_is_like_the_server(model, standing, kind):
+def test_the_model_agrees_with_the_server(model, standing, kind):
     for seed in range(2):
         pair = kind(model, standing, seed)
         for _ in range(STEPS):
             pair.step()
 
 
-def test_a_key_ends_at_the_same_moment(model, standing):
+def test_a_key_expires_at_the_same_moment(model, standing):
     pair = Pair(model, standing, 0)
     pair.run("command", ["k"], ["SETEX", "k", "1", "v"])
     found = []
@@ -384,7 +384,7 @@ def test_a_key_ends_at_the_same_moment(model, standing):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", [Scripts, Commands])
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_the_model_is_like_the_server_for_long(model, standing, kind, seed):
+def test_the_model_agrees_with_the_server_over_long_runs(model, standing, kind, seed):
     pair = kind(model, standing, seed)
     for _ in range(1500):
         pair.step()

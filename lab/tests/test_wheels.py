@@ -61,14 +61,14 @@ def with_extras(wheels, tmp_path_factory):
     return home
 
 
-def test_the_product_wheel_holds_nothing_of_the_lab(wheels):
+def test_the_product_wheel_contains_no_file_of_the_lab(wheels):
     names, of_lab = (zipfile.ZipFile(wheel).namelist() for wheel in wheels)
     assert {name.partition("/")[0].split("-")[0] for name in names} == {"handfast"}
     assert not [name for name in names if "bench" in name or "chaos" in name or "simulator" in name]
     assert {name.partition("/")[0].split("-")[0] for name in of_lab} == {"handfast_lab"}
 
 
-def test_the_product_alone_gives_a_lock(wheels, server, raw, tmp_path):
+def test_the_product_alone_provides_a_lock(wheels, server, raw, tmp_path):
     home = environment(tmp_path / "bare")
     pip(home, wheels[0])
     assert ran(home / "bin/python", "-I", "-c", LOCK, server.url) == "fence True handfast\n"
@@ -77,7 +77,7 @@ def test_the_product_alone_gives_a_lock(wheels, server, raw, tmp_path):
     assert "pip install 'handfast[cli]'" in refused.stderr
 
 
-def test_its_extras_give_the_command_and_the_fault_kit(with_extras, server, raw):
+def test_its_extras_provide_the_command_and_the_fault_kit(with_extras, server, raw):
     command = with_extras / "bin/handfast"
     assert ran(command, "run", "--url", server.url, "wheel", "--", "echo", "done") == "done\n"
     assert ran(with_extras / "bin/python", "-I", "-c", FAULT_KIT) == "held True\n"

@@ -1,4 +1,4 @@
-"""Processes of their own that do with locks, and with their relatives, what a test tells them to."""
+"""Child processes that use locks, semaphores and read-write locks on the orders of a test."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from handfast.fencing import StaleFence, set_if_newer, update_if_newer
 from handfast.testing import ProcessGroup
 
 PATIENCE = 30
-"""Seconds: no test waits longer."""
+"""Seconds that a test waits at most."""
 
 
 class Actor:
-    """One process. Orders are carried out in turn, and each is answered."""
+    """One process. It carries out its orders one after the other and answers each."""
 
     def __init__(self, process):
         self._process = process
@@ -31,7 +31,7 @@ class Actor:
 
 
 class Actors:
-    """Starts processes of one kind side by side, and ends them."""
+    """Starts processes of one kind in parallel, and ends them."""
 
     def __init__(self, target, url):
         self._target, self._url = target, url
@@ -53,7 +53,7 @@ class Actors:
 
 
 def lock_user(parent, url):
-    """Acquires locks by their names, and releases them."""
+    """Acquire and release locks by name."""
     leases = {}
 
     def acquire(name="a", timeout=PATIENCE, **options):
@@ -71,9 +71,10 @@ def lock_user(parent, url):
 
 
 def family_user(parent, url, ahead=0):
-    """Holds permits of the semaphore "a", or the two sides of the read-write lock "a".
+    """Hold permits of the semaphore "a", or either side of the read-write lock "a".
 
-    Its clocks are ``ahead`` by so many seconds, and nothing of ours or of the client library has read them before.
+    The clocks of the process are ``ahead`` by that many seconds. Handfast and redis-py are imported again afterwards, so
+    that neither has read the real clocks.
     """
     for name in list(sys.modules):
         if name.partition(".")[0] in {"handfast", "redis"} and name != type(parent).__module__:
@@ -101,7 +102,7 @@ def family_user(parent, url, ahead=0):
 
 
 def fenced_writer(parent, url):
-    """Acquires the lock "report", and writes with the fence that it got, whatever has become of the lease."""
+    """Acquire the lock "report", and write with its fence even if the lease is lost."""
     lease = None
 
     def acquire(**options):
@@ -145,9 +146,9 @@ def fenced_writer(parent, url):
 
 
 def write_late(writers, order, renew, **options):
-    """The first takes the lock and is frozen; the second takes it over and writes; the first goes on and writes.
+    """Freeze the first writer while it holds the lock, let the second acquire and write, then let the first write.
 
-    What both were answered, and their fences.
+    Return the answers of the first and second writer, and their fences.
     """
     first, second = writers
     old = first.ask("acquire", ttl=0.2, renew=renew)

@@ -1,9 +1,9 @@
-"""Processes that take several locks at once, and a campaign of them.
+"""Processes that acquire several locks at once, and a campaign of them.
 
     python -m tests._support.lockall_pairs [PROCESSES [ROUNDS [NAMES]]]
 
-Each holder looks for another one in the same lock by other means than the lock: it counts itself in and out in a script
-of the test's own, which also wants fences to grow.
+A script of the test detects overlaps independently of the locks: each holder counts itself in and out, and its fence must
+be larger than the last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from handfast.embedded import PrivateServer
 from handfast.testing import ProcessGroup
 
 GENEROUS = 60.0
-"""Seconds that no acquire may ever need: whoever does stands in a deadlock."""
+"""Seconds that no acquire may need: a longer wait is a deadlock."""
 
 ENTER = """
 local wrong = 0
@@ -36,7 +36,7 @@ LEAVE = "for _, key in ipairs(KEYS) do redis.call('HINCRBY', key, 'inside', -1) 
 
 
 def pairs(url, seed, rounds, names):
-    """Take that many random pairs; how it went."""
+    """Acquire that many random pairs; return the counts and the faults."""
     chance, found = random.Random(seed), {"rounds": 0, "timeouts": 0, "overlaps": 0, "longest": 0.0}
     with redis.Redis.from_url(url) as raw, Handfast(url) as hf:
         enter, leave = raw.register_script(ENTER), raw.register_script(LEAVE)
@@ -60,7 +60,7 @@ def take_pairs(parent, *args):
 
 
 def hold(parent, url, *names):
-    """Wait for the locks, hold them until told to go on, and release them."""
+    """Acquire the locks, hold them until the parent's next order, and release them."""
     with Handfast(url) as hf:
         parent.report("waits")
         with hf.lock_all(names).acquire(timeout=GENEROUS) as lease:
@@ -69,7 +69,7 @@ def hold(parent, url, *names):
 
 
 def campaign(url, processes, rounds, names):
-    """Let processes take pairs all at the same time; how it went in each."""
+    """Run processes that acquire pairs at the same time; return the report of each."""
     with ProcessGroup() as group:
         children = [group.start(take_pairs, url, seed, rounds, names) for seed in range(processes)]
         return [child.expect("taken", 10 * GENEROUS).value for child in children]

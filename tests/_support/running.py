@@ -1,4 +1,4 @@
-"""What the tests of ``handfast run`` share: its processes, commands for them to run, and how they are waited for."""
+"""What the tests of ``handfast run`` share: its processes, the commands that they run, and waits for both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests._support.helpers import eventually
 HANDFAST = [sys.executable, "-m", "handfast", "run"]
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 BOUND = 30
-"""Seconds after which a test is tired of waiting."""
+"""Seconds after which a test gives up waiting."""
 
 LISTENER = [
     *PYTHON,
@@ -30,15 +30,15 @@ while True:
     signal.pause()
 """,
 ]
-"""Says what signals it hears, and ends with code 5 on SIGTERM."""
+"""A command that reports its signals, and exits with code 5 on SIGTERM."""
 
 CAT = ["sh", "-c", "echo ready; exec cat"]
-"""Lives until its input ends."""
+"""A command that runs until its input ends."""
 
 
 @contextlib.contextmanager
 def starting():
-    """Starts processes with pipes, each in a session of its own, and ends all of that session afterwards."""
+    """Starts processes with pipes, each in a session of its own, and kills the whole session afterwards."""
     started = []
 
     def start(*command, **options):
@@ -65,17 +65,17 @@ def _end(process):
 
 
 def done(process, given=""):
-    """Wait for the end; exit code, output, errors."""
+    """Wait for the process to end; return its exit code, output and errors."""
     out, err = process.communicate(given, timeout=BOUND)
     return process.returncode, out, err
 
 
 def ready(process):
-    """Wait until the command speaks."""
+    """Wait until the command writes to its output."""
     assert process.stdout.readline() == "ready\n"
     return process
 
 
 def until_queued(job, count=1):
-    """Wait until so many stand in line."""
+    """Wait until the lock has that many waiters."""
     eventually(lambda: len(job.status().waiters) == count)

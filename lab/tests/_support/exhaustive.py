@@ -1,8 +1,8 @@
-"""Whether some order of steps explains a history, found out by trying all of them: slow, and plain enough to be believed.
+"""Decide by exhaustive search whether some order of steps explains a history: slow, and simple enough to be trusted.
 
-It is what `handfast_lab.checker.linearizability` must agree with. It takes no shortcut: nobody is let in but by a step of its
-own, in the order of the fences; whatever may happen without a word may happen at any moment; and whoever may have lost
-its place is there as a ghost, who stands in line, may be let in, and is gone before its caller asks for the last time.
+`handfast_lab.checker.linearizability` must agree with it. The search takes no shortcut. Each grant is a step of its own, in
+the order of the fences. A change that no operation reports may happen at any moment. A waiter that may have lost its queue
+entry is a ghost: it is queued, may be granted, and is gone before the last request of its caller.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from handfast_lab.checker.models import State
 
 
 class TooMany(Exception):
-    """There are more states than one has time for."""
+    """Raised when there are too many states to search."""
 
 
 def is_explained(history, most=300_000):
-    """Whether each group of names has an order; raises `TooMany`."""
+    """Return whether each group of names has an order; raise `TooMany` if the search is too large."""
     return all(Exhaustive(scene).finds(most) for scene in scenes(Book(history)))
 
 
@@ -53,7 +53,7 @@ class Exhaustive:
         return False
 
     def is_in_time(self, node):
-        """Whether all ghosts were gone when they had to be."""
+        """Return whether all ghosts were gone in time."""
         placed, _, state, _ = node
         now = max((self.points[number].first for number in placed), default=-inf)
         return all(self.ghosts[ask.who].last >= now for ask in (*state.line, *state.holding) if ask.who in self.ghosts)
@@ -109,7 +109,7 @@ class Exhaustive:
         yield state.admitted(ask), tuple(sorted(known.items()))
 
     def silent(self, state, placed, least):
-        """What may happen without a word."""
+        """Yield the states that changes without an operation lead to."""
         for ask in state.line:
             if ask.who not in self.scene.begins:
                 if state.lets_in(ask):

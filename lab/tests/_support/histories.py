@@ -1,8 +1,8 @@
-"""Histories for the checkers: written by hand, or right because a model played them.
+"""Histories for the checkers: written by hand, or valid because a model produced them.
 
-A `Play` has callers at random moments, who are told what the model says. Every operation takes effect at a moment of its own between its call and its return, and only the latter two are written
-down. What goes wrong for callers goes wrong here, too: replies get lost, callers die in line or with a lease, leases end
-without a word, an operator takes them away or sets the limit.
+A `Play` has callers that act at random moments and get the replies of the model. An operation takes effect at a moment
+between its call and its return; the history records only these two. Faults occur as well: replies are lost, callers die
+while they wait or hold a lease, leases expire, and an operator revokes leases or sets the limit.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ TTL = 5.0
 
 
 def did(kind, lease, invoked, returned, outcome, **fields):
-    """One operation of the lock ``a``, by a client that is called like its lease."""
+    """Return an operation of the lock ``a``, by a client with the name of its lease."""
     fields = {"client": f"client {lease}", "names": ("a",)} | fields
     return Operation(kind=kind, lease=lease, invoked=invoked, returned=returned, outcome=outcome, **fields)
 
 
 def took(lease, invoked, returned, fence=None, **fields):
-    """An acquire that was granted."""
+    """Return an acquire that was granted."""
     fields = {"kind": "acquire", "deadline": 100.0} | fields
     return did(lease=lease, invoked=invoked, returned=returned, outcome="granted", fence=fence, **fields)
 
 
 def asked(lease, invoked, returned, outcome="failed", **fields):
-    """An acquire that was not."""
+    """Return an acquire that was not granted."""
     return did(**{"kind": "acquire"} | fields, lease=lease, invoked=invoked, returned=returned, outcome=outcome)
 
 
 def tried(lease, invoked, returned, **fields):
-    """A try_acquire that was told no."""
+    """Return a try_acquire that was refused."""
     return did("try_acquire", lease, invoked, returned, "refused", **fields)
 
 
 def gave(lease, invoked, returned, outcome="released", **fields):
-    """A release."""
+    """Return a release."""
     return did("release", lease, invoked, returned, outcome, **fields)
 
 
 def set_to(limit, invoked, returned, outcome="done", **fields):
-    """A resize."""
+    """Return a resize."""
     return did("resize", "", invoked, returned, outcome, limit=limit, **fields)
 
 
 def took_away(invoked, returned, outcome="done", **fields):
-    """A revoke."""
+    """Return a revoke."""
     return did("revoke", "", invoked, returned, outcome, **fields)
 
 
 def lowered(lease, invoked, returned, weight, outcome="done", **fields):
-    """A lower."""
+    """Return a lower."""
     return did("lower", lease, invoked, returned, outcome, weight=weight, **fields)
 
 
 def same_lock(*leases):
-    """What is wrong with nothing: each of these takes the lock and gives it back, one after the other."""
+    """Return a valid history: each of these clients acquires and releases the lock, one after the other."""
     return [
         operation
         for number, lease in enumerate(leases)
@@ -77,7 +77,7 @@ def same_lock(*leases):
     ]
 
 
-# --- played by a model
+# --- produced by a model
 
 
 @dataclass
@@ -85,16 +85,16 @@ class Lease:
     operation: Operation
     deadline: float = 0.0
     told: bool = False
-    """Whether its caller knows of it."""
+    """Whether the caller knows that it holds the lease."""
 
 
 class Play:
-    """Callers who use some names until there are so many operations."""
+    """Callers that use some names until the history has enough operations."""
 
     def __init__(self, seed, kind="lock", *, operations=20, callers=4, troubles=False, orders=False, names=1):
         self.chance = random.Random(seed)
         self.kind = kind
-        # A model has one limit for all its names, so there is one name where limits are set.
+        # A model has one limit for all names, so a history with resizes has one name.
         self.names = "abcdefgh"[
             : max(names, 2) if kind == "lock_all" else 1 if kind == "semaphore" and orders else names
         ]
@@ -104,7 +104,7 @@ class Play:
         self.state = State()
         self.history = []
         self.leases = {}
-        """Those who asked and are not done with."""
+        """The requests that are not finished."""
         self.events = []
         self.numbers = itertools.count()
         self.fence = 0
@@ -124,7 +124,7 @@ class Play:
     def soon(self, mean=0.3):
         return self.chance.expovariate(1 / mean)
 
-    # --- what callers do
+    # --- operations of callers
 
     def begin(self, now, caller):
         if len(self.history) + len(self.leases) >= self.wanted:
@@ -166,7 +166,7 @@ class Play:
                 self.at(now + self.soon(2), self.give_up, lease)
 
     def mishap(self, now, lease, ask):
-        """Nobody hears what comes of it: it is lost, or takes effect now or later, and ends some day."""
+        """Lose the reply: the request is lost, or takes effect now or later, and its lease ends at some time."""
         what = self.chance.choice(("lost", "late", "dead"))
         self.end(now, lease, "pending" if what == "dead" else "failed")
         if what != "lost":
@@ -186,7 +186,7 @@ class Play:
             self.end(now, lease, "timeout")
 
     def change(self, now, state):
-        """The state is another one, and some may have got in by that."""
+        """Set the new state, and record the grants that it made."""
         before, self.state = self.state, state
         for ask in state.holding:
             if not before.holds(ask.who):
@@ -241,7 +241,7 @@ class Play:
             self.at(now + self.soon(), self.release, lease, now)
 
     def forget(self, now, lease):
-        """Its caller dies with it, with a release on its way or not."""
+        """Let the caller die with its lease, with or without a release in flight."""
         held = self.leases[lease]
         if self.chance.random() < 0.5:
             self.history.append(replace(held.operation, kind="release", invoked=now, returned=None, outcome="pending"))
@@ -260,14 +260,14 @@ class Play:
         return any(ask.who == lease and ask.names == names for ask in self.state.holding)
 
     def end(self, now, lease, outcome, **fields):
-        """It is over, and its caller goes on."""
+        """Record the end of the operation; its caller goes on."""
         operation = self.leases.pop(lease).operation
         done = now + self.soon(0.1)
         returned = None if outcome == "pending" else done
         self.history.append(replace(operation, **fields | {"returned": returned, "outcome": outcome}))
         self.at(done + self.soon(), self.begin, operation.client)
 
-    # --- what operators do
+    # --- operations of operators
 
     def order(self, now, caller):
         name = self.chance.choice(self.names)
@@ -288,7 +288,7 @@ class Play:
         self.at(done + self.soon(), self.begin, operation.client)
 
     def dismiss(self, now):
-        """Who wants too much now is told so."""
+        """Refuse the waiters whose weight is above the new limit."""
         for ask in self.state.line:
             if self.state.is_too_much(ask):
                 self.change(now, self.state.leave(ask.who))

@@ -1,6 +1,6 @@
-"""Contenders that do wrong on purpose, one in each way, so that a trial can be seen to notice it.
+"""Faulty contenders, one for each fault, to test that a trial detects it.
 
-They travel to processes of their own, so everything here has a name.
+They are pickled for child processes, so everything here has a module-level name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RENEW = "return redis.call('PEXPIRE', KEYS[1], ARGV[1])"
 RELEASE = "return redis.call('DEL', KEYS[1])"
 
 KEPT = []
-"""What a leaky lock never lets go of."""
+"""The objects that a leaky lock keeps."""
 
 
 class Lock:
-    """A lock that is right, as far as it goes."""
+    """A correct lock, the base of the faulty ones."""
 
     def __init__(self, client, name, ttl):
         self._client, self._name, self._ttl = client, name, round(ttl * 1000)
@@ -43,7 +43,7 @@ class Lock:
 
 
 class Immortal(Lock):
-    """Nothing says when it ends."""
+    """Its key has no TTL."""
 
     def acquire(self, timeout=None):  # noqa: ARG002 -- see above
         return bool(self._client.set(self._name, "mine", nx=True))
@@ -52,7 +52,7 @@ class Immortal(Lock):
 class Leaky(Lock):
     """Leaves a key, a connection and some memory behind now and then."""
 
-    releases = itertools.count(1)  # which no two threads count at once
+    releases = itertools.count(1)  # so that two threads never count at the same time
 
     def release(self):
         number = next(self.releases)
@@ -65,7 +65,7 @@ class Leaky(Lock):
 
 
 class Late(Lock):
-    """Is renewed once more after it was released."""
+    """Is renewed once more after its release."""
 
     def release(self):
         released = super().release()
@@ -74,7 +74,7 @@ class Late(Lock):
 
 
 class Permit:
-    """One of so many, counted: an acquire that is sent twice takes two."""
+    """A semaphore that only counts: an acquire that is sent twice takes two permits."""
 
     def __init__(self, client, name, limit):
         self._client, self._name, self._limit = client, name, limit
@@ -119,12 +119,12 @@ def wire():
 
 class Counted(OneKey):
     def left(self, admin):
-        """A count of nobody is nothing."""
+        """A count of zero means no holder."""
         return [key for key in super().left(admin) if admin.get(key) != "0"]
 
 
 def planted(kind, *has):
-    """A contender with that lock."""
+    """Return a contender with that lock."""
     one = Counted()
     return Contender(
         kind.__name__, "redis", wire, one.left, one.remaining, Opening(kind), extends="to", has=frozenset(has)

@@ -1,4 +1,4 @@
-"""Locks with something wrong, as contenders of the trials. They travel to other processes, which import this module."""
+"""Faulty locks as contenders of the trials. They are pickled for child processes, which import this module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["kept", "planted", "polled", "stolen"]
 
 
 class Polled:
-    """A lock that is asked for again and again. Whoever comes first waits longest between two tries."""
+    """A lock that is acquired by polling. The first waiter has the longest poll interval."""
 
     def __init__(self, conn, name, ttl):
         self._conn, self._name, self._ttl = conn, name, ttl
@@ -37,7 +37,7 @@ class Polled:
 
 
 class Stolen(Polled):
-    """Taken by force shortly before it is free."""
+    """Is stolen shortly before it is free."""
 
     def pause(self):
         return 0.01
@@ -48,7 +48,7 @@ class Stolen(Polled):
 
 
 class Kept(Polled):
-    """Never given up."""
+    """Is never released."""
 
     def __init__(self, conn, name, _ttl):
         super().__init__(conn, name, 600)
@@ -88,5 +88,5 @@ def remaining(admin, name):
 
 
 def planted(opening):
-    """The contender that is opened in this way."""
+    """Return a contender that opens its client in this way."""
     return Contender(opening.__name__, "none", Wire, list, remaining, sync=opening)

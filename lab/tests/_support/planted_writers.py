@@ -1,4 +1,4 @@
-"""Writers with something wrong, for the trials. They travel to other processes, which import this module."""
+"""Faulty writers for the trials. They are pickled for child processes, which import this module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Believing", "Lawless", "Silenced"]
 
 
 class Lawless(Writer):
-    """Writes without a lock, and nobody asks for its fence."""
+    """Writes without a lock, and without a check of its fence."""
 
     def write(self, name, ttl, until):  # noqa: ARG002 -- it needs neither
         count = Count()
@@ -28,7 +28,7 @@ class Lawless(Writer):
 
 
 class Believing(Writer):
-    """Believes in its lease for ever."""
+    """Never notices the loss of its lease."""
 
     def begin(self, stack):
         super().begin(stack)
@@ -36,7 +36,7 @@ class Believing(Writer):
 
 
 class Silenced(Writer):
-    """Does what it is told, and says nothing of it."""
+    """Carries out orders without answering."""
 
     def write(self, name, ttl, until):
         pass
