@@ -79,7 +79,7 @@ class Hold(NamedTuple):
 
 
 class Case(NamedTuple):
-    """What is measured, and in which round."""
+    """The subject of one measurement, and its round."""
 
     round: int
     clients: int

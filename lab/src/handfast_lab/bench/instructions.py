@@ -3,12 +3,13 @@
     python -m handfast_lab.bench.instructions
     python -m handfast_lab.bench.instructions --server /usr/bin/redis-server --only "lock, free"
 
-Instructions do not depend on the load of the machine, so two versions of a script can be compared on a busy one. A server
-runs under ``valgrind --tool=callgrind``, gets a number of pipelined cycles through one connection, and is stopped; the same
-again with more cycles. The difference is divided by the additional cycles, so start-up and set-up cancel. Figures of two runs differ by
-up to 0.5 %: the scripts sweep tombstones at random, on average every 16th time, and Lua collects garbage when it likes.
+The number of instructions does not depend on the load of the machine, so versions of a script can be compared on a busy
+one. A server runs under ``valgrind --tool=callgrind``, receives a number of pipelined cycles through one connection,
+and is shut down; a second run has more cycles. The difference divided by the number of additional cycles is the result,
+so start-up and preparation cancel out. Results differ by up to 0.5 % between runs: the scripts sweep tombstones at
+random, on average every 16th time, and Lua collects garbage at varying times.
 
-A cycle has the arguments of the drivers and the digests of the scripts, so the figures include the parsing of commands.
+A cycle uses the drivers' arguments and the digests of the scripts, so the figures include the parsing of commands.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from handfast.embedded import find_binary
 __all__ = ["CASES", "Case", "measure"]
 
 TTL_MS = 15 * CLAIM_MS
-"""As by default: renewed leases of 30 s."""
+"""The default lease of 30 s, renewed."""
 
 SHORT = 200
-"""Cycles of the shorter run, after which each sorted set that grows has changed its encoding."""
+"""Cycles of the shorter run: enough for every growing sorted set to change its encoding."""
 
 BATCH = 20
-"""Cycles that are sent before their replies are read."""
+"""Cycles sent before their replies are read."""
 
 WAITER = b"hf:inbox:0123456789abcdef0123456789abcdef:0 hf:control:0123456789abcdef0123456789abcdef host:4242"
 """The last argument of an acquire: inbox, control channel and label of its client."""
@@ -55,17 +56,17 @@ Commands = list[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is counted."""
+    """A kind of request to measure."""
 
     name: str
     begin: Commands
-    """Sent before the cycles."""
+    """Commands sent before the cycles."""
     cycles: Callable[[], Iterator[Commands]]
-    """The commands of each cycle, without an end."""
+    """Yields the commands of each cycle, without end."""
     more: int = 2000
-    """How many cycles the longer run has in addition."""
+    """Additional cycles of the longer run."""
     subscribes: bool = False
-    """Whether a second connection listens to the waiter's inbox, so that grants are handed over."""
+    """Whether a second connection subscribes to the waiter's inbox, so that releases hand the lock over."""
 
 
 def main() -> int:
@@ -85,12 +86,12 @@ def main() -> int:
 
 
 def measure(case: Case, server: str) -> int:
-    """The instructions of one cycle."""
+    """Return the instructions of one cycle."""
     return round((_collected(case, server, SHORT + case.more) - _collected(case, server, SHORT)) / case.more)
 
 
 def _collected(case: Case, server: str, cycles: int) -> int:
-    """The instructions of a server from its start to its end, with so many cycles in between."""
+    """Return the instructions of a server from its start to its end, with ``cycles`` cycles in between."""
     with tempfile.TemporaryDirectory(prefix="hf") as folder:
         path = Path(folder, "s")
         tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
@@ -122,7 +123,7 @@ def _drive(case: Case, connection: _Connection, path: Path, cycles: int) -> None
 
 
 class _Connection:
-    """A socket that sends commands and reads as many replies."""
+    """A socket that sends commands and reads one reply for each."""
 
     def __init__(self, path: Path) -> None:
         self._reader = Reader()
@@ -140,11 +141,9 @@ class _Connection:
         self.close()
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
         self._socket.sendall(data)
 
     def ask(self, commands: Commands) -> None:
@@ -154,42 +153,42 @@ class _Connection:
             while (frame := self._reader.frame()) is INCOMPLETE:
                 self._reader.feed(self._socket.recv(1 << 16))
             if isinstance(frame, ErrorReply):
-                raise RuntimeError(frame)  # noqa: TRY004 -- an answer, not an argument
+                raise RuntimeError(frame)  # noqa: TRY004 -- a reply of the server, not an argument
 
 
 def pack_command(name: str, *args: str | bytes) -> bytes:
-    """A whole command."""
+    """Return a command with its arguments as bytes."""
     return command(name, len(args)).evalsha + pack(args)
 
 
 def packed(call: Call) -> bytes:
-    """A call as a driver sends it to a server that knows the script."""
+    """Return a call as a driver sends it to a server that has loaded the script."""
     return call.prefix.evalsha + call.args + (bulk(WAITER) if call.waiter else b"")
 
 
 def loads(*calls: Call) -> Commands:
-    """Load the scripts of calls."""
+    """Return the commands that load the scripts of these calls."""
     return [pack_command("SCRIPT", "LOAD", load(call.prefix.name).source) for call in calls]
 
 
 def tokens() -> Iterator[bytes]:
-    """Tokens of the usual length."""
+    """Return an endless iterator of distinct tokens of the usual length."""
     return (b"%022d" % number for number in count())
 
 
 def permits(kind: str, name: str = "a", limit: int = 1, weight: int = 1) -> PermitRequest:
-    """A request for permits of one name."""
+    """Return a request for permits of one name."""
     return PermitRequest(KeySet("hf", kind, name), ttl_ms=TTL_MS, renew=True, limit=limit, weight=weight)
 
 
 def several(number: int) -> MultiRequest:
-    """A request for several locks."""
+    """Return a request for several locks."""
     places = [KeySet("hf", "lock", f"a{place}") for place in range(number)]
     return MultiRequest(places, ttl_ms=TTL_MS, renew=True, max_waiters=100_000)
 
 
 def free(name: str, request: Request, others: int = 0, more: int = 2000) -> Case:
-    """Acquire and release, with that many other holders."""
+    """Acquire and release, with ``others`` other holders."""
     given = tokens()
     begin = loads(request.acquire(b""), request.release(b"")) + [
         packed(request.acquire(next(given))) for _ in range(others)
@@ -203,7 +202,7 @@ def free(name: str, request: Request, others: int = 0, more: int = 2000) -> Case
 
 
 def handoff() -> Case:
-    """Enter the queue of a lock, and release it by its holder, which hands it over."""
+    """Enqueue a waiter for a lock, and let the holder release it, which hands it over."""
     request = permits("lock")
 
     def cycles() -> Iterator[Commands]:
@@ -220,7 +219,7 @@ def handoff() -> Case:
 
 
 def repeated(name: str, request: Request) -> Case:
-    """Renew one lease again and again."""
+    """Renew the same lease in every cycle."""
     renew = request.renew_for(b"t", TTL_MS)
 
     def cycles() -> Iterator[Commands]:
@@ -231,7 +230,7 @@ def repeated(name: str, request: Request) -> Case:
 
 
 def cancelled(name: str, request: Request) -> Case:
-    """Enter the queue behind a holder, and cancel."""
+    """Enqueue a waiter behind a holder, and cancel its request."""
 
     def cycles() -> Iterator[Commands]:
         for token in tokens():
@@ -241,7 +240,7 @@ def cancelled(name: str, request: Request) -> Case:
 
 
 def naive() -> Case:
-    """What a lock without queue, fence and handoff costs."""
+    """Acquire and release a lock without queue, fence and handoff, for comparison."""
 
     def cycles() -> Iterator[Commands]:
         for token in tokens():

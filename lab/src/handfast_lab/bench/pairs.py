@@ -60,7 +60,7 @@ CONTENDERS: Mapping[str, Callable[[Handfast, Sequence[str]], AbstractContextMana
 
 
 class PairsPlan(NamedTuple):
-    """What to measure."""
+    """The parameters of the benchmark."""
 
     url: str
     clients: int

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What to measure: every contender with every number of clients in every setting, in several rounds."""
+    """The cases to measure: every contender with every number of clients in every setting, in several rounds."""
 
     url: str
     contenders: tuple[str, ...]

@@ -46,7 +46,7 @@ CONTENDERS: Mapping[str, Callable[..., AbstractContextManager[Any]]] = {RWLOCK: 
 
 
 class SharingPlan(NamedTuple):
-    """What to measure."""
+    """The parameters of the benchmark."""
 
     url: str
     readers: int

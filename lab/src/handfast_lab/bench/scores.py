@@ -123,7 +123,7 @@ class Ours(Contender):
         return self._scores.size(), max((one.score for one in self._scores.newest(limit=1)), default=0.0)
 
     def wrong(self, found: Sequence[object], name: str, members: int) -> list[str]:
-        """Compare the counts with the expected ones."""
+        """Compare the counts that `advance` returned with the expected ones."""
         seen = [one for one in found if isinstance(one, Advance)]
         told = (sum(one.added for one in seen), sum(one.moved for one in seen), sum(one.stale for one in seen))
         right = (members, 0, 0) if name == PASSES[0] else (0, members, 0)

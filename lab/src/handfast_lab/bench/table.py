@@ -64,7 +64,7 @@ def cost_table(rows: Sequence[CostRow], title: str) -> Table:
 
 
 def crowd_table(crowd: Crowd, waiters: int, title: str) -> Table:
-    """One row."""
+    """One row for the whole run."""
     columns = "waiters", "got in", "inversions", "seconds", "acquires/s", "bytes each", "connections"
     grid = _grid(title, (), columns)
     grid.add_row(

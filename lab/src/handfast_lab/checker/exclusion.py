@@ -50,7 +50,7 @@ def _crowds(page: Page) -> Iterable[Finding]:
             others = [other.acquire for other in held.values() if other is not tenure]
             text = f"{out} of {most} were held at {start:.6f}: {told([tenure.acquire, *others])}"
             yield Finding("holds", page.name, text, (tenure.acquire, *others))
-        order += 1  # no two items are compared any further
+        order += 1  # unique, so that comparing heap items never reaches the lease
         for lower in tenure.lowers:
             if lower.invoked < until and lower.weight < weight:
                 heappush(ends, (lower.invoked, order, weight - lower.weight, None))

@@ -163,10 +163,10 @@ class _Search:
     def _is_harmless(self, node: _Node, point: Point) -> bool:
         """Return whether every later point may as well follow this one, so that no alternative needs to be tried.
 
-        A refusal changes no state. A request whose fence is smaller than all others only gains by asking early, and so
-        does every request by permits that are released, except one that must still be refused. This holds as long as
-        the queue contains no request above the limit, which others overtake, and no presence ends that explains a
-        refusal.
+        A refusal changes no state. A request that comes before all requests with larger fences only gains by asking
+        early. Every request gains by permits that are released, except one that must still be refused. This holds as
+        long as the queue contains no request above the limit, which others overtake, and no presence ends that explains
+        a refusal.
         """
         if any(map(node.state.is_too_much, node.state.line)) or self._somebody_leaves_before(node, point):
             return False

@@ -58,7 +58,7 @@ def _place(url: str) -> dict[str, Any]:
 
     A client created from options retries a lost command, which is the default; a client created from a URL does not.
     """
-    found: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]  # the client library's
+    found: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]  # redis-py's
     found.pop("connection_class", None)
     if "path" in found:
         found["unix_socket_path"] = found.pop("path")

@@ -1,4 +1,4 @@
-"""A blocking front end for an asyncio client, whose event loop runs in a thread of its own between the calls."""
+"""A blocking front end for an asyncio client, whose event loop keeps running in a thread between the calls."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Lock(Protocol):
         """Release the lease. Return False if the library reports that it was not held."""
 
     def extend(self, seconds: float) -> None:
-        """Extend the lease: see `Contender.extends`."""
+        """Extend the lease; `Contender.extends` gives the meaning of ``seconds``."""
 
 
 class AioLock(Protocol):

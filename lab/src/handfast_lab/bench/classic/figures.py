@@ -15,7 +15,7 @@ __all__ = ["Reading", "TableCase", "TableRow", "Tally", "read", "summarize"]
 
 
 class TableCase(NamedTuple):
-    """What is measured, and in which round."""
+    """The subject of one measurement, and its round."""
 
     table: str
     round: int

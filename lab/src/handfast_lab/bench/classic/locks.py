@@ -11,7 +11,7 @@ __all__ = ["Locks"]
 
 
 class Locks(Table):
-    """``acquire_lock_with_timeout`` and ``release_lock``, and ``hf.lock``."""
+    """One lock: ``acquire_lock_with_timeout`` and ``release_lock``, and ``hf.lock``."""
 
     name = "locks"
     title = "One lock"

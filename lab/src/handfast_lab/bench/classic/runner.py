@@ -36,7 +36,7 @@ PREPARATION = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ListingsPlan:
-    """What to measure."""
+    """The parameters of the benchmark."""
 
     url: str
     tables: tuple[str, ...]

@@ -79,7 +79,7 @@ def command(
 
     Measures a lock for each task, one lock for all, and the memory and connections of a waiting task. Contenders take
     turns on one server, in several rounds; figures are medians. "floor" is the scripts of Handfast over one bare
-    connection; "x floor" and "x redis" are ratios to it and to the lock of redis.asyncio.
+    connection; "x floor" and "x redis" are ratios to the floor and to the lock of redis.asyncio.
 
     A rival that fails is reported. Fails if Handfast or the floor does, or if two tasks held one lock at once.
     """
