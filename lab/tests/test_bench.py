@@ -122,7 +122,7 @@ def test_ratios_are_computed_within_a_round_and_omit_failures():
 
 
 def test_a_client_that_hangs_is_killed_and_replaced(monkeypatch, server, raw):
-    raw.set("bench", "held by nobody who will release it", ex=60)
+    raw.set("bench", "held and never released", ex=60)
     monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 2.0)
     with ClientPool() as pool:
         _, found, trouble = pool.do(ContendJob("redis-py-1ms", server.url, "bench", 0.0), 1, 0.1)

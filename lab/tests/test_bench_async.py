@@ -143,7 +143,7 @@ def test_a_plan_contains_every_setting_in_every_round():
 
 
 def test_a_contender_that_is_never_ready_is_killed_and_replaced(monkeypatch, server, raw):
-    raw.set("bench-0", "held by nobody who will release it", ex=60)
+    raw.set("bench-0", "held and never released", ex=60)
     monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 2.0)
     job = TasksJob("redis-py", server.url, "bench", ONE, 2)
     with ClientPool() as pool:
@@ -158,7 +158,7 @@ def test_a_contender_that_is_never_ready_is_killed_and_replaced(monkeypatch, ser
 
 
 def test_tasks_that_never_acquire_do_not_break_the_run(server, raw):
-    raw.set("bench", "held by nobody who will release it", ex=60)
+    raw.set("bench", "held and never released", ex=60)
     with ClientPool() as pool:
         _, reports, trouble = pool.do(TasksJob("redis-py", server.url, "bench", ONE, 2), 1, 0.1)
     assert trouble == []

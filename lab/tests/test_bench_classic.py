@@ -352,7 +352,7 @@ def test_a_wrong_completion_is_detected(server, raw):
         guilds.GuildClient(client, complete, 0)
     assert guilds.GuildClient(client, complete, 0, whole=False).act()  # sentinels of other clients may displace names
     with pytest.raises(RuntimeError, match="was completed to"):
-        guilds.GuildClient(client, lambda _: ["nobody"], 0, whole=False)
+        guilds.GuildClient(client, lambda _: ["unknown"], 0, whole=False)
 
 
 def test_a_leftover_sentinel_in_a_guild_is_detected(server, raw):

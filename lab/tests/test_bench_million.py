@@ -54,7 +54,7 @@ def test_the_expected_completion_sorts_by_score_and_then_by_name():
 
 
 def test_a_wrong_completion_is_reported_and_fails(monkeypatch, tmp_path):
-    monkeypatch.setattr(names, "expected", lambda *_: ("somebody else",))
+    monkeypatch.setattr(names, "expected", lambda *_: ("a wrong name",))
     code, output, raw = invoke(names_command.command, tmp_path, "--names", "100", "--calls", "6")
     assert (code, "WRONG: ranked: " in output) == (1, True)
     assert all(len(one["trouble"]) == 6 for one in raw["found"])

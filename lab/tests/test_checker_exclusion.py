@@ -25,14 +25,14 @@ WRONG = {
     "by a hair": ([took("A", 0, 1), took("B", 0, 1.9), gave("A", 2, 3)], ["B"]),
     "three at once": ([took("A", 0, 1), took("B", 2, 3), took("C", 2, 4)], ["B", "C"]),
     "of one client": ([took("A", 0, 1, client="c"), took("B", 2, 3, client="c")], ["B"]),
-    "by one that does not wait": ([took("A", 0, 1), took("B", 2, 3, kind="try_acquire")], ["B"]),
+    "by a try_acquire": ([took("A", 0, 1), took("B", 2, 3, kind="try_acquire")], ["B"]),
     "after a release that was lost": ([took("A", 0, 1), gave("A", 3, 4, "lost"), took("B", 1, 2)], ["B"]),
     "a renewed lease": ([took("A", 0, 1, deadline=2), gave("A", 9, 10, deadline=11), took("B", 3, 4)], ["B"]),
     "permits": ([took(lease, 0, 1, limit=3, weight=2) for lease in "AB"], ["B"]),
     "one permit too many": ([took(lease, 0, 1, limit=2) for lease in "ABC"], ["C"]),
-    "more than there are": ([took("A", 0, 1, limit=3, weight=4)], ["A"]),
-    "a reader while somebody writes": ([took("A", 0, 1, **WRITE), took("B", 2, 3, **READ)], ["B"]),
-    "a writer while somebody reads": ([took("A", 0, 1, **READ), took("B", 2, 3, **WRITE)], ["B"]),
+    "more than the limit": ([took("A", 0, 1, limit=3, weight=4)], ["A"]),
+    "a reader during a write": ([took("A", 0, 1, **WRITE), took("B", 2, 3, **READ)], ["B"]),
+    "a writer during a read": ([took("A", 0, 1, **READ), took("B", 2, 3, **WRITE)], ["B"]),
     "a writer after a downgrade": (
         [took("A", 0, 1, **WRITE), lowered("A", 2, 3, 1, limit=MAX_PERMITS), took("B", 4, 5, **WRITE)],
         ["B"],
@@ -42,7 +42,7 @@ WRONG = {
     "the later limit": ([took("A", 0, 1, 1, limit=5), took("B", 2, 3, 2, limit=1)], ["B"]),
     "the later limit, known first": ([took("A", 0, 3, 1, limit=5), took("B", 0, 2, 2, limit=1)], ["A"]),
     "a limit that was set": ([set_to(1, 0, 1), took("A", 2, 3, limit=5), took("B", 4, 5, limit=5)], ["B"]),
-    "a limit that was set and forgotten": (
+    "a limit that was set and reset": (
         [set_to(9, 0, 1), set_to(0, 2, 3), took("A", 4, 5), took("B", 6, 7)],
         ["B"],
     ),
@@ -62,14 +62,14 @@ def test_too_many_certain_holds_are_detected(case):
 RIGHT = {
     "nothing": [],
     "one after the other": same_lock("A", "B", "C"),
-    "the release under way": [took("A", 0, 1), gave("A", 2, 9), took("B", 3, 4)],
-    "a release of which nobody knows": [took("A", 0, 1), gave("A", 2, None, "pending"), took("B", 3, 4)],
+    "a release in flight": [took("A", 0, 1), gave("A", 2, 9), took("B", 3, 4)],
+    "a release without a reply": [took("A", 0, 1), gave("A", 2, None, "pending"), took("B", 3, 4)],
     "a release that failed": [took("A", 0, 1), gave("A", 2, 3, "failed"), took("B", 4, 5)],
-    "a lease that is over": [took("A", 0, 1, deadline=2), took("B", 1, 3)],
-    "a lease that was over when it was heard of": [took("A", 0, 5, deadline=4), took("B", 4, 5)],
-    "a lease that was known to be over": [took("A", 0, 1), gave("A", 9, 10, "lost", deadline=2), took("B", 2, 3)],
-    "acquires of which nobody knows": [took("A", 0, 1), asked("B", 2, 3), asked("C", 2, None, "pending")],
-    "acquires that were given up": [took("A", 0, 1), asked("B", 2, 3, "timeout")],
+    "an expired lease": [took("A", 0, 1, deadline=2), took("B", 1, 3)],
+    "a lease that expired before its reply": [took("A", 0, 5, deadline=4), took("B", 4, 5)],
+    "a lease known to be lost": [took("A", 0, 1), gave("A", 9, 10, "lost", deadline=2), took("B", 2, 3)],
+    "acquires without a reply": [took("A", 0, 1), asked("B", 2, 3), asked("C", 2, None, "pending")],
+    "acquires that timed out": [took("A", 0, 1), asked("B", 2, 3, "timeout")],
     "other names": [took("A", 0, 1), took("B", 2, 3, names=("b",))],
     "enough permits": [took(lease, 0, 1, limit=6, weight=2) for lease in "ABC"],
     "many readers": [took(lease, 0, 1, **READ) for lease in "ABC"],
@@ -79,14 +79,14 @@ RIGHT = {
         took("B", 2, 3, **READ),
         took("C", 6, 7, **READ),
     ],
-    "permits given back": [
+    "permits released": [
         took("A", 0, 1, limit=3, weight=3),
         lowered("A", 2, 3, 2, limit=3),
         took("B", 4, 5, limit=3),
         lowered("A", 6, 7, 1, limit=3),
         took("C", 8, 9, limit=3),
     ],
-    "a lower of which nobody knows": [
+    "a lower without a reply": [
         took("A", 0, 1, limit=3, weight=3),
         lowered("A", 2, None, 1, "pending", limit=3),
         took("B", 3, 4, limit=3, weight=2),
@@ -98,16 +98,16 @@ RIGHT = {
     "a limit being set": [took("A", 0, 1), set_to(2, 2, 9), took("B", 3, 4)],
     "a limit that may have been set": [set_to(2, 0, 1, "failed"), took("A", 2, 3), took("B", 4, 5)],
     "a limit that shrinks": [took("A", 0, 1, limit=2), took("B", 0, 1, limit=2), set_to(1, 2, 3)],
-    "a limit that shrank while it was on its way": [
+    "a limit that shrank during the request": [
         took("A", 0, 1, limit=2),
         took("B", 2, 9, limit=2),
         set_to(1, 3, 4),
     ],
     "limits set by two at once": [set_to(2, 0, 5), set_to(1, 1, 4), took("A", 6, 7), took("B", 8, 9)],
-    "taken away": [took("A", 0, 1), took_away(2, 3), took("B", 4, 5)],
-    "taken away before it was known": [took("A", 0, 5), took_away(2, 3), took("B", 4, 9)],
-    "a revoke under way": [took("A", 0, 1), took_away(2, None, "pending"), took("B", 4, 5)],
-    "one name taken away": [took("A", 0, 1, names=("a", "b")), took_away(2, 3), took("B", 4, 5)],
+    "revoked": [took("A", 0, 1), took_away(2, 3), took("B", 4, 5)],
+    "revoked before its reply": [took("A", 0, 5), took_away(2, 3), took("B", 4, 9)],
+    "a revoke in flight": [took("A", 0, 1), took_away(2, None, "pending"), took("B", 4, 5)],
+    "one name revoked": [took("A", 0, 1, names=("a", "b")), took_away(2, 3), took("B", 4, 5)],
 }
 
 

@@ -19,14 +19,14 @@ WRONG = {
     "the same twice, at once": [took("A", 0, 3, 7, **MANY), took("B", 1, 2, 7, **MANY)],
     "smaller": [took("A", 0, 1, 7), gave("A", 2, 3), took("B", 4, 5, 6)],
     "much later": [took("A", 0, 1, 7), *(took(f"B{n}", 10 + n, 10 + n, 8 + n) for n in range(5)), took("C", 20, 21, 5)],
-    "of one that does not wait": [took("A", 0, 1, 7), took("B", 4, 5, 6, kind="try_acquire")],
-    "after a grant that nobody gave back": [took("A", 0, 1, 7), took("B", 200, 201, 6)],
+    "of a try_acquire": [took("A", 0, 1, 7), took("B", 4, 5, 6, kind="try_acquire")],
+    "after a grant without a release": [took("A", 0, 1, 7), took("B", 200, 201, 6)],
     "of one name of several": [took("A", 0, 1, 7, names=("a", "b")), took("B", 4, 5, 6, names=("b", "c"))],
     "of permits": [took("A", 0, 1, 7, **MANY), took("B", 2, 3, 6, **MANY)],
 }
 AT_HANDOFF = {
     "of a lock": [took("A", 0, 2, 7), gave("A", 4, 5), took("B", 1, 6, 6)],
-    "after a lease that was over": [took("A", 0, 2, 7, deadline=4), took("B", 1, 6, 6)],
+    "after an expired lease": [took("A", 0, 2, 7, deadline=4), took("B", 1, 6, 6)],
     "of a writer after a reader": [took("A", 0, 2, 7, **READ), gave("A", 4, 5), took("B", 1, 6, 6, **WRITE)],
     "of a reader after a writer": [took("A", 0, 2, 7, **WRITE), gave("A", 4, 5), took("B", 1, 6, 6, **READ)],
     "of all permits": [took("A", 0, 2, 7, **MANY), gave("A", 4, 5), took("B", 1, 6, 6, weight=3, **MANY)],
@@ -54,15 +54,15 @@ RIGHT = {
     "nothing": [],
     "one after the other": same_lock("A", "B", "C"),
     "at once": [took("A", 0, 3, 7, **MANY), took("B", 1, 2, 6, **MANY)],
-    "heard of late": [took("A", 0, 9, 6), gave("A", 10, 11), took("B", 0, 12, 7)],
+    "with a late reply": [took("A", 0, 9, 6), gave("A", 10, 11), took("B", 0, 12, 7)],
     "of different names": [took("A", 0, 1, 7), took("B", 2, 3, 7, names=("b",)), took("C", 4, 5, 6, names=("b", "c"))][
         :2
     ],
     "without fences": [took("A", 0, 1), took("B", 2, 3)],
-    "what nobody heard of": [took("A", 0, 1, 7), asked("B", 2, 3, fence=6)],
+    "without a reply": [took("A", 0, 1, 7), asked("B", 2, 3, fence=6)],
     "readers side by side": [took("A", 0, 2, 7, **READ), gave("A", 4, 5), took("B", 1, 6, 6, **READ)],
     "permits side by side": [took("A", 0, 2, 7, **MANY), gave("A", 4, 5), took("B", 1, 6, 6, **MANY)],
-    "no certain hold to tell": [took("A", 0, 2, 7, deadline=2), took("B", 1, 6, 6)],
+    "without a certain hold": [took("A", 0, 2, 7, deadline=2), took("B", 1, 6, 6)],
     "limits that change": [set_to(2, 0, 9), took("A", 0, 2, 7), gave("A", 4, 5), took("B", 1, 6, 6)],
 }
 

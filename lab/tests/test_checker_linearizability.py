@@ -18,27 +18,27 @@ MANY = {"limit": 3}
 BOTH, OTHER = {"names": ("a", "b")}, {"names": ("b",)}
 
 WRONG = {
-    "told no while it was free": [*same_lock("A", "B"), tried("C", 7, 8)],
-    "told no at the very first": [tried("A", 0, 1)],
-    "told no while there were permits": [took("A", 0, 1, 1, **MANY), tried("B", 2, 3, weight=2, **MANY)],
-    "told no after a release": [took("A", 0, 1, 1), gave("A", 2, 3), tried("B", 4, 5)],
-    "told no by a reader": [took("A", 0, 1, 1, **READ), tried("B", 2, 3, **READ)],
-    "told no after one that timed out": [asked("A", 0, 1, "timeout"), tried("B", 2, 3)],
-    "told no after one that was told no": [tried("A", 0, 1), tried("B", 0, 1)],
-    "told no at another name": [took("A", 0, 1, 1), tried("B", 2, 3, **OTHER)],
-    "told no twice by somebody who was gone": [
+    "refused while it was free": [*same_lock("A", "B"), tried("C", 7, 8)],
+    "refused as the first operation": [tried("A", 0, 1)],
+    "refused while there were permits": [took("A", 0, 1, 1, **MANY), tried("B", 2, 3, weight=2, **MANY)],
+    "refused after a release": [took("A", 0, 1, 1), gave("A", 2, 3), tried("B", 4, 5)],
+    "refused because of a reader": [took("A", 0, 1, 1, **READ), tried("B", 2, 3, **READ)],
+    "refused after another timed out": [asked("A", 0, 1, "timeout"), tried("B", 2, 3)],
+    "refused after another was refused": [tried("A", 0, 1), tried("B", 0, 1)],
+    "refused for another name": [took("A", 0, 1, 1), tried("B", 2, 3, **OTHER)],
+    "refused twice because of a lease that was gone": [
         asked("A", 0, 1),
         tried("B", 2, 3),
         took("C", 4, 5, 1),
         gave("C", 6, 7),
         tried("D", 8, 9),
     ],
-    "told no by a limit that was not set": [set_to(2, 0, 1), took("A", 2, 3, 1), tried("B", 4, 5)],
+    "refused because of a limit that was not set": [set_to(2, 0, 1), took("A", 2, 3, 1), tried("B", 4, 5)],
     "two at once": [took("A", 0, 1, 1), took("B", 2, 3, 2)],
     "two at once, without fences": [took("A", 0, 1), took("B", 2, 3)],
-    "two at once, heard of at once": [took("A", 0, 3, 1), took("B", 0, 3, 2), gave("A", 4, 5), gave("B", 6, 7)],
+    "two at once, granted at once": [took("A", 0, 3, 1), took("B", 0, 3, 2), gave("A", 4, 5), gave("B", 6, 7)],
     "a reader and a writer": [took("A", 0, 1, 1, **READ), took("B", 2, 3, 2, **WRITE)],
-    "let in with too few permits": [took("A", 0, 1, 1, weight=2, **MANY), took("B", 2, 3, 2, weight=2, **MANY)],
+    "granted with too few permits": [took("A", 0, 1, 1, weight=2, **MANY), took("B", 2, 3, 2, weight=2, **MANY)],
     "overtaken": [
         took("A", 0, 1, 1),
         took("B", 2, 20, 3, queued=3),
@@ -46,21 +46,21 @@ WRONG = {
         gave("A", 5, 6),
         gave("C", 9, 10),
     ],
-    "overtaken by one that does not wait": [
+    "overtaken by a try_acquire": [
         took("A", 0, 1, 1),
         took("B", 2, 20, 3, queued=3),
         gave("A", 5, 6),
         took("C", 4, 8, 2, kind="try_acquire"),
         gave("C", 9, 10),
     ],
-    "overtaken by one that wants less": [
+    "overtaken by a smaller weight": [
         took("A", 0, 1, 1, weight=2, **MANY),
         took("B", 2, 20, 3, queued=3, weight=3, **MANY),
         took("C", 4, 5, 2, **MANY),
         gave("A", 8, 9, **MANY),
         gave("C", 8, 9, **MANY),
     ],
-    "let in before a smaller fence": [
+    "granted before a smaller fence": [
         took("A", 0, 1, 1, weight=2, **MANY),
         took("B", 2, 20, 2, weight=3, **MANY),
         set_to(2, 4, 5),
@@ -70,14 +70,14 @@ WRONG = {
         gave("C", 12, 13, **MANY),
     ],
     "fences against the order": [took("A", 0, 1, 2), gave("A", 2, 3), took("B", 4, 5, 1)],
-    "released, though it was taken away": [took("A", 0, 1, 1), took_away(2, 3), gave("A", 4, 5)],
-    "released, though another had it": [
+    "released, though it was revoked": [took("A", 0, 1, 1), took_away(2, 3), gave("A", 4, 5)],
+    "released, though another held it": [
         took("A", 0, 1, 1, deadline=3),
         took("B", 2, 4, 2, deadline=9),
         gave("B", 5, 6),
         gave("A", 7, 8, deadline=3),
     ],
-    "lost before its time": [took("A", 0, 1, 1, deadline=9), gave("A", 2, 3, "lost", deadline=9)],
+    "lost before its deadline": [took("A", 0, 1, 1, deadline=9), gave("A", 2, 3, "lost", deadline=9)],
     "lost without a reason": [took("A", 0, 1, 1), gave("A", 2, 3, "lost"), took("B", 4, 5, 2)],
     "lost to a revoke that came later": [took("A", 0, 1, 1), gave("A", 2, 3, "lost"), took_away(4, 5)],
     "lost to a revoke that came before": [took_away(0, 1), took("A", 2, 3, 1), gave("A", 4, 5, "lost")],
@@ -97,24 +97,24 @@ WRONG = {
         gave("A", 8, 9, "lost"),
         gave("B", 8, 9, "lost"),
     ],
-    "lowered after it was over": [
+    "lowered after it had ended": [
         took("A", 0, 1, 1, **WRITE),
         took_away(2, 3),
         lowered("A", 4, 5, 1, limit=MAX_PERMITS),
     ],
-    "not to be lowered, though it was there": [
+    "lower refused, though it was held": [
         took("A", 0, 1, 1, **WRITE),
         lowered("A", 2, 3, 1, "lost", limit=MAX_PERMITS),
     ],
-    "let in before others were gone": [
+    "granted before others were gone": [
         took("A", 0, 1, 1, **WRITE),
         lowered("A", 2, 3, 1, limit=MAX_PERMITS),
         took("B", 4, 5, 2, **WRITE),
         gave("A", 6, 7, limit=MAX_PERMITS),
     ],
     "one of several names": [took("A", 0, 1, 1, **BOTH), took("B", 2, 3, 2, **OTHER), gave("A", 4, 5, **BOTH)],
-    "told no for several names": [took("A", 0, 1, 1), gave("A", 2, 3), tried("B", 4, 5, **BOTH)],
-    "released whole, though one was taken away": [took("A", 0, 1, 1, **BOTH), took_away(2, 3), gave("A", 4, 5, **BOTH)],
+    "refused for several names": [took("A", 0, 1, 1), gave("A", 2, 3), tried("B", 4, 5, **BOTH)],
+    "released whole, though one was revoked": [took("A", 0, 1, 1, **BOTH), took_away(2, 3), gave("A", 4, 5, **BOTH)],
     "others kept after one was lost": [
         took("A", 0, 1, 1, **BOTH),
         took_away(2, 3),
@@ -122,7 +122,7 @@ WRONG = {
         tried("B", 6, 7, **OTHER),
     ],
     "too small a limit": [set_to(1, 0, 1), took("A", 2, 3, 1, weight=2, **MANY)],
-    "a limit that was forgotten": [set_to(5, 0, 1), set_to(0, 2, 3), took("A", 4, 5, 1), took("B", 6, 7, 2)],
+    "a limit that was reset": [set_to(5, 0, 1), set_to(0, 2, 3), took("A", 4, 5, 1), took("B", 6, 7, 2)],
 }
 
 
@@ -137,25 +137,25 @@ def test_a_history_that_no_order_explains_is_reported(case):
 
 RIGHT = {
     "nothing": [],
-    "given up and lost in the moment in which it was granted": [
+    "timed out and lost at the moment of the grant": [
         took("A", 0, 1, 1, deadline=2),
         took("B", 3, 4, 2, deadline=5),
         gave("B", 4, 6, "lost", deadline=5),
     ],
     "one after the other": same_lock("A", "B", "C"),
-    "told no while it was held": [took("A", 0, 1, 1), tried("B", 2, 3), gave("A", 4, 5)],
-    "told no while it was being given up": [took("A", 0, 1, 1), gave("A", 2, 9), tried("B", 7, 8)],
-    "told no while somebody waited": [
+    "refused while it was held": [took("A", 0, 1, 1), tried("B", 2, 3), gave("A", 4, 5)],
+    "refused during a release": [took("A", 0, 1, 1), gave("A", 2, 9), tried("B", 7, 8)],
+    "refused while another waited": [
         took("A", 0, 1, 1, weight=2, **MANY),
         took("B", 2, 9, 2, weight=2, **MANY),
         tried("C", 4, 5, **MANY),
         gave("A", 6, 7, **MANY),
     ],
-    "told no by one that timed out": [asked("A", 0, 9, "timeout"), tried("B", 2, 3)],
-    "told no by one that lost its place": [took("A", 0, 9, 1), tried("B", 2, 3)],
-    "told no by a lease that nobody knows of": [asked("A", 0, 1), tried("B", 2, 3), tried("C", 99, 100)],
-    "told no by one that came late": [asked("A", 0, 1), took("B", 2, 3, 1), gave("B", 4, 5), tried("C", 6, 7)],
-    "told no by two who came late": [
+    "refused because of a waiter that timed out": [asked("A", 0, 9, "timeout"), tried("B", 2, 3)],
+    "refused because of a waiter that lost its queue entry": [took("A", 0, 9, 1), tried("B", 2, 3)],
+    "refused because of an unknown lease": [asked("A", 0, 1), tried("B", 2, 3), tried("C", 99, 100)],
+    "refused because of a late request": [asked("A", 0, 1), took("B", 2, 3, 1), gave("B", 4, 5), tried("C", 6, 7)],
+    "refused because of two late requests": [
         asked("A", 0, 1),
         asked("B", 0, 1),
         tried("C", 2, 3),
@@ -163,54 +163,54 @@ RIGHT = {
         gave("D", 6, 7),
         tried("E", 8, 9),
     ],
-    "told no by one that died, who knows when": [
+    "refused because of a caller that died at an unknown time": [
         asked("A", 0, None, "pending"),
         tried("B", 2, 3),
         took("C", 4, 5, 1),
         gave("C", 6, 7),
         tried("D", 8, 9),
     ],
-    "told no by one that had more than there are now": [
+    "refused because of a weight above the new limit": [
         asked("A", 0, None, "pending", weight=3, **MANY),
         set_to(1, 2, 3),
         tried("B", 4, 5),
     ],
-    "told that there are not as many": [set_to(1, 0, 1), tried("A", 2, 3, weight=2, **MANY)],
-    "told that the line is full": [
+    "refused with a weight above the limit": [set_to(1, 0, 1), tried("A", 2, 3, weight=2, **MANY)],
+    "refused because the queue is full": [
         took("A", 0, 1, 1),
         took("B", 2, 9, 2, queued=3),
         asked("C", 4, 5, "refused"),
         gave("A", 6, 7),
     ],
-    "two at once, one of them over": [took("A", 0, 1, 1, deadline=3), took("B", 2, 4, 2), gave("A", 5, 6, "lost")],
-    "over before it was heard of": [took("A", 0, 9, 1, deadline=3), took("B", 2, 4, 2), gave("B", 5, 6)],
-    "a release of which nobody knows": [took("A", 0, 1, 1), gave("A", 2, None, "pending"), took("B", 3, 4, 2)],
-    "a release that came to nothing": [took("A", 0, 1, 1), gave("A", 2, 3, "failed"), tried("B", 4, 5)],
+    "two at once, one of them expired": [took("A", 0, 1, 1, deadline=3), took("B", 2, 4, 2), gave("A", 5, 6, "lost")],
+    "expired before its reply": [took("A", 0, 9, 1, deadline=3), took("B", 2, 4, 2), gave("B", 5, 6)],
+    "a release without a reply": [took("A", 0, 1, 1), gave("A", 2, None, "pending"), took("B", 3, 4, 2)],
+    "a release without effect": [took("A", 0, 1, 1), gave("A", 2, 3, "failed"), tried("B", 4, 5)],
     "a release that was sent again": [
         took("A", 0, 1, 1),
         gave("A", 2, 3, "failed"),
         took("B", 4, 5, 2),
         gave("A", 6, 7),
     ],
-    "let in as they came": [
+    "granted in queue order": [
         took("A", 0, 1, 1),
         took("B", 2, 20, 2, queued=3),
         took("C", 4, 30, 3, queued=5),
         gave("A", 6, 7),
         gave("B", 21, 22),
     ],
-    "let in as they may have come": [took("A", 0, 9, 2), took("B", 0, 3, 1), gave("B", 4, 5)],
+    "granted in a possible queue order": [took("A", 0, 9, 2), took("B", 0, 3, 1), gave("B", 4, 5)],
     "readers together": [took(name, 0, 3, fence, **READ) for fence, name in enumerate("ABC")],
-    "taken away": [took("A", 0, 1, 1), took_away(2, 3), gave("A", 4, 5, "lost"), took("B", 6, 7, 2)],
-    "taken away and handed over": [
+    "revoked": [took("A", 0, 1, 1), took_away(2, 3), gave("A", 4, 5, "lost"), took("B", 6, 7, 2)],
+    "revoked and handed over": [
         took("A", 0, 1, 1),
         took("B", 2, 6, 2, queued=3),
         took_away(4, 7),
         gave("A", 8, 9, "lost"),
         gave("B", 8, 9),
     ],
-    "perhaps taken away": [took("A", 0, 1, 1), took_away(2, 3, "failed"), took("B", 4, 5, 2), gave("A", 6, 7, "lost")],
-    "perhaps not taken away": [took("A", 0, 1, 1), took_away(2, 3, "failed"), tried("B", 4, 5), gave("A", 6, 7)],
+    "perhaps revoked": [took("A", 0, 1, 1), took_away(2, 3, "failed"), took("B", 4, 5, 2), gave("A", 6, 7, "lost")],
+    "perhaps not revoked": [took("A", 0, 1, 1), took_away(2, 3, "failed"), tried("B", 4, 5), gave("A", 6, 7)],
     "lowered": [
         took("A", 0, 1, 1, **WRITE),
         lowered("A", 2, 3, 1, limit=MAX_PERMITS),
@@ -232,7 +232,7 @@ RIGHT = {
         gave("A", 6, 7, **BOTH),
         gave("B", 9, 10, **OTHER),
     ],
-    "one of several taken away": [
+    "one of several revoked": [
         took("A", 0, 1, 1, **BOTH),
         took_away(2, 3),
         took("B", 4, 5, 2),
@@ -249,7 +249,7 @@ RIGHT = {
         set_to(0, 10, 11),
         tried("D", 12, 13, limit=2),
     ],
-    "passed while it wanted too much": [
+    "overtaken while its weight was above the limit": [
         took("A", 0, 1, 1, **MANY),
         took("B", 2, 20, 3, weight=3, queued=3, **MANY),
         set_to(2, 4, 5),
@@ -258,7 +258,7 @@ RIGHT = {
         gave("A", 8, 9, **MANY),
         set_to(3, 10, 11),
     ],
-    "passed by nobody in the end": [
+    "overtaken by no other in the end": [
         took("A", 0, 1, limit=3),
         took("B", 2, 20, weight=3, **MANY),
         set_to(2, 4, 5),
@@ -267,7 +267,7 @@ RIGHT = {
         set_to(3, 8, 9),
         gave("B", 21, 22, **MANY),
     ],
-    "told no before somebody left": [
+    "refused before another left": [
         took("A", 0, 1, 1, **READ),
         asked("B", 2, 10, "timeout", **WRITE),
         tried("C", 5, 20, **READ),

@@ -15,8 +15,8 @@ FIRST = took("H", 0, 1, 1)
 
 WRONG = {
     "of a lock": [FIRST, took("A", 2, 20, 3, queued=3), gave("H", 5, 6), took("B", 4, 8, 2)],
-    "by one that does not wait": [FIRST, took("A", 2, 20, 3, queued=3), took("B", 4, 8, 2, kind="try_acquire")],
-    "by one that wants less": [took("A", 0, 9, 2, queued=2, weight=3, **MANY), took("B", 3, 5, 1, **MANY)],
+    "by a try_acquire": [FIRST, took("A", 2, 20, 3, queued=3), took("B", 4, 8, 2, kind="try_acquire")],
+    "by a smaller weight": [took("A", 0, 9, 2, queued=2, weight=3, **MANY), took("B", 3, 5, 1, **MANY)],
     "by a reader": [
         took("A", 0, 9, 2, queued=2, limit=MAX_PERMITS, weight=MAX_PERMITS),
         took("B", 3, 5, 1, limit=MAX_PERMITS),
@@ -26,12 +26,12 @@ WRONG = {
         took("A", 0, 20, 9, queued=2),
         took("B", 4, 8, 8),
     ],
-    "in one line of several": [
+    "in one queue of several": [
         took("A", 0, 9, 2, queued=2, names=("a", "b")),
         took("B", 3, 5, 1, names=("b", "c")),
     ],
     "without fences": [took("A", 0, 9, queued=2), gave("A", 10, 11), took("B", 3, 5), gave("B", 6, 7)],
-    "where nobody wanted too much": [
+    "while no weight was above the limit": [
         set_to(2, 0, 1),
         took("A", 2, 9, 3, queued=3, weight=2, **MANY),
         took("B", 4, 5, 2, **MANY),
@@ -59,20 +59,20 @@ RIGHT = {
     "nothing": [],
     "in order": [FIRST, took("A", 2, 20, 2, queued=3), took("B", 4, 30, 3, queued=5)],
     "called at once": [took("A", 2, 20, 3, queued=5), took("B", 4, 8, 2)],
-    "when it stood in line is not known": [took("A", 2, 20, 3), took("B", 4, 8, 2)],
+    "with an unknown time in the queue": [took("A", 2, 20, 3), took("B", 4, 8, 2)],
     "of different names": [took("A", 2, 20, 3, queued=3), took("B", 4, 8, 2, names=("b",))],
-    "of one that gave up": [asked("A", 2, 20, "timeout", queued=3), took("B", 4, 8, 2)],
-    "of one that died": [asked("A", 2, None, "pending", queued=3), took("B", 4, 8, 2)],
-    "by one that was not let in": [took("A", 2, 20, 3, queued=3), asked("B", 4, 8, "timeout")],
+    "of a waiter that timed out": [asked("A", 2, 20, "timeout", queued=3), took("B", 4, 8, 2)],
+    "of a waiter that died": [asked("A", 2, None, "pending", queued=3), took("B", 4, 8, 2)],
+    "by a request that was not granted": [took("A", 2, 20, 3, queued=3), asked("B", 4, 8, "timeout")],
     "without fences": [took("A", 0, 9, queued=2), took("B", 3, 15)],
     "permits without fences": [took("A", 0, 9, queued=2, **MANY), took("B", 3, 5, **MANY)],
-    "of one that was sent away": [
+    "of a waiter that was refused": [
         took("A", 0, 9, 2, queued=2, weight=3, **MANY),
         set_to(2, 3, 4),
         took("B", 4, 5, 1, **MANY),
         set_to(3, 6, 7),
     ],
-    "of one that may have been sent away": [
+    "of a waiter that may have been refused": [
         took("A", 0, 9, 2, queued=2, weight=3, **MANY),
         set_to(2, 1, None, "pending"),
         took("B", 4, 5, 1, **MANY),

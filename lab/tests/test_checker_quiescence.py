@@ -71,9 +71,9 @@ def test_records_without_an_owner_are_detected(engine, raw):
 def test_keys_without_a_ttl_are_detected(hf, raw):
     with hf.lock("a").acquire():
         pass
-    hf.scores("table").advance({"somebody": 1})
+    hf.scores("table").advance({"member": 1})
     raw.set("{hf:scores:table}:answer:1", "1 0 0")
-    raw.set("somebody else's", 1)
+    raw.set("another program's", 1)
     raw.persist(f"{LOCK}:tokens")
     assert immortal_keys(raw) == [f"{LOCK}:tokens", "{hf:scores:table}:answer:1"]
     assert texts(check_rest(raw)) == [

@@ -156,7 +156,7 @@ def test_a_mutant_is_shown_as_a_patch(everything, capsys):
         "-  if deadline <= now then",
         "+  if deadline < now then",
     }
-    assert mutate_scripts.main(["--show", "nobody"]) == 1
+    assert mutate_scripts.main(["--show", "unknown"]) == 1
 
 
 def test_mutants_are_selected_by_a_part_of_their_names(capsys):

@@ -99,15 +99,15 @@ class StandingServer:
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
         self.client = redis.Redis.from_url(self.server.url)
-        self._ears = redis.Redis.from_url(self.server.url).pubsub()
+        self._pubsub = redis.Redis.from_url(self.server.url).pubsub()
 
     def reset(self):
         self.client.config_set("maxmemory", 0)
         self.client.replicaof("NO", "ONE")
         self.client.flushall()
-        self._ears.close()
-        self._ears = self.client.pubsub(ignore_subscribe_messages=True)
-        self._ears.subscribe("always")  # redis-py blocks without a limit on a connection without subscriptions
+        self._pubsub.close()
+        self._pubsub = self.client.pubsub(ignore_subscribe_messages=True)
+        self._pubsub.subscribe("always")  # redis-py blocks without a limit on a connection without subscriptions
 
     def set_clock(self, now_us):
         self._now[:] = struct.pack("q", now_us)
@@ -120,15 +120,15 @@ class StandingServer:
         return reply
 
     def listen(self, channel, count):
-        (self._ears.subscribe if count else self._ears.unsubscribe)(channel)
+        (self._pubsub.subscribe if count else self._pubsub.unsubscribe)(channel)
         self.heard()
 
     def heard(self):
         """Return the messages published to the subscribed channels."""
-        self._ears.ping()
+        self._pubsub.ping()
         found = []
         while True:
-            message = self._ears.get_message(timeout=5)
+            message = self._pubsub.get_message(timeout=5)
             if message is None:
                 continue
             if message["type"] == "pong":
@@ -154,7 +154,7 @@ class StandingServer:
         return "\n".join(lines)
 
     def close(self):
-        self._ears.close()
+        self._pubsub.close()
         self.client.close()
         self.server.close()
 
@@ -353,8 +353,8 @@ class Commands(Pair):
                 ["ZRANGE", index(), index(), "WITHSCORES"],
                 ["ZRANGEBYSCORE", edge(), edge()],
                 ["ZRANGEBYSCORE", edge(), edge(), "WITHSCORES", "LIMIT", index(), index()],
-                ["PUBLISH", "nobody", "word"],
-                ["PUBSUB", "NUMSUB", "nobody", "there"],
+                ["PUBLISH", "unheard", "word"],
+                ["PUBSUB", "NUMSUB", "unheard", "there"],
                 ["HGET"],
                 ["ZSCORE", "a", "b"],
             ]

@@ -363,7 +363,7 @@ async def test_thousands_of_ranked_names_are_completed_as_the_model_completes_th
     await names.add(many)
     model.add(many)
     calls = set()
-    for prefix in ("a", "b", "b0", "c", "d", "d1", "z", "Z", "", "nobody"):
+    for prefix in ("a", "b", "b0", "c", "d", "d1", "z", "Z", "", "nothing"):
         for limit in (1, 10, 200, 2500, 10_000):
             raw.config_resetstat()
             assert await names.complete(prefix, limit=limit) == model.complete(prefix, limit=limit)
@@ -476,7 +476,7 @@ async def test_complete_works_for_a_user_without_write_permission(api, here, rea
 async def test_complete_is_one_read_command(here, raw, fold_case):
     names = here.autocomplete("a", fold_case=fold_case)
     await names.add(f"n{number:05}" for number in range(5000))
-    for prefix, limit in (("n", 10), ("n0", 10_000), ("", 3), ("nobody", 10)):
+    for prefix, limit in (("n", 10), ("n0", 10_000), ("", 3), ("nothing", 10)):
         raw.config_resetstat()
         await names.complete(prefix, limit=limit)
         assert [item for item in commands(raw).items() if not item[0].startswith("config")] == [("zrangebylex", 1)]
@@ -486,7 +486,7 @@ async def test_ranked_complete_is_one_call_for_few_matches_and_for_the_best(here
     names = here.autocomplete("a", ranked=True)
     await names.add({f"{'ab'[number % 2]}{number:05}": number for number in range(5000)})
     await names.add("rare")
-    for prefix in ("a", "", "rare", "a0000", "nobody"):
+    for prefix in ("a", "", "rare", "a0000", "nothing"):
         raw.config_resetstat()
         await names.complete(prefix)
         assert commands(raw)["evalsha"] == 1

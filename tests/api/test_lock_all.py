@@ -89,7 +89,7 @@ async def test_later_requests_for_one_name_queue_behind_it(here, there):
         lease = await here.lock("b").acquire()
         bundle = tasks.create_task(take_and_give(there.lock_all(["a", "b"])))
         await until_queued(here.lock("a"))
-        assert await there.lock("a").try_acquire() is None, "it is free, and somebody is before us"
+        assert await there.lock("a").try_acquire() is None, "it is free, but another request is first in the queue"
         single = tasks.create_task(take_and_give(here.lock("a")))
         await until_queued(here.lock("a"), 2)
         other = tasks.create_task(take_and_give(here.lock_all(["c", "a"])))

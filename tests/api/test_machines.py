@@ -354,7 +354,7 @@ class Machine(RuleBasedStateMachine):
         (token,) = (token for token in self.queue(ask) if token.startswith(self.tokens[request]))
         inbox = self.stage.raw.hget(self.key(ask.names[0], "tokens"), token).split(" ")[6]
         actor.interrupt()
-        self.stage.raw.publish(inbox, "granted nobody 0 0 0")
+        self.stage.raw.publish(inbox, "granted unknown 0 0 0")
         error = (await self.outcome(outcome)).error
         assert isinstance(error, (Interrupted, asyncio.CancelledError))
         await self.settle()
@@ -402,7 +402,7 @@ class Machine(RuleBasedStateMachine):
         self.lost.add(request)
         self.state = self.state.gone(request).served()
         for name in ask.names:
-            Engine(self.stage.raw, self.prefix + name, kind=self.kind).cancel("nobody")
+            Engine(self.stage.raw, self.prefix + name, kind=self.kind).cancel("unknown")
         await self.settle()
 
     # --- helpers

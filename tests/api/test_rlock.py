@@ -421,7 +421,7 @@ async def test_a_loss_affects_all_leases_until_they_are_released(here, there, ra
     assert await there.lock("a").force_release(reason="deploy") == 1
     await eventually_async(lambda: outer.lost and called)
     assert inner.lost
-    assert not early.lost, "it was given up before"
+    assert not early.lost, "it was released before"
     for lease in (outer, inner):
         with pytest.raises(LeaseLost, match="deploy") as caught:
             lease.check()
@@ -551,7 +551,7 @@ async def test_in_asyncio_nested_blocks_are_cancelled_and_leave_no_pending_cance
         await nest(depth)
     assert await taking == 1
     assert reached == []
-    assert left == [asyncio.CancelledError] * (depth - 1) + [LeaseLost], "it is told where the outermost block ends"
+    assert left == [asyncio.CancelledError] * (depth - 1) + [LeaseLost], "the outermost block raises it"
     assert asyncio.current_task().cancelling() == 0
     await asyncio.sleep(0.01)
     async with rlock as fresh, rlock:
