@@ -27,14 +27,14 @@ PLANTED = [
         "ARGV[1] is 'up_to_fence' here and 'reason' in the header",
     ),
     ("permit_release", r"^-- REPLY lost\n", "", "the header lists no reply 'lost'"),
-    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY gone", "never answers 'gone'"),
+    ("permit_release", r"^-- REPLY lost", "-- REPLY lost\n-- REPLY gone", "never returns 'gone'"),
     (
         "permit_release",
         r"return \{'lost'\}",
         "return {'lost', 1}",
         "'lost' has 1 field here, and the header names no fields",
     ),
-    ("permit_renew", r"return \{'lost'\}", "return false", "never answers 'lost'"),
+    ("permit_renew", r"return \{'lost'\}", "return false", "never returns 'lost'"),
     ("permit_release", r"^-- TWICE", "-- THRICE", "TWICE"),
     ("permit_release", r"^-- LATE", "-- SOON", "LATE"),
     ("permit_release", r"^-- MEMORY", "-- SPACE", "MEMORY"),
@@ -44,9 +44,9 @@ PLANTED = [
         "'ZREM', 'x:' .. token, token",
         "ZREM is called on a key that the script builds",
     ),
-    ("permit_release", r"'ZREM', holders, token", "'SPOP', holders", "SPOP answers at random"),
-    ("permit_lower", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "weight is a text"),
-    ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is a text"),
+    ("permit_release", r"'ZREM', holders, token", "'SPOP', holders", "SPOP replies at random"),
+    ("permit_lower", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "weight is a string"),
+    ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is a string"),
     ("permit_revoke", r" \.\. reason\)", ")", "never uses the argument 'reason'"),
     (
         "permit_release",
@@ -60,7 +60,7 @@ PLANTED = [
         "permit_inspect",
         r"^local function list",
         "math.random()\nlocal function list",
-        "math.random gives the same numbers",
+        "math.random returns the same numbers",
     ),
 ]
 
