@@ -246,7 +246,7 @@ def test_a_page_without_the_first_form_or_one_client_shows_no_comparison(monkeyp
 
 
 def test_an_unwritable_page_fails_before_any_measurement(monkeypatch, tmp_path):
-    monkeypatch.setattr(classic, "run", lambda _: pytest.fail("it measured"))
+    monkeypatch.setattr(classic, "run", lambda _: pytest.fail("a measurement was started"))
     result = CliRunner().invoke(classic.command, ["--report", str(tmp_path / "nowhere" / "report.html")])
     assert (result.exit_code, "cannot write into" in result.output) == (2, True)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

@@ -45,7 +45,7 @@ def test_a_history_without_faults_has_no_finding(chamber, primitive, api):
     verdict = chamber.play(Cell(primitive, api, "none"), 1)
     assert verdict.findings == ()
     assert verdict.operations >= OPERATIONS
-    assert verdict.history == (), "it is kept only where something was found"
+    assert verdict.history == (), "a history is kept only with a finding"
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_a_server_that_loses_data_is_detected_unless_the_fault_excuses_it(chambe
 @pytest.mark.slow
 def test_a_campaign_runs_all_combinations_in_turn():
     chosen = cells(["lock", "rwlock"], ["sync", "asyncio"], ["none", "cancellations"])
-    assert Cell("lock", "sync", "cancellations") not in chosen, "there is no such thing"
+    assert Cell("lock", "sync", "cancellations") not in chosen, "the sync API has no cancellations"
     assert len(chosen) == 6
     verdicts = []
     run(Campaign(chosen, seed=5, histories=7), verdicts.append)

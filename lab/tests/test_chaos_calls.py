@@ -34,11 +34,11 @@ def test_handfast_recovers_from_lost_replies(contender):
 
 def test_wrong_results_after_lost_replies_are_detected():
     figures = by_row(lost_replies.trial(CONTENDERS["redis-py"], 4, 1, lambda _: None))
-    assert figures["R4"].bad == 3, "one of four finds others in its way"
+    assert figures["R4"].bad == 3, "one of four finds the lock held"
     assert figures["R5"].bad == 4
     assert figures["R6"].bad == 4
     assert figures["R6"].measured["most beyond what was asked, ms"] > 50_000
-    assert "R7" not in figures, "it has no semaphore"
+    assert "R7" not in figures, "redis-py has no semaphore"
 
 
 def test_leaked_permits_are_detected():

@@ -48,7 +48,7 @@ def test_a_few_stalls_lead_to_no_finding(contender, monkeypatch):
     assert updates.tried > 10
     assert wakings.tried == 4
     assert patience.measured["waited by the server's clock, s"] >= 60
-    assert all(figure.tried == 1 for figure in deadlines), "what they took is not judged here"
+    assert all(figure.tried == 1 for figure in deadlines), "their durations are not checked here"
     assert seen == sorted(seen)
 
 

@@ -26,7 +26,7 @@ def test_the_trial_applies_to_handfast_only():
 )
 def test_a_few_lost_messages_leave_no_waiter_stuck(contender):
     figure = figure_of(contender)
-    assert figure.tried == wakeups.WAITERS - 1, "the first one heard it"
+    assert figure.tried == wakeups.WAITERS - 1, "the first waiter received its message"
     assert figure.measured["stuck"] == figure.measured["leases over at once"] == 0
     assert figure.measured["messages lost"] >= figure.tried
 

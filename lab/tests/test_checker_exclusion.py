@@ -56,7 +56,7 @@ WRONG = {
 def test_too_many_certain_holds_are_detected(case):
     history, leases = WRONG[case]
     assert leases_found(history) == leases
-    assert len(check_holds(history[::-1])) == len(leases), "the order of the record matters"
+    assert len(check_holds(history[::-1])) == len(leases), "the result depends on the order of the record"
 
 
 RIGHT = {

@@ -47,7 +47,7 @@ def test_at_a_handoff_the_holds_determine_the_order(case):
     history = AT_HANDOFF[case]
     (finding,) = check_fences(history, exclusive=True)
     assert finding.operations == (history[-1], history[0])
-    assert check_fences(history) == [], "exclusion was not to be relied on"
+    assert check_fences(history) == [], "this finding requires exclusion"
 
 
 RIGHT = {

@@ -68,7 +68,7 @@ def test_leaked_threads_and_files_are_detected():
     with LeakWatch() as watch:
         again = threading.Thread(target=lambda: stop.wait(0.1))
         again.start()
-    assert watch.findings == [], "it was given some time to end"
+    assert watch.findings == [], "the checker waits for it to end"
     stop.set()
     thread.join()
     os.close(reading)
@@ -83,7 +83,7 @@ async def test_leaked_tasks_are_detected():
     assert texts(watch.findings) == ["leaks: tasks: 1 left behind: Event.wait"]
     async with LeakWatch() as watch:
         brief = asyncio.create_task(asyncio.sleep(0.05))
-    assert watch.findings == [], "it was given some time to end"
+    assert watch.findings == [], "the checker waits for it to end"
     stop.set()
     await task
     await brief

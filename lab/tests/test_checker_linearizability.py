@@ -131,7 +131,7 @@ def test_a_history_that_no_order_explains_is_reported(case):
     (finding,) = check_linearizability(WRONG[case])
     assert finding.text.startswith("no order explains it: after ")
     assert finding.operations
-    assert len(check_linearizability(WRONG[case][::-1])) == 1, "the order of the record matters"
+    assert len(check_linearizability(WRONG[case][::-1])) == 1, "the result depends on the order of the record"
     assert check_all(WRONG[case])
 
 

@@ -46,7 +46,7 @@ def test_the_verbs_of_a_contender_acquire_extend_and_release(contender, server, 
 
 def test_a_semaphore_contender_has_its_number_of_permits(contender, server, raw):
     if "semaphore" not in contender.has:
-        pytest.skip("it has none")
+        pytest.skip("the contender has no semaphore")
     with contender.client(server.url) as client:
         permits = [client.semaphore("a", 2, TTL) for _ in range(3)]
         assert [permit.acquire(0) for permit in permits] == [True, True, False]
@@ -113,4 +113,4 @@ def test_an_error_on_the_loop_thread_is_raised_in_the_caller(server):
             """Do nothing: the context was never entered."""
 
     with pytest.raises(ZeroDivisionError), OnLoop(Broken()):
-        pytest.fail("it was opened")
+        pytest.fail("the context was entered")

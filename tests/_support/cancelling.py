@@ -36,19 +36,21 @@ UNDISTURBED_RUNS = 5
 """Tries to see all suspensions of an operation: on a busy machine one with a short timeout may end before it waits."""
 
 
-def home_of(client):
+def context_of(client):
     """Return the state of the client on this event loop."""
     return client._driver._contexts[asyncio.get_running_loop()]
 
 
 def session_of(client):
-    return home_of(client).session
+    return context_of(client).session
 
 
 async def settled(client):
     """Wait until this client has no request, renewal or cleanup under way."""
-    home = home_of(client)
-    await eventually_async(lambda: home.session.is_idle and home.renewer.is_idle and home.session._connecting is None)
+    context = context_of(client)
+    await eventually_async(
+        lambda: context.session.is_idle and context.renewer.is_idle and context.session._connecting is None
+    )
 
 
 def newest(raw):
@@ -165,14 +167,14 @@ class Scene:
         with contextlib.suppress(AssertionError):  # reported below
             await settled(self.mine)
             await eventually_async(lambda: not connections_since(self.known, self.raw))
-        home = home_of(self.mine)
+        context = context_of(self.mine)
         books = {
-            "requests unanswered": home.session._sent,
-            "requests unsent": home.session._outbox,
-            "registered tokens": home.session.inbox,
-            "cleanups": home.renewer._cleanups,
-            "renewals": home.renewer.renewals,
-            "leases in the table": home.leases.all(),
+            "requests unanswered": context.session._sent,
+            "requests unsent": context.session._outbox,
+            "registered tokens": context.session.inbox,
+            "cleanups": context.renewer._cleanups,
+            "renewals": context.renewer.renewals,
+            "leases in the table": context.leases.all(),
             "blocks entered": self.lock._entered,
             "connections": connections_since(self.known, self.raw),
             "holders": self.engine.holders(),
@@ -315,23 +317,23 @@ class _Strike:
         return await self.stepper
 
     def session(self):
-        home = self.scene.at_work._driver._contexts.get(asyncio.get_running_loop())
-        return home and home.session
+        context = self.scene.at_work._driver._contexts.get(asyncio.get_running_loop())
+        return context and context.session
 
-    def line(self):
+    def transport(self):
         session = self.session()
         return session and session._transport
 
     def open_up(self):
-        line = self.line()
-        if line is not None:
-            if line.paused:
-                line.resume_writing()
-            line._transport.resume_reading()
+        transport = self.transport()
+        if transport is not None:
+            if transport.paused:
+                transport.resume_writing()
+            transport._transport.resume_reading()
 
     def before(self, number):
-        if self.strikes.get(number) == "unsent" and (line := self.line()):
-            line.pause_writing()
+        if self.strikes.get(number) == "unsent" and (transport := self.transport()):
+            transport.pause_writing()
 
     def at(self, number, future):
         state = self.strikes.get(number)
@@ -349,8 +351,8 @@ class _Strike:
         elif state == "answered":
             asyncio.get_running_loop().call_soon(self.strike)
         else:
-            if line := self.line():
-                line._transport.pause_reading()
+            if transport := self.transport():
+                transport._transport.pause_reading()
             self.helped(self.when_executed())
 
     def helped(self, coroutine):
@@ -373,7 +375,7 @@ class _Strike:
         await asyncio.sleep(0)
         for helper in self._helpers[1:]:
             await helper
-        while (session := self.session()) and session._outbox:  # noqa: ASYNC110 -- turn by turn
+        while (session := self.session()) and session._outbox:  # noqa: ASYNC110 -- one iteration of the loop at a time
             await asyncio.sleep(0)
         barrier(self.scene.raw)
         self.strike()
@@ -449,7 +451,7 @@ async def _awaited(awaitable):
 
 
 async def _spin():
-    while True:  # noqa: ASYNC110 -- a loop that sleeps counts in milliseconds, one that spins does not
+    while True:  # noqa: ASYNC110 -- sleeping would take milliseconds
         await asyncio.sleep(0)
 
 

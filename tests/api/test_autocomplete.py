@@ -259,7 +259,7 @@ async def test_adding_without_a_score_sets_0_for_new_names_and_keeps_existing_sc
     assert await ranked.complete("") == ("high", "new", "low")
     await ranked.remove("high")
     await ranked.add("high")
-    assert await ranked.complete("") == ("high", "new", "low"), "its score was forgotten, so it has 0 as new has"
+    assert await ranked.complete("") == ("high", "new", "low"), "remove deleted its score, so its score is 0 again"
 
 
 async def test_scores_of_every_magnitude_sort_correctly(ranked):
@@ -500,8 +500,8 @@ async def test_ranked_complete_reads_the_matches_when_few_of_the_best_names_matc
     raw.config_resetstat()
     assert await names.complete("a", limit=2) == ("a0000", "a0001")
     done = commands(raw)
-    assert done["zrange"] >= 1, "it set out to walk the ranks"
-    assert done["zrangebylex"] == 2, "it gave that up, and looked at all 700 in two pieces"
+    assert done["zrange"] >= 1, "it began to read the ranking"
+    assert done["zrangebylex"] == 2, "it stopped, and read all 700 matches in two batches"
 
 
 async def test_all_keys_of_an_index_share_a_slot_and_have_no_ttl(names, raw):

@@ -73,7 +73,7 @@ async def test_acquire_is_a_context_manager(here, there, raw):
         assert Engine(raw).holders() == [lease.token]
         with pytest.raises(AcquireTimeout):
             async with there.lock("a").acquire(timeout=0.02):
-                pytest.fail("two are in it")
+                pytest.fail("two callers hold the lock")
     assert Engine(raw).holders() == Engine(raw).queue() == []
     assert await lease.release() is False
     async with here.lock("a").acquire() as second:
@@ -140,7 +140,7 @@ async def test_extend_sets_a_new_ttl(here, raw):
     (holder,) = (await here.lock("a").status()).holders
     assert 90 < lease.remaining() <= holder.remaining <= 100
     await lease.extend(1)
-    assert lease.remaining() > 90, "it is never made shorter"
+    assert lease.remaining() > 90, "extend never shortens the ttl"
     with pytest.raises(ValueError, match="ttl must be"):
         await lease.extend(0)
     raw.delete(Engine(raw).key("holders"))
@@ -306,7 +306,7 @@ async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
             await client.lock("a").acquire(timeout=timeout)
         with pytest.raises((ValueError, TypeError), match="timeout must"):
             async with client.lock("a").acquire(timeout=timeout):
-                pytest.fail("it was entered")
+                pytest.fail("the block was entered")
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ async def test_a_closed_client_raises_an_error(api, server, raw):
             await use()
     with pytest.raises(HandfastError, match="closed"):
         async with lock:
-            pytest.fail("it was entered")
+            pytest.fail("the block was entered")
     await client.close()
 
 

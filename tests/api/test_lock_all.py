@@ -77,7 +77,7 @@ async def test_a_holder_of_one_name_blocks_the_whole_request(here, there, raw, k
             assert await there.lock_all(["a", "b"]).try_acquire() is None
             waiter = tasks.create_task(take_and_give(there.lock_all(["a", "b"])))
             await until_queued(here.lock("a"))
-            assert holders(raw) == [[], [lease.token]], "nothing is held while it waits"
+            assert holders(raw) == [[], [lease.token]], "it holds no name while it waits"
             assert not await here.lock("a").locked()
             assert not waiter.done()
     assert waiter.result() > lease.fence
@@ -216,7 +216,7 @@ async def test_a_refused_try_and_a_timeout_leave_no_state(here, there, raw):
             await there.lock_all(["a", "b"]).acquire(timeout=0.05)
         with pytest.raises(AcquireTimeout):
             async with there.lock_all(["a", "b"]).acquire(timeout=0.01):
-                pytest.fail("it was entered")
+                pytest.fail("the block was entered")
         assert queues(raw) == [[], []]
         async with there.lock("a").acquire(timeout=5):
             pass
@@ -334,7 +334,7 @@ async def test_extension_and_renewal_cover_all_names(here, raw):
         (holder,) = status.holders
         assert 90 < lease.remaining() <= holder.remaining <= 100
     await lease.extend(1)
-    assert lease.remaining() > 90, "it is never made shorter"
+    assert lease.remaining() > 90, "extend never shortens the ttl"
     raw.delete(Engine(raw, "b").key("holders"))
     with pytest.raises(LeaseLost):
         await lease.extend(100)
@@ -525,7 +525,7 @@ async def test_a_waiter_that_loses_a_name_before_its_grant_arrives_starts_over(f
     async with asyncio.TaskGroup() as tasks:
         waiter = tasks.create_task(take_and_give(far.lock_all(["a", "b"])))
         await eventually_async(lambda: queues(raw)[1])
-        assert holders(raw) == [["stranger"], []], "it gave back what it still had"
+        assert holders(raw) == [["stranger"], []], "it released the remaining name"
         assert not waiter.done()
         fence = stranger.inspect()[2]
         stranger.release("stranger")
@@ -561,7 +561,7 @@ def test_a_frozen_first_waiter_costs_one_claim_window_and_requeues_when_it_thaws
         eventually(lambda: len(queues(raw)[1]) == 2)
         frozen.freeze()
         lease.release()
-        assert queues(raw)[1][0] == slow, "it has some time to come"
+        assert queues(raw)[1][0] == slow, "it keeps its position for a claim window"
         second = waiter.result(20)
         assert queues(raw) == [[slow], []]
         bundle = threads.submit(lambda: other.lock_all(["b", "a"]).acquire(timeout=20))
@@ -687,7 +687,7 @@ async def test_a_cancellation_at_any_suspension_leaves_no_state(scene, operation
     tally = await try_every_point(scene, operation)
     assert tally.orphans == []
     assert tally.suspensions >= operation.suspensions
-    assert tally.points >= 3 * tally.suspensions, "the states of the world were not reached"
+    assert tally.points >= 3 * tally.suspensions, "some states were not reached"
 
 
 async def test_cancellations_at_random_times_leave_no_state(scene):

@@ -441,7 +441,7 @@ class Machine(RuleBasedStateMachine):
 
     async def outcome(self, under_way):
         await asyncio.wait((under_way,), timeout=self.stage.patience)
-        assert under_way.done(), "it goes on and on"
+        assert under_way.done(), "the call did not end"
         return under_way.result()
 
     async def result(self, under_way):
@@ -456,7 +456,7 @@ class Machine(RuleBasedStateMachine):
     async def eventually_async(self, condition):
         until = time.monotonic() + self.stage.patience
         while not condition():
-            assert time.monotonic() < until, "it never came true"
+            assert time.monotonic() < until, "the condition never became true"
             await asyncio.sleep(0.001)
 
     def begin(self, actor, wish):

@@ -61,7 +61,7 @@ async def test_the_owner_reacquires_without_a_request_to_the_server(here, raw):
             assert await fourth.release() is True
             assert Engine(raw).holders() == [outer.token]
             assert (await rlock.status()).holders[0].weight == 1
-        assert scripts_run(raw) == before + 1, "the look at it was the only one"
+        assert scripts_run(raw) == before + 1, "status() was the only request"
         outer.check()
         assert Engine(raw).holders() == [outer.token]
     assert nothing_left(raw)
@@ -86,7 +86,7 @@ async def test_releasing_the_last_lease_in_any_order_frees_the_lock(here, there,
         assert "released" in repr(lease)
     second.check()
     fourth = await rlock.acquire()
-    assert fourth.token == second.token, "it goes on with any of them"
+    assert fourth.token == second.token, "any remaining lease keeps the hold"
     assert await second.release() is True
     assert await fourth.release() is True
     assert await fourth.release() is False
@@ -145,7 +145,7 @@ async def test_a_decorated_function_may_call_itself(api, here, there, raw):
         awaitable = rlock(five)
     assert await awaitable() == 5
     assert len(held) == 6
-    assert [token for (token,) in held] == held[0] * 6, "they all ran under one grant"
+    assert [token for (token,) in held] == held[0] * 6, "all calls share one grant"
     assert nothing_left(raw)
 
 
@@ -161,7 +161,7 @@ async def test_releasing_the_last_lease_hands_the_lock_to_the_next_waiter(here, 
             await lease.release()
             assert Engine(raw).holders() == [leases[2].token]
         again = await rlock.try_acquire()
-        assert again.token == leases[2].token, "who holds it stands before those who wait"
+        assert again.token == leases[2].token, "the owner reacquires ahead of the waiters"
         await again.release()
         await leases[2].release()
         assert Engine(raw).holders() == [token]
@@ -203,7 +203,7 @@ async def test_a_failed_wait_leaves_no_state(here, there, raw):
     rlock = here.rlock("a")
     with pytest.raises(AcquireTimeout):
         async with rlock.acquire(timeout=0.03):
-            pytest.fail("it was entered")
+            pytest.fail("the block was entered")
     assert Engine(raw).queue() == []
     await held.release()
     async with rlock as outer, rlock as inner:
@@ -260,7 +260,7 @@ async def test_another_thread_or_task_cannot_release_it_and_it_stays_held(here, 
         await elsewhere(outer.release())
     assert Engine(raw).holders() == [outer.token]
     assert await outer.release() is True
-    assert await elsewhere(outer.release()) is False, "there is nothing that it could take away"
+    assert await elsewhere(outer.release()) is False, "a lease that is already released needs no owner"
     assert nothing_left(raw)
 
 
@@ -432,7 +432,7 @@ async def test_a_loss_affects_all_leases_until_they_are_released(here, there, ra
             await ask()
     with pytest.raises(LeaseLost, match="deploy"):
         async with rlock:
-            pytest.fail("it was entered")
+            pytest.fail("the block was entered")
     assert scripts_run(raw) == before
     assert await outer.release() is False
     with pytest.raises(LeaseLost):
@@ -508,7 +508,7 @@ async def test_a_known_loss_is_raised_by_the_inner_and_by_the_outer_block(here, 
             except LeaseLost:
                 seen.append("inner")
                 raise
-            pytest.fail("the inner block ended well")
+            pytest.fail("the inner block did not raise")
     assert seen == ["inner"]
     assert asyncio.current_task().cancelling() == 0
 
@@ -592,7 +592,7 @@ async def test_in_asyncio_acquiring_outside_of_a_task_raises_an_error(mine, raw)
     def step():
         try:
             coroutine.send(None)
-        except BaseException as error:  # noqa: BLE001 -- whatever it is is looked at
+        except BaseException as error:  # noqa: BLE001 -- the test checks the error
             told.append(error)
 
     loop.call_soon(step)
@@ -628,7 +628,7 @@ async def test_in_asyncio_a_new_task_at_the_address_of_an_old_one_inherits_no_ho
         assert lease is None
     assert await leases[0].release() is True
     if not met:
-        pytest.skip("no task came to the place of the first one")
+        pytest.skip("no new task got the address of the first")
 
 
 # --- the sync API only: threads and forks
@@ -651,9 +651,9 @@ def test_a_new_thread_with_the_ident_of_an_old_one_inherits_no_hold(hf):
         again, other_ident = run(rlock.try_acquire)
         met = met or other_ident == ident
         assert again is None
-    assert lease.release() is True, "its thread is over"
+    assert lease.release() is True, "its thread has ended"
     if not met:
-        pytest.skip("no ident was used again")
+        pytest.skip("no thread ident was reused")
 
 
 def in_child(action):
@@ -762,4 +762,4 @@ async def test_a_closed_client_raises_an_error(api, server, raw):
             await use()
     with pytest.raises(HandfastError, match="closed"):
         async with rlock:
-            pytest.fail("it was entered")
+            pytest.fail("the block was entered")

@@ -101,7 +101,7 @@ async def test_readers_and_writers_never_overlap_and_fences_grow_with_every_gran
         for number in range(8):
             tasks.create_task(work((here, there)[number % 2]))
     assert len(set(fences)) == 64
-    assert {(True, 0), (False, 1)} <= seen, "readers were together, and writers were there"
+    assert {(True, 0), (False, 1)} <= seen, "readers overlapped, and writers acquired"
     assert nothing_left(raw)
 
 
@@ -152,7 +152,7 @@ async def test_readers_and_writers_acquire_in_queue_order_and_adjacent_readers_t
             await holders.queue(who, rwlock.read() if who[0] == "r" else rwlock.write())
         assert await shape(mine) == ("w", "rrwrwwrr")
         await held.release()
-        assert await shape(mine) == ("rr", "wrwwrr"), "both have it when the release returns"
+        assert await shape(mine) == ("rr", "wrwwrr"), "both hold it when the release returns"
         for inside in (("r0", "r1"), ("w2",), ("r3",), ("w4",), ("w5",), ("r6", "r7")):
             await holders.become(*inside)
             for who in inside:
@@ -214,7 +214,7 @@ async def test_a_writer_that_times_out_lets_the_readers_behind_it_in(here, there
         await until_queued(mine)
         await holders.queue("reader", yours.read())
         await giving_up
-        assert await shape(mine) == ("rr", ""), "it is in when the one before it is out"
+        assert await shape(mine) == ("rr", ""), "each acquires as soon as the one before has released"
         await holders.become("reader")
         await holders.release("reader")
     assert await held.release() is True
@@ -286,7 +286,7 @@ async def test_no_writer_acquires_between_a_downgrade_and_the_release(here, ther
         await holders.queue("writer", yours.write())
         await holders.queue("reader", yours.read())
         await lease.downgrade()
-        assert await shape(mine) == ("r", "wr"), "the reader stands behind the writer, and stays there"
+        assert await shape(mine) == ("r", "wr"), "the reader stays behind the writer in the queue"
         assert engine_of(raw).holders() == [lease.token]
         await asyncio.sleep(0.02)
         assert holders.current == []
@@ -307,7 +307,7 @@ async def test_a_downgrade_admits_the_next_readers_at_once(here, there):
         for who in ("one", "two", "writer", "three"):
             await holders.queue(who, yours.write() if who == "writer" else yours.read())
         await lease.downgrade()
-        assert await shape(mine) == ("rrr", "wr"), "they are in when it returns"
+        assert await shape(mine) == ("rrr", "wr"), "they hold it when the call returns"
         await holders.become("one", "two")
         await holders.release("one")
         assert await lease.release() is True
@@ -405,9 +405,9 @@ async def test_an_acquire_that_would_deadlock_with_its_own_block_raises_before_a
 
     async def blocks(block):
         async with block:
-            pytest.fail("it was entered")
+            pytest.fail("the block was entered")
 
-    job = wanted(api.function(lambda: pytest.fail("it was called")))
+    job = wanted(api.function(lambda: pytest.fail("the function was called")))
     ways = (
         lambda: side_of(rwlock, inner).acquire(),
         wanted.acquire,
@@ -595,7 +595,7 @@ async def test_force_release_revokes_all_readers_and_admits_the_writer(here, the
         await holders.release("writer")
         await holders.release("reader")
     writer = await yours.write().acquire()
-    assert await mine.read().force_release() == 1, "the sides have one name"
+    assert await mine.read().force_release() == 1, "both sides have the same name"
     assert await writer.release() is False
 
 

@@ -428,13 +428,13 @@ async def test_the_script_is_loaded_again_after_script_flush(seen, raw):
 async def test_recorded_replies_expire_and_only_the_members_remain(seen, raw):
     await seen.advance({f"m{number}": number for number in range(1200)})
     await seen.advance({"m1": 5})
-    assert len(answers(raw)) == len(set(answers(raw))) == 4, "one for each piece"
+    assert len(answers(raw)) == len(set(answers(raw))) == 4, "one for each batch"
     assert all(0 < raw.pttl(key) <= 20_000 for key in answers(raw))
     assert {key for key in raw.scan_iter() if raw.pttl(key) == -1} == {KEY}
     await seen.oldest()
     await seen.since(0)
     await seen.remove("m1")
-    assert len(answers(raw)) == 4, "nothing else is remembered"
+    assert len(answers(raw)) == 4, "only the members remain"
 
 
 async def test_all_keys_of_scores_share_a_slot(seen, raw):

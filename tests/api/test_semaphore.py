@@ -92,7 +92,7 @@ async def test_a_release_hands_its_permits_to_the_waiters(here, there, raw):
         await holders.queue("two", here.semaphore("a", 2))
         tokens = engine_of(raw).queue()
         assert await lease.release() is True
-        assert sorted(engine_of(raw).holders()) == sorted(tokens), "they have them when the release returns"
+        assert sorted(engine_of(raw).holders()) == sorted(tokens), "they hold their permits when the release returns"
         await holders.become("one", "two")
         assert lease.fence < holders.fences["one"] < holders.fences["two"]
         await holders.release("one")
@@ -159,7 +159,7 @@ async def test_the_permits_held_never_exceed_the_limit(here, there, raw):
         for number in range(6):
             tasks.create_task(work((here, there)[number % 2]))
     assert len(most) == 48
-    assert max(most) == 5, "they were used, and never exceeded"
+    assert max(most) == 5, "all permits were used, and never more"
     assert len(set(fences)) == 48
     assert nothing_left(raw)
 
@@ -206,7 +206,7 @@ async def test_requests_of_different_weights_acquire_in_queue_order(here, there)
         await held.release()
         await holders.become("a", "b")
         await holders.release("b")
-        assert (await semaphore.status()).free == 1, "one is free, and the next one wants three"
+        assert (await semaphore.status()).free == 1, "one permit is free, and the next waiter needs three"
         await holders.release("a")
         await holders.become("c")
         await holders.release("c")
@@ -283,7 +283,7 @@ async def test_status_lists_weights_and_free_permits(api, server, raw):
             await five.release()
             await holders.become("all")
             (holder,) = (await semaphore.status()).holders
-            assert holder.exclusive, "it has all that there are"
+            assert holder.exclusive, "it holds all permits"
             await holders.release("all")
             await holders.release("next")
 
@@ -343,7 +343,7 @@ async def test_force_release_revokes_all_leases_and_admits_the_waiters(here, the
             assert (caught.value.name, caught.value.fence) == ("a", lease.fence)
             assert await lease.release() is False
         assert min(holders.fences.values()) > max(lease.fence for lease in lost)
-        assert (await mine.status()).free == 0, "a release after the loss has taken nothing from those who came next"
+        assert (await mine.status()).free == 0, "a release after the loss does not affect the next holders"
         await holders.release("one")
         await holders.release("two")
     assert await mine.force_release() == 0
@@ -438,7 +438,7 @@ async def test_a_new_request_above_the_resized_limit_raises_limit_exceeded(here,
     async with semaphore.acquire(permits=2):
         with pytest.raises(LimitExceeded):
             async with semaphore.acquire(permits=4):
-                pytest.fail("it was entered")
+                pytest.fail("the block was entered")
     assert nothing_left(raw)
 
 
@@ -579,7 +579,7 @@ async def test_each_request_is_checked_against_its_own_limit(here, there, raw):
     assert await five.try_acquire() is None
     assert ((await two.status()).free, (await five.status()).free) == (0, 0)
     await first.release()
-    assert await two.try_acquire() is None, "three are out, and with it there would be four"
+    assert await two.try_acquire() is None, "three permits are held, and one more would exceed this client's limit"
     assert ((await two.status()).free, (await five.status()).free) == (0, 2)
     third = await five.try_acquire(permits=2)
     await second.release()
@@ -615,7 +615,7 @@ async def test_a_release_admits_every_waiter_that_fits_its_own_limit(here, there
         await holders.become("two", "five")
         await holders.release("two")
         await holders.release("five")
-    assert weights == [2, 3], "both have theirs when the release returns"
+    assert weights == [2, 3], "both hold their permits when the release returns"
 
 
 def test_a_first_waiter_with_a_limit_of_one_stops_the_handoff_and_the_next_acquires_by_polling(raw):
@@ -667,7 +667,9 @@ def test_the_leases_of_a_killed_holder_expire_one_by_one_after_their_ttl(hf, cre
     first = alive.answer()
     eventually(lambda: semaphore.status().waiting == 1)
     status = semaphore.status()
-    assert sorted(holder.weight for holder in status.holders) == [1, 2], "the other lease of the dead still counts"
+    assert sorted(holder.weight for holder in status.holders) == [1, 2], (
+        "the other lease of the killed process still counts"
+    )
     second = alive.answer()
     assert second > first
     assert semaphore.status().free == 0
@@ -703,7 +705,7 @@ def test_clients_with_clocks_an_hour_apart_work(hf, crew, raw):
     with pytest.raises(AcquireTimeout):
         semaphore.acquire(timeout=0.7)
     (holder,) = semaphore.status().holders
-    assert holder.fence == fences[0], "it lives on, and is renewed"
+    assert holder.fence == fences[0], "the lease is renewed"
     assert 0 < holder.remaining <= 0.4
     assert 0 < fast.ask("remaining") <= 0.4
     assert fast.ask("release") is True
@@ -778,7 +780,7 @@ async def test_invalid_permits_are_refused_before_any_io(api, permits, error, wo
                 await ask(permits=permits)
         with pytest.raises(error, match=words):
             async with semaphore.acquire(permits=permits):
-                pytest.fail("it was entered")
+                pytest.fail("the block was entered")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])

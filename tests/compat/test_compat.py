@@ -124,7 +124,7 @@ async def outcome(awaitable):
     """Return the value of the call, or the type of its exception."""
     try:
         return await awaitable
-    except Exception as error:  # noqa: BLE001 -- it is what is asked for
+    except Exception as error:  # noqa: BLE001 -- the test compares the errors
         return type(error).__name__
 
 
@@ -524,7 +524,7 @@ async def test_a_block_is_not_entered_after_a_blocking_timeout(world):
     async with lock:
         with pytest.raises(LockError, match="within the time"):
             async with other:
-                pytest.fail("it was entered")
+                pytest.fail("the block was entered")
     assert other.local.token is None
 
 

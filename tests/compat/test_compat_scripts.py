@@ -251,7 +251,7 @@ def test_release_deletes_the_lock_and_publishes_once(drop, told):
     drop.has(None, ("over", MINUTE))
     assert told() == ["released"]
     drop.client.set("a", "t1", px=TTL)
-    assert drop.release("t1") == ["released"], "the same call again: what is there now belongs to another"
+    assert drop.release("t1") == ["released"], "the same call again: the key now belongs to another"
     drop.has(("t1", TTL), ("over", MINUTE))
     assert told() == []
     drop.client.delete("a", "a:past")

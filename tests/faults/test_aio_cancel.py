@@ -18,7 +18,7 @@ from tests._support.cancelling import (
     OPERATIONS,
     Scene,
     connections_since,
-    home_of,
+    context_of,
     newest,
     settled,
     try_at_random,
@@ -292,7 +292,7 @@ async def test_a_lease_may_come_out_of_a_group(scene):
 
 async def test_a_release_that_is_cancelled_is_finished_in_the_background(scene):
     lease = await scene.lock.acquire()
-    home_of(scene.mine).session._transport.pause_writing()  # so that it cannot be released at once
+    context_of(scene.mine).session._transport.pause_writing()  # so that it cannot be released at once
     task = asyncio.create_task(lease.release())
     for _ in range(2):  # the second time while it cleans up
         await asyncio.sleep(0.01)
@@ -300,7 +300,7 @@ async def test_a_release_that_is_cancelled_is_finished_in_the_background(scene):
     await asyncio.wait((task,))
     assert task.cancelled()
     assert scene.engine.holders() == [lease.token]
-    home_of(scene.mine).session._transport.resume_writing()
+    context_of(scene.mine).session._transport.resume_writing()
     await settled(scene.mine)
     assert scene.engine.holders() == []
     assert await lease.release() is True, "it was given up, and by this lease"

@@ -24,7 +24,7 @@ from handfast import AcquireTimeout, AsyncHandfast, LeaseLost, ServerRefused
 from handfast._drivers.aio.session import Session
 from handfast.embedded import PrivateServer, find_binary, supervisor
 from handfast.testing import FaultProxy, containing, script
-from tests._support.cancelling import connections_since, home_of, newest, session_of, settled
+from tests._support.cancelling import connections_since, context_of, newest, session_of, settled
 from tests._support.helpers import Engine, eventually, eventually_async
 
 ROUNDS = 20
@@ -326,7 +326,7 @@ async def test_a_timeout_is_kept_while_the_server_is_silent_and_the_request_canc
                 with pytest.raises(AcquireTimeout, match="the server did not answer"):
                     await waiter
             assert time.monotonic() - started < 5, "the response timeout is longer than the caller's"
-            assert not home_of(hf).renewer.is_idle
+            assert not context_of(hf).renewer.is_idle
             os.kill(server.pid, signal.SIGCONT)
             await settled(hf)
             assert nothing_left(behind)
@@ -471,7 +471,7 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
         else:
             trouble.enter_context(proxy.black_hole("to server"))
             await eventually_async(lambda: session._sent and any(map(CALLS["renew"], proxy.commands)))
-        assert home_of(far).renewer.renewals
+        assert context_of(far).renewer.renewals
         seen = len(proxy.commands)
         releasing = asyncio.create_task(lease.release())
         await asyncio.sleep(0.01)

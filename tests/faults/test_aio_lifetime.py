@@ -15,7 +15,7 @@ import pytest
 
 from handfast import AsyncHandfast, HandfastError
 from handfast.embedded import PrivateServer
-from tests._support.cancelling import connections_since, home_of, newest, session_of, settled
+from tests._support.cancelling import connections_since, context_of, newest, session_of, settled
 from tests._support.helpers import Engine, eventually, eventually_async
 
 CYCLES = 50
@@ -445,7 +445,7 @@ async def test_a_crowd_that_waits_has_one_connection(server, raw, other):
         assert await (await waiter).release() is True
     assert len(connections_since(known, raw)) == 1
     await settled(hf)
-    assert not home_of(hf).session.inbox
+    assert not context_of(hf).session.inbox
     assert nothing_left(raw)
     await hf.close()
 
@@ -454,12 +454,12 @@ async def test_a_client_does_not_keep_records_of_released_leases(mine, raw):
     lock = mine.lock("a")
 
     def remembered():
-        home = home_of(mine)
-        session, renewer = home.session, home.renewer
+        context = context_of(mine)
+        session, renewer = context.session, context.renewer
         return [
             len(book)
             for book in (session.inbox, session._sent, session._outbox, session.inbox._revoked, renewer.renewals)
-        ] + [len(home.leases.all()), len(renewer._cleanups), len(lock._entered)]
+        ] + [len(context.leases.all()), len(renewer._cleanups), len(lock._entered)]
 
     for _ in range(20):
         async with lock:

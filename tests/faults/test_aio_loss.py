@@ -10,7 +10,7 @@ import pytest
 
 from handfast import AsyncHandfast, LeaseLost
 from handfast.embedded import PrivateServer
-from tests._support.cancelling import home_of, session_of, settled
+from tests._support.cancelling import context_of, session_of, settled
 from tests._support.helpers import Engine, eventually_async
 
 LONG = 60
@@ -216,7 +216,7 @@ async def test_a_block_that_returns_during_its_cancellation_raises_the_loss(mine
                 return "done"
 
     task = soon(work())
-    await eventually_async(home_of(mine).leases.all)
+    await eventually_async(context_of(mine).leases.all)
     await take()
     with pytest.raises(LeaseLost):
         await task
@@ -247,7 +247,7 @@ async def test_a_cancellation_from_outside_at_the_same_time_wins(mine, take, raw
             raise
 
     task = soon(work())
-    await eventually_async(home_of(mine).leases.all)
+    await eventually_async(context_of(mine).leases.all)
     await take()
     await asyncio.wait((task,))
     assert task.cancelled()
@@ -331,10 +331,10 @@ async def test_when_both_strike_at_once_the_outer_one_is_heard(mine, take, way, 
     async def strike(timeout):
         """In one turn of the loop, before the task learns of either."""
         loop = asyncio.get_running_loop()
-        (holding,) = home_of(mine).leases.all()
+        (holding,) = context_of(mine).leases.all()
         calls = [
             lambda: timeout.reschedule(loop.time()),
-            lambda: loop.call_soon(home_of(mine).renewer.lose, holding, "the test says so"),
+            lambda: loop.call_soon(context_of(mine).renewer.lose, holding, "the test says so"),
         ]
         for call in calls if first == "timeout" else reversed(calls):
             call()
@@ -408,7 +408,7 @@ async def test_a_block_in_a_group_fails_the_group(mine, take, raw):
         async with asyncio.TaskGroup() as group:
             sibling = group.create_task(asyncio.sleep(LONG))
             task = group.create_task(work())
-            await eventually_async(home_of(mine).leases.all)
+            await eventually_async(context_of(mine).leases.all)
             group.create_task(take())
     assert [type(error) for error in caught.value.exceptions] == [LeaseLost]
     assert sibling.cancelled()
@@ -472,11 +472,11 @@ async def test_after_the_inner_block_was_lost_the_outer_one_goes_on(mine, take, 
 async def test_both_lost_at_once_is_the_loss_of_the_outer_one(mine, raw):
     with pytest.raises(LeaseLost, match="outer"):
         async with mine.lock("outer"), mine.lock("inner"):
-            for holding in home_of(mine).leases.all():
-                asyncio.get_running_loop().call_soon(home_of(mine).renewer.lose, holding, "the test says so")
+            for holding in context_of(mine).leases.all():
+                asyncio.get_running_loop().call_soon(context_of(mine).renewer.lose, holding, "the test says so")
             await asyncio.sleep(LONG)
     assert clean()
-    assert not any(home_of(mine).leases.all())
+    assert not any(context_of(mine).leases.all())
 
 
 async def test_one_lease_guards_two_blocks_of_two_tasks(mine, take):
@@ -566,7 +566,7 @@ async def test_a_block_in_an_asynchronous_generator(mine, raw):
     assert await settled_and_free(mine, raw)
     async with contextlib.aclosing(generate(mine.lock("a"), ended)) as generator:
         assert await anext(generator) > numbers[0]
-        assert Engine(raw).holders() == [home_of(mine).leases.all()[0].token.decode()]
+        assert Engine(raw).holders() == [context_of(mine).leases.all()[0].token.decode()]
     assert len(ended) == 2
     assert Engine(raw).holders() == []
     assert not mine.lock("a")._entered

@@ -394,7 +394,7 @@ async def test_a_client_is_usable_after_an_error(user, ours, raw):
         raw.delete("c")
         with pytest.raises(ScriptError, match="boom"):
             await settled(BOOM(client, counter="c"))
-        assert await settled(COUNT(client, counter="c")) == 2, "what it wrote before stays"
+        assert await settled(COUNT(client, counter="c")) == 2, "its earlier writes remain"
 
 
 async def test_the_error_of_a_killed_script_names_its_line(server, conn, ours, raw):

@@ -212,7 +212,7 @@ async def test_error_replies_of_a_script_are_not_taken_for_server_errors(api, se
         mine = {client["id"] for client in raw.client_list()} - before
         with pytest.raises(ServerRefused):
             await settled(Script(source, name="own")(ours, counter="c"))
-        assert {client["id"] for client in raw.client_list()} - before == mine, "the connection stays"
+        assert {client["id"] for client in raw.client_list()} - before == mine, "the connection remains open"
 
 
 async def test_a_refusal_by_the_server_is_not_a_script_error(api, server, raw):

@@ -93,10 +93,10 @@ class Client:
     redis: object
     kind: type
 
-    def lock(self, name, ttl=LEASE, *, renew=False):  # noqa: ARG002 -- it does what it likes
+    def lock(self, name, ttl=LEASE, *, renew=False):  # noqa: ARG002 -- it ignores its options
         return self.kind(self.redis, name, ttl)
 
-    def semaphore(self, name, limit, ttl=LEASE):  # noqa: ARG002 -- it has no end
+    def semaphore(self, name, limit, ttl=LEASE):  # noqa: ARG002 -- its key has no TTL
         return Permit(self.redis, name, limit)
 
 

@@ -15,7 +15,7 @@ __all__ = ["Believing", "Lawless", "Silenced"]
 class Lawless(Writer):
     """Writes without a lock, and without a check of its fence."""
 
-    def write(self, name, ttl, until):  # noqa: ARG002 -- it needs neither
+    def write(self, name, ttl, until):  # noqa: ARG002 -- it uses no lock
         count = Count()
         with redis.Redis.from_url(self.url) as conn:
             while monotonic() < until:
