@@ -98,7 +98,7 @@ async def test_later_requests_for_one_name_queue_behind_it(here, there):
     assert lease.fence < bundle.result() < single.result() < other.result()
 
 
-async def test_it_queues_behind_earlier_waiters(here, there):
+async def test_a_request_for_several_names_queues_behind_earlier_waiters(here, there):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock("a").acquire()
         first = tasks.create_task(take_and_give(there.lock("a")))
@@ -148,7 +148,7 @@ async def test_a_repeated_name_counts_once_and_the_order_is_kept(here, raw):
         assert lease.fences == {"a": lease.fence}
 
 
-async def test_odd_names_work(here, there):
+async def test_odd_names_can_be_locked(here, there):
     async with here.lock_all(ODD) as lease:
         assert set(lease.fences) == set(ODD)
         assert await there.lock_all(ODD[::-1]).try_acquire() is None

@@ -101,7 +101,7 @@ def mute(server, raw):
 # --- acquire
 
 
-def test_acquire_with_an_own_token_writes_only_the_lock_key(drop):
+def test_acquire_with_a_generated_token_writes_only_the_lock_key(drop):
     assert drop.acquire("t1") == ["granted"]
     drop.has(("t1", TTL))
     drop.client.delete("a")
