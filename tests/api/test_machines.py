@@ -907,6 +907,9 @@ FIRST_THAT_FITS = """
       end
     end"""
 
+RELEASED = "  local holders, queue, tokens, tombstones = KEYS[k]"
+"""How the loop of the release script begins that gives the permits back."""
+
 MISTAKES = {
     "a release hands nothing over": (LockMachine, script(["RELEASE"], "hand_over(s) or more", "0 or more")),
     "a timeout leaves its queue entry": (
@@ -948,7 +951,7 @@ MISTAKES = {
     "a part of the names will do": (LockAllMachine, script(["MULTI_ACQUIRE"], "if position == 0", "if position <= 1")),
     "only the first of several names is given back": (
         LockAllMachine,
-        script(["RELEASE"], "for k = 1, #KEYS, 4 do", "for k = 1, 4, 4 do"),
+        script(["RELEASE"], f"for k = 1, #KEYS, 4 do\n{RELEASED}", f"for k = 1, 4, 4 do\n{RELEASED}"),
     ),
     "a waiter for several names is overtaken": (
         LockAllMachine,

@@ -299,7 +299,7 @@ async def test_a_grant_message_is_read_in_any_pieces(stage, pieces, size):
     playing = asyncio.create_task(play())
     assert (await coming).reply == [b"queued", 1000, 0, 5000]
     waking = await asyncio.wait_for(session.inbox.park(Park(TOKEN, time.monotonic() + 30)), 10)
-    assert waking.bell == GrantMessage(7, 2000, 3000)
+    assert waking.grant == GrantMessage(7, 2000, 3000)
     await playing
     assert session.inbox.unregister(TOKEN) is None
     assert session.is_idle
@@ -316,7 +316,7 @@ async def test_a_message_that_came_before_the_reply_is_dropped(stage, older):
         await peer.hear()
         peer.say(older + answer)
         await coming
-        assert (await inbox.park(Park(TOKEN, time.monotonic() + 0.02))).bell is None
+        assert (await inbox.park(Park(TOKEN, time.monotonic() + 0.02))).grant is None
     assert inbox.unregister(TOKEN) is None
 
 
@@ -335,7 +335,7 @@ async def test_a_grant_that_is_revoked_before_its_waiter_saw_it_is_reported(stag
         await asyncio.sleep(0)
     peer.say(GRANTED + REVOKED)
     await eventually_async(lambda: stage.revoked)
-    assert (await asyncio.wait_for(parking, 10)).bell == GrantMessage(7, 2000, 3000)
+    assert (await asyncio.wait_for(parking, 10)).grant == GrantMessage(7, 2000, 3000)
     assert inbox.unregister(TOKEN) == "too slow"
 
 
@@ -354,7 +354,7 @@ async def test_each_of_many_waiters_gets_its_own_message(stage):
         if value == 7:
             assert isinstance(waking, asyncio.CancelledError)
         else:
-            assert waking.bell.fence == value
+            assert waking.grant.fence == value
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ async def test_messages_of_strangers_are_ignored(stage, words):
     stage.session.inbox.register(TOKEN)
     parked = asyncio.create_task(stage.session.inbox.park(Park(TOKEN, time.monotonic() + 0.05)))
     peer.say(push(words), b">2\r\n+invalidate\r\n*1\r\n+key\r\n", push(b"revoked abc too slow, sorry"))
-    assert (await parked).bell is None
+    assert (await parked).grant is None
     assert stage.revoked == [(b"abc", "too slow, sorry")]
     assert stage.count == 1
 
@@ -503,8 +503,8 @@ async def test_a_broken_connection_wakes_the_waiters_and_those_that_are_about_to
     parked = asyncio.create_task(session.inbox.park(Park(TOKEN, time.monotonic() + 30)))
     await asyncio.sleep(0)
     peer.writer.close()
-    assert (await asyncio.wait_for(parked, 10)).bell is None
-    assert (await asyncio.wait_for(session.inbox.park(Park(late, time.monotonic() + 30)), 10)).bell is None
+    assert (await asyncio.wait_for(parked, 10)).grant is None
+    assert (await asyncio.wait_for(session.inbox.park(Park(late, time.monotonic() + 30)), 10)).grant is None
     assert stage.gaps == [True]
     assert stage.count == 1, "no request needs a new connection"
 

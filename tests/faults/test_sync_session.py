@@ -48,7 +48,7 @@ def stage():
 
 
 def park(session, seconds=30.0):
-    return session.park(Park(TOKEN, time.monotonic() + seconds)).bell
+    return session.park(Park(TOKEN, time.monotonic() + seconds)).grant
 
 
 def play(server, pieces):

@@ -248,7 +248,7 @@ class Model:
     """Who was released or cancelled, or was found lost when it was to be released."""
     lost: set[str] = field(default_factory=set)
     """Those who were found lost."""
-    bells: list[tuple[str, bool]] = field(default_factory=list)
+    wakes: list[tuple[str, bool]] = field(default_factory=list)
     """Who was rung, and whether with a grant."""
     set: int = 0
 
@@ -276,7 +276,7 @@ class Model:
         return "granted"
 
     def serve(self, me=None, *, may_enter=True):
-        """In the order of arrival, until one has to wait. ``me`` needs no bell, and may be one that only looks."""
+        """In the order of arrival, until one has to wait. ``me`` needs no message, and may be one that only looks."""
         while self.line:
             head = self.line[0]
             request, most = self.known[head], self.most(head)
@@ -286,19 +286,19 @@ class Model:
             if request.lapsed or (request.deaf and (self.fits(head) or request.weight > most or in_the_way)):
                 self.line.remove(head)
             elif request.weight > most:
-                self.bells.append((head, False))
+                self.wakes.append((head, False))
                 self.line.remove(head)
             elif not self.fits(head):
                 return
             elif request.bundle:
                 if not request.rung:
-                    self.bells.append((head, False))
+                    self.wakes.append((head, False))
                 request.rung = True
                 return
             else:
                 self.grant(head)
                 if head != me:
-                    self.bells.append((head, True))
+                    self.wakes.append((head, True))
                 if self.out >= most and (self.set or most == 1):
                     return
 
@@ -506,13 +506,13 @@ class Guided:
         assert reply[0] != "granted" or reply[1] == self.fences[token]
 
     def hear(self, ears):
-        """Whether the bells that rang are those foretold, in that order."""
+        """Whether the wakes that rang are those foretold, in that order."""
         rings = []
-        while len(rings) < len(self.model.bells):
+        while len(rings) < len(self.model.wakes):
             message = eventually(lambda: ears.get_message(timeout=1))
             _, token, fence, *_ = message["data"].split()
             rings.append((token, fence != "0"))
-        assert rings == self.model.bells
+        assert rings == self.model.wakes
         assert ears.get_message() is None
 
 

@@ -483,7 +483,7 @@ def test_the_digests_are_these():
 
 KNOWN_DIGESTS = {
     "multi_acquire": "3c2b73881e53e88da127e48b45d9e18af2dee191",
-    "names_best": "84b79024e33a6699d2b4ece3c172ed9642e8be4a",
+    "names_best": "c9fd1830ffb294154096233ef9913917c1f97ecb",
     "names_rank": "f0fe118637f4ac5ad1a41f932bea99ec8388bef8",
     "names_unrank": "1c981a266ea229979879a54df72e4abde5f871f7",
     "permit_acquire": "bf90fcb148499488fa1c034bee2161bd73c4a19f",
@@ -494,5 +494,5 @@ KNOWN_DIGESTS = {
     "permit_renew": "ae237dadca3a55058034784f956ceeefe09e9c91",
     "permit_resize": "153ee19ede6cc1d07078baa6c293679f19474f76",
     "permit_revoke": "53f71d8e6e8ca365642966d0449b6d22af182bd5",
-    "scores_advance": "d32d8ec6e83c6b3c8a461b54758998ac36391a2c",
+    "scores_advance": "9d78e0a33400d13e0e1eea78eca2608fbddae243",
 }

@@ -79,7 +79,7 @@ def hang_up(raw, pubsub, token):
     eventually(lambda: raw.pubsub_numsub(f"inbox:{token}")[0][1] == 0)
 
 
-def bells(pubsub, count):
+def grants(pubsub, count):
     """The rings that came, as (token, fence, lease_us)."""
     rings = []
     while len(rings) < count:
@@ -147,7 +147,7 @@ def test_a_crowd_of_readers_is_let_in_a_hundred_a_call(rw, listening):
         assert rw.release("w") == expected
     assert rw.holders() == crowd
     assert rw.field("used") == "250"
-    fences = [fence for _, fence, _ in bells(inboxes, 250)]
+    fences = [fence for _, fence, _ in grants(inboxes, 250)]
     assert fences == sorted(set(fences))
 
 
@@ -177,7 +177,7 @@ def test_a_writer_that_goes_on_as_a_reader_lets_the_readers_behind_it_in_and_no_
     assert sorted(rw.holders()) == ["r1", "r2", "w"]
     assert rw.queue() == ["w2", "r3"]
     assert rw.field("used") == "3"
-    assert [token for token, *_ in bells(inboxes, 2)] == ["r1", "r2"]
+    assert [token for token, *_ in grants(inboxes, 2)] == ["r1", "r2"]
     assert rw.client.zscore(rw.key("holders"), "w") == deadline
     assert rw.ask("w", MAX_PERMITS)[:2] == ["granted", fence]
     for token in ("r1", "r2", "w"):
@@ -445,7 +445,7 @@ def test_a_smaller_limit_rings_the_head_that_became_impossible_out_of_the_line(m
     engine.ask("large", 4)
     engine.ask("small")
     assert engine.resize(2) == ["resized", 0]
-    assert bells(inbox, 1) == [("large", 0, 0)]
+    assert grants(inbox, 1) == [("large", 0, 0)]
     assert sorted(engine.holders()) == ["held", "small"]
     assert engine.queue() == []
     assert engine.record("large") is None
@@ -465,7 +465,7 @@ def test_a_request_further_behind_that_became_impossible_is_rung_out_when_its_tu
     engine.release("held")
     assert engine.queue() == ["large", "last"]
     engine.release("first")
-    rings = bells(inboxes, 3)
+    rings = grants(inboxes, 3)
     assert [token for token, *_ in rings] == ["first", "large", "last"]
     assert [fence > 0 for _, fence, _ in rings] == [True, False, True]
     assert engine.holders() == ["last"]
@@ -507,7 +507,7 @@ def test_a_larger_limit_lets_in_who_fits_in_their_order_and_at_once(make, listen
     for token, weight in (("a", 1), ("b", 2), ("c", 2), ("d", 1)):
         engine.ask(token, weight)
     assert engine.resize(5) == ["resized", 0]
-    assert [token for token, *_ in bells(inboxes, 2)] == ["a", "b"]
+    assert [token for token, *_ in grants(inboxes, 2)] == ["a", "b"]
     assert sorted(engine.holders()) == ["a", "b", "held"]
     assert engine.queue() == ["c", "d"]
     assert engine.inspect()[3:7] == [5, 5, 3, 2]

@@ -35,12 +35,12 @@ def test_replies_are_answers_at_the_time_of_the_clock():
 
 
 def test_wait_ends_with_a_message_or_at_its_timeout():
-    bell = GrantMessage(1, 2, 3)
-    driver = ScriptedDriver(bell, None, Waking(115.0, bell), b"x")
+    message = GrantMessage(1, 2, 3)
+    driver = ScriptedDriver(message, None, Waking(115.0, message), b"x")
     assert driver.perform(asking(PARK, PARK, PARK, PING)) == [
-        Waking(100.0, bell),
+        Waking(100.0, message),
         Waking(110.0, None),
-        Waking(115.0, bell),
+        Waking(115.0, message),
         Answer(115.0, b"x"),
     ]
 

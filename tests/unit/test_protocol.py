@@ -57,15 +57,15 @@ def test_a_free_lock_is_one_call_and_its_lease_counts_from_before_it_was_sent():
 
 def test_a_grant_after_a_wait_is_believed_no_longer_than_the_server_does():
     # Asked at 100.0 here and 1.0 there; granted at 4.0 there, which cannot be before 103.0 here.
-    bell = GrantMessage(8, 4_000_000, 2_000_000)
-    effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(103.5, bell))
+    message = GrantMessage(8, 4_000_000, 2_000_000)
+    effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(103.5, message))
     assert verbs(effects) == ["acquire", "park"]
     assert grant == Grant(8, 105.0, 2.0)
 
 
 def test_a_server_clock_that_jumps_ahead_does_not_stretch_the_belief():
-    bell = GrantMessage(8, 3_600_000_000, 2_000_000)
-    _, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(103.5, bell))
+    message = GrantMessage(8, 3_600_000_000, 2_000_000)
+    _, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(103.5, message))
     assert grant == Grant(8, 105.5, 2.0)
 
 

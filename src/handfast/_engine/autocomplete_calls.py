@@ -4,9 +4,9 @@ All names have score 0 in one sorted set, so the server has them in the order of
 prefix stand side by side: one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points, and no byte of it is 255, so
 a prefix followed by 255 is the end of its range.
 
-With case folded, an entry is the folded name, 0, and the name as it was given: the 0 sorts a name before all that go on
-after it. Where the folded name has a 0 itself, 255 follows it, which no name begins with: so it is told from the border, and
-sorts after it. Ranked, a second set has the same entries by rank.
+With case folded, an entry is the folded name, a zero byte, and the name as it was given. The zero byte sorts a name before all
+longer names that begin with it. A zero byte within the folded name is followed by 255, which no UTF-8 text contains: so it
+differs from the separator, and sorts after it. Ranked, a second set has the same entries by rank.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Waking(NamedTuple):
     """The end of a `Park`: the moment, and the grant message if one came. A park may also end without a reason."""
 
     woke_at: float
-    bell: GrantMessage | None
+    grant: GrantMessage | None
 
 
 Effect: TypeAlias = Call | Park

@@ -17,7 +17,7 @@ class Granted(NamedTuple):
     """A waiter was granted its permits, or woken to ask again where the lease is 0."""
 
     token: bytes
-    bell: GrantMessage
+    grant: GrantMessage
 
 
 class Revoked(NamedTuple):

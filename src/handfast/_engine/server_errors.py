@@ -68,7 +68,7 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
 
 
 def subscribe_denied(text: str, inbox: str) -> ServerRefused:
-    """The error for a session that may not listen: nobody could tell it of its grants."""
+    """Return the error for a session that may not subscribe: no grant could reach it."""
     found = _COMMAND.search(text)
     command = found[1] if found else "subscribe"
     message = (

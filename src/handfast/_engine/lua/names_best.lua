@@ -16,7 +16,7 @@
 -- and `next` is 0 at the end.
 --
 -- TWICE the same answer: it writes nothing.
--- LATE nobody hears it.
+-- LATE no caller reads the reply, and nothing was written.
 -- MEMORY it needs none.
 local names, ranks = KEYS[1], KEYS[2]
 local prefix, limit, way = ARGV[1], tonumber(ARGV[2]), ARGV[3]

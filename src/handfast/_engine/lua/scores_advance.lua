@@ -1,4 +1,4 @@
--- scores_advance: move members forward to new scores, and count what came of it.
+-- scores_advance: move members forward to new scores, and count the outcomes.
 --
 -- KEYS scores answer
 -- ARGV scores_and_members...

@@ -23,7 +23,7 @@ if said == 'over' then
 end
 local holder = redis.pcall('GET', lock) -- an error where the key is no text: then it is not ours, and in the way
 if not holder then
-  -- First `past`: told of a grant that is not there, nobody believes it; a grant unknown would be an orphan.
+  -- First `past`: a record of a grant that was never made does no harm; a grant without a record would be an orphan.
   if not own then
     redis.call('SET', past, 'granted', 'PX', ttl_ms > 0 and math.min(ttl_ms, 600000) or 600000)
   end

@@ -5,8 +5,8 @@
 -- REPLY released
 -- REPLY lost
 --
--- TWICE still `released`: `past` remembers it for a minute. That is looked at first, since somebody
---   who was given the same token may hold the key by now.
+-- TWICE still `released`: `past` remembers it for a minute. That is read first, since another client
+--   with the same token may hold the key by now.
 -- LATE once the token is gone from the key, nothing is changed.
 -- MEMORY the first write is a DEL, which passes at maxmemory and lets the rest through.
 local lock, past = KEYS[1], KEYS[2]
