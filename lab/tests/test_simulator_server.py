@@ -334,7 +334,6 @@ class Commands(Pair):
                 ["HSET", member(), "v", member()],
                 ["HGET", member()],
                 ["HMGET", member(), member(), member()],
-                ["HEXISTS", member()],
                 ["HDEL", member(), member()],
                 ["ZADD", *pairs],
                 ["ZADD", *pairs],

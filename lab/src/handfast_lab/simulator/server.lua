@@ -272,11 +272,6 @@ function commands.HMGET(key, ...)
   return found
 end
 
-function commands.HEXISTS(key, field)
-  local hash = entry(key, 'hash')
-  return hash and hash.fields[text(field)] and 1 or 0
-end
-
 function commands.HDEL(key, ...)
   local hash, gone = entry(key, 'hash'), 0
   for i = 1, select('#', ...) do
@@ -438,7 +433,6 @@ local rules = {
   EXISTS = {1, 1e9},
   GET = {1, 1},
   HDEL = {2, 1e9, 1},
-  HEXISTS = {2, 2},
   HGET = {2, 2},
   HMGET = {2, 1e9},
   HSET = {3, 1e9, 2},

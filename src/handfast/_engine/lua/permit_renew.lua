@@ -29,7 +29,7 @@ end
 allow_at_maxmemory(KEYS[1])
 for k = 1, #KEYS, 4 do
   local holders, queue, tokens = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  local limit = #KEYS == 4 and redis.call('HEXISTS', tokens, 'limit') == 1 -- several names are locks, which have none
+  local limit = #KEYS == 4 and redis.call('HGET', tokens, 'limit') -- several names are locks, which have none
   raise_ttl(holders, ttl_ms + HOLDERS_GRACE_MS)
   raise_ttl(tokens, ttl_ms + tokens_grace_ms(limit))
   raise_ttl(queue, ttl_ms + QUEUE_GRACE_MS)
