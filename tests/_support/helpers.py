@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 
 import pytest
@@ -23,6 +24,11 @@ def eventually(condition, within=10.0):
         assert time.monotonic() < until, f"still false after {within} s"
         time.sleep(0.002)
     return value
+
+
+def without_coverage():
+    """Return this environment for a process that is interrupted at random, which would strike the measuring, too."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 def until_alone(raw):

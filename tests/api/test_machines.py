@@ -916,7 +916,10 @@ MISTAKES = {
         LockMachine,
         script(["CANCEL"], "redis.call('ZREM', queue, token)", ""),
     ),
-    "a fence is used again": (LockMachine, script(ALL, "fence = math.max(s.fence + 1, now,", "fence = math.max(s.fence,")),
+    "a fence is used again": (
+        LockMachine,
+        script(ALL, "fence = math.max(s.fence + 1, now,", "fence = math.max(s.fence,"),
+    ),
     "a revocation spares those who came late": (
         LockMachine,
         script(["REVOKE"], "record.fence <= up_to_fence", "record.fence < 9"),

@@ -14,13 +14,13 @@ import pytest
 
 import handfast
 from handfast import Lease, LimitExceeded, NotOwner, RLease
-from handfast._drivers.sync import driver
+from handfast._drivers.sync import driver, scope
 from handfast._drivers.sync.scope import LeaseScope, PrimitiveScope
 from handfast._protocol import lease as lease_module
 from handfast.testing import interrupt_at
 from tests._support import cancelling
 from tests._support.cancelling import Operation, Scene, try_every_point
-from tests._support.helpers import Engine, eventually, eventually_async
+from tests._support.helpers import Engine, eventually, eventually_async, without_coverage
 
 LIMIT = 3
 
@@ -359,7 +359,7 @@ print("struck", struck)
 
 def test_an_interrupt_anywhere_in_acquire_or_a_block_leaves_nothing_behind(server, raw):
     command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", INTERRUPTED, server.url, "200"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, env=without_coverage())
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[-1]) > 50
 
@@ -450,7 +450,7 @@ class Blocks:
         """Before an instruction of leaving the innermost one; then the others are left."""
         entered = [primitive if options is None else primitive.acquire(**options) for primitive, options in self.blocks]
         self.kept += [block.__enter__() for block in entered]
-        ours = [handfast._api, driver, lease_module]  # not the renewer: its locks would stay locked
+        ours = [handfast._api, driver, scope, lease_module]  # not the renewer: its locks would stay locked
         leave = entered.pop().__exit__
         run = interrupt_at(lambda: leave(None, None, None), step, within=ours, points="bytecodes", exception=exception)
         while entered:
