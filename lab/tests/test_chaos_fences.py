@@ -44,7 +44,7 @@ def test_handfast_fences_grow_across_data_loss(contender):
 def test_fences_from_a_counter_are_detected_when_they_fall(monkeypatch):
     for script in ("ACQUIRE", "MULTI_ACQUIRE"):
         good = getattr(calls, script)
-        source = good.source.replace("math.max(fence + 1, now, least or 0)", "fence + 1")
+        source = good.source.replace("math.max(s.fence + 1, now, min_fence or 0)", "s.fence + 1")
         assert source != good.source
         monkeypatch.setattr(calls, script, LuaScript(good.name, source, good.header))
     found = figures_of(OURS, 2)

@@ -272,7 +272,7 @@ def test_mistakes_and_hangs_are_killed_and_an_equivalent_mutant_survives(judged)
 @pytest.mark.slow
 def test_a_library_file_is_mutated_in_every_script_that_includes_it(judged):
     outcomes = judged(
-        mutant("lib/expiry", "redis.call('PEXPIRE', key, ms + 60000)", ""),
+        mutant("lib/expiry", "redis.call('PEXPIRE', key, ms + SLACK_MS)", ""),
         mutant("lib/clock", "local clock", "local clock, more"),
         files=("tests/lua/test_scripts.py",),
     )
