@@ -243,7 +243,7 @@ def _mutants(results: Results) -> Iterator[str]:
         f"**{total['mutants']:,} mutants, {total['killed'] + total['timed out']:,} killed by the tests, "
         f"{total['justified']:,} justified by name, {total['survived']:,} survived.** A mutant is a script with one small "
         "mistake: a comparison turned, a call left out, a number moved, a key swapped. Why the justified ones may live "
-        "stands in [`handfast_lab/mutants/justified.toml`](handfast_lab/mutants/justified.toml).\n"
+        "stands in `lab/src/handfast_lab/mutants/justified.toml`.\n"
     )
     yield _made(part)
     rows = (
