@@ -1,5 +1,4 @@
-"""Floor 1: what goes over the wire.
+"""Layer 2, the engine: scripts and their contracts, names of keys, calls as bytes, messages and replies.
 
-The scripts and their registry, key and channel names, packed calls, and the bytes of the protocol. It
-knows the words of floor 0 and how Redis talks, but opens no socket and decides nothing.
+It does no I/O and reads no clock: the drivers send what it packs, and the server has the time.
 """
