@@ -130,7 +130,7 @@ def servers(session: nox.Session, server: str) -> None:
 @nox.session
 def oldest(session: nox.Session) -> None:
     """Run with the oldest supported redis-py."""
-    session.install("--editable", ".[demo]", "--group", "dev", f"redis=={OLDEST_REDIS_PY}")
+    session.install("--editable", ".[demo,lint]", "--group", "dev", f"redis=={OLDEST_REDIS_PY}")
     session.install("--no-deps", "--editable", "lab")
     # It leaves the socket of a connection that failed to the garbage collector.
     session.run("python", "-m", "pytest", "-q", "-W", "ignore:unclosed <socket:ResourceWarning", *ON_EVERY_SERVER)
