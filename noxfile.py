@@ -31,6 +31,9 @@ ON_EVERY_SERVER = [
 ]
 """What users see and what the engine promises."""
 
+MEASURED_SLOW = ["tests/cli", "tests/compat", "tests/embedded"]
+"""Folders most of whose tests are slow: ``coverage`` runs these, too."""
+
 EVERYTHING = ["-m", "slow or not slow", "--hypothesis-profile=thorough"]
 LUA_FOLDERS = [*sorted(str(path) for path in Path("src").rglob("lua") if "_engine" not in path.parts), "examples"]
 """Scripts that stand alone. Those of the engine include others; ``tools/check_scripts.py`` checks them."""
@@ -88,10 +91,11 @@ def slow(session: nox.Session) -> None:
 
 @nox.session(python=SECOND)
 def coverage(session: nox.Session) -> None:
-    """Run what ``make test`` runs on another Python, and measure which lines and branches of the product it reaches."""
+    """Run what ``make test`` runs on another Python, and some slow folders, and measure which lines and branches are reached."""
     session.install("--editable", ".[demo,lint]", "--editable", "lab", "--group", "dev")
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", "-q", "-m", "slow", *MEASURED_SLOW)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
