@@ -24,8 +24,7 @@ from redis.crc import key_slot
 from redis.exceptions import NoScriptError, ResponseError
 
 from handfast._engine.script import LuaScript
-from handfast._engine.script_errors import script_error
-from handfast._engine.server_errors import is_noscript
+from handfast._engine.server_errors import is_noscript, script_error
 from handfast.errors import ScriptError
 
 __all__ = ["Value", "blame", "is_asynchronous", "is_pipeline", "is_supported", "queue", "run", "run_async"]

@@ -1,16 +1,33 @@
-"""What the server's error replies mean.
+"""What the server's error replies mean, and to which line of a script they point.
 
-An error raised inside a script arrives wrapped in other words up to Redis 6.2. A code counts only where the server itself
-puts it, and the common ones only with the server's sentence behind them: a script of the user's may answer what it likes.
+Servers word an error that is raised inside a script differently. Up to Redis 6.2 it is
+``Error running script (call to f_…): @user_script:3: user_script:3: …``, from 7.0 on
+``user_script:3: … script: <digest>, on @user_script:3.``, and Valkey leaves the digest out. An error that a script returns
+on purpose (``redis.error_reply``) has no position.
+
+A user's script may return any error. A code therefore counts only where the server puts it, and the common codes only with
+the server's sentence behind them.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 
-from handfast.errors import ServerRefused
+from handfast._engine.header import lines_of
+from handfast._engine.script import LuaScript
+from handfast.errors import ScriptError, ServerRefused
 
-__all__ = ["is_failover", "is_noscript", "is_refusal", "is_transient", "refusal", "subscribe_denied"]
+__all__ = [
+    "is_failover",
+    "is_noscript",
+    "is_refusal",
+    "is_transient",
+    "refusal",
+    "script_error",
+    "subscribe_denied",
+]
 
 _CODE = re.compile(
     r"(?:(?:ERR )?Error running script \(.*?\): (?:@user_script: ?\d+: )*-?)?"
@@ -18,68 +35,100 @@ _CODE = re.compile(
     r"|(NOREPLICAS) Not enough|(MISCONF) (?:\w+ is configured|Errors writing)|(NOPERM) |(MASTERDOWN) Link with"
     r"|(TRYAGAIN) Multiple keys|(CLUSTERDOWN) (?:The cluster|Hash slot)|(MOVED|ASK) \d+ |(CROSSSLOT) Keys in)"
 )
-_NO_RIGHT = re.compile(r"ACL failure in script|executing the script can't")
-"""How servers say NOPERM where it is the script that lacks a right."""
+_SCRIPT_NOPERM = re.compile(r"ACL failure in script|executing the script can't")
+"""NOPERM for a command inside a script, as servers word it."""
 _COMMAND = re.compile(r"run the '([\w|]+)' command")
-_PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
-_ELSEWHERE = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
+
+_TRANSIENT = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
+_FAILOVER = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
+_NO_CLUSTER = "the server is part of a cluster, which is not supported yet; use a single primary"
 _ADVICE = {
     "OOM": "the server is out of memory; raise its maxmemory or free some",
     "NOREPLICAS": "too few replicas are in sync; see min-replicas-to-write",
     "READONLY": "this server is a replica; name the primary, or use Sentinel so that it is found",
     "MISCONF": "the server cannot persist and therefore takes no writes; see its log",
-    "MOVED": "the server is part of a cluster, which is not supported yet; use a single primary",
-    "CROSSSLOT": "the server is part of a cluster, which is not supported yet; use a single primary",
+    "MOVED": _NO_CLUSTER,
+    "CROSSSLOT": _NO_CLUSTER,
 }
+
+_PIPELINE = re.compile(r"^Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+"""What redis-py puts in front of an error in a pipeline."""
+_QUOTED = re.compile(r"\((['\"]).*\1,\)", re.DOTALL)
+"""The rest of it, as redis-py's asyncio pipelines of a cluster quote it."""
+_WRAPPING = re.compile(r"^(?:ERR )?(?:Error (?:running|compiling) script \(.*?\): )?")
+_POSITION_BEFORE = re.compile(r"^@?user_script: ?(\d+): ?")
+_POSITION_BEHIND = re.compile(r",? script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.$")
 
 
 def is_noscript(text: str) -> bool:
-    """Whether the server does not know the script: it wants the source.
+    """Return whether the server lacks the script and needs its source.
 
-    In its very words: a script may answer NOSCRIPT as well, and then it has run.
+    A script that has run may return an error that begins with NOSCRIPT, so the server's sentence must follow.
     """
     return text.startswith("NOSCRIPT No matching script")
 
 
 def is_refusal(text: str) -> bool:
-    """Whether it is the server that will not, for reasons of its own."""
+    """Return whether the server refused the command, rather than the script having failed."""
     return bool(_code(text))
 
 
 def is_transient(text: str) -> bool:
-    """Whether the state that made the server refuse is likely to pass in seconds."""
-    return _code(text) in _PASSING
+    """Return whether the server refused because of a state that is likely to end within seconds."""
+    return _code(text) in _TRANSIENT
 
 
 def is_failover(text: str) -> bool:
-    """Whether another server may be the primary by now, so that a new connection finds it."""
-    return _code(text) in _ELSEWHERE
+    """Return whether another server may be the primary by now, so that a new connection finds it."""
+    return _code(text) in _FAILOVER
 
 
 def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
-    """The error for a refusal that will not pass, with what to do about it.
+    """Return the error for a refusal that a retry does not end, with advice.
 
-    ``again`` says that the script was sent before without an answer: the server may have run it, or may still do so.
+    ``again`` says that the script was sent before without a reply: the server may have run it, or may do so later.
     """
     code = _code(text)
-    advice = _about_rights(text) if code == "NOPERM" else _ADVICE.get(code, "see the server's words")
+    advice = _advice_on_rights(text) if code == "NOPERM" else _ADVICE.get(code, "see the server's message")
     message = f"the server refused a script for {name!r}: {advice} ({text})"
     return ServerRefused(message, name=name, changed_nothing=code == "OOM" and not again, words=text)
 
 
 def subscribe_denied(text: str, inbox: str) -> ServerRefused:
-    """Return the error for a session that may not subscribe: no grant could reach it."""
+    """Return the error for a session that may not subscribe to its inbox, so that no grant could reach it."""
     found = _COMMAND.search(text)
     command = found[1] if found else "subscribe"
     message = (
-        f"the server does not let us listen to {inbox!r}: allow it with ACL SETUSER … +{command} &{inbox}, "
-        f"or all that is needed with what `handfast acl` prints ({text})"
+        f"the server refused the subscription to {inbox!r}: allow it with ACL SETUSER … +{command} &{inbox}, "
+        f"or give the user all rights that `handfast acl` prints ({text})"
     )
     return ServerRefused(message, name=inbox, changed_nothing=True, words=text)
 
 
-def _about_rights(text: str) -> str:
-    """What to do about a right that the user lacks. Servers before Redis 7.2 do not say which, where it is the script's."""
+def script_error(script: LuaScript, text: str) -> ScriptError | None:
+    """Return the error with the script's name and the line that failed.
+
+    None if the server names no line of the script, or if the server refused the command: then the script is not at fault.
+    """
+    text = _PIPELINE.sub("", text)
+    if _QUOTED.fullmatch(text):
+        with contextlib.suppress(SyntaxError, ValueError):
+            (text,) = ast.literal_eval(text)
+    behind = _POSITION_BEHIND.search(text)
+    line = int(behind[1]) if behind else 0
+    reason = _WRAPPING.sub("", text[: behind.start()] if behind else text)
+    while before := _POSITION_BEFORE.match(reason):
+        line = int(before[1])
+        reason = reason[before.end() :]
+    lines = lines_of(script.source)
+    code = reason.removeprefix("-")  # Redis up to 6.2 keeps the sign of an error reply
+    if not 0 < line <= len(lines) or is_refusal(code):
+        return None
+    return ScriptError(script.name, line, lines[line - 1].strip(), reason)
+
+
+def _advice_on_rights(text: str) -> str:
+    """Return advice on a right that the user lacks. Servers before Redis 7.2 do not name it if a script lacks it."""
     found = _COMMAND.search(text)
     if found and found[1] == "eval":
         return (
@@ -92,4 +141,4 @@ def _about_rights(text: str) -> str:
 
 def _code(text: str) -> str:
     found = _CODE.match(text)
-    return next(filter(None, found.groups())) if found else "NOPERM" if _NO_RIGHT.search(text) else ""
+    return next(filter(None, found.groups())) if found else "NOPERM" if _SCRIPT_NOPERM.search(text) else ""

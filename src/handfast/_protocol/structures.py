@@ -18,7 +18,7 @@ from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.script import LuaScript, pack
-from handfast._engine.script_errors import script_error
+from handfast._engine.server_errors import script_error
 from handfast.errors import ServerRefused
 from handfast.records import Advance, Scored
 
