@@ -49,7 +49,7 @@ def faults_of(script: LuaScript, text: str) -> Iterator[str]:
     for question in QUESTIONS:
         if not re.search(rf"^--.*\b{question}\b", comment, re.MULTILINE):
             yield f"the header does not say what happens: {question}"
-    if script.header.in_words or not script.header.replies:
+    if script.header.untagged or not script.header.replies:
         yield "a reply is not a tagged array"
     for found in PACKING.findall(code_of(script.source)):
         yield f"the engine does not use {found}: its replies are arrays, and its records are text"

@@ -172,7 +172,7 @@ class Script:
         if isinstance(reply, Exception):
             raise self.explain(reply)
         header = self._script.header
-        if header.in_words or not header.replies:
+        if header.untagged or not header.replies:
             record = tagged(header.replies, reply)
             return reply if record is None else record
         return self._named(self._record, reply)

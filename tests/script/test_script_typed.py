@@ -131,7 +131,7 @@ async def test_a_stub_returns_its_annotated_type_with_every_client(everyone, raw
         (list[int], "return 1", "takes an array"),
         (tuple[int, str], "return {1, redis.error_reply('MY bad')}", "no text"),
         (Taken, "return {'gone', 1}", "'gone' is none of 'taken', 'short'"),
-        (Taken, "return {'taken'}", "takes 2 items, and the reply has 1"),
+        (Taken, "return {'taken'}", "takes 2 items, but the reply has 1"),
         (
             Reply,
             "-- REPLY seen\nreturn {'other'}",
@@ -140,7 +140,7 @@ async def test_a_stub_returns_its_annotated_type_with_every_client(everyone, raw
         (Reply, "-- REPLY seen\n-- REPLY - or a number\nreturn 1", "its header does not list the reply 1"),
         (Reply, "return {'seen'}", "its header does not list the reply"),
         (list[Reply], "-- REPLY seen\nreturn {{'seen'}, 1}", "its header does not list the reply 1"),
-        (dict[str, int], "return {'a'}", "keys and values in turn"),
+        (dict[str, int], "return {'a'}", "alternating keys and values"),
     ],
 )
 async def test_a_reply_that_does_not_fit_the_annotation_raises_value_error(everyone, annotation, source, words):

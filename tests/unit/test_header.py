@@ -29,7 +29,7 @@ def test_a_whole_header_is_read():
         args=("amount", "note"),
         replies={"taken": ("left",), "short": ("missing",), "none": ()},
         more_args=True,
-        in_words=True,
+        untagged=True,
         needs={"redis": (7, 0), "valkey": (8, 0)},
     )
     assert header.declares
@@ -109,7 +109,7 @@ def test_a_reply_may_have_a_field_of_its_own_name_and_share_fields_with_another(
 def test_prose_is_not_told_from_names_so_it_begins_with_a_dash():
     assert read_header("-- REPLY how many").replies == {"how": ("many",)}
     assert read_header("-- REPLY - how many").replies == {}
-    assert read_header("-- REPLY - how many").in_words
+    assert read_header("-- REPLY - how many").untagged
 
 
 def test_keys_and_replies_may_share_names():
@@ -134,14 +134,14 @@ def test_keys_and_replies_may_share_names():
         ("-- KEYS a\n-- KEYS b\n-- KEYS a", 3, "KEYS has 'a' twice"),
         ("-- KEYS a\n-- ARGV b\n-- ARGV a", 3, "'a' is the name of a key and of an argument"),
         ("-- ARGV b a...\n-- KEYS a", 1, "'a' is the name of a key and of an argument"),
-        ("-- REPLY", 1, "REPLY names nothing"),
-        ("-- REPLY ok\n-- REPLY", 2, "REPLY names nothing"),
+        ("-- REPLY", 1, "REPLY has no tag"),
+        ("-- REPLY ok\n-- REPLY", 2, "REPLY has no tag"),
         ("-- REPLY how-many", 1, "'how-many' is no name: REPLY takes names only"),
         ("-- REPLY ok a a", 1, "REPLY has 'a' twice"),
         ("-- REPLY ok items...", 1, "'items...' is no name: REPLY takes names only"),
         ("-- REPLY ok a\n-- REPLY ok", 2, "the reply 'ok' is described twice"),
-        ("-- x\n-- REPLY ok tag", 2, "no field of a reply can be called 'tag'"),
-        ("-- REPLY ok _fields", 1, "no field of a reply can be called '_fields'"),
+        ("-- x\n-- REPLY ok tag", 2, "a field of a reply can't be called 'tag'"),
+        ("-- REPLY ok _fields", 1, "a field of a reply can't be called '_fields'"),
         ("-- NEEDS", 1, "NEEDS takes servers such as"),
         ("-- NEEDS redis", 1, "not 'redis'"),
         ("-- x\n-- NEEDS redis 7", 2, "not 'redis 7'"),

@@ -78,13 +78,13 @@ class Counting(Reader):
 
     looked_at = 0
 
-    def _read_lines(self, data):
+    def _read_flat(self, data):
         self.looked_at += len(data)
-        return super()._read_lines(data)
+        return super()._read_flat(data)
 
-    def _read_on(self, data):
+    def _read_any(self, data):
         self.looked_at += len(data)
-        return super()._read_on(data)
+        return super()._read_any(data)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ class Counting(Reader):
     ],
     ids=["texts", "one text", "nested", "flat", "deep"],
 )
-def test_a_long_reply_in_pieces_is_read_once_and_not_at_every_piece_again(sent):
+def test_a_long_reply_in_pieces_is_read_anyce_and_not_at_every_piece_again(sent):
     data, reader = encode(sent), Counting()
     for start in range(0, len(data), 1_000):
         assert reader.frame() is INCOMPLETE

@@ -1,12 +1,12 @@
-"""An index of names as the server keeps it, and the calls that keep it.
+"""The calls of an autocomplete index, and the format of its entries.
 
-All names have score 0 in one sorted set, so the server has them in the order of their bytes, and those that begin with a
-prefix stand side by side: one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points, and no byte of it is 255, so
-a prefix followed by 255 is the end of its range.
+All entries have score 0 in one sorted set, so the server sorts them by their bytes. Entries that begin with a prefix are
+adjacent, and one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points and never contains the byte 255, so a prefix
+followed by 255 is the end of its range.
 
-With case folded, an entry is the folded name, a zero byte, and the name as it was given. The zero byte sorts a name before all
-longer names that begin with it. A zero byte within the folded name is followed by 255, which no UTF-8 text contains: so it
-differs from the separator, and sorts after it. Ranked, a second set has the same entries by rank.
+With ``fold_case`` an entry is the folded name, a zero byte and the name as given. The zero byte sorts a name before all longer
+names that begin with it. A zero byte of the folded name itself is followed by 255: so it differs from the separator and sorts
+after it. With ``ranked`` a second sorted set has the same entries by rank.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from handfast._engine.validate import utf8
 __all__ = ["AutocompleteCalls"]
 
 BORDER = re.compile(rb"\x00(?!\xff)")
-"""Between the folded name and the name."""
+"""Separates the folded name from the name."""
 
 END = b"\xff"
-"""Above all that goes on after a prefix."""
+"""Sorts after every continuation of a prefix."""
 
 RANK, UNRANK, BEST = load("names_rank"), load("names_unrank"), load("names_best")
 
 
 class AutocompleteCalls:
-    """The names under one name, as calls ready to be sent."""
+    """The calls of one index, ready to be sent."""
 
     __slots__ = ("_fold_case", "_names", "_ranks", "name", "ranked")
 
     def __init__(self, place: KeySet, *, fold_case: bool, ranked: bool) -> None:
-        # Clients that disagree on the options see different sets: better than one that half of them misread.
+        # Clients that disagree on the options use different keys, so that none misreads the entries of another.
         form = ("folded" if fold_case else "exact") + ("_ranked" if ranked else "")
         self.name = place.name
         self.ranked = ranked
@@ -47,45 +47,50 @@ class AutocompleteCalls:
         self._ranks = place.key(f"{form}:ranks")
 
     def entry(self, name: str) -> bytes:
-        """How a name is kept. Raises TypeError and ValueError for what is no name."""
+        """Return the entry of a name.
+
+        Raises:
+            TypeError: The name is not a str.
+            ValueError: The name is empty, longer than 16 KiB of UTF-8, or not valid Unicode.
+        """
         exact = utf8(name, "a name")
         return folded(name) + b"\x00" + exact if self._fold_case else exact
 
     def prefix(self, text: str) -> bytes:
-        """How the entries begin that a text is a prefix of; the empty text is one of all."""
+        """Return the first bytes of all entries whose names begin with a text. Every name begins with the empty text."""
         if text == "":
             return b""
         exact = utf8(text, "a prefix")
         return folded(text) if self._fold_case else exact
 
     def name_of(self, entry: bytes) -> str:
-        """The name that an entry is kept for."""
+        """Return the name of an entry."""
         return (BORDER.split(entry, 1)[1] if self._fold_case else entry).decode()
 
     def add(self, entries: Sequence[bytes]) -> Call:
-        """Put entries in; where they are ranked, a new one has score 0, and the others keep theirs."""
+        """Add entries. In a ranked index a new entry gets score 0, and an existing one keeps its score."""
         if self.ranked:
             return self._rank("keep", [part for entry in entries for part in (entry, "0")])
         head = command("ZADD", 1 + 2 * len(entries))
         return Call(head, pack([self._names, *(part for entry in entries for part in (0, entry))]))
 
     def rank(self, scores: Sequence[tuple[bytes, float]]) -> Call:
-        """Put entries in with their scores."""
+        """Add entries with scores, or set the scores of existing ones."""
         return self._rank("set", [part for entry, score in scores for part in (entry, repr(0.0 - score))])
 
     def remove(self, entries: Sequence[bytes]) -> Call:
-        """Take entries out."""
+        """Remove entries."""
         if self.ranked:
             return Call(UNRANK.prefix_for(2, len(entries)), pack([self._names, self._ranks, *entries]))
         return Call(command("ZREM", 1 + len(entries)), pack([self._names, *entries]))
 
     def first(self, prefix: bytes, limit: int) -> Call:
-        """Read those that come first of the entries that begin with the prefix."""
+        """Read the first entries that begin with a prefix, at most ``limit``."""
         span = (b"[" + prefix, b"(" + prefix + END)
         return Call(command("ZRANGEBYLEX", 6), pack([self._names, *span, "LIMIT", 0, limit]))
 
     def best(self, prefix: bytes, limit: int, way: str = "any", *, start: int = 0, after: bytes = b"") -> Call:
-        """Read a piece of those that are ranked best of them."""
+        """Read names in order of rank: one step of the scan or walk that ``lua/names_best.lua`` describes."""
         return Call(BEST.prefix, pack([self._names, self._ranks, prefix, limit, way, start, after]))
 
     def size(self) -> Call:
@@ -93,7 +98,7 @@ class AutocompleteCalls:
         return Call(command("ZCARD", 1), pack([self._names]))
 
     def clear(self) -> Call:
-        """Forget all of them."""
+        """Delete the index."""
         return Call(command("UNLINK", 2), pack([self._names, self._ranks]))
 
     def _rank(self, how: str, parts: Sequence[Any]) -> Call:
@@ -101,14 +106,14 @@ class AutocompleteCalls:
 
 
 def folded(text: str) -> bytes:
-    """How an entry begins whose name folds to the same as the text."""
+    """Return the first bytes of the entries whose folded names begin with the folded text."""
     return fold(text).encode().replace(b"\x00", b"\x00\xff")
 
 
 def fold(text: str) -> str:
-    """The text without the difference between capital and small letters, and between the ways to write an accent.
+    """Return a text without differences of case, and of composed and decomposed accents.
 
-    That is Unicode's canonical caseless matching (The Unicode Standard, 3.13). Accents stand behind their letters in it,
-    so a prefix that ends before one finds the letter with it: "e" does "élan", and 하 does 한.
+    The result is that of Unicode's canonical caseless matching (The Unicode Standard, 3.13). An accent follows its letter in it,
+    so a prefix that ends before the accent matches too: "e" matches "élan", and 하 matches 한.
     """
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())

@@ -1,4 +1,4 @@
-"""What a script says of itself in its first comment: a contract that is read, not just written.
+"""The header of a script: the contract in its first comment, which callers and the linter read.
 
     -- take: move an amount from one account to another.
     --
@@ -8,12 +8,18 @@
     -- REPLY short missing
     -- NEEDS redis 7.0, valkey 8.0
 
-KEYS and ARGV name what the caller passes, in its order; a name that ends with three dots is the last of its line and stands
-for any number of values. Each REPLY is a tagged array: its first item, and the names of those that follow. A reply that
-is no tagged array is described in words behind a dash: ``-- REPLY - how many are left``. NEEDS names the oldest server of
-each kind that the script is written for. TWICE says what happens when the script is sent a second time: one that has it
-may be sent again when its reply got lost. All of them may be missing, KEYS, ARGV and REPLY may stand on several lines,
-and the comment may say more.
+KEYS and ARGV
+    The names of the keys and arguments, in the order in which the caller passes them. A last name that ends with ``...``
+    stands for any number of values.
+REPLY
+    A tagged array: its tag, which is the first item, and the names of its other items. A reply of another form is
+    described after a dash: ``-- REPLY - how many are left``.
+NEEDS
+    The oldest version of each server that the script is written for.
+TWICE
+    What happens if the script is sent a second time. Only a script with this line is sent again after a lost reply.
+
+Every line is optional. KEYS, ARGV and REPLY may take several lines, and the comment may contain other text.
 """
 
 from __future__ import annotations
@@ -24,19 +30,23 @@ from dataclasses import dataclass, field
 
 __all__ = ["Header", "HeaderError", "lines_of", "read_header"]
 
-WORDS = "KEYS", "ARGV", "REPLY", "NEEDS", "TWICE"
+KEYWORDS = "KEYS", "ARGV", "REPLY", "NEEDS", "TWICE"
 MORE = "..."
-IN_WORDS = "-"
+UNTAGGED = "-"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SERVER = re.compile(r"(redis|valkey) (\d+)\.(\d+)(?:\.\d+)?")
 _LINE_END = re.compile(r"\r\n|\n\r|\n|\r")
 _TAKEN = frozenset({"tag", "_fields"})
-"""Names that a reply has already, so that a field would be hidden behind them."""
+"""Attributes of `Reply`, which would hide fields of these names."""
 
 
 class HeaderError(ValueError):
-    """A header that cannot be understood. ``line`` counts from 1."""
+    """The header of a script is malformed.
+
+    Attributes:
+        line: The line of the fault, counted from 1.
+    """
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -48,74 +58,75 @@ class HeaderError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Names of keys and arguments in their order, and the fields of each reply by its tag."""
+    """The contract of a script: the names of its keys and arguments in order, and the fields of each reply by its tag."""
 
     keys: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     replies: dict[str, tuple[str, ...]] = field(default_factory=dict)
     more_keys: bool = False
-    """Whether the last of the keys stands for any number of them."""
+    """Whether the last name of the keys stands for any number of keys."""
     more_args: bool = False
-    """Whether the last of the arguments does."""
-    in_words: bool = False
-    """Whether a reply that is no tagged array is described."""
+    """Whether the last name of the arguments stands for any number of arguments."""
+    untagged: bool = False
+    """Whether the script may return something other than a tagged array."""
     needs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The oldest server of each kind, ``redis`` and ``valkey``, where the script says so."""
+    """The oldest version of ``redis`` and of ``valkey``, as major and minor number; empty without a NEEDS line."""
     lines: dict[str, int] = field(default_factory=dict, compare=False)
-    """On which line each of the header's words stands first."""
+    """The number of the first line of each keyword."""
 
     @property
     def declares(self) -> bool:
-        """Whether it names what the caller passes; else nothing is known of it."""
+        """Whether the header names the keys or the arguments."""
         return "KEYS" in self.lines or "ARGV" in self.lines
 
     @property
     def repeatable(self) -> bool:
-        """Whether it says what happens when it is sent twice: then a lost reply is no reason not to."""
+        """Whether the script may be sent again after a lost reply."""
         return "TWICE" in self.lines
 
 
 def lines_of(source: str) -> list[str]:
-    """The lines as Lua counts them: Python knows more ends of a line."""
+    """Split a source into lines as Lua counts them; `str.splitlines` knows more line ends."""
     return _LINE_END.split(source)
 
 
 def read_header(source: str) -> Header:
-    """Read the comment that a script begins with. Raises HeaderFault for what it cannot mean.
+    """Read the comment at the start of a script, which may be indented and follow empty lines and a shebang.
 
-    It may be indented, and stand below empty lines and a shebang.
+    Raises:
+        HeaderError: A line of the header is malformed.
     """
-    words: dict[str, list[tuple[str, int]]] = {"KEYS": [], "ARGV": []}
+    names: dict[str, list[tuple[str, int]]] = {"KEYS": [], "ARGV": []}
     replies: dict[str, tuple[str, ...]] = {}
     needs: dict[str, tuple[int, int]] = {}
     lines: dict[str, int] = {}
-    in_words = False
+    untagged = False
     for number, line in _comment(source):
         first, *rest = line.split() or [""]
-        if first not in WORDS:
+        if first not in KEYWORDS:
             continue
         lines.setdefault(first, number)
-        if first in words:
-            words[first] += [(name, number) for name in rest]
+        if first in names:
+            names[first] += [(name, number) for name in rest]
         elif first == "NEEDS":
             needs |= _servers(" ".join(rest), number)
-        elif first == "REPLY" and rest[:1] == [IN_WORDS]:
-            in_words = True
+        elif first == "REPLY" and rest[:1] == [UNTAGGED]:
+            untagged = True
         elif first == "REPLY":
             tag, fields = _reply(rest, number)
             if tag in replies:
                 raise HeaderError(f"the reply {tag!r} is described twice", number)
             replies[tag] = fields
-    keys, more_keys = _list(words["KEYS"], "KEYS")
-    args, more_args = _list(words["ARGV"], "ARGV")
-    for name, (_, number) in zip(args, words["ARGV"], strict=True):
+    keys, more_keys = _list(names["KEYS"], "KEYS")
+    args, more_args = _list(names["ARGV"], "ARGV")
+    for name, (_, number) in zip(args, names["ARGV"], strict=True):
         if name in keys:
             raise HeaderError(f"{name!r} is the name of a key and of an argument", number)
-    return Header(keys, args, replies, more_keys, more_args, in_words, needs, lines)
+    return Header(keys, args, replies, more_keys, more_args, untagged, needs, lines)
 
 
 def _comment(source: str) -> Iterator[tuple[int, str]]:
-    """The lines of the first comment, with their numbers and without their dashes."""
+    """Yield the number and the text of each line of the first comment, without the dashes."""
     begun = False
     for number, text in enumerate(lines_of(source), 1):
         line = text.strip()
@@ -126,19 +137,21 @@ def _comment(source: str) -> Iterator[tuple[int, str]]:
             break
 
 
-def _reply(words: list[str], line: int) -> tuple[str, tuple[str, ...]]:
-    """A tag and its fields."""
-    if not words:
-        raise HeaderError("REPLY names nothing", line)
-    (tag,) = _names([(words[0], line)], "REPLY")
-    fields = _names([(name, line) for name in words[1:]], "REPLY")
+def _reply(names: list[str], line: int) -> tuple[str, tuple[str, ...]]:
+    if not names:
+        raise HeaderError("REPLY has no tag; name one, or describe the reply after a dash", line)
+    (tag,) = _names([(names[0], line)], "REPLY")
+    fields = _names([(name, line) for name in names[1:]], "REPLY")
     if taken := _TAKEN.intersection(fields):
-        raise HeaderError(f"no field of a reply can be called {min(taken)!r}: that is taken", line)
+        raise HeaderError(
+            f"a field of a reply can't be called {min(taken)!r}: replies have an attribute of that name; rename the field",
+            line,
+        )
     return tag, tuple(fields)
 
 
 def _list(named: list[tuple[str, int]], what: str) -> tuple[tuple[str, ...], bool]:
-    """Names, each with its line, and whether the last of them stands for any number of values."""
+    """Return the names, and whether the last one stands for any number of values. Each name comes with its line."""
     more = bool(named) and named[-1][0].endswith(MORE)
     if more:
         name, line = named[-1]

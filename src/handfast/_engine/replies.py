@@ -1,17 +1,19 @@
-"""What a script's reply means: a record for a tagged array, or whatever an annotation asks for.
+"""Convert a script's reply: a tagged array to a `Reply`, any other reply as an annotation says.
 
-Replies come as the client gives them, texts as bytes or as str. `reader` makes of an annotation a function that reads a
-reply the same way in either case:
+Clients return strings as bytes or as str. `reader` makes a function of an annotation, which converts both alike:
 
-    None                     nothing
-    bool                     1 is true; 0 and nil are not
-    int, float, str, bytes   a number, or a text that is one; a text
+    None                     any reply is ignored
+    bool                     1 and OK are True, 0 and nil are False
+    int, float               a number, or a string that is one
+    str, bytes               a string, or a number
     X | None                 nil is None
     list[X], tuple[X, ...], set[X], frozenset[X], tuple[X, Y]
-    dict[K, V]               an array of keys and values in turn
+                             an array
+    dict[K, V]               an array of alternating keys and values, or a map
     a NamedTuple, dataclass  an array, field by field
-    Literal["a", "b"]        one of these texts
-    Reply, Any               what the header says; as it comes
+    Literal["a", "b"]        one of these strings
+    Reply                    a tagged array of the header
+    Any                      any reply, unchanged
 """
 
 from __future__ import annotations
@@ -30,9 +32,16 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 
 class Reply:
-    """A tagged array: ``tag`` says which of the replies of its header it is, and its fields are attributes.
+    """A tagged array that a script returned. The fields that the script's header names are attributes.
 
-    case Reply("granted", fence=fence): ...
+    Replies are immutable and match by tag and fields:
+
+        match transfer(client, source="a", target="b", amount=5):
+            case Reply("taken", left=left): ...
+            case Reply("short", missing=missing): ...
+
+    Attributes:
+        tag: The first item, which says which of the header's replies it is.
     """
 
     __slots__ = ("_fields", "tag")
@@ -52,7 +61,7 @@ class Reply:
             raise AttributeError(f"the reply {self.tag!r} has no field {name!r}; its fields are: {known}") from None
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a reply is not to be changed: {name!r}")
+        raise AttributeError(f"a reply is immutable; {name!r} can't be set")
 
     def __dir__(self) -> Iterable[str]:
         return [*super().__dir__(), *self._fields]
@@ -61,7 +70,7 @@ class Reply:
         return isinstance(other, Reply) and (self.tag, self._fields) == (other.tag, other._fields)
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a reply is not to be changed: {name!r}")
+        raise AttributeError(f"a reply is immutable; {name!r} can't be deleted")
 
     __hash__ = None  # type: ignore[assignment]  # its fields may be lists
 
@@ -73,7 +82,7 @@ class Reply:
 
 
 def tagged(replies: dict[str, tuple[str, ...]], raw: Any) -> Reply | None:
-    """The reply that the header lists; None for one that it does not."""
+    """Return the reply with the fields that the header lists; None if the header does not list it."""
     if not isinstance(raw, list) or not raw:
         return None
     tag, *values = raw
@@ -85,7 +94,15 @@ def tagged(replies: dict[str, tuple[str, ...]], raw: Any) -> Reply | None:
 
 
 def reader(annotation: Any, whole: Reader) -> Reader:
-    """What reads a reply as annotated; ``whole`` is what makes a `Reply`. Raises TypeError for what cannot be read so."""
+    """Return the function that converts replies to an annotated type.
+
+    Args:
+        annotation: The type.
+        whole: The function that makes a `Reply`.
+
+    Raises:
+        TypeError: A reply cannot be converted to this type.
+    """
     if annotation is Reply:
         return whole
     for form in (_plain, _union, _array, _record):
@@ -96,7 +113,7 @@ def reader(annotation: Any, whole: Reader) -> Reader:
 
 
 def _plain(annotation: Any, _: Reader) -> Reader | None:
-    """What stands for itself, a choice of texts among it."""
+    """Read the types that contain no other types."""
     if typing.get_origin(annotation) is typing.Literal:
         texts = typing.get_args(annotation)
         return (lambda value: _one_of(texts, value)) if all(isinstance(one, str) for one in texts) else None
@@ -104,7 +121,7 @@ def _plain(annotation: Any, _: Reader) -> Reader | None:
 
 
 def _union(annotation: Any, whole: Reader) -> Reader | None:
-    """X | None, the one kind of union whose members can be told apart."""
+    """Read X | None, the only union whose members every reply tells apart."""
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return None
     given = [one for one in typing.get_args(annotation) if one is not type(None)]
@@ -115,21 +132,21 @@ def _union(annotation: Any, whole: Reader) -> Reader | None:
 
 
 def _array(annotation: Any, whole: Reader) -> Reader | None:
-    """Arrays of any length, arrays item by item, and keys with their values."""
+    """Read arrays of any length, arrays item by item, and dicts."""
     kind, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     readers = [reader(one, whole) for one in inner if one is not Ellipsis]
     if kind is tuple and inner and inner[-1] is not Ellipsis:
         return _row(tuple, readers, annotation)
     if kind is dict:
         return _pairs(readers or [_same, _same], annotation)
-    if kind in _MANY:
+    if kind in _COLLECTIONS:
         each = readers[0] if readers else _same
         return lambda value: kind(map(each, _items(value, annotation)))
     return None
 
 
 def _record(annotation: Any, whole: Reader) -> Reader | None:
-    """A NamedTuple or a dataclass, field by field."""
+    """Read a NamedTuple or a dataclass, field by field."""
     if not isinstance(annotation, type):
         return None
     hints = typing.get_type_hints(annotation)
@@ -147,7 +164,7 @@ def _row(make: Callable[[list[Any]], Any], readers: list[Reader], annotation: An
     def read(value: Any) -> Any:
         items = _items(value, annotation)
         if len(items) != len(readers):
-            raise ValueError(f"{annotation!r} takes {len(readers)} items, and the reply has {len(items)}: {value!r}")
+            raise ValueError(f"{annotation!r} takes {len(readers)} items, but the reply has {len(items)}: {value!r}")
         return make([each(item) for each, item in zip(readers, items, strict=True)])
 
     return read
@@ -159,7 +176,7 @@ def _pairs(readers: list[Reader], annotation: Any) -> Reader:
     def read(raw: Any) -> dict[Any, Any]:
         items = [part for pair in raw.items() for part in pair] if isinstance(raw, dict) else _items(raw, annotation)
         if len(items) % 2:
-            raise ValueError(f"{annotation!r} takes keys and values in turn, and the reply has {len(items)} items")
+            raise ValueError(f"{annotation!r} takes alternating keys and values, but the reply has {len(items)} items")
         return {key(one): value(other) for one, other in zip(items[::2], items[1::2], strict=True)}
 
     return read
@@ -168,31 +185,31 @@ def _pairs(readers: list[Reader], annotation: Any) -> Reader:
 def _items(value: Any, annotation: Any) -> list[Any]:
     if isinstance(value, list | tuple | set):
         return list(value)
-    raise ValueError(f"{annotation!r} takes an array, and the reply is {value!r}")
+    raise ValueError(f"{annotation!r} takes an array, but the reply is {value!r}")
 
 
 def _one_of(texts: tuple[Any, ...], value: Any) -> str:
-    text = _text(value)
+    text = _str(value)
     if text not in texts:
         raise ValueError(f"the reply {text!r} is none of {', '.join(map(repr, texts))}")
     return text
 
 
-def _number(value: Any) -> int:
-    if isinstance(value, float) and value.is_integer():  # RESP3 has a kind of its own for these, RESP2 sends the text 3
+def _int(value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():  # a RESP3 double; RESP2 sends the string "3"
         return int(value)
     if isinstance(value, str | bytes | int):
         return int(value)
     raise ValueError(f"the reply {value!r} is no whole number")
 
 
-def _fraction(value: Any) -> float:
+def _float(value: Any) -> float:
     if isinstance(value, str | bytes | int | float):
         return float(value)
     raise ValueError(f"the reply {value!r} is no number")
 
 
-def _text(value: Any) -> str:
+def _str(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, str | int | float) and not isinstance(value, bool | ErrorReply):
@@ -201,10 +218,10 @@ def _text(value: Any) -> str:
 
 
 def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else _text(value).encode()
+    return value if isinstance(value, bytes) else _str(value).encode()
 
 
-def _truth(value: Any) -> bool:
+def _bool(value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, int) and value in (0, 1):
@@ -223,10 +240,10 @@ _PLAIN: dict[Any, Reader] = {
     type(None): lambda _: None,
     Any: _same,
     object: _same,
-    bool: _truth,
-    int: _number,
-    float: _fraction,
-    str: _text,
+    bool: _bool,
+    int: _int,
+    float: _float,
+    str: _str,
     bytes: _bytes,
 }
-_MANY = (list, tuple, set, frozenset)
+_COLLECTIONS = (list, tuple, set, frozenset)

@@ -1,8 +1,8 @@
-"""RESP3, the language of the server: commands to bytes, and bytes to frames.
+"""RESP3, the protocol of the server: encode arguments as bytes, and decode bytes to frames.
 
-A session takes its socket from the client library after the handshake and then speaks for itself, because
-replies and pushes share the connection and each has to reach the right waiter. The reader does no I/O: it
-is fed bytes in any pieces and gives whole frames.
+A session takes its socket from the client library after the handshake and then reads it itself, because replies and pushes
+share the connection and each must reach the right waiter. The reader does no I/O: it accepts bytes in pieces of any size and
+returns whole frames.
 """
 
 from __future__ import annotations
@@ -15,32 +15,37 @@ __all__ = ["INCOMPLETE", "ErrorReply", "Push", "Reader", "bulk"]
 
 
 class Push(list[Any]):
-    """A frame that the server sent on its own account, such as a message to a channel."""
+    """A frame that the server sent unasked, such as a message to a channel."""
 
 
 class ErrorReply(str):
-    """An error that the server answered with. It is a value here: who asked decides what it means."""
+    """An error reply. It is a value rather than an exception: the caller of the command decides what it means."""
 
     __slots__ = ()
 
 
 INCOMPLETE = object()
-"""What the reader gives while it has no whole frame."""
+"""The result of `Reader.frame` while no whole frame has arrived."""
 
 _NOTHING = object()
-"""In the place of a value, where a group has none."""
+"""The value that completes an empty aggregate: no item is added."""
 
 
 def bulk(value: bytes | str | int) -> bytes:
-    """One argument of a command, as the server reads it."""
+    """Encode one argument of a command as a bulk string."""
     data = value if isinstance(value, bytes) else str(value).encode()
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 class Reader:
-    """Bytes in, frames out: bytes, int, float, bool, None, list, dict, `Push` or `ErrorReply`.
+    """Decode bytes to frames: bytes, int, float, bool, None, list, dict, `Push` or `ErrorReply`.
 
-    What has been read is never read again, however many pieces a frame comes in.
+    Most frames of a session are flat arrays that arrive whole; `_read_flat` is a fast path for them. Without it decoding takes
+    1.7 times as long for a frame that arrives alone (2.8 instead of 1.6 µs for the reply to an acquire), and 2.1 times for
+    99 frames in one piece. These are medians with Python 3.11, the quartiles are 1.7 to 1.8 and 1.9 to 2.2;
+    ``python -m handfast_lab.bench.reader`` repeats the measurement.
+
+    A long frame in many pieces is decoded once: what is decoded is kept, not decoded again with every piece.
     """
 
     __slots__ = ("_frames", "_open", "_pieces", "_size", "_wanted")
@@ -48,15 +53,16 @@ class Reader:
     def __init__(self) -> None:
         self._frames: deque[Any] = deque()
         self._open: list[tuple[int, int, list[Any]]] = []
-        """The groups that are not whole yet, each within the one before: their kind, their size and what is there."""
+        """The aggregates that are incomplete, outermost first: the kind of each, its size and its items so far."""
         self._pieces: list[bytes] = []
-        """What came and could not be read yet."""
+        """The bytes received and not decoded yet."""
         self._size = 0
+        """The length of the pieces together, in bytes."""
         self._wanted = 0
-        """How long that must be before it is worth another look."""
+        """The length in bytes at which the pieces have a whole bulk string, so that decoding is worth another try."""
 
     def feed(self, data: bytes) -> None:
-        """Take what the socket gave."""
+        """Accept the bytes that the socket returned."""
         if self._pieces:
             self._pieces.append(data)
             self._size += len(data)
@@ -64,26 +70,26 @@ class Reader:
                 return
             data, self._pieces = b"".join(self._pieces), []
         if not self._open:
-            data = self._read_lines(data)
+            data = self._read_flat(data)
         while data:
-            rest = self._read_on(data)
+            rest = self._read_any(data)
             if self._open or len(rest) == len(data):
                 self._pieces, self._size = [rest], len(rest)
                 return
-            data = self._read_lines(rest)
+            data = self._read_flat(rest)
 
     def frame(self) -> Any:
-        """The next whole frame, or `INCOMPLETE`."""
+        """Return the next whole frame, or `INCOMPLETE`."""
         return self._frames.popleft() if self._frames else INCOMPLETE
 
-    def _read_lines(self, data: bytes) -> bytes:
-        """Read frames for as long as they are lines, or flat arrays of integers and texts, which nearly all are.
+    def _read_flat(self, data: bytes) -> bytes:
+        """Decode whole frames up to the first one that is neither a line nor a flat array of integers and bulk strings.
 
-        Several times as fast as `_read_on`: all is split at the line ends at once. A text with a line end in it shows by
-        its length. Gives back what begins with anything else, or is not whole.
+        All bytes are split into lines at once; the length of a bulk string shows whether it contains a line end itself.
+        Returns the rest.
         """
         lines = data.split(b"\r\n")
-        at, end = 0, len(lines) - 1  # what follows the last line end is no line yet
+        at, end = 0, len(lines) - 1  # the last line is incomplete
         while at < end:
             start, head = at, lines[at]
             kind, at = head[:1], at + 1
@@ -106,8 +112,8 @@ class Reader:
                 return b"\r\n".join(lines[start:])
         return lines[end]
 
-    def _read_on(self, data: bytes) -> bytes:
-        """Read one frame of any kind, or go on with the one that is open. Gives back what it did not need, or cannot read yet."""
+    def _read_any(self, data: bytes) -> bytes:
+        """Decode one frame of any kind, or more items of the incomplete one. Returns the rest."""
         at = self._wanted = 0
         while (end := data.find(b"\r\n", at)) >= 0:
             kind, head, after = data[at], data[at + 1 : end], end + 2
@@ -115,12 +121,12 @@ class Reader:
                 value = _LINES[kind](head)
             elif (size := int(head)) < 0:
                 value = None
-            elif kind in _BLOBS:
+            elif kind in _BULKS:
                 after += size + 2
                 if len(data) < after:
                     self._wanted = after - at
                     break
-                value = _BLOBS[kind](data[end + 2 : after - 2])
+                value = _BULKS[kind](data[end + 2 : after - 2])
             else:
                 self._open.append((kind, size * 2 if kind in b"%|" else size, []))
                 at = after
@@ -128,12 +134,12 @@ class Reader:
                     continue
                 value = _NOTHING
             at = after
-            if self._fill(value):
+            if self._add(value):
                 break
         return data[at:]
 
-    def _fill(self, value: Any) -> bool:
-        """Put a value where it belongs, and close the groups that are whole by that; whether a frame is."""
+    def _add(self, value: Any) -> bool:
+        """Add a value to the innermost aggregate and close those that are complete; return whether a frame is complete."""
         if not self._open:
             self._frames.append(value)
             return True
@@ -141,9 +147,9 @@ class Reader:
             self._open[-1][2].append(value)
         while self._open and len(self._open[-1][2]) == self._open[-1][1]:
             kind, _, items = self._open.pop()
-            if kind == ord("|"):  # an attribute only decorates the frame that follows it
+            if kind == ord("|"):  # an attribute only annotates the frame that follows it
                 return False
-            value = _GROUPS[kind](items)
+            value = _AGGREGATES[kind](items)
             if not self._open:
                 self._frames.append(value)
                 return True
@@ -152,7 +158,7 @@ class Reader:
 
 
 def _map(items: list[Any]) -> dict[Any, Any] | list[Any]:
-    """A dict; or, where a key is one that Python cannot have, keys and values in turn."""
+    """Return a dict, or the list of alternating keys and values if a key is not hashable."""
     try:
         return dict(zip(items[::2], items[1::2], strict=True))
     except TypeError:
@@ -173,12 +179,12 @@ _LINES: dict[int, Callable[[bytes], Any]] = {
     ord(","): float,
     ord("("): int,
 }
-_BLOBS: dict[int, Callable[[bytes], Any]] = {
+_BULKS: dict[int, Callable[[bytes], Any]] = {
     ord("$"): bytes,
-    ord("="): lambda blob: blob[4:],
+    ord("="): lambda data: data[4:],
     ord("!"): _error,
 }
-_GROUPS: dict[int, Callable[[list[Any]], Any]] = {
+_AGGREGATES: dict[int, Callable[[list[Any]], Any]] = {
     ord("*"): list,
     ord("~"): list,
     ord(">"): Push,

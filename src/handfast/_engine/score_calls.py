@@ -1,4 +1,4 @@
-"""A sorted set whose members only move forward, as the server keeps it, and the calls that keep it."""
+"""The calls of a sorted set whose members' scores only increase."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADVANCE = load("scores_advance")
 
 
 class ScoreCalls:
-    """The scores under one name, as calls ready to be sent."""
+    """The calls of one sorted set, ready to be sent."""
 
     __slots__ = ("_place", "_scores", "name")
 
@@ -24,7 +24,7 @@ class ScoreCalls:
         self._scores = place.key("members")
 
     def advance(self, pairs: Sequence[tuple[float, bytes]], token: str) -> Call:
-        """Move members forward. The answer is remembered under the token, so that a call sent again has the same one."""
+        """Increase the scores of members. The reply is stored under the token, so that a repeated call gets the same one."""
         keys = self._scores, self._place.key(f"answer:{token}")
         return Call(ADVANCE.prefix_for(2, 2 * len(pairs)), pack([*keys, *(part for pair in pairs for part in pair)]))
 
@@ -37,11 +37,11 @@ class ScoreCalls:
         return Call(command("ZREVRANGE", 4), pack([self._scores, 0, limit - 1, "WITHSCORES"]))
 
     def since(self, score: float, limit: int) -> Call:
-        """Read the members that have that score or a larger one, the smallest first."""
+        """Read the members with that score or a larger one, the smallest first."""
         return Call(command("ZRANGEBYSCORE", 7), pack([self._scores, score, "+inf", "WITHSCORES", "LIMIT", 0, limit]))
 
     def remove(self, members: Sequence[bytes]) -> Call:
-        """Take members out."""
+        """Remove members."""
         return Call(command("ZREM", 1 + len(members)), pack([self._scores, *members]))
 
     def size(self) -> Call:
@@ -49,5 +49,5 @@ class ScoreCalls:
         return Call(command("ZCARD", 1), pack([self._scores]))
 
     def clear(self) -> Call:
-        """Forget all of them."""
+        """Delete the set and all its members."""
         return Call(command("UNLINK", 1), pack([self._scores]))

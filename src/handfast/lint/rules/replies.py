@@ -41,7 +41,7 @@ class Answer:
 def check(script: CheckedScript) -> Iterator[Finding]:
     """Check the replies against the header, then each value."""
     returned = [(node, next(iter(node.many("values")), None)) for node in _returns(script)]
-    if script.header.replies or script.header.in_words:
+    if script.header.replies or script.header.untagged:
         yield from _against_header(
             script, [answer for node, value in returned for answer in _answers(script, node, value)]
         )
@@ -56,7 +56,7 @@ def _returns(script: CheckedScript) -> list[Node]:
 
 
 def _against_header(script: CheckedScript, answers: list[Answer]) -> Iterator[Finding]:
-    replies, in_words = script.header.replies, script.header.in_words
+    replies, untagged = script.header.replies, script.header.untagged
     for answer in answers:
         if answer.tag is not None and answer.tag not in replies and replies:
             yield script.finding(
@@ -72,14 +72,14 @@ def _against_header(script: CheckedScript, answers: list[Answer]) -> Iterator[Fi
                 f"the reply {answer.tag!r} has {_fields(answer.fields)} here, "
                 f"and the header names {_fields(len(replies[answer.tag]))}: {names}",
             )
-        elif answer.tag is None and answer.plain and not in_words:
+        elif answer.tag is None and answer.plain and not untagged:
             yield script.finding(
                 "reply",
                 answer.node,
                 "the header does not list this reply: return a table that begins with one of its tags, "
                 "or add a line -- REPLY - that describes it",
             )
-    if replies and not in_words and not _always_returns(script, script.block):
+    if replies and not untagged and not _always_returns(script, script.block):
         last = (script.block.many("statements") or [script.block])[-1]
         yield script.finding(
             "reply", last, "the script may end here without a reply: return one, or add a line -- REPLY - that says so"
