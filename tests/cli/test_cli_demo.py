@@ -259,7 +259,7 @@ def test_what_promises_nothing_breaks_nothing():
 
 
 @pytest.mark.parametrize(("url", "reason"), [("unix:///nowhere/s", "Error"), ("nonsense", "schemes")])
-def test_a_server_that_is_not_there_is_told_in_a_line(url, reason):
+def test_an_unreachable_server_is_reported_in_one_line(url, reason):
     result = CliRunner().invoke(command, ["--url", url])
     assert result.exit_code == 1
     assert re.search(rf"^Error: .*{reason}", result.output, re.MULTILINE)
@@ -316,7 +316,7 @@ def test_a_worker_that_fails_ends_the_act_with_its_name(server, target, args, or
             list(stage.reports("a word", 1, "never said"))
 
 
-def test_lines_can_be_read_without_colours():
+def test_lines_can_be_read_in_monochrome():
     timeline = Timeline(10)
     began = timeline._began
     for at, state in enumerate(["waits", "holds", "frozen", "dead", ""]):

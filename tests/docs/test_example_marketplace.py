@@ -182,7 +182,7 @@ def test_not_even_when_the_same_offer_stands_again(form, conn, raw):
     assert BOOKS.complaints(conn) == []
 
 
-def test_an_order_that_was_refused_is_asked_afresh(form, raw):
+def test_a_refused_order_may_be_sent_again_and_is_then_decided_anew(form, raw):
     raw.set(funds("bob"), 9)
     assert form.purchase_item("bob", LAMP, "1").tag == "short"
     raw.set(funds("bob"), 10)
@@ -377,7 +377,7 @@ def test_race_shows_what_the_readme_says():
 
 def forgetful(form, buyer, offer, order, *, purchase=Scripted.purchase_item):
     form.conn.delete(receipt(order))
-    if order == "bob-1":  # and somebody sells him another one
+    if order == "bob-1":  # and the item is on offer again
         form.conn.zadd(OFFERS, {offer.member: offer.price})
     return purchase(form, buyer, offer, order)
 
@@ -415,8 +415,8 @@ def test_a_run_of_the_benchmark_counts_what_was_sold(server, raw):
 
 @pytest.mark.parametrize("program", ["race", "benchmark"])
 def test_a_market_that_is_there_already_is_left_alone(program, server, raw):
-    raw.set(funds("somebody"), 1)
+    raw.set(funds("dave"), 1)
     done = run(program, "--url", server.url)
     assert done.returncode == 1
     assert "Choose another server" in done.stderr
-    assert dump(raw) == {funds("somebody"): "1"}
+    assert dump(raw) == {funds("dave"): "1"}

@@ -155,7 +155,7 @@ def test_reports_of_all_are_received_together(group):
 
 
 @BOTH
-def test_the_end_of_a_process_is_told_from_its_failure(group):
+def test_join_distinguishes_an_end_from_a_failure(group):
     child = group.start(wait_and_return)
     with pytest.raises(ProcessFailed, match="did not end in time"):
         child.join(0.01)

@@ -238,9 +238,9 @@ def test_server_may_be_killed_while_out_of_memory(trouble):
 def test_kill_clients_closes_connections_by_kind(steady):
     with redis.Redis.from_url(steady.url) as plain, redis.Redis.from_url(steady.url) as other:
         plain.ping()
-        ears = other.pubsub()
-        ears.subscribe("a")
-        assert ears.get_message(timeout=5)["type"] == "subscribe"
+        subscriber = other.pubsub()
+        subscriber.subscribe("a")
+        assert subscriber.get_message(timeout=5)["type"] == "subscribe"
 
         def connected():
             return [client["cmd"] for client in steady.admin.client_list() if client["cmd"] in {"ping", "subscribe"}]
@@ -254,7 +254,7 @@ def test_kill_clients_closes_connections_by_kind(steady):
         assert steady.kill_clients() >= 1
         eventually(lambda: connected() == [])
         assert steady.admin.ping()
-        ears.close()
+        subscriber.close()
 
 
 # --- its replicas

@@ -55,7 +55,7 @@ def test_a_banned_word_is_found(tool, text):
     assert [line for line, _ in found(tool, f"fine\n{text}\nfine")] == [2]
 
 
-@pytest.mark.parametrize("text", ["forever", "anti" + BODY, BODY + "less", "told", "in vain" + "ly", "years", "label"])
+@pytest.mark.parametrize("text", ["forever", "anti" + BODY, BODY + "less", "told", "in " + "vainly", "years", "label"])
 def test_other_words_are_not(tool, text):
     assert found(tool, text) == []
 
