@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from handfast_lab.bench.contenders import LOCKS, installed
-from handfast_lab.bench.figures import Case, Hold, Measurement, Notes, Schedule, crowding, measure, summarize
+from handfast_lab.bench.contention import Contention
+from handfast_lab.bench.figures import ONE, Case, Hold, Measurement, Notes, Schedule, crowding, measure, summarize
 from handfast_lab.bench.runner import BenchPlan, ClientPool
-from handfast_lab.bench.worker import ContendJob
+from handfast_lab.bench.workload import Scene
 from tests._support.helpers import until_alone
 
 pytestmark = pytest.mark.slow
@@ -46,7 +47,7 @@ def test_a_small_run_reports_every_contender_in_json_and_in_the_table(tmp_path):
     }
     assert len(raw["rows"]) == len(raw["measurements"]) == 2 * len(installed(LOCKS))
     for one in raw["measurements"]:
-        assert len(one["acquires"]) == one["clients"]
+        assert len(one["successes"]) == one["clients"]
         assert (one["violations"], one["trouble"]) == (0, [])
     assert raw["machine"].keys() >= {"cpu", "cores", "python", "redis", "server", "handfast", "date"}
     assert all(contender in out for contender in installed(LOCKS))
@@ -66,7 +67,7 @@ def test_only_named_contenders_are_measured_and_ratios_without_a_base_are_omitte
 
 
 def test_the_first_contender_of_a_round_rotates():
-    order = list(BenchPlan("url", ("a", "b", "c"), (1, 2), rounds=3, seconds=1).order())
+    order = list(BenchPlan("url", {ONE: Contention(("a", "b", "c"))}, (1, 2), rounds=3, seconds=1).order())
     assert len(order) == len(set(order)) == 18
     assert [case.contender for case in order if case.clients == 1][::3] == ["a", "b", "c"]
     assert [case.round for case in order] == [0] * 6 + [1] * 6 + [2] * 6
@@ -96,7 +97,7 @@ def test_only_operations_within_the_measured_time_count():
     one = measure(
         Case(0, 2, "a"), SCHEDULE, [notes((0.5, 0.6), (2, 3), (5, 6), tries=7), notes((4, 4.5), (11, 12), tries=2)], []
     )
-    assert one.acquires == (2, 1)
+    assert one.successes == (2, 1)
     assert one.tries == 9
     assert one.rate == pytest.approx(0.3)
     assert one.fairness == 0.5
@@ -125,18 +126,22 @@ def test_a_client_that_hangs_is_killed_and_replaced(monkeypatch, server, raw):
     raw.set("bench", "held and never released", ex=60)
     monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 2.0)
     with ClientPool() as pool:
-        _, found, trouble = pool.do(ContendJob("redis-py-1ms", server.url, "bench", 0.0), 1, 0.1)
+        _, found, trouble = pool.do(jobs("redis-py-1ms", server.url), 0.1)
         assert (found, trouble) == ([], ["a client was not ready and was killed: process 1 reported nothing for 2 s"])
         raw.delete("bench")
         monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 20.0)
-        _, found, trouble = pool.do(ContendJob("redis-py-1ms", server.url, "bench", 0.0), 1, 0.1)
+        _, found, trouble = pool.do(jobs("redis-py-1ms", server.url), 0.1)
         assert (len(found), trouble) == (1, [])
 
 
 def test_a_client_that_fails_reports_the_reason(server):
     with ClientPool() as pool:
-        _, _, trouble = pool.do(ContendJob("floor", "unix:///nowhere", "bench", 0.0), 1, 0.1)
+        _, _, trouble = pool.do(jobs("floor", "unix:///nowhere"), 0.1)
     assert "ConnectionError" in trouble[0]
+
+
+def jobs(contender, url):
+    return Contention((contender,)).jobs(Scene(url, "bench", contender, 1))
 
 
 def lives(pid):

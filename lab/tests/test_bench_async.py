@@ -25,7 +25,7 @@ from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Hold, Notes, Row, Schedule, crowding, measure
 from handfast_lab.bench.runner import BenchPlan, ClientPool
 from handfast_lab.bench.table import tasks_table
-from handfast_lab.bench.tasks import TasksJob, end
+from handfast_lab.bench.tasks import TaskContention, TasksJob, end
 from handfast_lab.commands import bench as cli
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,8 @@ def test_a_small_run_reports_every_contender_in_both_settings(tmp_path):
         (contender, setting) for contender in [*installed(TASK_LOCKS), FLOOR] for setting in (DISTINCT, ONE)
     }
     for one in raw["measurements"]:
-        assert (len(one["acquires"]), one["clients"], one["violations"], one["trouble"]) == (3, 3, 0, [])
+        assert (len(one["successes"]), one["clients"], one["trouble"]) == (3, 3, [])
+        assert one["violations"] == (0 if one["setting"] == ONE else None)
     connections = {(row["contender"], row["setting"]): row["connections"] for row in raw["rows"]}
     assert [connections[who, setting] for who in (HANDFAST, FLOOR) for setting in (DISTINCT, ONE)] == [1] * 4
     assert connections["redis-py", DISTINCT] == 3
@@ -104,7 +105,7 @@ def test_a_failing_rival_is_reported_and_the_run_continues(tmp_path):
         only = ["--only", "redis-py", "--only", HANDFAST]
         ran = bench("async", "--url", server.url, *few, "--waiters", "20", *only, "--json", str(file))
     assert ran.returncode == 0
-    assert "FAILED: redis-py, 20 clients of distinct locks, round 1: redis.exceptions." in ran.stderr
+    assert "FAILED: distinct, redis-py, 20 clients, round 1: redis.exceptions." in ran.stderr
     assert "FAILED: redis-py, 20 waiters, round 1: redis.exceptions." in ran.stderr
     raw = json.loads(file.read_text())
     assert [row["contender"] for row in raw["rows"]] == [HANDFAST]
@@ -129,14 +130,15 @@ def test_a_failure_of_handfast_or_a_violation_by_any_contender_fails_the_command
 
 
 def test_holds_of_distinct_locks_may_overlap_and_count_as_no_handoff():
-    one = measure(Case(0, 2, "a", DISTINCT), SCHEDULE, two_notes(second_at=3.0), [], 2)
-    assert (one.violations, one.handoffs, one.handoff_p50_us, one.connections) == (0, 0, None, 2)
-    assert one.acquires == (1, 1)
+    one = measure(Case(0, 2, "a", DISTINCT), SCHEDULE, two_notes(second_at=3.0), [], 2, limit=None)
+    assert (one.violations, one.handoffs, one.handoff_p50_us, one.connections) == (None, 0, None, 2)
+    assert one.successes == (1, 1)
     assert measure(Case(0, 2, "a", ONE), SCHEDULE, two_notes(second_at=3.0), []).violations == 1
 
 
 def test_a_plan_contains_every_setting_in_every_round():
-    plan = BenchPlan("url", ("a", "b"), (1, 2), rounds=2, seconds=1, settings=(DISTINCT, ONE))
+    workloads = {setting: TaskContention(("a", "b"), setting) for setting in (DISTINCT, ONE)}
+    plan = BenchPlan("url", workloads, (1, 2), rounds=2, seconds=1)
     order = list(plan.order())
     assert len(plan) == len(order) == len(set(order)) == 16
     assert [case.contender for case in order if case.setting == ONE and case.clients == 2][::2] == ["b", "a"]
@@ -147,22 +149,22 @@ def test_a_contender_that_is_never_ready_is_killed_and_replaced(monkeypatch, ser
     monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 2.0)
     job = TasksJob("redis-py", server.url, "bench", ONE, 2)
     with ClientPool() as pool:
-        assert pool.do(job, 1, 0.1)[1:] == (
+        assert pool.do([job], 0.1)[1:] == (
             [],
             ["a client was not ready and was killed: process 1 reported nothing for 2 s"],
         )
         raw.delete("bench-0")
         monkeypatch.setattr("handfast_lab.bench.runner.READY_TIMEOUT", 20.0)
-        _, reports, trouble = pool.do(job, 1, 0.1)
+        _, reports, trouble = pool.do([job], 0.1)
     assert (len(reports), trouble) == (1, [])
 
 
 def test_tasks_that_never_acquire_do_not_break_the_run(server, raw):
     raw.set("bench", "held and never released", ex=60)
     with ClientPool() as pool:
-        _, reports, trouble = pool.do(TasksJob("redis-py", server.url, "bench", ONE, 2), 1, 0.1)
+        _, reports, trouble = pool.do([TasksJob("redis-py", server.url, "bench", ONE, 2)], 0.1)
     assert trouble == []
-    assert [len(notes.acquired) for notes in reports[0].notes] == [0, 0]
+    assert [len(notes.succeeded) for notes in reports[0].notes] == [0, 0]
 
 
 async def test_a_task_that_swallows_a_cancellation_is_cancelled_again():
@@ -191,9 +193,13 @@ def test_the_baseline_acquires_and_releases_like_a_lock(server, raw, clients, se
         )
     finally:
         bare.close()
-    assert all(len(one.acquired) > 1 for one in notes)
+    assert all(len(one.succeeded) > 1 for one in notes)
     if setting == ONE:
-        holds = [Hold(*both, client) for client, one in enumerate(notes) for both in zip(*one[1:], strict=True)]
+        holds = [
+            Hold(*both, client)
+            for client, one in enumerate(notes)
+            for both in zip(one.succeeded, one.released, strict=True)
+        ]
         assert crowding(holds) == 0
 
 

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-from array import array
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,23 +20,20 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from handfast.classic import watch
-from handfast_lab.bench.classic import guilds, market, runner
-from handfast_lab.bench.classic.client import FIRST, LUA, OURS, ListingClient, MeasuredScene
-from handfast_lab.bench.classic.figures import Reading, TableCase, Tally, read, summarize
+from handfast_lab.bench.classic import guilds, market
 from handfast_lab.bench.classic.published import PUBLISHED
-from handfast_lab.bench.classic.runner import ListingsPlan, run
-from handfast_lab.bench.classic.semaphores import LIMIT
-from handfast_lab.bench.classic.tables import TABLES
+from handfast_lab.bench.classic.tables import LIMIT, TABLES
 from handfast_lab.bench.classic.text import classic_table
-from handfast_lab.bench.contenders import FAIR
-from handfast_lab.bench.figures import Hold, Schedule, crowding
+from handfast_lab.bench.contenders import FAIR, HANDFAST
+from handfast_lab.bench.figures import FIRST, LUA, Hold, Measurement, Schedule, crowding, summarize
+from handfast_lab.bench.runner import BenchPlan, run
+from handfast_lab.bench.workload import MeasuredClient, Scene, repeat
 from handfast_lab.commands.bench import classic
 from handfast_lab.rivals.listings import WatchCounted
 
 pytestmark = pytest.mark.slow
 
-SCHEDULE = Schedule(0.0, 1.0, 11.0)
-MAX_PERMITS = {(table.name, contender) for table in TABLES.values() for contender in table.contenders}
+ALL = {(table.name, contender) for table in TABLES.values() for contender in table.workload.contenders}
 
 
 def start(*args, **options):
@@ -48,12 +44,14 @@ def start(*args, **options):
     )
 
 
-def reading(contender=FIRST, *, table="locks", number=0, clients=2, total=10, breaches=0, trouble=()):
-    return Reading(table, number, clients, contender, 10.0, total, (total,), 0, breaches, trouble)
+def measurement(contender=FIRST, *, table="locks", number=0, clients=2, total=10, violations=0, trouble=()):
+    return Measurement(
+        number, clients, contender, 10.0, total, (total,), 0, None, None, violations, trouble, setting=table
+    )
 
 
-def tally(*holds, tries=0, successes=0, retries=0):
-    return Tally(tries, successes, retries, *(array("d", moments) for moments in zip(*holds, strict=True)))
+def plan(url, *tables, clients=(1,), rounds=1, seconds=0.05):
+    return BenchPlan(url, {table: TABLES[table].workload for table in tables}, clients, rounds, seconds)
 
 
 @pytest.fixture(scope="module")
@@ -68,25 +66,25 @@ def measured(tmp_path_factory):
 
 def test_a_small_run_reports_every_contender_of_every_table(measured):
     _, raw, _ = measured
-    cases = [(one["table"], one["contender"], one["clients"]) for one in raw["readings"]]
-    assert sorted(cases) == sorted((*who, clients) for who in MAX_PERMITS for clients in (1, 3))
-    for one in raw["readings"]:
+    cases = [(one["setting"], one["contender"], one["clients"]) for one in raw["measurements"]]
+    assert sorted(cases) == sorted((*who, clients) for who in ALL for clients in (1, 3))
+    for one in raw["measurements"]:
         assert len(one["successes"]) == one["clients"]
         assert one["trouble"] == []
         assert 0 < sum(one["successes"]) <= one["tries"]
-        assert (one["breaches"] is None) == (one["table"] in {"autocomplete", "market"})
-    assert {(row["table"], row["contender"], row["clients"]) for row in raw["rows"]} == set(cases)
+        assert (one["violations"] is None) == (one["setting"] in {"autocomplete", "market"})
+    assert {(row["setting"], row["contender"], row["clients"]) for row in raw["rows"]} == set(cases)
     assert raw["machine"].keys() >= {"cpu", "cores", "python", "redis", "server", "handfast", "date"}
 
 
 def test_only_contenders_that_watch_have_retries(measured):
     _, raw, _ = measured
     retries = Counter()
-    for one in raw["readings"]:
-        retries[one["table"], one["contender"]] += one["retries"]
+    for one in raw["measurements"]:
+        retries[one["setting"], one["contender"]] += one["retries"]
     assert retries["autocomplete", FIRST] > 0
     assert retries["market", FIRST] > 0
-    assert not any(count for (_, contender), count in retries.items() if contender in {LUA, OURS})
+    assert not any(count for (_, contender), count in retries.items() if contender in {LUA, HANDFAST})
 
 
 def test_the_tables_fit_100_columns_and_show_published_figures_per_second(measured):
@@ -97,7 +95,7 @@ def test_the_tables_fit_100_columns_and_show_published_figures_per_second(measur
     assert re.search(r"classic-first .* 3,136 / 3,136", out)
     for table in TABLES.values():
         assert table.title in out
-        assert all(contender in out for contender in table.contenders)
+        assert all(contender in out for contender in table.workload.contenders)
 
 
 class Page(HTMLParser):
@@ -135,7 +133,7 @@ def test_the_page_shows_tables_published_figures_machine_and_caveats(measured):
     _, raw, text = measured
     page = Page(text)
     for row in raw["rows"]:
-        assert f"{row['successes']:,.0f}" in page.text
+        assert f"{row['rate'] * row['seconds']:,.0f}" in page.text
     for one in PUBLISHED.values():
         alone = [figure.successes for (_, clients), figure in one.figures.items() if clients == 1]
         assert all(f"{successes:,}" in page.text for successes in alone)
@@ -147,26 +145,34 @@ def test_the_page_shows_tables_published_figures_machine_and_caveats(measured):
 
 
 def test_each_round_runs_all_contenders_of_a_case_in_rotating_order():
-    plan = ListingsPlan("url", ("locks", "market"), (1, 2), rounds=2, seconds=1)
-    order = list(plan.order())
-    assert len(plan) == len(order) == len(set(order)) == 2 * 2 * (3 + 2)
+    both = plan("url", "locks", "market", clients=(1, 2), rounds=2)
+    order = list(both.order())
+    assert len(both) == len(order) == len(set(order)) == 2 * 2 * (3 + 2)
     assert [case.round for case in order] == [0] * 10 + [1] * 10
-    assert [case.contender for case in order if case[:3] == ("locks", 0, 1)] == [FIRST, LUA, OURS]
-    assert [case.contender for case in order if case[:3] == ("locks", 1, 1)] == [LUA, OURS, FIRST]
+    assert [case.contender for case in order if (case.setting, case.round, case.clients) == ("locks", 0, 1)] == [
+        FIRST,
+        LUA,
+        HANDFAST,
+    ]
+    assert [case.contender for case in order if (case.setting, case.round, case.clients) == ("locks", 1, 1)] == [
+        LUA,
+        HANDFAST,
+        FIRST,
+    ]
 
 
 def test_ratios_are_computed_within_a_round_and_omit_failures():
     rows = summarize(
         [
-            *(reading(number=number, total=total) for number, total in enumerate((100, 1000, 10))),
-            *(reading(LUA, number=number, total=total) for number, total in enumerate((300, 2000, 50))),
-            reading(LUA, number=3, total=9000, trouble=("a client was killed",)),
-            reading(OURS, number=4, total=7),
+            *(measurement(number=number, total=total) for number, total in enumerate((100, 1000, 10))),
+            *(measurement(LUA, number=number, total=total) for number, total in enumerate((300, 2000, 50))),
+            measurement(LUA, number=3, total=9000, trouble=("a client was killed",)),
+            measurement(HANDFAST, number=4, total=7),
         ]
     )
     lua, ours = rows[1:]
-    assert (lua.successes, lua.fewest, lua.most, lua.rounds, lua.to_first) == (300, 50, 2000, 3, 3.0)
-    assert (ours.contender, ours.to_first, ours.rate) == (OURS, None, 0.7)
+    assert (lua.rate, lua.slowest, lua.fastest, lua.rounds, lua.to_first) == (30, 5, 200, 3, 3.0)
+    assert (ours.contender, ours.to_first, ours.rate) == (HANDFAST, None, 0.7)
 
 
 def test_too_many_holders_are_detected():
@@ -177,8 +183,6 @@ def test_too_many_holders_are_detected():
     assert crowding([*three, Hold(3.5, 6, 3), Hold(3.6, 6, 4)], 3) == 2
     chain = [Hold(0, 9, 5), Hold(1, 2, 0), Hold(2, 3, 1), Hold(2.5, 2.6, 2)]
     assert crowding(chain) == 3
-    one = read(TableCase("locks", 0, 2, LUA), SCHEDULE, [tally((2, 4)), tally((3, 5))], [], 1)
-    assert (one.breaches, one.seconds) == (1, 10.0)
 
 
 def invoke(monkeypatch, tmp_path, server, *planted):
@@ -190,29 +194,29 @@ def invoke(monkeypatch, tmp_path, server, *planted):
 
 
 def test_a_violation_is_reported_on_the_terminal_and_the_page_and_fails(monkeypatch, tmp_path, server):
-    planted = reading(), reading(LUA, breaches=2)
+    planted = measurement(), measurement(LUA, violations=2)
     code, output, page = invoke(monkeypatch, tmp_path, server, *planted)
     told = "VIOLATION: locks, classic-lua, 2 clients, round 1: 2 times more than 1 held it at once"
     assert (code, told in output, told in page) == (1, True, True)
-    planted = reading(), reading(LUA, table="market", trouble=("items were lost",))
+    planted = measurement(), measurement(LUA, table="market", trouble=("items were lost",))
     code, output, page = invoke(monkeypatch, tmp_path, server, *planted)
     told = "FAILED: market, classic-lua, 2 clients, round 1: items were lost"
     assert (code, told in output, told in page) == (1, True, True)
 
 
 def test_the_known_flaw_of_the_first_semaphores_is_reported_without_failing(monkeypatch, tmp_path, server):
-    flawed = [reading(who, table="semaphores", breaches=3) for who in (FIRST, FAIR)]
+    flawed = [measurement(who, table="semaphores", violations=3) for who in (FIRST, FAIR)]
     code, output, page = invoke(monkeypatch, tmp_path, server, *flawed)
     assert code == 0
     assert f"a known flaw: semaphores, classic-fair, 2 clients, round 1: 3 times more than {LIMIT}" in output
     assert "VIOLATION" not in page
-    for who in (LUA, OURS):
-        code, output, _ = invoke(monkeypatch, tmp_path, server, reading(who, table="semaphores", breaches=3))
+    for who in (LUA, HANDFAST):
+        code, output, _ = invoke(monkeypatch, tmp_path, server, measurement(who, table="semaphores", violations=3))
         assert (code, f"VIOLATION: semaphores, {who}" in output) == (1, True)
 
 
 def test_published_totals_are_compared_over_equal_durations(monkeypatch, tmp_path, server):
-    planted = [reading(who, clients=clients) for clients in (1, 10) for who in (FIRST, LUA, OURS)]
+    planted = [measurement(who, clients=clients) for clients in (1, 10) for who in (FIRST, LUA, HANDFAST)]
     _, output, _ = invoke(monkeypatch, tmp_path, server, *planted)
     assert "published, 10 s" in output
     assert re.search(r"classic-lua .* 96,871 / 33,990", output)
@@ -222,8 +226,8 @@ def test_published_totals_are_compared_over_equal_durations(monkeypatch, tmp_pat
 def test_every_figure_fits_the_tables():
     most = {"clients": 10, "total": 999_999}
     planted = [
-        replace(reading(who, table=table, number=number, **most), tries=9_999_999, retries=999_999)
-        for table, who in MAX_PERMITS
+        replace(measurement(who, table=table, number=number, **most), tries=9_999_999, retries=999_999)
+        for table, who in ALL
         for number in (0, 1)
     ]
     rows = summarize(planted)
@@ -236,12 +240,12 @@ def test_every_figure_fits_the_tables():
 
 
 def test_a_page_without_the_first_form_or_one_client_shows_no_comparison(monkeypatch, tmp_path, server):
-    planted = reading(LUA, clients=10), reading(OURS, clients=10)
+    planted = measurement(LUA, clients=10), measurement(HANDFAST, clients=10)
     _, _, page = invoke(monkeypatch, tmp_path, server, *planted)
     assert "tries for each acquire" in page
     assert "as multiples of the first form" not in page
     assert 'class="glance"' not in page
-    _, _, page = invoke(monkeypatch, tmp_path, server, reading(clients=1), *planted)
+    _, _, page = invoke(monkeypatch, tmp_path, server, measurement(clients=1), *planted)
     assert "as multiples of the first form" in page
 
 
@@ -254,29 +258,27 @@ def test_an_unwritable_page_fails_before_any_measurement(monkeypatch, tmp_path):
     assert (result.exit_code, "--no-report" in result.output) == (2, True)
 
 
-class Clockwork(ListingClient):
-    """Succeeds every second time, with two tries each time."""
-
-    def __init__(self, client):
-        super().__init__(client)
-        self.acts = 0
+class Clockwork(MeasuredClient):
+    """Succeeds each time, with two tries."""
 
     def act(self):
         time.sleep(0.01)
-        self.acts += 1
         self._tries += 2
-        return self.acts % 2 == 0
+        self.succeeded.append(monotonic())
 
 
-def test_operations_that_end_too_late_do_not_count(server):
-    actor = Clockwork(redis.Redis.from_url(server.url))
-    one = runner._act_until(actor, monotonic())
-    assert (actor.acts, one.successes, one.tries) == (1, 0, 2)
-    one = runner._act_until(actor, monotonic())  # succeeded too late
-    assert (actor.acts, one.successes, one.tries) == (2, 0, 1)
-    one = runner._act_until(actor, monotonic() + 0.1)
-    assert one.successes == (actor.acts - 3) // 2
-    assert one.tries >= 2 * (actor.acts - 3)
+def test_the_last_try_of_an_operation_that_succeeds_too_late_does_not_count(server):
+    def tries(seconds):
+        def start():
+            now = monotonic()
+            return Schedule(now, now, now + seconds)
+
+        notes = repeat(Clockwork(redis.Redis.from_url(server.url)), start)
+        return notes.tries, len(notes.succeeded)
+
+    assert tries(0.0) == (0, 1)  # the operation that opens connections does not count
+    counted, operations = tries(0.1)
+    assert counted == 2 * (operations - 1) - 1
 
 
 def test_a_watch_error_is_counted_and_still_raised(server, raw):
@@ -296,8 +298,8 @@ def test_a_watch_error_is_counted_and_still_raised(server, raw):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_measurement_leaves_no_keys(server, raw, table):
-    readings = list(run(ListingsPlan(server.url, (table,), (2,), rounds=1, seconds=0.05)))
-    assert [one.trouble for one in readings] == [()] * len(TABLES[table].contenders)
+    measurements = list(run(plan(server.url, table, clients=(2,))))
+    assert [one.trouble for one in measurements] == [()] * len(TABLES[table].workload.contenders)
     # The token records of locks and semaphores expire.
     assert [key for key in raw.scan_iter() if not key.startswith(("{hf:lock:", "{hf:semaphore:"))] == []
 
@@ -317,13 +319,13 @@ def test_ctrl_c_leaves_no_process_or_server(server, raw, tmp_path, table):
 def test_a_market_that_is_in_use_is_left_unchanged(server, raw):
     raw.zadd("market:", {"sword.amy": 9})
     raw.expire("market:", 60)
-    readings = list(run(ListingsPlan(server.url, ("market",), (1,), rounds=1, seconds=0.05)))
-    assert all("in use" in one.trouble[0] for one in readings)
+    measurements = list(run(plan(server.url, "market")))
+    assert all("in use" in one.trouble[0] for one in measurements)
     assert raw.zrange("market:", 0, -1, withscores=True) == [("sword.amy", 9)]
 
 
 def test_a_market_with_a_lost_or_duplicated_item_is_detected(server, raw):
-    scene, table = MeasuredScene(server.url, "bench", FIRST, 2), TABLES["market"]
+    scene, table = Scene(server.url, "bench", FIRST, 2), TABLES["market"].workload
     with redis.Redis.from_url(server.url) as conn:
         table.prepare(scene, conn)
         try:
@@ -350,13 +352,13 @@ def test_a_wrong_completion_is_detected(server, raw):
     client = redis.Redis.from_url(server.url)
     with pytest.raises(RuntimeError, match="was completed to"):
         guilds.GuildClient(client, complete, 0)
-    assert guilds.GuildClient(client, complete, 0, whole=False).act()  # sentinels of other clients may displace names
+    guilds.GuildClient(client, complete, 0, whole=False).act()  # sentinels of other clients may displace names
     with pytest.raises(RuntimeError, match="was completed to"):
         guilds.GuildClient(client, lambda _: ["unknown"], 0, whole=False)
 
 
 def test_a_leftover_sentinel_in_a_guild_is_detected(server, raw):
-    scene, table = MeasuredScene(server.url, "bench", LUA, 2), TABLES["autocomplete"]
+    scene, table = Scene(server.url, "bench", LUA, 2), TABLES["autocomplete"].workload
     with redis.Redis.from_url(server.url) as conn:
         table.prepare(scene, conn)
         try:

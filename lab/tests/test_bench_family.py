@@ -16,10 +16,23 @@ from rich.console import Console
 
 from handfast_lab.bench import conservation, kill_loop, pairs, rwlock
 from handfast_lab.bench.baseline import Baseline
-from handfast_lab.bench.classic.client import FIRST
 from handfast_lab.bench.conservation import Conservation, Sampling
 from handfast_lab.bench.contenders import FAIR, SEMAPHORES, installed
-from handfast_lab.bench.figures import Case, Hold, Measurement, Notes, Row, Schedule, Times, Turns, crowding, measure
+from handfast_lab.bench.contention import Contention
+from handfast_lab.bench.figures import (
+    FIRST,
+    ONE,
+    Case,
+    Hold,
+    Measurement,
+    Notes,
+    Row,
+    Schedule,
+    Times,
+    Turns,
+    crowding,
+    measure,
+)
 from handfast_lab.bench.kill_loop import read_log
 from handfast_lab.bench.pairs import Drawn
 from handfast_lab.bench.runner import BenchPlan
@@ -88,7 +101,7 @@ def test_a_small_run_measures_every_semaphore_and_kills_a_process(tmp_path):
     }
     assert {row["contender"] for row in raw["rows"]} == set(available)
     for one in raw["measurements"]:
-        assert len(one["acquires"]) == one["clients"]
+        assert len(one["successes"]) == one["clients"]
         assert one["trouble"] == []
     assert all(contender in out for contender in available)
     kept = raw["conservation"]
@@ -378,8 +391,10 @@ def test_every_figure_fits_the_tables():
     most = replace(KEPT, operations=1_000_000, seconds=9999.9, kills=9999, killed_holding=9999, killed_waiting=9999)
     most = replace(most, lost=999, longest_wait=10, samples=999_999, over=999, unaccounted=999, crowded=999)
     console.print(conservation_table(most, "title"))
-    console.print(rwlock_table([rwlock.Row("rwlock", 99_999, 99_949, 99_949, 99_999, waits, waits, 99.99)], "title"))
-    console.print(pairs_table([pairs.Row("lock_all", 999, 99_999, 9999, 9999, waits, 99, 99, 99.99)], "title"))
+    console.print(
+        rwlock_table([rwlock.RWLockRow("rwlock", 99_999, 99_949, 99_949, 99_999, waits, waits, 99.99)], "title")
+    )
+    console.print(pairs_table([pairs.PairsRow("lock_all", 999, 99_999, 9999, 9999, waits, 99, 99, 99.99)], "title"))
     text = console.file.getvalue()
     assert "1,000,000" in text
     assert "99.9/1000/100000" in text
@@ -387,5 +402,5 @@ def test_every_figure_fits_the_tables():
 
 
 def test_the_contenders_of_a_semaphore_rotate():
-    order = list(BenchPlan("url", tuple(SEMAPHORES), (1,), rounds=2, seconds=1).order())
+    order = list(BenchPlan("url", {ONE: Contention(SEMAPHORES)}, (1,), rounds=2, seconds=1).order())
     assert [case.contender for case in order][:: len(SEMAPHORES)] == list(SEMAPHORES)[:2]

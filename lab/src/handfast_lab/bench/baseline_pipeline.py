@@ -88,7 +88,7 @@ class Pipeline:
     def _hold(self, client: int) -> None:
         """Record the hold of this client and release its lock."""
         notes = self._notes[client]
-        notes.acquired.append(monotonic())
+        notes.succeeded.append(monotonic())
         before, after = self._templates[client][1]
         notes.released.append(monotonic())
         self._pieces += (before, self._tokens[client], after)

@@ -1,22 +1,16 @@
-"""The contenders of each benchmark, by their names in its table, and one client of a contender for a measurement.
-
-A client is created once, as in a program that keeps its lock in a variable. Rivals run with their defaults except for
-the lease.
-"""
+"""The contenders of each benchmark, by their names in its table. Rivals run with their defaults except for the lease."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from handfast_lab.bench.baseline import BASELINE
-from handfast_lab.bench.figures import CLASSIC, FLOOR, REDIS
+from handfast_lab.bench.figures import FIRST, FLOOR, LUA, REDIS
 from handfast_lab.rivals import OURS, OURS_AIO, coredis, listings, py_redis_semaphore, python_redis_lock, redis_py
 from handfast_lab.rivals import redis_fifo_lock as fifo
 from handfast_lab.rivals.contender import Contender
 
-__all__ = ["FAIR", "HANDFAST", "LEASE", "LENIENT", "LOCKS", "SEMAPHORES", "TASK_LOCKS", "Contended", "installed"]
+__all__ = ["FAIR", "HANDFAST", "LEASE", "LENIENT", "LOCKS", "SEMAPHORES", "TASK_LOCKS", "installed"]
 
 LEASE = 30.0
 """Lease in seconds of all contenders that allow one to be set: Handfast's default."""
@@ -26,12 +20,12 @@ HANDFAST = "handfast"
 FAIR = "classic-fair"
 """The first form of the listings' fair semaphore, with a counter and a lock."""
 
-LENIENT = frozenset({"classic-first", FAIR})
+LENIENT = frozenset({FIRST, FAIR})
 """Contenders that are known to exceed the limit."""
 
 LOCKS: Mapping[str, Contender] = {
-    "classic-first": listings.FIRST,
-    CLASSIC: listings.LUA,
+    FIRST: listings.FIRST,
+    LUA: listings.LUA,
     REDIS: redis_py.SYNC,
     "redis-py-1ms": redis_py.SYNC_FAST,
     "python-redis-lock": python_redis_lock.SYNC,
@@ -41,9 +35,9 @@ LOCKS: Mapping[str, Contender] = {
 """Locks shared by processes."""
 
 SEMAPHORES: Mapping[str, Contender] = {
-    "classic-first": listings.FIRST,
+    FIRST: listings.FIRST,
     FAIR: listings.FAIR,
-    CLASSIC: listings.LUA,
+    LUA: listings.LUA,
     "py-redis-semaphore": py_redis_semaphore.SYNC,
     HANDFAST: OURS,
     FLOOR: BASELINE,
@@ -64,29 +58,3 @@ TASK_LOCKS: Mapping[str, Contender] = {
 def installed(contenders: Mapping[str, Contender]) -> list[str]:
     """Return the names of the installed contenders."""
     return [name for name, contender in contenders.items() if contender.version is not None]
-
-
-class Contended:
-    """One client of one lock, or of one semaphore if ``limit`` is given; open until `close`."""
-
-    acquire: Callable[[], object]
-    release: Callable[[], object]
-
-    def __init__(self, contender: Contender, url: str, name: str, limit: int | None = None) -> None:
-        if contender.sync is None:
-            raise TypeError(f"{contender.name} has no sync API")
-        with contextlib.ExitStack() as stack:
-            client = stack.enter_context(contender.sync(url))
-            self._lock: Any = client.lock(name, LEASE) if limit is None else client.semaphore(name, limit, LEASE)
-            self.acquire, self.release = self._lock.acquire, self._lock.release
-            self.close = stack.pop_all().close
-
-    @property
-    def tries(self) -> int:
-        """Number of requests for the lock so far."""
-        return int(self._lock.tries)
-
-    @property
-    def retries(self) -> int:
-        """Number of WatchErrors so far."""
-        return int(getattr(self._lock, "retries", 0))

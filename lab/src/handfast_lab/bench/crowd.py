@@ -105,7 +105,7 @@ class CrowdJob(NamedTuple):
 def run(url: str, name: str, waiters: int) -> tuple[Crowd | None, list[str]]:
     """Run the tasks in a process of their own. Return the result, or None and the errors."""
     with ClientPool() as pool:
-        _, crowds, trouble = pool.do(CrowdJob(url, name, waiters), 1, 10 + waiters / SLOWEST)
+        _, crowds, trouble = pool.do([CrowdJob(url, name, waiters)], 10 + waiters / SLOWEST)
     return (crowds[0] if crowds else None), trouble
 
 

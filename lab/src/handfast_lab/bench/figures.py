@@ -15,9 +15,10 @@ from statistics import median
 from typing import NamedTuple, Self
 
 __all__ = [
-    "CLASSIC",
     "DISTINCT",
+    "FIRST",
     "FLOOR",
+    "LUA",
     "ONE",
     "REDIS",
     "Case",
@@ -36,7 +37,7 @@ __all__ = [
     "without_row",
 ]
 
-CLASSIC, REDIS, FLOOR = "classic-lua", "redis-py", "floor"
+FIRST, LUA, REDIS, FLOOR = "classic-first", "classic-lua", "redis-py", "floor"
 """The contenders with which the others are compared."""
 
 ONE, DISTINCT = "one", "distinct"
@@ -52,13 +53,15 @@ class Schedule(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """The records of one client: its holds, including those of the warm-up, and its tries in the measured period."""
+    """The records of one client, on the machine-wide monotonic clock; those of the warm-up are included."""
 
     tries: int
-    acquired: array[float]
-    """When each acquire returned."""
+    """Number of requests in the measured period; likewise the retries."""
+    succeeded: array[float]
+    """When each success was certain: when an acquire returned."""
     released: array[float]
-    """When each release was called."""
+    """When each release was called; empty if the operation holds nothing."""
+    retries: int = 0
 
 
 class Turns(NamedTuple):
@@ -85,6 +88,7 @@ class Case(NamedTuple):
     clients: int
     contender: str
     setting: str = ONE
+    """What is measured, if a benchmark has several workloads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,35 +100,38 @@ class Measurement:
     contender: str
     seconds: float
     tries: int
-    acquires: tuple[int, ...]
-    """For each client."""
+    successes: tuple[int, ...]
+    """For each client: its acquires, or its other operations that succeeded."""
     handoffs: int
     """How often the lock passed from one client to another."""
     handoff_p50_us: float | None
     handoff_p99_us: float | None
-    violations: int
-    """Number of holds that began while other certain holds left too few permits for them."""
+    violations: int | None
+    """Number of holds that began while other certain holds left too few permits for them; None if nothing is shared."""
     trouble: tuple[str, ...]
     """Errors; the figures of a measurement with errors are not used."""
     setting: str = ONE
     connections: int | None = None
     """Connections that the server had of the contender during the measurement; None if not counted."""
+    retries: int = 0
+    """WatchErrors of all clients."""
 
     @property
     def where(self) -> str:
         """Description of the measurement."""
-        clients = f"{self.clients} clients" + (" of distinct locks" if self.setting == DISTINCT else "")
-        return f"{self.contender}, {clients}, round {self.round + 1}"
+        clients = "1 client" if self.clients == 1 else f"{self.clients} clients"
+        where = f"{self.contender}, {clients}, round {self.round + 1}"
+        return where if self.setting == ONE else f"{self.setting}, {where}"
 
     @property
     def rate(self) -> float:
-        """Acquires per second, of all clients together."""
-        return sum(self.acquires) / self.seconds
+        """Successes per second, of all clients together."""
+        return sum(self.successes) / self.seconds
 
     @property
     def fairness(self) -> float:
-        """The smallest number of acquires of a client divided by the largest: 1 is fair, 0 means a client had none."""
-        return min(self.acquires) / max(self.acquires) if any(self.acquires) else 0.0
+        """The smallest number of successes of a client divided by the largest: 1 is fair, 0: a client had none."""
+        return min(self.successes) / max(self.successes) if any(self.successes) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,7 @@ class Row:
     contender: str
     clients: int
     tries: float
+    """Per second; likewise the retries."""
     rate: float
     slowest: float
     fastest: float
@@ -174,6 +182,17 @@ class Row:
     connections: float | None = None
     violations: int = 0
     """Sum over all rounds."""
+    to_first: float | None = None
+    """The same for the listings' first form."""
+    retries: float = 0.0
+    rounds: int = 1
+    seconds: float = 1.0
+    """Duration of each measurement."""
+
+    @property
+    def retries_each(self) -> float | None:
+        """WatchErrors per success; None without successes."""
+        return self.retries / self.rate if self.rate else None
 
 
 def measure(
@@ -183,39 +202,36 @@ def measure(
     trouble: Sequence[str],
     connections: int | None = None,
     *,
-    limit: int = 1,
+    limit: int | None = 1,
 ) -> Measurement:
     """Merge the records of all clients and evaluate the measured period.
 
-    With distinct locks there are no handoffs, and holds may overlap. With a limit above 1 there are no handoff figures,
-    because clients cannot observe which permit passed to which client.
+    ``limit`` is the largest number of simultaneous holders, None if the clients share nothing. There are handoff figures
+    only with a limit of 1, because clients cannot observe which permit of several passed to which client.
     """
     _, go, until = schedule
     holds = sorted(
         Hold(acquired, released, client)
         for client, note in enumerate(notes)
-        for acquired, released in zip(note.acquired, note.released, strict=True)
+        for acquired, released in zip(note.succeeded, note.released, strict=bool(note.released))
     )
-    counted = [0] * len(notes)
-    for hold in holds:
-        counted[hold.client] += go <= hold.acquired < until
-    shared = holds if case.setting == ONE else []
     gaps = sorted(
         (after.acquired - before.released) * 1e6
-        for before, after in pairwise(shared if limit == 1 else [])
+        for before, after in pairwise(holds if limit == 1 else [])
         if after.client != before.client and go <= after.acquired < until
     )
     return Measurement(
         **case._asdict(),
         seconds=until - go,
         tries=sum(note.tries for note in notes),
-        acquires=tuple(counted),
+        successes=tuple(sum(go <= moment < until for moment in note.succeeded) for note in notes),
         handoffs=len(gaps),
         handoff_p50_us=quantile(gaps, 0.5),
         handoff_p99_us=quantile(gaps, 0.99),
-        violations=crowding(shared, limit),
+        violations=None if limit is None else crowding(holds, limit),
         trouble=tuple(trouble),
         connections=connections,
+        retries=sum(note.retries for note in notes),
     )
 
 
@@ -266,11 +282,15 @@ def _row(group: list[Measurement], rates: dict[tuple[str, str, int, int], float]
         handoff_p50_us=middle(one.handoff_p50_us for one in group),
         handoff_p99_us=middle(one.handoff_p99_us for one in group),
         to_floor=ratio(FLOOR),
-        to_classic=ratio(CLASSIC),
+        to_classic=ratio(LUA),
         to_redis=ratio(REDIS),
         setting=group[0].setting,
         connections=middle(one.connections for one in group),
-        violations=sum(one.violations for one in group),
+        violations=sum(one.violations or 0 for one in group),
+        to_first=ratio(FIRST),
+        retries=median(one.retries / one.seconds for one in group),
+        rounds=len(group),
+        seconds=group[0].seconds,
     )
 
 

@@ -105,7 +105,7 @@ def run(url: str, contenders: tuple[str, ...], waiters: int, rounds: int) -> Ite
         for contender in in_turn(contenders, number):
             job = WaitersJob(contender, url, f"bench-memory-{contender}-{number}", waiters)
             with ClientPool() as pool:
-                _, weights, trouble = pool.do(job, 1, RETRY_FOR)
+                _, weights, trouble = pool.do([job], RETRY_FOR)
             grown, connections = weights[0] if weights else (None, None)
             per_waiter = None if grown is None else grown / waiters
             yield Cost(number, contender, waiters, per_waiter, connections, tuple(trouble))

@@ -29,7 +29,7 @@ from handfast_lab.bench.figures import Case, Hold, Schedule, Times, Turns, crowd
 from handfast_lab.bench.runner import ClientPool, in_rounds
 from handfast_lab.bench.worker import Start, wait_until
 
-__all__ = ["CONTENDERS", "Drawn", "PairsPlan", "Pass", "Row", "measure", "run", "summarize"]
+__all__ = ["CONTENDERS", "Drawn", "PairsPlan", "PairsRow", "Pass", "measure", "run", "summarize"]
 
 AT_ONCE, NESTED = "lock_all", "nested"
 
@@ -114,7 +114,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PairsRow:
     """All rounds of one contender: medians and the spread of the rate; the others cover all rounds together."""
 
     contender: str
@@ -184,7 +184,7 @@ def run(plan: PairsPlan) -> Iterator[Pass]:
                 PairsJob(case.contender, plan.url, name, plan.names, plan.pairs, plan.hold, SEED + client)
                 for client in range(plan.clients)
             ]
-            yield measure(plan, case, *pool.do_each(jobs, plan.patience))
+            yield measure(plan, case, *pool.do(jobs, plan.patience))
 
 
 def measure(plan: PairsPlan, case: Case, schedule: Schedule, drawn: Sequence[Drawn], trouble: Sequence[str]) -> Pass:
@@ -214,7 +214,7 @@ def measure(plan: PairsPlan, case: Case, schedule: Schedule, drawn: Sequence[Dra
     )
 
 
-def summarize(found: Sequence[Pass]) -> list[Row]:
+def summarize(found: Sequence[Pass]) -> list[PairsRow]:
     """Return one row for each contender with an error-free round."""
     sound = [one for one in found if not one.trouble]
     nested = {one.round: one.rate for one in sound if one.contender == NESTED}
@@ -225,7 +225,7 @@ def summarize(found: Sequence[Pass]) -> list[Row]:
             rates = [one.rate for one in mine]
             bases = [(one.rate, nested.get(one.round)) for one in mine]
             rows.append(
-                Row(
+                PairsRow(
                     contender=contender,
                     seconds=median(one.seconds for one in mine),
                     rate=median(rates),

@@ -5,7 +5,8 @@ A client that does not answer in time is killed and replaced; its measurement is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from time import monotonic
@@ -15,13 +16,17 @@ from typing import Any, Self, TypeVar
 import redis
 
 from handfast.testing.processes import ChildProcess, ProcessFailed, ProcessGroup
-from handfast_lab.bench.figures import ONE, Case, Measurement, Schedule, measure
-from handfast_lab.bench.worker import ContendJob, Job, work
+from handfast_lab.bench.figures import Case, Measurement, Schedule, measure
+from handfast_lab.bench.worker import Job, work
+from handfast_lab.bench.workload import Conn, Scene, Workload
 
-__all__ = ["WARM_UP", "BenchPlan", "ClientPool", "forget", "in_rounds", "in_turn", "run"]
+__all__ = ["BenchPlan", "ClientPool", "in_rounds", "in_turn", "run"]
 
 WARM_UP = 0.2
 """Seconds for which all clients contend before anything is counted."""
+
+PREPARATION = 0.2
+"""Approximate seconds until the clients of a measurement are ready."""
 
 HEAD_START = 0.05
 """Seconds between sending the schedule and its begin, so that all clients receive it in time."""
@@ -34,24 +39,32 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """The cases to measure: every contender with every number of clients in every setting, in several rounds."""
+    """What to measure: each workload with every number of clients and all its contenders, in several rounds."""
 
     url: str
-    contenders: tuple[str, ...]
+    workloads: Mapping[str, Workload]
+    """By setting."""
     clients: tuple[int, ...]
     rounds: int
     seconds: float
-    hold: float = 0.0
-    settings: tuple[str, ...] = (ONE,)
 
     def __len__(self) -> int:
-        return len(self.contenders) * len(self.clients) * len(self.settings) * self.rounds
+        return self.rounds * len(self.clients) * sum(len(workload.contenders) for workload in self.workloads.values())
+
+    @property
+    def duration(self) -> float:
+        """Approximate duration in seconds."""
+        return len(self) * (self.seconds + WARM_UP + PREPARATION)
 
     def order(self) -> Iterator[Case]:
-        """Yield the measurements round by round; the first place rotates among the contenders."""
+        """Yield the measurements round by round.
+
+        The contenders of a setting and a number of clients follow one another, so that a longer slowdown of the machine
+        affects all of them. The first place rotates.
+        """
         for number in range(self.rounds):
-            for place, (setting, clients) in enumerate(product(self.settings, self.clients)):
-                for contender in in_turn(self.contenders, number + place):
+            for place, (setting, clients) in enumerate(product(self.workloads, self.clients)):
+                for contender in in_turn(tuple(self.workloads[setting].contenders), number + place):
                     yield Case(number, clients, contender, setting)
 
 
@@ -68,27 +81,31 @@ def in_turn(contenders: tuple[str, ...], turn: int) -> tuple[str, ...]:
     return contenders[first:] + contenders[:first]
 
 
-def run(plan: BenchPlan, limit: int | None = None) -> Iterator[Measurement]:
-    """Yield the measurements of a lock, or with ``limit`` of a semaphore, that processes contend for."""
+def run(plan: BenchPlan) -> Iterator[Measurement]:
+    """Yield one measurement after the other."""
     with ClientPool() as pool, redis.Redis.from_url(plan.url) as conn:
         for case in plan.order():
-            kind = "" if limit is None else "semaphore-"
-            name = f"bench-{kind}{case.contender}-{case.round}-{case.clients}"
-            job = ContendJob(case.contender, plan.url, name, plan.hold, limit)
-            try:
-                yield measure(case, *pool.do(job, case.clients, plan.seconds), limit=limit or 1)
-            except BaseException:
-                pool.dismiss()  # before their keys are deleted
-                raise
-            finally:
-                if limit is not None:
-                    forget(conn, name)
+            yield _measure(plan, case, pool, conn)
 
 
-def forget(conn: redis.Redis, name: str) -> None:
-    """Delete the keys that listings and rivals leave for a semaphore, some of them without a TTL."""
-    listings = [f"{name}{part}" for part in ("", ":owner", ":counter")]
-    conn.delete(*listings, f"lock:{name}", *(f"semaphore:{name}:{part}" for part in ("owners", "fencing", "queue")))
+def _measure(plan: BenchPlan, case: Case, pool: ClientPool, conn: Conn) -> Measurement:
+    workload = plan.workloads[case.setting]
+    name = f"bench-{os.getpid()}-{case.setting}-{case.contender}-{case.round}-{case.clients}"
+    scene = Scene(plan.url, name, case.contender, case.clients)
+    if refusal := workload.refusal(conn):
+        return measure(case, Schedule(0, 0, plan.seconds), [], [refusal])
+    workload.prepare(scene, conn)
+    try:
+        schedule, reports, trouble = pool.do(workload.jobs(scene), plan.seconds)
+        wrong = trouble or workload.inspect(scene, conn)
+        notes = [note for report in reports for note in report.notes]
+        connections = reports[0].connections if reports else None
+        return measure(case, schedule, notes, wrong, connections, limit=workload.limit)
+    except BaseException:
+        pool.dismiss()  # before the keys of its clients are deleted
+        raise
+    finally:
+        workload.clear(scene, conn)
 
 
 class ClientPool:
@@ -97,12 +114,11 @@ class ClientPool:
     def __init__(self) -> None:
         self._group = ProcessGroup()
 
-    def do(self, job: Job[T], count: int, seconds: float) -> tuple[Schedule, list[T], list[str]]:
-        """Let ``count`` clients do the job at the same time. Return the schedule, the results and the errors."""
-        return self.do_each([job] * count, seconds)
+    def do(self, jobs: Sequence[Job[T]], seconds: float) -> tuple[Schedule, list[T], list[str]]:
+        """Let as many clients do one job each at the same time. Return the schedule, the results and the errors.
 
-    def do_each(self, jobs: Sequence[Job[T]], seconds: float) -> tuple[Schedule, list[T], list[str]]:
-        """The same with one job per client. Without errors the results are in the order of the jobs."""
+        Without errors the results are in the order of the jobs.
+        """
         while len(self._group) < len(jobs):
             self._group.start(work)
         clients = [client for client, _ in zip(self._group, jobs, strict=False)]

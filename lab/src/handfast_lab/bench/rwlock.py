@@ -27,7 +27,7 @@ from handfast_lab.bench.figures import Case, Hold, Schedule, Times, Turns, crowd
 from handfast_lab.bench.runner import ClientPool, in_rounds
 from handfast_lab.bench.worker import Start, wait_until
 
-__all__ = ["CONTENDERS", "Row", "Sharing", "SharingPlan", "SideJob", "measure", "run", "summarize"]
+__all__ = ["CONTENDERS", "RWLockRow", "Sharing", "SharingPlan", "SideJob", "measure", "run", "summarize"]
 
 RWLOCK, LOCK = "rwlock", "lock"
 
@@ -80,7 +80,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RWLockRow:
     """All rounds of one contender: medians, the spread of the reads, and the longest waits of all rounds."""
 
     contender: str
@@ -133,7 +133,7 @@ def run(plan: SharingPlan) -> Iterator[Sharing]:
         for case in in_rounds(CONTENDERS, plan.rounds, len(sides)):
             name = f"bench-{os.getpid()}-{case.contender}-{case.round}"
             jobs = [SideJob(case.contender, plan.url, name, writes, plan.work) for writes in sides]
-            yield measure(plan, case, *pool.do_each(jobs, plan.seconds))
+            yield measure(plan, case, *pool.do(jobs, plan.seconds))
 
 
 def measure(
@@ -173,7 +173,7 @@ def measure(
     )
 
 
-def summarize(found: Sequence[Sharing]) -> list[Row]:
+def summarize(found: Sequence[Sharing]) -> list[RWLockRow]:
     """Return one row for each contender with an error-free round."""
     sound = [one for one in found if not one.trouble]
     plain = {one.round: one.reads + one.writes for one in sound if one.contender == LOCK}
@@ -184,7 +184,7 @@ def summarize(found: Sequence[Sharing]) -> list[Row]:
             reads = [one.reads / one.seconds for one in mine]
             bases = [(one.reads + one.writes, plain.get(one.round)) for one in mine]
             rows.append(
-                Row(
+                RWLockRow(
                     contender=contender,
                     reads=median(reads),
                     slowest=min(reads),

@@ -25,10 +25,10 @@ from time import perf_counter
 import redis
 
 from handfast import Advance, Handfast
-from handfast_lab.bench.classic.client import Conn
 from handfast_lab.bench.runner import in_turn
+from handfast_lab.bench.workload import Conn
 
-__all__ = ["BATCH", "CONTENDERS", "PASSES", "Data", "Pass", "Row", "make_data", "run", "summarize"]
+__all__ = ["BATCH", "CONTENDERS", "PASSES", "Data", "Pass", "ScoresRow", "make_data", "run", "summarize"]
 
 BATCH, SEED = 10_000, 2012
 
@@ -66,7 +66,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScoresRow:
     """All rounds: medians, and the spread of the rate."""
 
     name: str
@@ -184,7 +184,7 @@ def run(url: str, data: Data, rounds: int) -> Iterator[Pass]:
                 contender.close()
 
 
-def summarize(found: Sequence[Pass]) -> list[Row]:
+def summarize(found: Sequence[Pass]) -> list[ScoresRow]:
     """Return one row for each pass and contender."""
     sound = [one for one in found if not one.trouble]
     plain = {(one.name, one.round): one.rate for one in sound if one.contender == PLAIN}
@@ -196,7 +196,9 @@ def summarize(found: Sequence[Pass]) -> list[Row]:
                 rates = [one.rate for one in mine]
                 ratios = [one.rate / plain[name, one.round] for one in mine if (name, one.round) in plain]
                 rows.append(
-                    Row(name, contender, median(rates), min(rates), max(rates), median(ratios) if ratios else None)
+                    ScoresRow(
+                        name, contender, median(rates), min(rates), max(rates), median(ratios) if ratios else None
+                    )
                 )
     return rows
 

@@ -14,14 +14,17 @@ from handfast_lab.bench.crowd import Crowd, ScriptTimes, inversions
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Row, Times
 from handfast_lab.bench.memory import CostRow
 from handfast_lab.bench.names import Keeping
-from handfast_lab.bench.pairs import Row as PairsRow
-from handfast_lab.bench.rwlock import Row as RWLockRow
-from handfast_lab.bench.scores import Row as ScoresRow
+from handfast_lab.bench.pairs import PairsRow
+from handfast_lab.bench.rwlock import RWLockRow
+from handfast_lab.bench.scores import ScoresRow
 
 __all__ = [
+    "Cells",
+    "blocks",
     "conservation_table",
     "cost_table",
     "crowd_table",
+    "from_to",
     "keeping_table",
     "lock_table",
     "pairs_table",
@@ -39,19 +42,19 @@ Cells = Mapping[str, Callable[[Row], str]]
 
 def lock_table(rows: Sequence[Row], title: str) -> Table:
     """One block for each client count. Handoffs are p50/p99."""
-    return _blocks(rows, [], order=list(LOCKS), first="clients", cells=LOCK, title=title)
+    return blocks(rows, [], order=list(LOCKS), first="clients", cells=LOCK, title=title)
 
 
 def semaphore_table(rows: Sequence[Row], failed: Sequence[Case], title: str) -> Table:
     """One block for each client count."""
-    return _blocks(rows, failed, order=list(SEMAPHORES), first="clients", cells=SEMAPHORE, title=title)
+    return blocks(rows, failed, order=list(SEMAPHORES), first="clients", cells=SEMAPHORE, title=title)
 
 
 def tasks_table(rows: Sequence[Row], failed: Sequence[Case], setting: str, title: str) -> Table:
     """One block for each number of tasks, in one setting; cases in ``failed`` had no error-free round."""
     mine = [row for row in rows if row.setting == setting]
     lost = [case for case in failed if case.setting == setting]
-    return _blocks(mine, lost, order=[*TASK_LOCKS, FLOOR], first="tasks", cells=TASKS[setting], title=title)
+    return blocks(mine, lost, order=[*TASK_LOCKS, FLOOR], first="tasks", cells=TASKS[setting], title=title)
 
 
 def cost_table(rows: Sequence[CostRow], title: str) -> Table:
@@ -136,7 +139,7 @@ def rwlock_table(rows: Iterable[RWLockRow], title: str) -> Table:
     """One row for each contender."""
     grid = _grid(title, ("contender",), ("reads/s", "min-max", "writes/s", "to read, ms", "to write, ms", "x lock"))
     for row in rows:
-        rates = f"{row.reads:,.0f}", _from_to(row.slowest, row.fastest), f"{row.writes:,.0f}"
+        rates = f"{row.reads:,.0f}", from_to(row.slowest, row.fastest), f"{row.writes:,.0f}"
         waits = _waits(row.read_waits), _waits(row.write_waits)
         grid.add_row(row.contender, *rates, *waits, _or_dash(row.to_lock, ".2f"))
     return grid
@@ -147,15 +150,16 @@ def pairs_table(rows: Iterable[PairsRow], title: str) -> Table:
     columns = "seconds", "pairs/s", "min-max", "wait, ms", "deadlocks", "overlaps", "x nested"
     grid = _grid(title, ("contender",), columns)
     for row in rows:
-        rates = f"{row.seconds:.2f}", f"{row.rate:,.0f}", _from_to(row.slowest, row.fastest)
+        rates = f"{row.seconds:.2f}", f"{row.rate:,.0f}", from_to(row.slowest, row.fastest)
         wrong = f"{row.timeouts:,}", f"{row.overlaps:,}"
         grid.add_row(row.contender, *rates, _waits(row.waits), *wrong, _or_dash(row.to_nested, ".2f"))
     return grid
 
 
-def _blocks(
+def blocks(
     rows: Sequence[Row], failed: Sequence[Case], *, order: list[str], first: str, cells: Cells, title: str
 ) -> Table:
+    """One block for each number of clients, its contenders in this order; cases in ``failed`` have no figures."""
     grid = _grid(title, (), (first,))
     grid.add_column("contender", no_wrap=True)
     for column in cells:
@@ -185,10 +189,11 @@ def _style(contender: str) -> str:
 
 
 def _span(row: Row) -> str:
-    return _from_to(row.slowest, row.fastest)
+    return from_to(row.slowest, row.fastest)
 
 
-def _from_to(slowest: float, fastest: float) -> str:
+def from_to(slowest: float, fastest: float) -> str:
+    """Format the spread of a rate."""
     if fastest < 1000:
         return f"{slowest:.0f}-{fastest:.0f}"
     form = ".1f" if fastest < 99_950 else ".0f"

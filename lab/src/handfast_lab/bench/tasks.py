@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from time import monotonic
 from typing import Any, NamedTuple
@@ -18,23 +18,28 @@ from typing import Any, NamedTuple
 from handfast_lab.bench.baseline import Bare
 from handfast_lab.bench.baseline_pipeline import Pipeline
 from handfast_lab.bench.contenders import HANDFAST, LEASE, TASK_LOCKS
-from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Measurement, Notes, measure
+from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Notes
 from handfast_lab.bench.process_metrics import Counter, take_all_files
-from handfast_lab.bench.runner import BenchPlan, ClientPool
-from handfast_lab.bench.worker import Start, wait_until
+from handfast_lab.bench.worker import Job, Start, wait_until
+from handfast_lab.bench.workload import Report, Scene, Workload
 from handfast_lab.rivals.verbs import AioClient, AioLock
 
-__all__ = ["Report", "TasksJob", "end", "hush", "open_client", "run"]
+__all__ = ["TaskContention", "TasksJob", "end", "hush", "open_client"]
 
 RETRY_FOR, RETRY, CLEANUP = 0.5, 0.2, 5.0
 """Seconds that tasks may take to end on their own, between two cancellations, and in total after the first."""
 
 
-class Report(NamedTuple):
-    """The result of a measurement."""
+class TaskContention(Workload):
+    """The tasks of one process contend for one lock, or in the setting `DISTINCT` each for its own."""
 
-    notes: list[Notes]
-    connections: int
+    def __init__(self, contenders: Collection[str], setting: str) -> None:
+        self.contenders = contenders
+        self.limit = 1 if setting == ONE else None
+        self._setting = setting
+
+    def jobs(self, scene: Scene) -> Sequence[Job[Report]]:
+        return [TasksJob(scene.contender, scene.url, scene.name, self._setting, scene.clients)]
 
 
 class TasksJob(NamedTuple):
@@ -91,17 +96,6 @@ class TasksJob(NamedTuple):
                 await end(tasks)
 
 
-def run(plan: BenchPlan) -> Iterator[Measurement]:
-    """Yield one measurement after the other."""
-    with ClientPool() as pool:
-        for case in plan.order():
-            name = f"bench-{case.contender}-{case.setting}-{case.round}-{case.clients}"
-            job = TasksJob(case.contender, plan.url, name, case.setting, case.clients)
-            schedule, reports, trouble = pool.do(job, 1, plan.seconds)
-            report = reports[0] if reports else Report([], 0)
-            yield measure(case, schedule, report.notes, trouble, report.connections if reports else None)
-
-
 def open_client(contender: str, url: str, tasks: int) -> AbstractAsyncContextManager[AioClient]:
     """Open a client with enough connections for each task to wait on one and release with another."""
     opening = TASK_LOCKS[contender].aio
@@ -126,7 +120,7 @@ async def _once(own: AioLock) -> None:
 
 async def _contend(own: AioLock, notes: Notes, until: float, *, pause: bool) -> None:
     acquire, release = own.acquire, own.release
-    _, acquired, released = notes
+    acquired, released = notes.succeeded, notes.released
     while monotonic() < until:
         await acquire()
         moment = monotonic()

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice, takewhile
 from string import ascii_lowercase
-from typing import ClassVar
+from time import monotonic
 
 import redis
 
 from handfast import Handfast, classic
 from handfast.classic import watch
-from handfast_lab.bench.classic.client import (
-    FIRST,
-    LUA,
-    OURS,
-    Closing,
-    Conn,
-    Contenders,
-    ListingClient,
-    MeasuredScene,
-    Table,
-)
+from handfast_lab.bench.contenders import HANDFAST
+from handfast_lab.bench.figures import FIRST, LUA
+from handfast_lab.bench.workload import Closing, Conn, MeasuredClient, ProcessWorkload, Scene
 from handfast_lab.rivals.listings import WatchCounted
 
 __all__ = ["MEMBERS", "GuildClient", "Guilds", "expected", "members"]
@@ -50,7 +42,7 @@ def expected(names: Sequence[str], prefix: str) -> list[str]:
     return list(islice(takewhile(lambda name: name.startswith(prefix), names[bisect_left(names, prefix) :]), 10))
 
 
-class GuildClient(ListingClient):
+class GuildClient(MeasuredClient):
     """A client that completes one prefix after the other; its number seeds the choice."""
 
     def __init__(self, client: Closing, complete: Complete, number: int, *, whole: bool = True) -> None:
@@ -60,12 +52,12 @@ class GuildClient(ListingClient):
         self._names = members()
         self._check(whole=whole)
 
-    def act(self) -> bool:
+    def act(self) -> None:
         """Complete a prefix of one to three letters."""
         prefix = self._chance.choice(self._names)[: self._chance.randint(1, 3)]
         self._tries += 1
         self._complete(prefix)
-        return True
+        self.succeeded.append(monotonic())
 
     def _check(self, *, whole: bool) -> None:
         """Check some answers. Under concurrency the first form drops other clients' sentinels, and names with them."""
@@ -76,50 +68,49 @@ class GuildClient(ListingClient):
                 raise RuntimeError(f"{prefix!r} was completed to {answer}, not to {right}")
 
 
-def _classic(listing: Listing, scene: MeasuredScene, number: int, *, whole: bool = True) -> ListingClient:
+def _classic(listing: Listing, scene: Scene, number: int, *, whole: bool = True) -> MeasuredClient:
     conn: Conn = WatchCounted.from_url(scene.url)
     return GuildClient(conn, partial(listing, conn, scene.name), number, whole=whole)
 
 
-def _ours(scene: MeasuredScene, number: int) -> ListingClient:
+def _ours(scene: Scene, number: int) -> MeasuredClient:
     client = Handfast(scene.url)
     return GuildClient(client, client.autocomplete(scene.name).complete, number)
 
 
-class Guilds(Table):
-    """``autocomplete_on_prefix``, and ``hf.autocomplete``."""
+CONTENDERS: Mapping[str, Callable[[Scene, int], MeasuredClient]] = {
+    FIRST: partial(_classic, watch.autocomplete_on_prefix, whole=False),
+    LUA: partial(_classic, classic.autocomplete_on_prefix),
+    HANDFAST: _ours,
+}
+"""By name. Each value creates the client with the given number."""
 
-    name = "autocomplete"
-    title = "Autocomplete in one guild"
-    success = "calls"
-    effort = "retries"
-    about = (
-        f"A guild has {MEMBERS:,} members. Each client completes one prefix after the other, of one to three letters, "
-        "drawn from the names: at most ten names for each. The listings write two sentinels to find the place, and the "
-        "first form starts over when anybody else wrote meanwhile; Handfast reads once and writes nothing."
-    )
-    contenders: ClassVar[Contenders] = {
-        FIRST: partial(_classic, watch.autocomplete_on_prefix, whole=False),
-        LUA: partial(_classic, classic.autocomplete_on_prefix),
-        OURS: _ours,
-    }
 
-    def prepare(self, scene: MeasuredScene, conn: Conn) -> None:
+class Guilds(ProcessWorkload):
+    """The members of one guild, completed by each contender."""
+
+    contenders = tuple(CONTENDERS)
+    limit = None
+
+    def client(self, scene: Scene, number: int) -> MeasuredClient:
+        return CONTENDERS[scene.contender](scene, number)
+
+    def prepare(self, scene: Scene, conn: Conn) -> None:
         """Add all members."""
-        if scene.contender == OURS:
+        if scene.contender == HANDFAST:
             with Handfast(conn) as client:
                 client.autocomplete(scene.name).add(members())
         else:
             conn.zadd(f"members:{scene.name}", dict.fromkeys(members(), 0))
 
-    def inspect(self, scene: MeasuredScene, conn: Conn) -> list[str]:
+    def inspect(self, scene: Scene, conn: Conn) -> list[str]:
         """Check that the members are unchanged and no sentinel remains."""
-        if scene.contender == OURS:
+        if scene.contender == HANDFAST:
             return []
         left = [name.decode() for name in conn.zrange(f"members:{scene.name}", 0, -1)]
         return [] if left == members() else [f"the guild has {len(left)} members and not {MEMBERS}, or other ones"]
 
-    def clear(self, scene: MeasuredScene, conn: Conn) -> None:
+    def clear(self, scene: Scene, conn: Conn) -> None:
         """Delete the guild."""
         conn.delete(f"members:{scene.name}")
         with Handfast(conn) as client:

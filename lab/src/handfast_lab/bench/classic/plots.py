@@ -17,15 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from handfast_lab.bench.classic.client import FIRST, LUA, OURS, Table
-from handfast_lab.bench.classic.figures import TableRow
 from handfast_lab.bench.classic.published import PUBLISHED
+from handfast_lab.bench.classic.tables import Table
 from handfast_lab.bench.classic.text import in_order
-from handfast_lab.bench.contenders import FAIR
+from handfast_lab.bench.contenders import FAIR, HANDFAST
+from handfast_lab.bench.figures import FIRST, LUA, Row
 
 __all__ = ["LABELS", "figure", "svg"]
 
-LABELS: Mapping[str, str] = {FIRST: "first form", FAIR: "first form, fair", LUA: "Lua form", OURS: "Handfast"}
+LABELS: Mapping[str, str] = {FIRST: "first form", FAIR: "first form, fair", LUA: "Lua form", HANDFAST: "Handfast"}
 
 
 class Look(NamedTuple):
@@ -39,7 +39,7 @@ LOOKS: Mapping[str, Look] = {
     FIRST: Look("#D55E00", "o"),
     FAIR: Look("#CC79A7", "v"),
     LUA: Look("#0072B2", "s"),
-    OURS: Look("#009E73", "D"),
+    HANDFAST: Look("#009E73", "D"),
 }
 
 STYLE: Any = {  # matplotlib types its settings as literals, which differ between versions
@@ -76,10 +76,10 @@ PANEL_WIDTH, HEIGHT = 4.0, 3.5
 WIDTH = 23
 """Width of a panel in the page, in rem."""
 
-Value = Callable[[TableRow], float | None]
+Value = Callable[[Row], float | None]
 
 
-def svg(table: Table, rows: Sequence[TableRow]) -> str:
+def svg(table: Table, rows: Sequence[Row]) -> str:
     """Return the plots of one table, side by side, for inclusion in a page."""
     with mpl.rc_context(STYLE):
         buffer = io.StringIO()
@@ -94,7 +94,7 @@ def svg(table: Table, rows: Sequence[TableRow]) -> str:
     return re.sub(r"<svg [^>]*?( viewBox=\"[^\"]*\")[^>]*>", rf"{head}\1>", drawing, count=1)
 
 
-def figure(table: Table, rows: Sequence[TableRow]) -> Figure:
+def figure(table: Table, rows: Sequence[Row]) -> Figure:
     """Draw the throughput and effort of one table and, if figures were published, the shape of both."""
     mine = in_order(table, rows)
     panels = _panels(table, mine)
@@ -110,28 +110,28 @@ def figure(table: Table, rows: Sequence[TableRow]) -> Figure:
     return drawing
 
 
-def _panels(table: Table, rows: Sequence[TableRow]) -> list[Callable[[Table, Sequence[TableRow], Axes], None]]:
+def _panels(table: Table, rows: Sequence[Row]) -> list[Callable[[Table, Sequence[Row], Axes], None]]:
     comparable = table.name in PUBLISHED and _base(table, rows)
     return [_throughput, _effort, *([_shape] if comparable else [])]
 
 
-def _base(table: Table, rows: Sequence[TableRow]) -> float | None:
+def _base(table: Table, rows: Sequence[Row]) -> float | None:
     """Return the rate of the first form with one client."""
-    return next((row.rate for row in rows if (row.table, row.clients, row.contender) == (table.name, 1, FIRST)), None)
+    return next((row.rate for row in rows if (row.setting, row.clients, row.contender) == (table.name, 1, FIRST)), None)
 
 
-def _throughput(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
+def _throughput(table: Table, rows: Sequence[Row], ax: Axes) -> None:
     ax.set_title(f"{table.success} a second")
     for contender, line in _lines(rows).items():
-        low = [row.rate - row.fewest / row.seconds for row in line]
-        high = [row.most / row.seconds - row.rate for row in line]
+        low = [row.rate - row.slowest for row in line]
+        high = [row.fastest - row.rate for row in line]
         places, rates = _places(rows, line), [row.rate for row in line]
         ax.errorbar(places, rates, yerr=[low, high], fmt="none", color=LOOKS[contender].color, elinewidth=1, capsize=4)
     _plot(rows, ax, lambda row: row.rate, named=True)
     _from_zero(ax)
 
 
-def _effort(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
+def _effort(table: Table, rows: Sequence[Row], ax: Axes) -> None:
     """Plot the wasted work: WatchErrors for tables that count retries, tries for the others."""
     one = table.success.removesuffix("s")  # one of them
     if table.effort == "retries":
@@ -139,11 +139,11 @@ def _effort(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
         _plot(rows, ax, lambda row: row.retries_each)
     else:
         ax.set_title(f"tries for each {one}")
-        _plot(rows, ax, lambda row: row.tries / row.successes if row.successes else None)
+        _plot(rows, ax, lambda row: row.tries / row.rate if row.rate else None)
     _from_zero(ax)
 
 
-def _shape(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
+def _shape(table: Table, rows: Sequence[Row], ax: Axes) -> None:
     """Plot all rates relative to the first form with one client, so that published figures are comparable."""
     published = PUBLISHED[table.name].figures
     base = _base(table, rows) or math.nan
@@ -164,13 +164,13 @@ def _shape(table: Table, rows: Sequence[TableRow], ax: Axes) -> None:
 
 
 def _plot(
-    rows: Sequence[TableRow],
+    rows: Sequence[Row],
     ax: Axes,
     value: Value,
     *,
     named: bool = False,
     dashed: bool = False,
-    among: Sequence[TableRow] = (),
+    among: Sequence[Row] = (),
 ) -> None:
     """Draw one curve for each contender; ``among`` gives the rows that determine the positions of client counts."""
     for contender, line in _lines(rows).items():
@@ -188,23 +188,23 @@ def _plot(
         )
 
 
-def _lines(rows: Sequence[TableRow]) -> dict[str, list[TableRow]]:
-    lines: dict[str, list[TableRow]] = {}
+def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    lines: dict[str, list[Row]] = {}
     for row in rows:
         lines.setdefault(row.contender, []).append(row)
     return lines
 
 
-def _counts(rows: Sequence[TableRow]) -> list[int]:
+def _counts(rows: Sequence[Row]) -> list[int]:
     return sorted({row.clients for row in rows})
 
 
-def _places(rows: Sequence[TableRow], line: Sequence[TableRow]) -> list[int]:
+def _places(rows: Sequence[Row], line: Sequence[Row]) -> list[int]:
     counts = _counts(rows)
     return [counts.index(row.clients) for row in line]
 
 
-def _name_clients(ax: Axes, rows: Sequence[TableRow]) -> None:
+def _name_clients(ax: Axes, rows: Sequence[Row]) -> None:
     counts = _counts(rows)
     ax.set_xticks(range(len(counts)), list(map(str, counts)))
     ax.set_xlim(-0.25, max(len(counts) - 0.75, 0.25))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from handfast_lab.bench.classic.client import FIRST, LUA
+from handfast_lab.bench.figures import FIRST, LUA
 
 __all__ = ["PUBLISHED", "SECONDS", "Figure", "Published"]
 

@@ -12,21 +12,22 @@ from itertools import groupby
 from string import Template
 from typing import Any
 
-from handfast_lab.bench.classic.client import FIRST, LUA, OURS, Table
-from handfast_lab.bench.classic.figures import TableRow
 from handfast_lab.bench.classic.plots import LABELS, svg
 from handfast_lab.bench.classic.published import PUBLISHED, SECONDS
-from handfast_lab.bench.classic.tables import TABLES
-from handfast_lab.bench.classic.text import in_order, number, published_of
+from handfast_lab.bench.classic.tables import TABLES, Table
+from handfast_lab.bench.classic.text import in_order, number, published_of, total
+from handfast_lab.bench.contenders import HANDFAST
+from handfast_lab.bench.figures import FIRST, LUA, Row
+from handfast_lab.bench.table import Cells
 
 __all__ = ["page"]
 
 
 def page(
-    rows: Sequence[TableRow], machine: Mapping[str, Any], rounds: int, seconds: float, complaints: Sequence[str]
+    rows: Sequence[Row], machine: Mapping[str, Any], rounds: int, seconds: float, complaints: Sequence[str]
 ) -> str:
     """Return the whole page, with ``complaints`` at its top."""
-    tables = [table for table in TABLES.values() if any(row.table == table.name for row in rows)]
+    tables = [table for table in TABLES.values() if any(row.setting == table.name for row in rows)]
     frame = Template((files("handfast_lab.bench.classic") / "report.html").read_text(encoding="utf-8"))
     return frame.substitute(
         where=escape(f"{machine['cpu']}, {machine['cores']} cores; {machine['server']}; {machine['date']}"),
@@ -49,7 +50,7 @@ def _list(kind: str, lines: Sequence[str]) -> str:
     return f'<ul class="{kind}">{items}</ul>' if lines else ""
 
 
-def _glance(table: Table, rows: Sequence[TableRow]) -> list[str]:
+def _glance(table: Table, rows: Sequence[Row]) -> list[str]:
     """Summarize the figures at the largest client count in one sentence."""
     mine = in_order(table, rows)
     most = max(row.clients for row in mine)
@@ -58,7 +59,7 @@ def _glance(table: Table, rows: Sequence[TableRow]) -> list[str]:
         return []
     told = [
         f"{LABELS[contender]} {last[contender].to_first:,.1f} times"
-        for contender in (LUA, OURS)
+        for contender in (LUA, HANDFAST)
         if contender in last and last[contender].to_first is not None
     ]
     line = [f"{' and '.join(told)} the {table.success} of the first form"] if told else []
@@ -68,7 +69,7 @@ def _glance(table: Table, rows: Sequence[TableRow]) -> list[str]:
     return [f"{table.title}, {clients}: {'; '.join(line)}."] if line else []
 
 
-def _section(table: Table, rows: Sequence[TableRow], rounds: int) -> str:
+def _section(table: Table, rows: Sequence[Row], rounds: int) -> str:
     mine = in_order(table, rows)
     parts = [
         f'<h2 id="{table.name}">{escape(table.title)}</h2>',
@@ -80,21 +81,18 @@ def _section(table: Table, rows: Sequence[TableRow], rounds: int) -> str:
     return "\n".join(parts)
 
 
-Cells = Mapping[str, Callable[[TableRow], str]]
-
-
 def _cells(table: Table, seconds: float) -> Cells:
-    cells: dict[str, Callable[[TableRow], str]] = {
-        f"tries in {seconds:g} s": lambda row: number(row.tries),
-        f"{table.success} in {seconds:g} s": lambda row: number(row.successes),
+    cells: dict[str, Callable[[Row], str]] = {
+        f"tries in {seconds:g} s": lambda row: total(row, row.tries),
+        f"{table.success} in {seconds:g} s": lambda row: total(row, row.rate),
         f"{table.success} a second": lambda row: number(row.rate),
         "smallest to largest": _spread,
         "fairness": lambda row: "-" if row.clients == 1 else f"{row.fairness:.2f}",
-        "WatchErrors": lambda row: number(row.retries),
+        "WatchErrors": lambda row: total(row, row.retries),
         "times the first form": lambda row: "-" if row.to_first is None else f"{row.to_first:.2f}",
     }
     if table.lenient:
-        cells["over the limit"] = lambda row: number(row.breaches)
+        cells["over the limit"] = lambda row: number(row.violations)
     found = PUBLISHED.get(table.name)
     if found is not None and found.timed:
         cells[f"published, {SECONDS:g} s"] = lambda row: published_of(row, 1)
@@ -104,11 +102,11 @@ def _cells(table: Table, seconds: float) -> Cells:
     return cells
 
 
-def _spread(row: TableRow) -> str:
-    return "-" if row.rounds == 1 else f"{number(row.fewest / row.seconds)} to {number(row.most / row.seconds)}"
+def _spread(row: Row) -> str:
+    return "-" if row.rounds == 1 else f"{number(row.slowest)} to {number(row.fastest)}"
 
 
-def _grid(table: Table, mine: Sequence[TableRow]) -> str:
+def _grid(table: Table, mine: Sequence[Row]) -> str:
     cells = _cells(table, mine[0].seconds)
     names = [escape(name).replace(" s", "&nbsp;s") for name in ("clients", "contender", *cells)]
     head = "".join(f"<th>{name}</th>" for name in names)
@@ -117,7 +115,7 @@ def _grid(table: Table, mine: Sequence[TableRow]) -> str:
         lines = []
         for place, row in enumerate(block):
             texts = ["" if place else str(clients), LABELS[row.contender], *(cell(row) for cell in cells.values())]
-            kind = ' class="ours"' if row.contender == OURS else ""
+            kind = ' class="ours"' if row.contender == HANDFAST else ""
             lines.append(f"<tr{kind}>{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>")
         bodies.append(f"<tbody>{''.join(lines)}</tbody>")
     return f"<table><thead><tr>{head}</tr></thead>{''.join(bodies)}</table>"

@@ -1,59 +1,45 @@
-"""The tables for the terminal, 100 columns wide, and the number formats used everywhere."""
+"""The tables for the terminal, and the number formats used everywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 
-from rich import box
 from rich.table import Table as Grid
 
-from handfast_lab.bench.classic.client import OURS, Table
-from handfast_lab.bench.classic.figures import TableRow
 from handfast_lab.bench.classic.published import PUBLISHED, SECONDS
+from handfast_lab.bench.classic.tables import Table
+from handfast_lab.bench.figures import Row
+from handfast_lab.bench.table import Cells, blocks, from_to
 
-__all__ = ["classic_table", "in_order", "number", "published_of"]
-
-Cells = Mapping[str, Callable[[TableRow], str]]
-"""The text of each column, except the first two."""
+__all__ = ["classic_table", "in_order", "number", "published_of", "total"]
 
 
-def classic_table(table: Table, rows: Sequence[TableRow], title: str) -> Grid:
+def classic_table(table: Table, rows: Sequence[Row], title: str) -> Grid:
     """One block for each client count."""
-    grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    grid.add_column("clients", justify="right", no_wrap=True)
-    grid.add_column("contender", no_wrap=True)
-    cells = _columns(table, rows)
-    for column in cells:
-        grid.add_column(column, justify="right", no_wrap=True)
-    for clients, block in groupby(in_order(table, rows), key=lambda row: row.clients):
-        for place, row in enumerate(block):
-            texts = [cell(row) for cell in cells.values()]
-            style = "bold" if row.contender == OURS else ""
-            grid.add_row("" if place else str(clients), row.contender, *texts, style=style)
-        grid.add_section()
-    return grid
+    order = list(table.workload.contenders)
+    mine = in_order(table, rows)
+    return blocks(mine, [], order=order, first="clients", cells=_columns(table, mine), title=title)
 
 
-def in_order(table: Table, rows: Sequence[TableRow]) -> list[TableRow]:
+def in_order(table: Table, rows: Sequence[Row]) -> list[Row]:
     """Return the rows of this table, ordered by clients and then by contender."""
-    order = list(table.contenders)
-    mine = [row for row in rows if row.table == table.name]
+    order = list(table.workload.contenders)
+    mine = [row for row in rows if row.setting == table.name]
     return sorted(mine, key=lambda row: (row.clients, order.index(row.contender)))
 
 
-def _columns(table: Table, rows: Sequence[TableRow]) -> Cells:
+def _columns(table: Table, rows: Sequence[Row]) -> Cells:
     """Return the columns that apply to this table."""
-    cells: dict[str, Callable[[TableRow], str]] = {
-        "tries": lambda row: number(row.tries),
-        table.success: lambda row: number(row.successes),
+    cells: dict[str, Callable[[Row], str]] = {
+        "tries": lambda row: total(row, row.tries),
+        table.success: lambda row: total(row, row.rate),
         "a second": lambda row: number(row.rate),
-        "min-max": _spread,
-        "retries": lambda row: number(row.retries),
+        "min-max": lambda row: "-" if row.rounds == 1 else from_to(row.slowest, row.fastest),
+        "retries": lambda row: total(row, row.retries),
         "x first": lambda row: "-" if row.to_first is None else f"{row.to_first:.2f}",
     }
     if table.lenient:
-        cells["over limit"] = lambda row: number(row.breaches)
+        cells["over limit"] = lambda row: number(row.violations)
     if (found := PUBLISHED.get(table.name)) is not None:
         as_long = all(abs(row.seconds - SECONDS) < 0.001 for row in rows)
         if not found.timed:
@@ -65,26 +51,20 @@ def _columns(table: Table, rows: Sequence[TableRow]) -> Cells:
     return cells
 
 
-def published_of(row: TableRow, scale: float) -> str:
+def published_of(row: Row, scale: float) -> str:
     """Return the published figures of this row, multiplied by ``scale``: tries / successes, or successes alone."""
-    one = PUBLISHED[row.table].figures.get((row.contender, row.clients))
+    one = PUBLISHED[row.setting].figures.get((row.contender, row.clients))
     if one is None:
         return "-"
     tries = "" if one.tries is None else f"{number(one.tries * scale)} / "
     return tries + number(one.successes * scale)
 
 
-def number(value: float | None) -> str:
-    """Format as a whole number with thousands separators; a dash for None."""
-    return "-" if value is None else f"{value:,.0f}"
+def total(row: Row, per_second: float) -> str:
+    """Format the number of events in one measurement, of which there were so many per second."""
+    return number(per_second * row.seconds)
 
 
-def _spread(row: TableRow) -> str:
-    """Format the spread of the rate; a dash for a single round."""
-    if row.rounds == 1:
-        return "-"
-    smallest, largest = row.fewest / row.seconds, row.most / row.seconds
-    if largest < 1000:
-        return f"{smallest:.0f}-{largest:.0f}"
-    form = ".1f" if largest < 99_950 else ".0f"
-    return f"{smallest / 1000:{form}}-{largest / 1000:{form}}k"
+def number(value: float) -> str:
+    """Format as a whole number with thousands separators."""
+    return f"{value:,.0f}"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 import click
 
-from handfast_lab.bench.classic.figures import Reading, TableRow, summarize
-from handfast_lab.bench.classic.runner import ListingsPlan, run
 from handfast_lab.bench.classic.tables import TABLES
 from handfast_lab.bench.classic.text import classic_table
+from handfast_lab.bench.figures import summarize
 from handfast_lab.bench.machine import describe
+from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.commands.bench.common import (
     clients_option,
     fail,
+    failures,
     json_option,
     plain,
     rounds_option,
@@ -88,48 +88,35 @@ def command(
     """
     if not no_report and importlib.util.find_spec("matplotlib") is None:
         raise click.UsageError("the page needs matplotlib: pip install handfast-lab, or use --no-report")
-    tables = tuple(name for name in TABLES if not wanted or name in wanted)
+    tables = [table for name, table in TABLES.items() if not wanted or name in wanted]
     with server(url) as address:
         machine = describe(address)
-        plan = ListingsPlan(address, tables, clients, rounds, seconds)
+        plan = BenchPlan(address, {table.name: table.workload for table in tables}, clients, rounds, seconds)
         click.echo(f"{len(plan)} measurements, about {_minutes(plan.duration)}", err=True)
-        readings = tracked(run(plan), len(plan))
-    rows = summarize(readings)
-    settings = {"tables": tables, "clients": clients, "rounds": rounds, "seconds": seconds}
-    save(file, "classic", machine, settings, rows=plain(rows), readings=plain(readings))
+        measurements = tracked(run(plan), len(plan))
+    rows = summarize(measurements)
+    settings = {"tables": list(plan.workloads), "clients": clients, "rounds": rounds, "seconds": seconds}
+    save(file, "classic", machine, settings, rows=plain(rows), measurements=plain(measurements))
     of_rounds = "1 round" if rounds == 1 else f"medians of {rounds} rounds"
-    for name in tables:
-        _show_table(name, rows, f"{TABLES[name].title}: totals of {seconds:g} s, {of_rounds}; {title(machine)}")
-    failures, flaws = _complaints(readings)
+    failed, flaws = [], []
+    for table in tables:
+        if any(row.setting == table.name for row in rows):
+            heading = f"{table.title}: totals of {seconds:g} s, {of_rounds}; {title(machine)}"
+            show(classic_table(table, rows, heading))
+        mine = [one for one in measurements if one.setting == table.name]
+        violation = f"more than {table.workload.limit} held it at once"
+        found = failures(mine, None, lenient=table.lenient, violation=violation)
+        failed += found[0]
+        flaws += found[1]
     if not no_report:
         from handfast_lab.bench.classic.report import page
 
-        report.write_text(page(rows, machine, rounds, seconds, failures), encoding="utf-8")
+        report.write_text(page(rows, machine, rounds, seconds, failed), encoding="utf-8")
         click.echo(f"the page is in {report}", err=True)
     for flaw in flaws:
         click.secho(flaw, err=True, fg="yellow")
-    fail(failures)
+    fail(failed)
 
 
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
-
-
-def _show_table(name: str, rows: Sequence[TableRow], heading: str) -> None:
-    if mine := [row for row in rows if row.table == name]:
-        show(classic_table(TABLES[name], mine, heading))
-
-
-def _complaints(readings: Sequence[Reading]) -> tuple[list[str], list[str]]:
-    """Return the failures, and the known flaws, which are only reported."""
-    failures, flaws = [], []
-    for one in readings:
-        failures += [f"FAILED: {one.where}: {trouble}" for trouble in one.trouble]
-        if one.breaches:
-            table = TABLES[one.table]
-            text = f"{one.where}: {one.breaches} times more than {table.limit} held it at once"
-            if one.contender in table.lenient:
-                flaws.append(f"a known flaw: {text}")
-            else:
-                failures.append(f"VIOLATION: {text}")
-    return failures, flaws

@@ -27,6 +27,7 @@ __all__ = [
     "counted",
     "counts",
     "fail",
+    "failures",
     "json_option",
     "only_option",
     "plain",
@@ -161,26 +162,34 @@ def complain(
     violation: str = "two clients held the lock at once",
     also: Iterable[str] = (),
 ) -> None:
-    """Print what went wrong, and exit with 1 if a contender to ``blame`` failed or any violated exclusion.
+    """Print what went wrong, and exit with 1 if there were failures, of which ``also`` has more. See `failures`."""
+    failed, reported = failures(found, blame, lenient=lenient, violation=violation)
+    for text in reported:
+        click.secho(text, err=True, fg="yellow")
+    fail([*failed, *also])
 
-    A ``violation`` of a ``lenient`` contender is a known flaw and only printed. ``also`` has further failures.
+
+def failures(
+    found: Sequence[Measurement | Cost], blame: Iterable[str] | None, *, lenient: Collection[str], violation: str
+) -> tuple[list[str], list[str]]:
+    """Return the failures, and what is only reported.
+
+    Errors of contenders that are not in ``blame`` (None: all are), and violations of ``lenient`` ones are not failures.
     """
-    failures, pities, violations = [], [], []
+    failed, reported, violations = [], [], []
     for one in found:
         for trouble in one.trouble:
             if blame is None or one.contender in blame:
-                failures.append(f"FAILED: {one.where}: {trouble}")
+                failed.append(f"FAILED: {one.where}: {trouble}")
             else:  # the last line is enough; the raw results have the whole traceback
-                pities.append(f"FAILED: {one.where}: {trouble.strip().splitlines()[-1]}")
+                reported.append(f"FAILED: {one.where}: {trouble.strip().splitlines()[-1]}")
         if isinstance(one, Measurement) and one.violations:
             text = f"{one.where}: {one.violations} times {violation}"
             if one.contender in lenient:
-                pities.append(f"a known flaw: {text}")
+                reported.append(f"a known flaw: {text}")
             else:
                 violations.append(f"VIOLATION: {text}")
-    for pity in pities:
-        click.secho(pity, err=True, fg="yellow")
-    fail([*failures, *violations, *also])
+    return failed + violations, reported
 
 
 def fail(complaints: list[str]) -> None:

@@ -7,7 +7,8 @@ from typing import IO
 import click
 
 from handfast_lab.bench.contenders import LOCKS, installed
-from handfast_lab.bench.figures import summarize
+from handfast_lab.bench.contention import Contention
+from handfast_lab.bench.figures import ONE, summarize
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import lock_table
@@ -62,7 +63,7 @@ def command(
     names = chosen(installed(LOCKS), only)
     with server(url) as address:
         machine = describe(address)
-        plan = BenchPlan(address, names, clients, rounds, seconds, hold / 1000)
+        plan = BenchPlan(address, {ONE: Contention(names, hold / 1000)}, clients, rounds, seconds)
         measurements = tracked(run(plan), len(plan))
     rows = summarize(measurements)
     settings = {"clients": clients, "rounds": rounds, "seconds": seconds, "hold_ms": hold}

@@ -10,7 +10,8 @@ import click
 
 from handfast_lab.bench import conservation, kill_loop
 from handfast_lab.bench.contenders import HANDFAST, LENIENT, SEMAPHORES, installed
-from handfast_lab.bench.figures import FLOOR, summarize, without_row
+from handfast_lab.bench.contention import Contention
+from handfast_lab.bench.figures import FLOOR, ONE, summarize, without_row
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import conservation_table, semaphore_table
@@ -94,8 +95,8 @@ def command(
     found = None
     with server(url) as address:
         machine = describe(address)
-        plan = BenchPlan(address, names, clients, rounds, seconds, hold / 1000)
-        measurements = tracked(run(plan, limit), len(plan))
+        plan = BenchPlan(address, {ONE: Contention(names, hold / 1000, limit)}, clients, rounds, seconds)
+        measurements = tracked(run(plan), len(plan))
         if operations:
             name = f"bench-conservation-{os.getpid()}"
             killing = kill_loop.KillLoopSettings(address, name, PROCESSES, PERMITS, ttl, operations)

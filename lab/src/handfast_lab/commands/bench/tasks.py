@@ -10,9 +10,9 @@ from handfast_lab.bench import memory
 from handfast_lab.bench.contenders import HANDFAST, TASK_LOCKS, installed
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, summarize, without_row
 from handfast_lab.bench.machine import describe
-from handfast_lab.bench.runner import BenchPlan
+from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import cost_table, tasks_table
-from handfast_lab.bench.tasks import run
+from handfast_lab.bench.tasks import TaskContention
 from handfast_lab.commands.bench.common import (
     MOST_WAITERS,
     chosen,
@@ -88,7 +88,8 @@ def command(
     weighed = tuple(name for name in names if name != FLOOR) if waiters else ()
     with server(url) as address:
         machine = describe(address)
-        plan = BenchPlan(address, names, clients, rounds, seconds, settings=settings)
+        workloads = {setting: TaskContention(names, setting) for setting in settings}
+        plan = BenchPlan(address, workloads, clients, rounds, seconds)
         measurements = tracked(run(plan), len(plan))
         found = tracked(memory.run(address, weighed, waiters, rounds), len(weighed) * rounds)
     rows, costs = summarize(measurements), memory.summarize(found)
