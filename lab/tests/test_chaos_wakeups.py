@@ -27,7 +27,7 @@ def test_the_trial_applies_to_handfast_only():
 def test_a_few_lost_messages_leave_no_waiter_stuck(contender):
     figure = figure_of(contender)
     assert figure.tried == wakeups.WAITERS - 1, "the first waiter received its message"
-    assert figure.measured["stuck"] == figure.measured["leases over at once"] == 0
+    assert figure.measured["stuck"] == figure.measured["leases that ended at once"] == 0
     assert figure.measured["messages lost"] >= figure.tried
 
 
@@ -59,4 +59,4 @@ def test_a_lease_that_ends_at_once_is_detected(monkeypatch):
     assert source.count("return {'lost'}") == 3
     monkeypatch.setattr(calls, "RELEASE", calls.RELEASE.__class__("permit_release", source, calls.RELEASE.header))
     figure = figure_of(OURS_AIO)
-    assert figure.bad == figure.measured["leases over at once"] == wakeups.WAITERS
+    assert figure.bad == figure.measured["leases that ended at once"] == wakeups.WAITERS

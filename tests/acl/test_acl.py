@@ -245,7 +245,7 @@ def test_trial_finds_a_right_that_nothing_needs(monkeypatch):
 def lacking(use, command):
     """Run a workload without the right to that command and return what is wrong."""
     api, tally = privileges.api_of(OURS), privileges._Tally()
-    with privileges.hushed(), ServerController() as server:
+    with privileges.log_silenced(), ServerController() as server:
         usual = api.run(privileges._lives(api, server, use, privileges._rights(use)))
         api.run(privileges._lacks(api, server, use, command=command, usual=usual, tally=tally))
     return tally.wrong
@@ -359,7 +359,7 @@ def test_forgotten_script_raises_with_the_remedy_and_works_when_loaded_again(api
             load(raw)
             assert await privileges.settled((await privileges.settled(lock.acquire())).release())
 
-    with privileges.hushed():
+    with privileges.log_silenced():
         api.run(workload())
 
 
@@ -374,7 +374,7 @@ def test_what_is_given_back_in_the_background_needs_no_other_rights(api, raw, us
             await privileges._give_back_late(api, privileges.Workload(api, raw, client, client))
         assert evals(raw) == 0
 
-    with privileges.hushed():
+    with privileges.log_silenced():
         api.run(workload())
 
 

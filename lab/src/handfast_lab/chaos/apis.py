@@ -23,7 +23,7 @@ import redis.asyncio
 from handfast import AsyncHandfast, Handfast
 from handfast_lab.rivals.contender import Contender
 
-__all__ = ["APIS", "Api", "Started", "api_of", "hushed", "settled"]
+__all__ = ["APIS", "Api", "Started", "api_of", "log_silenced", "opened", "settled"]
 
 T = TypeVar("T")
 
@@ -40,8 +40,8 @@ async def settled(value: Any) -> Any:
 
 
 @contextmanager
-def hushed() -> Iterator[None]:
-    """Suppress the log of lost leases, which are expected in a trial."""
+def log_silenced() -> Iterator[None]:
+    """Suppress Handfast's log of lost leases, which are expected in a trial."""
     logger = logging.getLogger("handfast")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -74,6 +74,13 @@ class Api(ABC):
     @abstractmethod
     async def late(self, started: Iterable[Started], within: float) -> list[Started]:
         """Wait for all futures, at most `within` seconds; return those that are not done."""
+
+    async def failures(self, started: Iterable[Started], within: float) -> list[str]:
+        """Wait for all futures, and describe those that raised or were not done in time."""
+        futures = list(started)
+        late = await self.late(futures, within)
+        raised = [repr(one.exception()) for one in futures if one not in late and one.exception() is not None]
+        return [*(f"{one!r} did not end in {within:g} s" for one in late), *raised]
 
     @asynccontextmanager
     async def client(self, server: Any, **options: Any) -> AsyncIterator[Any]:
@@ -153,3 +160,14 @@ APIS: dict[str, Api] = {api.name: api for api in (_Sync(), _Asyncio())}
 def api_of(contender: Contender) -> Api:
     """Return the API of the contender."""
     return APIS[contender.api]
+
+
+@asynccontextmanager
+async def opened(contender: Contender, url: str) -> AsyncIterator[Any]:
+    """Open the contender's client, in its own API."""
+    if contender.sync is not None:
+        with contender.sync(url) as client:
+            yield client
+    elif contender.aio is not None:
+        async with contender.aio(url) as client:
+            yield client

@@ -9,6 +9,7 @@ instead.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ import redis
 
 from handfast.testing import Fault as Struck
 from handfast.testing import FaultProxy, ServerController, script
+from handfast_lab.chaos.background import repeating
 
 __all__ = ["FAULTS", "Count", "Fault", "Stage"]
 
@@ -95,23 +97,16 @@ def _again_and_again(
     strike: Callable[[], object], stage: Stage, chance: random.Random, every: float
 ) -> Iterator[Count]:
     """Strike at random moments, `every` seconds apart on average."""
-    count, stopping = Count(), threading.Event()
+    count = Count()
+    pauses = itertools.chain([chance.uniform(0, FIRST)], iter(lambda: chance.expovariate(1 / every / stage.pace), None))
 
     def run() -> None:
-        pause = chance.uniform(0, FIRST)
-        while not stopping.wait(pause):
-            pause = chance.expovariate(1 / every / stage.pace)
-            with contextlib.suppress(redis.RedisError):  # a strike that finds the server down is not counted
-                strike()
-                count.strikes += 1
+        with contextlib.suppress(redis.RedisError):  # a strike that finds the server down is not counted
+            strike()
+            count.strikes += 1
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
+    with repeating(run, partial(next, pauses)):
         yield count
-    finally:
-        stopping.set()
-        thread.join()
 
 
 @contextmanager

@@ -8,7 +8,6 @@ end of that read.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from time import monotonic
 import redis
 
 from handfast._engine.keys import KeySet
+from handfast_lab.chaos.background import repeating
 
 __all__ = ["Sightings", "watching"]
 
@@ -51,20 +51,14 @@ class Sightings:
 def watching(admin: redis.Redis, places: Iterable[KeySet]) -> Iterator[Sightings]:
     """Observe the queues of these keys while the block runs."""
     keys = [place.key("queue") for place in places]
-    sightings, over = Sightings(), threading.Event()
+    sightings = Sightings()
 
     def look() -> None:
-        while not over.wait(EVERY):
-            with contextlib.suppress(redis.RedisError):  # the server is down or refuses the read: skip this one
-                pipe = admin.pipeline(transaction=True)
-                for key in keys:
-                    pipe.zrange(key, 0, -1, withscores=True)
-                sightings.see(zip(keys, pipe.execute(), strict=True), monotonic())
+        with contextlib.suppress(redis.RedisError):  # the server is down or refuses the read: skip this one
+            pipe = admin.pipeline(transaction=True)
+            for key in keys:
+                pipe.zrange(key, 0, -1, withscores=True)
+            sightings.see(zip(keys, pipe.execute(), strict=True), monotonic())
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
+    with repeating(look, lambda: EVERY):
         yield sightings
-    finally:
-        over.set()
-        thread.join()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ __all__ = [
     "Contender",
     "Wire",
     "digests",
-    "hushed",
     "keys",
     "microseconds",
     "text",
@@ -120,18 +118,6 @@ class Contender:
                 yield face
         else:
             raise TypeError(f"{self.name} opens no client")
-
-
-@contextlib.contextmanager
-def hushed() -> Iterator[None]:
-    """Silence Handfast's log within the block: trials take leases away on purpose, and the reports are noise."""
-    logger = logging.getLogger("handfast")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def text(value: bytes | str) -> str:

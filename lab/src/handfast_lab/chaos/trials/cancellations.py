@@ -25,10 +25,11 @@ from typing import Any, Literal, NamedTuple
 from handfast import AcquireTimeout, AsyncHandfast
 from handfast.testing import ServerController
 from handfast.testing.injection import Run, cancel_at
+from handfast_lab.chaos.apis import log_silenced
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.rivals import is_left
-from handfast_lab.rivals.contender import Contender, hushed
+from handfast_lab.rivals.contender import Contender
 from handfast_lab.rivals.verbs import AioLock
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -72,7 +73,7 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Cancel at every await, then `count` times at random."""
-    with ServerController() as server, hushed():
+    with ServerController() as server, log_silenced():
         return asyncio.run(_cancel(contender, server, count, seed, tell))
 
 

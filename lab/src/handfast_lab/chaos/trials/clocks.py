@@ -18,7 +18,7 @@ from typing import Any
 
 from handfast.testing import ProcessFailed, ServerController
 from handfast.testing.clock import find_compiler
-from handfast_lab.chaos.apis import Api, api_of, hushed, settled
+from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Tell
@@ -57,7 +57,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
         tell(next(done))
 
     figures = []
-    with hushed():
+    with log_silenced():
         if find_compiler() is not None:
             figures += [_jumps(contender, count, chance, tick), _stretched(contender, max(1, count // 5), tick)]
         figures.append(_wrong_clients(contender, count / 4, tick))

@@ -18,7 +18,7 @@ import redis
 from handfast import QueueFull
 from handfast.testing import ServerController
 from handfast_lab.bench import crowd
-from handfast_lab.chaos.apis import Api, api_of, hushed, settled
+from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.rivals.contender import Contender
@@ -127,7 +127,7 @@ def _full(contender: Contender, count: int, seed: int) -> Figure:
     api = api_of(contender)
     room, beyond = min(FULL[contender.api], count), min(BEYOND, count)
     wrong: list[str] = []
-    with hushed(), ServerController() as server:
+    with log_silenced(), ServerController() as server:
         each = api.run(_fill(api, server, room, beyond, wrong))
     return Figure(
         id="R28",

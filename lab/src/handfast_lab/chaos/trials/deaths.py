@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +26,7 @@ from handfast._engine.calls import CLAIM_MS
 from handfast.testing import ChildProcess, ProcessFailed, ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import quantile
+from handfast_lab.chaos.background import repeating
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers, without_renewal
 from handfast_lab.chaos.trials import Tell
@@ -128,7 +128,7 @@ class _Holders:
         for number in range(count):
             self._numbers.put(number)
         until = monotonic() + LONGEST
-        with ThreadPoolExecutor(LANES) as lanes, _sleeping(self._lateness):
+        with ThreadPoolExecutor(LANES) as lanes, repeating(partial(_nap, self._lateness), lambda: 0.0):
             try:
                 list(lanes.map(partial(self._kill_some, until), range(LANES)))
             except BaseException:  # on an interrupt, stop the lanes early
@@ -215,24 +215,11 @@ class _Holders:
         )
 
 
-@contextlib.contextmanager
-def _sleeping(lateness: list[float]) -> Iterator[None]:
-    """Record how late a sleeping thread wakes up, as a baseline for this machine."""
-    over = threading.Event()
-
-    def sleep() -> None:
-        while not over.is_set():
-            begun = monotonic()
-            time.sleep(NAP)
-            lateness.append(monotonic() - begun - NAP)
-
-    sleeper = threading.Thread(target=sleep, daemon=True)
-    sleeper.start()
-    try:
-        yield
-    finally:
-        over.set()
-        sleeper.join()
+def _nap(lateness: list[float]) -> None:
+    """Sleep and record how late this thread woke up, as a baseline for this machine."""
+    begun = monotonic()
+    time.sleep(NAP)
+    lateness.append(monotonic() - begun - NAP)
 
 
 class _Lines:

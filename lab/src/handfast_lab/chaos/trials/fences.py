@@ -19,7 +19,7 @@ from math import ceil
 from typing import Any
 
 from handfast.testing import ServerController
-from handfast_lab.chaos.apis import Api, api_of, hushed, settled
+from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.rivals.contender import Contender
@@ -65,7 +65,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     for disaster, share in ((_flushes, 1), (_evictions, 1), (_restarts, 4), (_failovers, 1), (_steps_back, 10)):
         scene = _Scene(api, chance, lambda: tell(next(done)))
         rounds = ceil(count / share)
-        with hushed():
+        with log_silenced():
             notes = api.run(disaster(scene, rounds))
         figures += [note.figure(contender, rounds, seed) for note in notes]
     return figures

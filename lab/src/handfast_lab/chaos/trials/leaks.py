@@ -10,24 +10,21 @@ All this runs in a process of its own, because memory is measured per process.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
+from itertools import count as counting
 
 import redis
 
 from handfast.testing import ServerController, run_in_subprocess
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.apis import opened, settled
+from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.checker.leaks import MemoryWatch, resident_memory, snapshot
 from handfast_lab.rivals.contender import Contender
-from handfast_lab.rivals.verbs import AioClient, Client
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -46,14 +43,14 @@ CHUNKS = 10
 CONTENDED = 0.2
 """Fraction of the operations for which callers compete."""
 
-HANDS = 4
+CALLERS = 4
 """Callers that compete."""
 
 LIMIT = 5.0
 """Seconds for the contended part of all chunks together: rivals that poll do fewer operations in it."""
 
 REST = 5.0
-"""Seconds that cleanup may take."""
+"""Seconds that cleanup, an acquire or the first renewal may take."""
 
 SLOPE, NOISE = 1.0, 1 << 18
 """A leak is more than `SLOPE` bytes per operation and more than `NOISE` bytes in all, the usual fluctuation."""
@@ -68,167 +65,99 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Tr
     return True
 
 
-class Counts(NamedTuple):
-    """Results of the measurement."""
-
-    operations: int
-    more: dict[str, int]
-    """By kind of object, how many more there are."""
-    examples: list[str]
-    slope: float
-
-
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Acquire and release `count` times, and report what has grown."""
     times = count if contender.is_ours else max(CHUNKS, count // 5)
     with ServerController() as server:
-        counts: Counts = run_in_subprocess(_churn, contender, server.url, times, on_progress=tell)
-    too_steep = counts.slope > SLOPE and counts.slope * counts.operations > NOISE
-    wrong = [*counts.examples, *([f"memory: {counts.slope:.2f} bytes an operation"] if too_steep else [])]
-    measured: dict[str, float | str] = {
-        **{f"more {what}": number for what, number in counts.more.items()},
-        "memory, bytes an operation": round(counts.slope, 3),
-    }
-    bad = sum(counts.more.values()) + too_steep
-    what = "acquire and release"
-    return [Figure("R25", what, contender.name, counts.operations, bad, "leaks", measured, seed, examples_of(wrong))]
+        figure: Figure = run_in_subprocess(_measure, contender, server.url, times, seed, on_progress=tell)
+    return [figure]
 
 
 # --- in the process that is measured
 
 
-def _churn(contender: Contender, url: str, count: int, tell: Tell) -> Counts:
+def _measure(contender: Contender, url: str, count: int, seed: int, tell: Tell) -> Figure:
+    soak = Soak(contender, count, seed, tell)
     with redis.Redis.from_url(url, decode_responses=True) as admin:
-        if contender.sync is not None:
-            with contender.sync(url) as client, ThreadPoolExecutor(HANDS) as threads:
-                return _churn_in_threads(_Work(contender, admin, count, tell), client, threads)
-        assert contender.aio is not None  # noqa: S101 -- it has one of the two
-        return asyncio.run(_churn_in_tasks(_Work(contender, admin, count, tell), contender.aio(url)))
+        return soak.api.run(_Churn(soak, admin, max(1, count // CHUNKS)).run(url))
 
 
-class _Work:
-    """The amount of work, and the counts before it."""
+class _Churn:
+    def __init__(self, soak: Soak, admin: redis.Redis, chunk: int) -> None:
+        self._soak, self._admin, self._chunk = soak, admin, chunk
+        self._contended = round(chunk * CONTENDED)
 
-    def __init__(self, contender: Contender, admin: redis.Redis, count: int, tell: Tell) -> None:
-        self._contender, self._admin, self._tell = contender, admin, tell
-        self.warm_ttl = max(WARM_TTL, contender.shortest_ttl)
-        self._remaining = math.inf
-        self._until = time.monotonic() + REST
-        self.done = 0
-        self.chunk = max(1, count // CHUNKS)
-        self.contended = round(self.chunk * CONTENDED)
+    async def run(self, url: str) -> Figure:
+        """Run all chunks and return the figure."""
+        async with opened(self._soak.contender, url) as self._client:
+            self._locks = [self._client.lock(name, TTL) for name in NAMES]
+            await self._warm_up()
+            gc.collect()
+            gc.freeze()  # exclude what exists now from later collections
+            snapshot(self._admin)  # let the snapshot create what it needs itself
+            self._before = snapshot(self._admin)
+            memory, done = MemoryWatch(resident_memory), 0
+            for _ in range(CHUNKS):
+                operations = await self._run_chunk()
+                memory.sample(operations)
+                done += operations
+                self._soak.tell(done)
+            await self._soak.api.eventually(lambda: not any(self._grown().values()), REST)
+            return self._figure(done, memory.slope)
 
-    def is_warm(self) -> bool:
-        """Return True once the first lease was renewed, after `REST` seconds, or if the contender never renews."""
-        before, self._remaining = self._remaining, self._contender.remaining(self._admin, WARM)
-        renews = "renewal" in self._contender.has
-        return self._remaining > before or not renews or time.monotonic() > self._until
+    async def _warm_up(self) -> None:
+        """Hold a lease until it was renewed, if the contender renews, and run two chunks."""
+        contender, remaining = self._soak.contender, math.inf
 
-    def begin(self) -> None:
-        """Start to count, after the warm-up."""
-        self.done = 0
-        gc.collect()
-        gc.freeze()  # exclude what exists now from later collections
-        snapshot(self._admin)  # let the snapshot create what it needs itself
-        self._before = snapshot(self._admin)
-        self._memory = MemoryWatch(resident_memory)
+        def is_renewed() -> bool:
+            nonlocal remaining
+            before, remaining = remaining, contender.remaining(self._admin, WARM)
+            return remaining > before
 
-    def step(self, operations: int) -> None:
-        """Count `operations` more and take a sample of memory."""
-        self.done += operations
-        self._memory.sample(operations)
-        self._tell(self.done)
+        lock = self._client.lock(WARM, max(WARM_TTL, contender.shortest_ttl), renew=True)
+        await settled(lock.acquire(0))
+        if "renewal" in contender.has:
+            await self._soak.api.eventually(is_renewed, REST)
+        await settled(lock.release())
+        await self._run_chunk()
+        await self._run_chunk()
 
-    def more(self) -> dict[str, Counter[str]]:
-        """Return what has been added since `begin`, by kind."""
-        after = snapshot(self._admin)
-        return {what: things - self._before.get(what, Counter()) for what, things in after.items()}
+    async def _run_chunk(self) -> int:
+        """Run the operations between two samples, and return how many there were."""
+        alone = self._chunk - self._contended
+        for number in range(alone):
+            lock = self._locks[number % len(self._locks)]
+            await settled(lock.acquire(0))
+            await settled(lock.release())
+        numbers, until = counting(), time.monotonic() + LIMIT / CHUNKS
 
-    def counts(self) -> Counts:
-        """Return the results."""
-        more = self.more()
-        found = [f"{what}: {thing}" for what, things in more.items() for thing in sorted(things)]
-        return Counts(self.done, {what: things.total() for what, things in more.items()}, found, self._memory.slope)
-
-
-def _shares(contended: int) -> Callable[[], bool]:
-    """Return a function that tells each caller whether to go on."""
-    left, until = iter(range(contended)), time.monotonic() + LIMIT / CHUNKS
-
-    def goes_on() -> bool:
-        return next(left, None) is not None and time.monotonic() < until
-
-    return goes_on
-
-
-def _churn_in_threads(work: _Work, client: Client, threads: ThreadPoolExecutor) -> Counts:
-    locks = [client.lock(name, TTL) for name in NAMES]
-
-    def hand(goes_on: Callable[[], bool]) -> int:
-        lock, done = client.lock("contended", TTL), 0
-        while goes_on():
-            lock.acquire(REST)
-            lock.release()
-            done += 1
-        return done
-
-    def chunk() -> int:
-        for number in range(work.chunk - work.contended):
-            lock = locks[number % len(locks)]
-            lock.acquire(0)
-            lock.release()
-        goes_on = _shares(work.contended)
-        contended = sum(threads.map(hand, [goes_on] * HANDS))
-        return work.chunk - work.contended + contended
-
-    warm = client.lock(WARM, work.warm_ttl, renew=True)
-    warm.acquire(0)
-    while not work.is_warm():
-        time.sleep(0.02)
-    warm.release()
-    chunk()
-    chunk()
-    work.begin()
-    for _ in range(CHUNKS):
-        work.step(chunk())
-    until = time.monotonic() + REST
-    while any(work.more().values()) and time.monotonic() < until:
-        time.sleep(0.05)
-    return work.counts()
-
-
-async def _churn_in_tasks(work: _Work, opening: AbstractAsyncContextManager[AioClient]) -> Counts:
-    async with opening as client:
-        locks = [client.lock(name, TTL) for name in NAMES]
-
-        async def hand(goes_on: Callable[[], bool]) -> int:
-            lock, done = client.lock("contended", TTL), 0
-            while goes_on():
-                await lock.acquire(REST)
-                await lock.release()
+        async def compete() -> int:
+            lock, done = self._client.lock("contended", TTL), 0
+            while next(numbers) < self._contended and time.monotonic() < until:
+                await settled(lock.acquire(REST))
+                await settled(lock.release())
                 done += 1
             return done
 
-        async def chunk() -> int:
-            for number in range(work.chunk - work.contended):
-                lock = locks[number % len(locks)]
-                await lock.acquire(0)
-                await lock.release()
-            goes_on = _shares(work.contended)
-            contended = sum(await asyncio.gather(*(hand(goes_on) for _ in range(HANDS))))
-            return work.chunk - work.contended + contended
+        callers = [self._soak.api.start(compete) for _ in range(CALLERS)]
+        await self._soak.api.late(callers, CALLERS * self._contended * REST)
+        contended: int = sum(caller.result() for caller in callers)
+        return alone + contended
 
-        warm = client.lock(WARM, work.warm_ttl, renew=True)
-        await warm.acquire(0)
-        while not work.is_warm():  # noqa: ASYNC110 -- no event exists for it
-            await asyncio.sleep(0.02)
-        await warm.release()
-        await chunk()
-        await chunk()
-        work.begin()
-        for _ in range(CHUNKS):
-            work.step(await chunk())
-        until = time.monotonic() + REST
-        while any(work.more().values()) and time.monotonic() < until:  # noqa: ASYNC110 -- no event exists for it
-            await asyncio.sleep(0.05)
-        return work.counts()
+    def _grown(self) -> dict[str, Counter[str]]:
+        """Return what there is more of than after the warm-up, by kind."""
+        after = snapshot(self._admin)
+        return {what: things - self._before.get(what, Counter()) for what, things in after.items()}
+
+    def _figure(self, done: int, slope: float) -> Figure:
+        grown = self._grown()
+        too_steep = slope > SLOPE and slope * done > NOISE
+        self._soak.wrong += [f"{what}: {thing}" for what, things in grown.items() for thing in sorted(things)]
+        self._soak.wrong += [f"memory: {slope:.2f} bytes an operation"] * too_steep
+        totals = {what: things.total() for what, things in grown.items()}
+        measured: dict[str, float | str] = {
+            **{f"more {what}": number for what, number in totals.items()},
+            "memory, bytes an operation": round(slope, 3),
+        }
+        bad = sum(totals.values()) + too_steep
+        return self._soak.figure("R25", "acquire and release", "leaks", measured, tried=done, bad=bad)

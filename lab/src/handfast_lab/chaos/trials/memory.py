@@ -22,7 +22,7 @@ import redis
 from handfast import AcquireTimeout, ServerRefused
 from handfast._protocol.acquire import HEAD_POLL_S
 from handfast.testing import ServerController
-from handfast_lab.chaos.apis import Api, Started, api_of, hushed, settled
+from handfast_lab.chaos.apis import Api, Started, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.rivals.contender import Contender
@@ -85,7 +85,7 @@ def applies(contender: Contender) -> bool:
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Run out of memory `count` times with every kind of lock."""
     api, notes = api_of(contender), _Book()
-    with hushed(), ServerController() as server:
+    with log_silenced(), ServerController() as server:
         api.run(_rounds(api, server, count, notes, tell))
     return [
         notes.gives.figure(contender, "no memory: release, extend, hand-off, cancel", "failed", seed),

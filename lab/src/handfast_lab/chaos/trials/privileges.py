@@ -24,7 +24,7 @@ from handfast import Handfast, LeaseLost
 from handfast._engine.keys import KeySet
 from handfast.acl import NAMESPACED, USES, Rights, rights_for, scripts_for
 from handfast.testing import ServerController
-from handfast_lab.chaos.apis import Api, api_of, hushed, settled
+from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.chaos.workloads import KEYS, TTL, WORKLOADS, Note, Workload
@@ -54,7 +54,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     """Test with all rights, without each of up to `count` commands, and with preloaded scripts."""
     api, chance = api_of(contender), random.Random(seed)  # noqa: S311 -- test data
     whole, parts, hardened = _Tally(), _Tally(), _Tally()
-    with hushed(), ServerController() as server:
+    with log_silenced(), ServerController() as server:
         usual = {use: api.run(_lives(api, server, use, _rights(use))) for use in USES}
         for use, notes in usual.items():
             whole.tried += len(notes)

@@ -12,24 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+import inspect
 import re
 import socket
 import threading
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from itertools import count as counting
-from typing import NamedTuple, Self
+from functools import partial
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from handfast.testing import ServerController, run_in_subprocess
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.apis import opened, settled
+from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.rivals.contender import Contender
-from handfast_lab.rivals.verbs import AioClient, Client
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -40,7 +36,7 @@ COUNT = 100_000
 TTL = 0.03
 """Lease duration in seconds; the lease is renewed about a hundred times a second."""
 
-HANDS = 24
+HOLDERS = 24
 """Threads or tasks that hold leases at the same time."""
 
 LONGEST = 0.5
@@ -55,7 +51,11 @@ RETRY_FOR = 5.0
 AFTERWARDS = 0.2
 """Seconds for which late renewals are awaited at the end."""
 
-OVER = "renewed-over"
+TIMEOUT = 3600.0
+"""Seconds within which all holders must be done."""
+
+END = "renewed-end"
+"""The mark after which the monitor reads no further."""
 
 
 def applies(contender: Contender) -> bool:
@@ -66,34 +66,19 @@ def applies(contender: Contender) -> bool:
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Acquire and release about `count` times, and report late renewals."""
     ttl = max(TTL, contender.shortest_ttl)
-    plan = Plan(contender, ttl, max(1, round(count * TTL / ttl)), seed)
+    soak = Soak(contender, max(1, round(count * TTL / ttl)), seed, tell)
     with ServerController() as server, _Monitor(server.url, contender.wire().extends) as monitor:
-        lost: int = run_in_subprocess(_hold_and_release, plan, server.url, on_progress=tell)
+        plan = _Plan(contender, soak.count, seed, ttl)
+        lost, failed = run_in_subprocess(_hold_and_release, plan, server.url, on_progress=tell)
         monitor.join()
-    wrong = [f"renewed-{number:07}: renewed after its release had returned" for number in monitor.late]
+    soak.wrong = [f"renewed-{number:07}: renewed after its release had returned" for number in monitor.late] + failed
     measured: dict[str, float | str] = {
         "renewals in all": monitor.renewals,
         "leases that were renewed": len(monitor.renewed),
         "ttl, s": ttl,
         "lost or stuck": lost,
     }
-    late, examples = len(monitor.late), examples_of(wrong)
-    what, unit = "renewal after release", "late renewals"
-    return [Figure("R27", what, contender.name, plan.tries, late, unit, measured, seed, examples)]
-
-
-class Plan(NamedTuple):
-    """What the holding process does."""
-
-    contender: Contender
-    ttl: float
-    tries: int
-    seed: int
-
-    @property
-    def longest(self) -> float:
-        """Longest hold in seconds: such that about every second lease is renewed once."""
-        return self.ttl * (SLOW_LONGEST if self.ttl > TTL else LONGEST)
+    return [soak.figure("R27", "renewal after release", "late renewals", measured, tried=soak.count)]
 
 
 # --- what the server executes
@@ -110,7 +95,7 @@ class _Monitor:
         self._released: set[int] = set()
         digests = "|".join(sorted(renewing)).encode()
         self._seen = re.compile(
-            rb'"EVALSHA" "(?:%s)"[^\n]*?renewed-(\d{7})|"ECHO" "renewed-(\d{7}|over)"' % digests, re.IGNORECASE
+            rb'"EVALSHA" "(?:%s)"[^\n]*?renewed-(\d{7})|"ECHO" "renewed-(\d{7}|end)"' % digests, re.IGNORECASE
         )
         self._thread = threading.Thread(target=self._listen, name="torture-monitor", daemon=True)
 
@@ -143,7 +128,7 @@ class _Monitor:
         """Record the renewals in these lines; return True at the end of the run."""
         for found in self._seen.finditer(lines):
             renewal, released = found.groups()
-            if released == b"over":
+            if released == b"end":
                 return True
             if released is not None:
                 self._released.add(int(released))
@@ -162,13 +147,13 @@ def _connect(url: str) -> socket.socket:
     return connection
 
 
-class _Announcer:
-    """Marks in the server's order of execution that a release has returned."""
+class _Marker:
+    """Marks in the server's order of execution that a release has returned. It blocks, so that nothing is sent between."""
 
     def __init__(self, url: str) -> None:
         self._socket = _connect(url)
 
-    def say(self, word: str) -> None:
+    def mark(self, word: str) -> None:
         """Send the mark as an ECHO."""
         # Earlier requests are on their way through other sockets. A reply to PING means that the server has read all
         # sockets that were readable by then.
@@ -187,81 +172,64 @@ class _Announcer:
 # --- in the process that holds
 
 
-@dataclass
-class _Work:
-    """The state that all threads or tasks share."""
-
-    plan: Plan
-    url: str
-    tell: Tell
-    numbers: Iterator[int] = field(default_factory=counting)
-    lost: list[int] = field(default_factory=list)
-    """Leases that had expired, because the machine was too busy, or could not be released."""
-
-    def chance(self, hand: int) -> random.Random:
-        return random.Random(f"{self.plan.seed}/{hand}")  # noqa: S311 -- test data, not security
+class _Plan(NamedTuple):
+    contender: Contender
+    tries: int
+    seed: int
+    ttl: float
 
 
-def _hold_and_release(plan: Plan, url: str, tell: Tell) -> int:
-    """Run the plan; return how many leases were lost."""
-    work = _Work(plan, url, tell)
-    if plan.contender.sync is not None:
-        with plan.contender.sync(url) as client:
-            _in_threads(work, client)
-            time.sleep(AFTERWARDS)
-    elif plan.contender.aio is not None:
-        asyncio.run(_in_tasks(work, plan.contender.aio(url)))
-    _Announcer(url).say(OVER)
-    return len(work.lost)
+def _hold_and_release(plan: _Plan, url: str, tell: Tell) -> tuple[int, list[str]]:
+    """Return how many leases were lost, and what else went wrong."""
+    holders = _Holders(plan, url, tell)
+    holders.soak.api.run(holders.run())
+    _Marker(url).mark(END)
+    return len(holders.lost), holders.soak.wrong
 
 
-def _in_threads(work: _Work, client: Client) -> None:
-    with ThreadPoolExecutor(HANDS) as threads:
-        hands = [threads.submit(_release_again_and_again, work, client, hand) for hand in range(HANDS)]
-        for hand in hands:
-            hand.result()
+class _Holders:
+    """The threads or tasks that hold leases."""
+
+    def __init__(self, plan: _Plan, url: str, tell: Tell) -> None:
+        self.soak = Soak(plan.contender, plan.tries, plan.seed, tell)
+        self.lost: list[int] = []
+        self._url, self._ttl = url, plan.ttl
+        self._longest = plan.ttl * (SLOW_LONGEST if plan.ttl > TTL else LONGEST)
+
+    async def run(self) -> None:
+        """Acquire and release until enough was done."""
+        async with opened(self.soak.contender, self._url) as client:
+            await self.soak.run([partial(self._hold, client, number) for number in range(HOLDERS)], TIMEOUT)
+            await self.soak.api.sleep(AFTERWARDS)
+
+    async def _hold(self, client: Any, holder: int) -> None:
+        """Hold and release leases, each for a time such that about every second one is renewed once."""
+        soak, chance = self.soak, self.soak.chance(holder)
+        with contextlib.closing(_Marker(self._url)) as marker:
+            while (number := soak.claim()) is not None:
+                name = f"renewed-{number:07}"
+                lock = client.lock(name, self._ttl, renew=True)
+                await settled(lock.acquire(RETRY_FOR))
+                await soak.api.sleep(chance.uniform(0, self._longest))
+                returned, kept = await _released(lock)
+                if returned:
+                    marker.mark(name)
+                if not kept:
+                    self.lost.append(number)
+                soak.step()
 
 
-def _release_again_and_again(work: _Work, client: Client, hand: int) -> None:
-    chance, plan = work.chance(hand), work.plan
-    with contextlib.closing(_Announcer(work.url)) as announcer:
-        while (number := next(work.numbers)) < plan.tries:
-            name = f"renewed-{number:07}"
-            lock = client.lock(name, plan.ttl, renew=True)
-            lock.acquire(RETRY_FOR)
-            time.sleep(chance.uniform(0, plan.longest))
-            try:
-                kept = lock.release()
-            except Exception:  # noqa: BLE001 -- a contender may raise anything; the lease is lost
-                kept = False
-            announcer.say(name)
-            if not kept:
-                work.lost.append(number)
-            work.tell(number)
+async def _released(lock: Any) -> tuple[bool, bool]:
+    """Release the lock. Return whether the call returned, and whether the lease was held until then.
 
-
-async def _in_tasks(work: _Work, opening: AbstractAsyncContextManager[AioClient]) -> None:
-    async with opening as client:
-        async with asyncio.TaskGroup() as group:
-            for hand in range(HANDS):
-                group.create_task(_release_in_a_task(work, client, hand))
-        await asyncio.sleep(AFTERWARDS)
-
-
-async def _release_in_a_task(work: _Work, client: AioClient, hand: int) -> None:
-    chance, plan = work.chance(hand), work.plan
-    with contextlib.closing(_Announcer(work.url)) as announcer:
-        while (number := next(work.numbers)) < plan.tries:
-            name = f"renewed-{number:07}"
-            lock = client.lock(name, plan.ttl, renew=True)
-            await lock.acquire(RETRY_FOR)
-            await asyncio.sleep(chance.uniform(0, plan.longest))
-            releasing = asyncio.ensure_future(lock.release())
-            await asyncio.wait((releasing,), timeout=RETRY_FOR)
-            if releasing.done():
-                announcer.say(name)  # blocks the loop, so that nothing is sent in between
-            else:
-                releasing.cancel()  # it has not returned, so a renewal would be right
-            if not releasing.done() or releasing.exception() or not releasing.result():
-                work.lost.append(number)
-            work.tell(number)
+    A lease may expire because the machine is too busy. In a release that has not returned, a renewal is right.
+    """
+    try:
+        released = lock.release()
+        if inspect.isawaitable(released):
+            released = await asyncio.wait_for(released, RETRY_FOR)
+    except TimeoutError:
+        return False, False
+    except Exception:  # noqa: BLE001 -- a contender may raise anything; the lease is lost
+        return True, False
+    return True, bool(released)

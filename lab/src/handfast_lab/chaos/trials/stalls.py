@@ -28,7 +28,7 @@ from handfast._engine.calls import WAIT_MS
 from handfast.testing import FaultProxy, ProcessFailed, ServerController, anything
 from handfast.testing.clock import find_compiler
 from handfast_lab.bench.figures import quantile
-from handfast_lab.chaos.apis import Api, api_of, hushed, settled
+from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Tell
@@ -77,7 +77,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     def tick() -> None:
         tell(next(done))
 
-    with hushed():
+    with log_silenced():
         figures = [_updates(contender, count, chance, tick), _wakings(contender, count, chance, tick)]
         if find_compiler() is not None:
             figures.append(_patience(contender, tick))

@@ -1,4 +1,4 @@
-"""Lose every message that wakes a waiter: the queue moves on all the same, because waiters poll.
+"""Lose every message that wakes a waiter: the queue moves on nevertheless, because waiters poll.
 
     R15  The time from a release to the next hold, with all pushes lost. It must not exceed the poll interval of the next
          waiter: one second, and 20 ms more for each waiter that was ahead of it. Every waiter must acquire, with a lease
@@ -12,7 +12,6 @@ the locks are released as soon as all are queued, the others later.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,9 +23,10 @@ from handfast._protocol.acquire import HEAD_POLL_S, POLL_STAGGER_S
 from handfast.testing import FaultProxy, ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import quantile
-from handfast_lab.chaos.apis import Api, api_of, hushed, settled
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.apis import Started, log_silenced, settled
+from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -52,17 +52,11 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
     """Lose the messages of `count` handoffs."""
-    api, notes = api_of(contender), _Notes()
-    chance = random.Random(seed)  # noqa: S311 -- timing, not security
-    with hushed(), ServerController() as server, FaultProxy(server.url, record=False) as proxy:
+    test = _LostMessages(Soak(contender, count, seed, tell))
+    with log_silenced(), ServerController() as server, FaultProxy(server.url, record=False) as proxy:
         lost = proxy.lose_pushes()
-
-        async def play() -> None:
-            async with api.client(server.url) as near, api.client(proxy.url) as far:
-                await _batches(_Scene(api, near, far, notes), count, chance, tell)
-
-        api.run(play())
-        return [_figure(contender, notes, lost.happened, seed)]
+        test.soak.api.run(test.run(server.url, proxy.url))
+        return [test.figure(lost.happened)]
 
 
 class _Hold(NamedTuple):
@@ -76,115 +70,86 @@ class _Hold(NamedTuple):
 
 
 @dataclass
-class _Notes:
+class _LostMessages:
+    soak: Soak
+    """Its violations are stuck waiters."""
     delays: list[float] = field(default_factory=list)
     """Seconds from each release to the next hold."""
     late: list[str] = field(default_factory=list)
-    stuck: list[str] = field(default_factory=list)
-    overtaken: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     """Leases that had ended before their new holder released them."""
+    overtaken: list[str] = field(default_factory=list)
 
+    async def run(self, url: str, deaf_url: str) -> None:
+        """Run all queues, in batches."""
+        soak, chance = self.soak, self.soak.chance()
+        async with soak.api.client(url) as self.hearing, soak.api.client(deaf_url) as self.deaf:
+            for batch in range(ceil(soak.count / (LOCKS * WAITERS))):
+                queues = []
+                for number in range(min(LOCKS, ceil(soak.count / WAITERS))):
+                    pause = 0.0 if number % 2 else chance.uniform(0, HEAD_POLL_S)
+                    name = f"lock-{batch}-{number}"
+                    queues.append(partial(self._queue, name, pause, first_hears=number % 4 < 2))
+                await soak.run(queues, 2 * RETRY_FOR)
+                soak.tell(len(self.delays))
 
-@dataclass(frozen=True)
-class _Scene:
-    api: Api
-    near: Any
-    """A client that receives messages."""
-    far: Any
-    """A client whose messages are lost."""
-    notes: _Notes
+    async def _queue(self, name: str, pause: float, *, first_hears: bool) -> None:
+        """Run one queue at one lock."""
+        api, lock, waiters = self.soak.api, self.hearing.lock(name), list[Started]()
+        lease = await settled(lock.acquire())
+        for place in range(WAITERS):
+            client = self.hearing if place == 0 and first_hears else self.deaf
+            waiters.append(api.start(partial(_wait, client.lock(name), place)))
 
+            async def is_queued(place: int = place) -> bool:
+                return bool((await settled(lock.status())).waiting > place)
 
-async def _batches(scene: _Scene, count: int, chance: random.Random, tell: Tell) -> None:
-    api, notes = scene.api, scene.notes
-    for batch in range(ceil(count / (LOCKS * WAITERS))):
-        rounds = []
-        for number in range(min(LOCKS, ceil(count / WAITERS))):
-            pause = 0.0 if number % 2 else chance.uniform(0, HEAD_POLL_S)
-            hears = number % 4 < 2
-            rounds.append(api.start(partial(_round, scene, f"lock-{batch}-{number}", pause, first_hears=hears)))
-        notes.stuck += [f"{late!r} never came to an end" for late in await api.late(rounds, 2 * RETRY_FOR)]
-        notes.stuck += [repr(over.exception()) for over in rounds if over.done() and over.exception() is not None]
-        tell(len(notes.delays))
+            if not await api.eventually(is_queued):
+                self.soak.wrong.append(f"{name}: waiter {place} was not queued")
+        await api.sleep(pause)
+        begun = monotonic()
+        await settled(lease.release())
+        stuck = await api.failures(waiters, RETRY_FOR)
+        self.soak.wrong += [f"{name}: {text}" for text in stuck]
+        holds = [waiter.result() for waiter in waiters if waiter.done() and not waiter.exception()]
+        self._judge(name, sorted(holds, key=lambda hold: hold.entered), begun, first_hears=first_hears)
 
+    def _judge(self, name: str, holds: Sequence[_Hold], free_since: float, *, first_hears: bool) -> None:
+        for place, entered, left, kept in holds:
+            delay, bound = entered - free_since, HEAD_POLL_S + POLL_STAGGER_S * place
+            free_since = left
+            if place or not first_hears:
+                self.delays.append(delay)
+            if delay > bound + SLACK:
+                self.late.append(f"{name}: waiter {place} held after {delay:.3f} s, not within {bound:g} s")
+            if not kept:
+                self.lost.append(f"{name}: the lease of waiter {place} ended at once")
+        order = [hold.place for hold in holds]
+        if inversions(order):
+            self.overtaken.append(f"{name}: the order of the holds was {order}")
 
-async def _round(scene: _Scene, name: str, pause: float, *, first_hears: bool) -> None:
-    """Run one queue at one lock."""
-    lock = scene.near.lock(name)
-    lease = await settled(lock.acquire())
-    started = []
-    for place in range(WAITERS):
-        client = scene.near if place == 0 and first_hears else scene.far
-        started.append(scene.api.start(partial(_wait, client.lock(name), place)))
-
-        async def in_line(place: int = place) -> bool:
-            return bool((await settled(lock.status())).waiting > place)
-
-        if not await scene.api.eventually(in_line):
-            scene.notes.stuck.append(f"{name}: number {place} did not get in line")
-    await scene.api.sleep(pause)
-    begun = monotonic()
-    await settled(lease.release())
-    late = await scene.api.late(started, RETRY_FOR)
-    _judge(name, started, late, begun, scene.notes, first_hears=first_hears)
+    def figure(self, messages: int) -> Figure:
+        """Return the figure. Overtaking is reported and is not counted: waiters poll independently."""
+        stuck, delays = len(self.soak.wrong), sorted(self.delays)
+        quantiles = {"p50": 0.5, "p99": 0.99, "longest": 1.0}
+        self.soak.wrong += self.late + self.lost
+        bad = len(self.soak.wrong)
+        self.soak.wrong += self.overtaken
+        measured: dict[str, float | str] = {
+            **{
+                f"{word} from release to hold, s": round(quantile(delays, share) or 0.0, 3)
+                for word, share in quantiles.items()
+            },
+            "stuck": stuck,
+            "leases that ended at once": len(self.lost),
+            "queues out of order": len(self.overtaken),
+            "messages lost": messages,
+        }
+        what, unit = "every wake-up message lost", "late, stuck, or ended at once"
+        return self.soak.figure("R15", what, unit, measured, tried=len(delays) + stuck, bad=bad)
 
 
 async def _wait(lock: Any, place: int) -> _Hold:
     lease = await settled(lock.acquire(timeout=RETRY_FOR))
     entered = monotonic()
     return _Hold(place, entered, monotonic(), kept=await settled(lease.release()))
-
-
-def _judge(
-    name: str, waiters: Sequence[Any], late: Sequence[Any], free_since: float, notes: _Notes, *, first_hears: bool
-) -> None:
-    holds = []
-    for place, waiter in enumerate(waiters):
-        if waiter in late:
-            notes.stuck.append(f"{name}: number {place} never came to an end")
-        elif (error := waiter.exception()) is not None:
-            notes.stuck.append(f"{name}: number {place}: {type(error).__name__}: {error}")
-        else:
-            holds.append(waiter.result())
-    holds.sort(key=lambda hold: hold.entered)
-    for hold in holds:
-        delay = hold.entered - free_since
-        bound = HEAD_POLL_S + POLL_STAGGER_S * hold.place
-        if not (hold.place == 0 and first_hears):
-            notes.delays.append(delay)
-        if delay > bound + SLACK:
-            notes.late.append(
-                f"{name}: number {hold.place} held {delay:.3f} s after the release, not within {bound:g} s"
-            )
-        if not hold.kept:
-            notes.lost.append(f"{name}: the lease of number {hold.place} was over at once")
-        free_since = hold.left
-    order = [hold.place for hold in holds]
-    if inversions(order):
-        notes.overtaken.append(f"{name}: they got in as {order}")
-
-
-def _figure(contender: Contender, notes: _Notes, lost: int, seed: int) -> Figure:
-    delays = sorted(notes.delays)
-    quantiles = {"p50": 0.5, "p99": 0.99, "longest": 1.0}
-    return Figure(
-        id="R15",
-        what="every wake-up message lost",
-        contender=contender.name,
-        tried=len(delays) + len(notes.stuck),
-        bad=len(notes.late) + len(notes.stuck) + len(notes.lost),
-        unit="late, stuck, or over at once",
-        measured={
-            **{
-                f"{word} from release to hold, s": round(quantile(delays, share) or 0.0, 3)
-                for word, share in quantiles.items()
-            },
-            "stuck": len(notes.stuck),
-            "leases over at once": len(notes.lost),
-            "lines out of order": len(notes.overtaken),
-            "messages lost": lost,
-        },
-        seed=seed,
-        examples=examples_of(notes.stuck + notes.late + notes.lost + notes.overtaken),
-    )
