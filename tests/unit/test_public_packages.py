@@ -20,7 +20,7 @@ PACKAGES = (
     "handfast.testing",
 )
 
-PRIVATE = {"Rule", "_Forked", "Effect", "Steps"}
+PRIVATE = {"Rule", "ForkedProcess", "Effect", "Steps"}
 """Private types in public signatures: users do not call the constructors of Fault and ChildProcess, and ScriptedDriver runs
 private protocols."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from types import FunctionType
 
+from handfast.testing.children import ChildProcess, Parent, ProcessFailed, Report
 from handfast.testing.commands import Command, Match, Scripted, anything, command, containing, script
 from handfast.testing.faults import Direction, Fault
 from handfast.testing.injection import (
@@ -28,7 +29,7 @@ from handfast.testing.injection import (
     interrupt_at,
     interrupt_everywhere,
 )
-from handfast.testing.processes import ChildProcess, Parent, ProcessFailed, ProcessGroup, Report, run_in_subprocess
+from handfast.testing.processes import ProcessGroup, run_in_subprocess
 from handfast.testing.proxy import FaultProxy
 from handfast.testing.scripted import FakeClock, ScriptedDriver
 from handfast.testing.servers import ServerController

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from handfast import Handfast
-from handfast.testing.processes import ChildProcess, Parent, ProcessFailed, ProcessGroup
+from handfast.testing import ChildProcess, Parent, ProcessFailed, ProcessGroup
 from handfast_lab.bench.figures import Hold
 
 __all__ = ["KillLoop", "KillLoopSettings", "Log", "read_log"]

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import redis
 
-from handfast.testing.processes import ChildProcess, ProcessFailed, ProcessGroup
+from handfast.testing import ChildProcess, ProcessFailed, ProcessGroup
 from handfast_lab.bench.figures import Case, Measurement, Schedule, measure
 from handfast_lab.bench.worker import Job, work
 from handfast_lab.bench.workload import Conn, Scene, Workload

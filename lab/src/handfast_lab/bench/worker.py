@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol, TypeVar
 
-from handfast.testing.processes import Parent
+from handfast.testing import Parent
 from handfast_lab.bench.figures import Schedule
 
 __all__ = ["Job", "Start", "wait_until", "work"]

@@ -25,7 +25,7 @@ from handfast.cli.demo.stage import ActFailed, Stage
 from handfast.cli.demo.worker import work
 from handfast.embedded import PrivateServer
 from handfast.errors import NoServer
-from handfast.testing.processes import ProcessFailed, ProcessGroup
+from handfast.testing import ProcessFailed, ProcessGroup
 
 __all__ = ["play"]
 

@@ -13,7 +13,7 @@ from handfast.cli.demo.interruption import Interruption
 from handfast.cli.demo.records import DemoSettings, WorkerReport
 from handfast.cli.demo.screen import Screen
 from handfast.cli.demo.shared import Shared
-from handfast.testing.processes import ChildProcess, ProcessGroup
+from handfast.testing import ChildProcess, ProcessGroup
 
 __all__ = ["ActFailed", "Stage"]
 

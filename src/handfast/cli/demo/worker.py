@@ -10,7 +10,7 @@ import redis
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lease import Lease
 from handfast.cli.demo.shared import Shared
-from handfast.testing.processes import Parent
+from handfast.testing import Parent
 
 __all__ = ["work"]
 
