@@ -34,6 +34,7 @@ from handfast._api.sync.semaphore import Semaphore
 from handfast._drivers.aio.scope import AcquireContext
 from handfast._engine.header import HeaderError
 from handfast._engine.replies import Reply
+from handfast._naming import name_publicly
 from handfast.errors import (
     AcquireTimeout,
     HandfastError,
@@ -107,12 +108,4 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-
-def _claim_public_names() -> None:
-    """Give public classes the module that users import them from: in tracebacks, reprs, pickles and help()."""
-    for name in __all__:
-        if isinstance(value := globals()[name], type):
-            value.__module__ = __name__
-
-
-_claim_public_names()
+name_publicly(globals())

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 LAB = ROOT / "lab/src"
 
-LAYERS = {"errors": 1, "records": 1, "_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_api": 5}
+LAYERS = {"_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_api": 5}
+LAYERS |= dict.fromkeys(("errors", "records", "_naming"), 1)
 DRIVERS, API = LAYERS["_drivers"], LAYERS["_api"]
 PUBLIC = 6
 """Everything else: the package itself and its public modules."""

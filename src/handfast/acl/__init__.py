@@ -11,9 +11,8 @@ to rules of ACL SETUSER, and `check` asks a server which of the rights a user la
 
 from __future__ import annotations
 
-from types import FunctionType
-
 from handfast._engine.script import LuaScript
+from handfast._naming import name_publicly
 from handfast.acl.check import missing_rights
 from handfast.acl.commands import commands_of
 from handfast.acl.primitives import NAMESPACED, USES, Use
@@ -31,7 +30,4 @@ __all__ = [
     "scripts_for",
 ]
 
-for _name in __all__:
-    if isinstance(_public := globals()[_name], type | FunctionType) and _public is not LuaScript:
-        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
-del _name, _public
+name_publicly(globals())

@@ -13,6 +13,7 @@ flaw: redis-py sends a command again after a lost reply, and these functions can
 
 from __future__ import annotations
 
+from handfast._naming import name_publicly
 from handfast.classic.autocomplete import autocomplete_on_prefix, join_guild, leave_guild
 from handfast.classic.locks import acquire_lock_with_timeout, release_lock
 from handfast.classic.market import list_item, purchase_item
@@ -36,6 +37,4 @@ __all__ = [
     "zadd_unless_smaller",
 ]
 
-for _name in __all__:
-    globals()[_name].__module__ = __name__  # as users import it: in tracebacks and help()
-del _name
+name_publicly(globals())

@@ -32,9 +32,10 @@ minutes in a small key. Its name begins with the lock's, it shares its slot in a
 
 from __future__ import annotations
 
+from handfast._naming import name_publicly
 from handfast.compat._aio import AsyncRedisLock
 from handfast.compat._sync import RedisLock
 
 __all__ = ["AsyncRedisLock", "RedisLock"]
 
-AsyncRedisLock.__module__ = RedisLock.__module__ = __name__  # as users import them: in reprs, tracebacks and help()
+name_publicly(globals())

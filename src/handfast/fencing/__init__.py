@@ -15,8 +15,7 @@ The limits of fences, and SQL statements to copy, are in ``docs/how-to/fence-a-w
 
 from __future__ import annotations
 
-from types import FunctionType
-
+from handfast._naming import name_publicly
 from handfast.fencing.fences import LARGEST_FENCE, MissingRow, StaleFence
 from handfast.fencing.sql import update_if_newer
 from handfast.fencing.values import (
@@ -51,7 +50,4 @@ __all__ = [
     "update_if_newer",
 ]
 
-for _name in __all__:
-    if isinstance(_public := globals()[_name], type | FunctionType):
-        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
-del _name, _public
+name_publicly(globals())

@@ -20,9 +20,8 @@ contacts no server. A rule that cannot decide reports nothing: a false alarm is 
 
 from __future__ import annotations
 
-from types import FunctionType
-
 from handfast._engine.header import HeaderError, read_header
+from handfast._naming import name_publicly
 from handfast.lint.findings import Finding, Severity
 from handfast.lint.parsing import ParserMissing, build, parse, place_of
 from handfast.lint.rules import FAMILIES, RULES
@@ -75,7 +74,4 @@ def check(source: str, *, name: str = "script", oldest: Servers = DEFAULT) -> li
     return sorted(apply_suppressions(name, source, sorted(found), tree, [rule for rule in RULES if rule not in FIXED]))
 
 
-for _name in __all__:
-    if isinstance(_public := globals()[_name], type | FunctionType):
-        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
-del _name, _public
+name_publicly(globals())

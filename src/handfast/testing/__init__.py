@@ -12,8 +12,7 @@ a server that can be killed, paused, restarted, starved of memory or given a rep
 
 from __future__ import annotations
 
-from types import FunctionType
-
+from handfast._naming import name_publicly
 from handfast.testing.children import ChildProcess, Parent, ProcessFailed, Report
 from handfast.testing.commands import Command, Match, Scripted, anything, command, containing, script
 from handfast.testing.faults import Direction, Fault
@@ -66,7 +65,4 @@ __all__ = [
     "script",
 ]
 
-for _name in __all__:
-    if isinstance(_public := globals()[_name], type | FunctionType):
-        _public.__module__ = __name__  # as users import it: in reprs, tracebacks and help()
-del _name, _public
+name_publicly(globals())

@@ -7,6 +7,7 @@ between two commands, the first part of its work remains.
 
 from __future__ import annotations
 
+from handfast._naming import name_publicly
 from handfast.classic.watch.autocomplete import autocomplete_on_prefix, join_guild, leave_guild
 from handfast.classic.watch.locks import acquire_lock_with_timeout, release_lock
 from handfast.classic.watch.market import list_item, purchase_item
@@ -35,6 +36,4 @@ __all__ = [
     "release_semaphore",
 ]
 
-for _name in set(__all__) - {"join_guild", "leave_guild", "release_semaphore"}:  # these are those of handfast.classic
-    globals()[_name].__module__ = __name__  # as users import it: in tracebacks and help()
-del _name
+name_publicly(globals())
