@@ -10,7 +10,7 @@ import pytest
 
 from handfast.lint.parsing import parse
 from handfast_lab.mutants import __main__ as mutate_scripts
-from handfast_lab.mutants import making
+from handfast_lab.mutants import making, running
 from handfast_lab.mutants.making import ROOT, Mutant
 from handfast_lab.mutants.running import Chamber, SuiteFails, Verdict, suites
 
@@ -231,6 +231,13 @@ def test_every_script_has_tests_and_its_quick_tests_exist():
         assert all((ROOT / file).is_file() for file in suites(name))
     with pytest.raises(KeyError, match="no tests are known for brand_new"):
         suites("brand_new")
+
+
+def test_the_files_whose_tests_are_all_slow_are_known():
+    files = {file for name in making.scripts() for file in suites(name)}
+    slow = {file for file in files if "\npytestmark = pytest.mark.slow\n" in (ROOT / file).read_text()}
+    assert slow == {f"tests/{name}.py" for name in running.SLOW}
+    assert files > {f"tests/{name}.py" for name in running.PLAIN}
 
 
 # --- test runs

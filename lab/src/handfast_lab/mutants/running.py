@@ -203,7 +203,7 @@ class Chamber:
 
     def _again(self, worker: Worker, mutant: Mutant, test: str, first: Run) -> bool:
         """Whether it kills a second time, alone. What calls the scripts by hand does."""
-        if Path(_file(test)).stem.removeprefix("test_") in PLAIN:
+        if _short(_file(test)) in PLAIN:
             return True
         run = worker.run([test], mutant)
         if run.failed or run.hung:
@@ -244,12 +244,17 @@ def _file(test: str) -> str:
     return test.partition("::")[0]
 
 
+def _short(file: str) -> str:
+    """Return the name of a file of tests as `SUITES` has it."""
+    return file.removeprefix("tests/").removesuffix(".py")
+
+
 class Worker:
     """A process that has collected the tests of a family of scripts."""
 
     def __init__(self, family: tuple[str, ...]) -> None:
         self.family = family
-        slow = any(file.removesuffix(".py").endswith(f"test_{name}") for file in family for name in SLOW)
+        slow = any(_short(file) in SLOW for file in family)
         program = str(Path(__file__).parent / "worker.py")
         self._process = subprocess.Popen(
             [sys.executable, program, "-m", "slow or not slow" if slow else "not slow", *family],

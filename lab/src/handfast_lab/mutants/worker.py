@@ -204,7 +204,7 @@ def child(
                 item.add_marker(pytest.mark.timeout(limit), append=False)
         if chosen:
             chosen[0].config.pluginmanager.register(teller)
-        for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+        for item, following in zip(chosen, [*chosen[1:], None], strict=False):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         teller.tell(finished=len(chosen))
     except BaseException as error:  # noqa: BLE001 -- it is told, and this process ends in any case
