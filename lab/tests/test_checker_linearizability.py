@@ -311,7 +311,10 @@ def test_a_late_error_in_a_long_history_is_found_and_named():
     end = max(operation.returned for operation in history) + 1
     (finding,) = check_linearizability([*history, tried("liar", end, end + 1)])
     assert [operation.lease for operation in finding.operations] == ["liar"]
-    assert "with nobody holding and nobody in line, this has no place: try_acquire liar of client liar" in finding.text
+    assert (
+        "with no request holding and no request in the queue, this has no place: try_acquire liar of client liar"
+        in finding.text
+    )
 
 
 def test_each_group_of_names_is_searched_separately():
@@ -325,7 +328,7 @@ def test_a_search_that_takes_too_long_is_reported_as_undecided():
     """Concurrent resizes in any order, and a request that no order explains."""
     limits = [set_to(1 + number % 3, 0, 10) for number in range(7)]
     lie = [took("A", 11, 12, 1, weight=3, **MANY), took("B", 15, 16, 2, **MANY)]
-    (finding,) = check_linearizability([*limits, *lie], patience=50)
+    (finding,) = check_linearizability([*limits, *lie], extra_steps=50)
     assert finding.text.startswith("undecided after ")
     assert finding.operations
     (finding,) = check_linearizability([*limits, *lie])

@@ -51,7 +51,7 @@ def test_all_requests_that_overtake_are_detected():
     found = check_order([FIRST, took("A", 2, 20, 9, queued=3), *overtaking])
     assert [finding.operations[0] for finding in found] == overtaking
     assert str(found[0]).startswith(
-        "order: a: it was let in before somebody who stood in line since 3.000000: acquire B0"
+        "order: a: it was granted before a request that was in the queue since 3.000000: acquire B0"
     )
 
 

@@ -42,7 +42,7 @@ def test_unreleased_leases_are_detected(engine, raw):
     raw.zadd(engine.key("holders"), {"holder-2": 1})
     found = [
         f"rest: {SEMAPHORE}: holder-1 still holds it",
-        f"rest: {SEMAPHORE}: waiter-1 still stands in line",
+        f"rest: {SEMAPHORE}: waiter-1 is still in the queue",
     ]
     assert texts(check_rest(raw)) == found
     assert check_permits(raw) == []
@@ -65,7 +65,7 @@ def test_records_without_an_owner_are_detected(engine, raw):
     engine.acquire("holder")
     engine.release("holder")
     raw.hset(engine.key("tokens"), "lost", "1 3 1000 0 0 0 x y z")
-    assert texts(check_rest(raw)) == [f"rest: {SEMAPHORE}: a record of lost, who neither holds nor waits"]
+    assert texts(check_rest(raw)) == [f"rest: {SEMAPHORE}: a record of lost, which neither holds nor waits"]
 
 
 def test_keys_without_a_ttl_are_detected(hf, raw):
@@ -86,17 +86,17 @@ def test_keys_without_a_ttl_are_detected(hf, raw):
 WRONG = {
     "miscounted": (
         lambda engine, raw: raw.hset(engine.key("tokens"), "used", 1),
-        [f"rest: {SEMAPHORE}: 1 permits are counted as out, and 3 are held"],
+        [f"rest: {SEMAPHORE}: 1 permits are counted as held, and 3 are held"],
     ),
     "not counted": (
         lambda engine, raw: raw.hdel(engine.key("tokens"), "used"),
-        [f"rest: {SEMAPHORE}: -1 permits are counted as out, and 3 are held"],
+        [f"rest: {SEMAPHORE}: -1 permits are counted as held, and 3 are held"],
     ),
     "without a record": (
         lambda engine, raw: raw.hdel(engine.key("tokens"), "two"),
         [
-            f"rest: {SEMAPHORE}: two holds it, and nobody knows how much",
-            f"rest: {SEMAPHORE}: 3 permits are counted as out, and 1 are held",
+            f"rest: {SEMAPHORE}: two holds it without a record of its permits",
+            f"rest: {SEMAPHORE}: 3 permits are counted as held, and 1 are held",
         ],
     ),
     "too many": (
@@ -104,7 +104,7 @@ WRONG = {
             raw.zadd(engine.key("holders"), {"thief": 9e15}),
             raw.hset(engine.key("tokens"), mapping={"thief": "1 3 1000 0 0 0 x y z", "used": 4}),
         ),
-        [f"rest: {SEMAPHORE}: 4 of 3 permits are out"],
+        [f"rest: {SEMAPHORE}: 4 of 3 permits are held"],
     ),
 }
 

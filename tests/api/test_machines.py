@@ -36,7 +36,7 @@ import handfast._engine.calls
 from handfast import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, NotOwner, WouldDeadlock
 from handfast._engine.keys import KeySet
 from handfast._engine.script import LuaScript
-from handfast_lab.checker.models import MAX_PERMITS, Ask, Reentrant, State
+from handfast_lab.checker.models import MAX_PERMITS, Reentrant, Request, State
 from tests._support.apis import ASYNCIO, SYNC, Call
 from tests._support.helpers import Engine, eventually_async
 
@@ -265,7 +265,7 @@ class Machine(RuleBasedStateMachine):
 
     def ask(self, request, actor, wish):  # noqa: ARG002 -- see thing
         """Return the request for the model."""
-        return Ask(request)
+        return Request(request)
 
     def refusal(self, actor, wish):
         """Return the error that acquire() of this actor raises at once, if any."""
@@ -302,7 +302,7 @@ class Machine(RuleBasedStateMachine):
         ask = self.ask(next(self.requests), actor, wish)
         self.state = self.state.attempt(ask)
         trying = partial(thing.try_acquire, **options)
-        if self.state.is_too_much(ask):
+        if self.state.exceeds_limit(ask):
             with pytest.raises(LimitExceeded):
                 await self.do(actor, trying)
         else:
@@ -343,13 +343,13 @@ class Machine(RuleBasedStateMachine):
 
     give_up = step(
         "_give_up",
-        lambda self: self.state.line,
-        request=among(lambda machine: [ask.who for ask in machine.state.line]),
+        lambda self: self.state.queue,
+        request=among(lambda machine: [ask.who for ask in machine.state.queue]),
     )
 
     async def _give_up(self, request):
         actor, outcome = self.calls.pop(request)
-        (ask,) = (ask for ask in self.state.line if ask.who == request)
+        (ask,) = (ask for ask in self.state.queue if ask.who == request)
         self.state = self.state.leave(request)
         (token,) = (token for token in self.queue(ask) if token.startswith(self.tokens[request]))
         inbox = self.stage.raw.hget(self.key(ask.names[0], "tokens"), token).split(" ")[6]
@@ -400,7 +400,7 @@ class Machine(RuleBasedStateMachine):
         for name in ask.names:
             assert self.stage.raw.zadd(self.key(name, "holders"), {self.leases[request].token: 1}, xx=True, ch=True)
         self.lost.add(request)
-        self.state = self.state.gone(request).served()
+        self.state = self.state.removed(request).served()
         for name in ask.names:
             Engine(self.stage.raw, self.prefix + name, kind=self.kind).cancel("unknown")
         await self.settle()
@@ -515,10 +515,10 @@ class Machine(RuleBasedStateMachine):
             if newcomer in (ask.who for ask in asks) and newcomer not in self.tokens:
                 self.tokens.update((newcomer, token) for token in line[-1:] if token not in self.tokens.values())
             for ask in asks:
-                if self.state.is_too_much(ask) and self.tokens[ask.who] not in line:
+                if self.state.exceeds_limit(ask) and self.tokens[ask.who] not in line:
                     self.state = self.state.leave(ask.who)  # it was refused
             first = self.state.waiters(name)[:1]
-            assert not (status.free and any(map(self.state.is_too_much, first))), (
+            assert not (status.free and any(map(self.state.exceeds_limit, first))), (
                 "a waiter above the limit blocks the queue"
             )
         return statuses
@@ -592,7 +592,7 @@ class SemaphoreMachine(Machine):
 
     def ask(self, request, actor, wish):
         limit = self.limit_of(actor)
-        return Ask(request, weight=min(wish, limit), limit=limit)
+        return Request(request, weight=min(wish, limit), limit=limit)
 
     def limit_of(self, actor):
         return self.limits[0 if actor is self.stage.operator else actor.number]
@@ -627,7 +627,7 @@ class RWLockMachine(Machine):
         return rwlock if wish == "it" else getattr(rwlock, wish)(), {}
 
     def ask(self, request, actor, wish):  # noqa: ARG002 -- all alike
-        return Ask(request, weight=1 if wish == "read" else MAX_PERMITS, limit=MAX_PERMITS)
+        return Request(request, weight=1 if wish == "read" else MAX_PERMITS, limit=MAX_PERMITS)
 
     def refusal(self, actor, wish):  # noqa: ARG002 -- to read, or to write
         blocks = (lease for owner, request, lease in self.blocks if owner is actor and request in self.leases)
@@ -824,7 +824,7 @@ class LockAllMachine(Machine):
         return self.single(self.stage.operator, name)
 
     def ask(self, request, actor, wish):  # noqa: ARG002 -- all alike
-        return Ask(request, names=tuple(wish))
+        return Request(request, names=tuple(wish))
 
     def take(self, ask, actor, lease):
         super().take(ask, actor, lease)

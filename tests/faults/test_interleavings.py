@@ -20,7 +20,7 @@ import pytest
 
 from handfast._engine.keys import KeySet
 from handfast._engine.script import load
-from handfast_lab.checker.models import MAX_PERMITS, Ask, State
+from handfast_lab.checker.models import MAX_PERMITS, Request, State
 from tests._support.apis import SYNC, Call, until_queued
 from tests._support.helpers import TTL_MS, WAIT_MS, Engine, eventually
 
@@ -72,7 +72,7 @@ class Scene:
 
     def ask(self, token, names="a", weight=1, limit=1):
         """Send an acquire for the first time, or once more."""
-        ask = self.asks[token] = Ask(token, tuple(names), weight, limit)
+        ask = self.asks[token] = Request(token, tuple(names), weight, limit)
         reply = self.acquire(ask, WAIT_MS)
         if token in self.over:
             assert reply == ["finished"]
@@ -88,7 +88,7 @@ class Scene:
             assert reply == ["exceeds_limit", self.state.limit_for(ask)]
 
     def attempt(self, token, names="a", weight=1, limit=1):
-        ask = self.asks[token] = Ask(token, tuple(names), weight, limit)
+        ask = self.asks[token] = Request(token, tuple(names), weight, limit)
         reply = self.acquire(ask, 0)
         asked = self.state.attempt(ask)
         if asked.holds(token):
@@ -96,7 +96,7 @@ class Scene:
             self.grants[token] = reply[1]
             assert reply[0] == "granted"
         else:
-            assert reply[0] == ("exceeds_limit" if self.state.is_too_much(ask) else "busy")
+            assert reply[0] == ("exceeds_limit" if self.state.exceeds_limit(ask) else "busy")
 
     def release(self, token):
         """A lease that is over can still be released until the next call; of several names, each for itself."""
@@ -139,14 +139,14 @@ class Scene:
         if self.is_held(token):
             for name in self.asks[token].names:
                 self.raw.zadd(self.engine(name).key("holders"), {token: 1}, xx=True)
-            self.state = self.state.gone(token)
+            self.state = self.state.removed(token)
 
     def die(self, token):
         if self.state.waits(token):
             tokens = self.engine("a").key("tokens")
             self.raw.hset(tokens, token, self.raw.hget(tokens, token).replace(" live ", " unheard "))
             self.silent.add(token)
-            self.state = self.state.gone(token)
+            self.state = self.state.removed(token)
 
     # --- how they are done
 
@@ -190,8 +190,8 @@ class Scene:
         inspections = self.look()
         stored = {name: self.stored(inspection) for name, inspection in inspections.items()}
         for state in (self.state, self.state.served()):
-            for ask in state.line:
-                if state.is_too_much(ask) and ask.who not in stored[ask.names[0]][1]:
+            for ask in state.queue:
+                if state.exceeds_limit(ask) and ask.who not in stored[ask.names[0]][1]:
                     state = state.leave(ask.who)  # noqa: PLW2901 -- it was told, and that may have been pending too
             if stored == {name: self.expected(state, name) for name in self.names}:
                 break

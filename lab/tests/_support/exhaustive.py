@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from handfast_lab.checker.history_index import Book
-from handfast_lab.checker.linearization_events import Act, scenes
+from handfast_lab.checker.history_index import HistoryIndex
+from handfast_lab.checker.linearization_events import PointKind, name_groups
 from handfast_lab.checker.models import State
 
 
@@ -21,20 +21,22 @@ class TooMany(Exception):
 
 def is_explained(history, most=300_000):
     """Return whether each group of names has an order; raise `TooMany` if the search is too large."""
-    return all(Exhaustive(scene).finds(most) for scene in scenes(Book(history)))
+    return all(Exhaustive(group).finds(most) for group in name_groups(HistoryIndex(history)))
 
 
-def is_whole(state, ask):
-    return any(held.who == ask.who and held.names == ask.names for held in state.holding)
+def is_whole(state, request):
+    return any(held.who == request.who and held.names == request.names for held in state.holding)
 
 
 class Exhaustive:
-    def __init__(self, scene):
-        self.scene = scene
-        self.points = scene.points
-        self.ghosts = {("ghost", presence.ask.who): presence for presence in scene.presences}
+    def __init__(self, group):
+        self.group = group
+        self.points = group.points
+        self.ghosts = {("ghost", presence.request.who): presence for presence in group.presences}
         self.fences = {
-            point.operation.lease: point.operation.fence for point in self.points if point.act in (Act.GRANT, Act.TRY)
+            point.operation.lease: point.operation.fence
+            for point in self.points
+            if point.kind in (PointKind.GRANT, PointKind.TRY)
         }
 
     def finds(self, most):
@@ -56,7 +58,11 @@ class Exhaustive:
         """Return whether all ghosts were gone in time."""
         placed, _, state, _ = node
         now = max((self.points[number].first for number in placed), default=-inf)
-        return all(self.ghosts[ask.who].last >= now for ask in (*state.line, *state.holding) if ask.who in self.ghosts)
+        return all(
+            self.ghosts[request.who].last >= now
+            for request in (*state.queue, *state.holding)
+            if request.who in self.ghosts
+        )
 
     def steps(self, node):
         placed, taken, state, fences = node
@@ -66,59 +72,65 @@ class Exhaustive:
             if self.points[number].first <= least:
                 for after, grown in self.ways(state, fences, self.points[number]):
                     yield placed | {number}, taken, after, grown
-        for number, chance in enumerate(self.scene.chances):
-            if number not in taken and chance.first <= least:
-                for after, grown in self.ways(state, fences, chance):
+        for number, point in enumerate(self.group.uncertain):
+            if number not in taken and point.first <= least:
+                for after, grown in self.ways(state, fences, point):
                     yield placed, taken | {number}, after, grown
         for after in self.silent(state, placed, least):
             yield placed, taken, after, fences
 
     def ways(self, state, fences, point):
-        ask, ghost = point.ask, ("ghost", point.ask.who)
+        request, ghost = point.request, ("ghost", point.request.who)
         haunted = state.holds(ghost) or state.waits(ghost)
-        match point.act:
-            case Act.ASK if not haunted and not state.is_too_much(ask):
-                yield replace(state, line=(*state.line, ask)), fences
-            case Act.GRANT if state.waits(ask.who) and state.lets_in(ask):
-                yield from self.let_in(state, fences, ask)
-            case Act.TRY if not state.is_too_much(ask) and state.lets_in(ask):
-                yield from self.let_in(state, fences, ask)
-            case Act.REFUSE if not haunted and (state.is_too_much(ask) or not state.served().lets_in(ask)):
+        match point.kind:
+            case PointKind.REQUEST if not haunted and not state.exceeds_limit(request):
+                yield replace(state, queue=(*state.queue, request)), fences
+            case PointKind.GRANT if state.waits(request.who) and state.is_grantable(request):
+                yield from self.grant(state, fences, request)
+            case PointKind.TRY if not state.exceeds_limit(request) and state.is_grantable(request):
+                yield from self.grant(state, fences, request)
+            case PointKind.REFUSE if not haunted and (
+                state.exceeds_limit(request) or not state.served().is_grantable(request)
+            ):
                 yield state, fences
-            case Act.RELEASE if is_whole(state, ask):
-                yield state.gone(ask.who), fences
-            case Act.LOSE if not is_whole(state, ask):
-                yield state.gone(ask.who), fences
-            case Act.LOWER if is_whole(state, ask):
-                yield state.lowered(ask.who, ask.weight), fences
-            case Act.RESIZE:
-                yield replace(state, resized=ask.limit or None), fences
-            case Act.REVOKE:
-                begins = self.scene.begins
+            case PointKind.RELEASE if is_whole(state, request):
+                yield state.removed(request.who), fences
+            case PointKind.LOSE if not is_whole(state, request):
+                yield state.removed(request.who), fences
+            case PointKind.LOWER if is_whole(state, request):
+                yield state.lowered(request.who, request.weight), fences
+            case PointKind.RESIZE:
+                yield replace(state, resized=request.limit or None), fences
+            case PointKind.REVOKE:
+                begins = self.group.begins
                 holders = [held.who for held in state.holders(point.names[0]) if held.who in begins]
                 seen = [count for count, who in enumerate(holders, 1) if begins[who] <= point.first]
                 for count in range(max(seen, default=0), len(holders) + 1):
                     yield state.revoked(point.names[0], holders[:count]), fences
 
-    def let_in(self, state, fences, ask):
-        fence, known = self.fences[ask.who], dict(fences)
+    def grant(self, state, fences, request):
+        fence, known = self.fences[request.who], dict(fences)
         if fence is not None:
-            if any(known.get(name, fence) > fence for name in ask.names):
+            if any(known.get(name, fence) > fence for name in request.names):
                 return
-            known |= dict.fromkeys(ask.names, fence)
-        yield state.admitted(ask), tuple(sorted(known.items()))
+            known |= dict.fromkeys(request.names, fence)
+        yield state.granted(request), tuple(sorted(known.items()))
 
     def silent(self, state, placed, least):
         """Yield the states that changes without an operation lead to."""
-        for ask in state.line:
-            if ask.who not in self.scene.begins:
-                if state.lets_in(ask):
-                    yield state.admitted(ask)
-                yield state.gone(ask.who)
-        for ask in state.holding:
-            if ask.who in self.ghosts or self.scene.ends.get(ask.who, inf) <= least:
-                yield state.gone(ask.who)
+        for request in state.queue:
+            if request.who not in self.group.begins:
+                if state.is_grantable(request):
+                    yield state.granted(request)
+                yield state.removed(request.who)
+        for request in state.holding:
+            if request.who in self.ghosts or self.group.ends.get(request.who, inf) <= least:
+                yield state.removed(request.who)
         for ghost, presence in self.ghosts.items():
-            asks = presence.first <= least and presence.asked not in placed and not state.is_too_much(presence.ask)
-            if asks and not state.waits(ghost) and not state.holds(ghost):
-                yield replace(state, line=(*state.line, presence.ask._replace(who=ghost)))
+            may_queue = (
+                presence.first <= least
+                and presence.request_point not in placed
+                and not state.exceeds_limit(presence.request)
+            )
+            if may_queue and not state.waits(ghost) and not state.holds(ghost):
+                yield replace(state, queue=(*state.queue, presence.request._replace(who=ghost)))

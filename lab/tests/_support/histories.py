@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass, replace
 
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.models import MAX_PERMITS, Ask, State
+from handfast_lab.checker.models import MAX_PERMITS, Request, State
 
 KINDS = "lock", "semaphore", "rwlock", "lock_all"
 
@@ -147,35 +147,35 @@ class Play:
 
     def ask(self, now, lease):
         operation = self.leases[lease].operation
-        ask = Ask(lease, operation.names, operation.weight, operation.limit)
+        request = Request(lease, operation.names, operation.weight, operation.limit)
         if self.troubles and self.chance.random() < 0.1:
-            self.mishap(now, lease, ask)
+            self.mishap(now, lease, request)
         elif operation.kind == "try_acquire":
-            asked = self.state.attempt(ask)
+            asked = self.state.attempt(request)
             self.change(now, asked)
             if not asked.holds(lease):
                 self.end(now, lease, "refused")
-        elif self.state.is_too_much(ask):
+        elif self.state.exceeds_limit(request):
             self.end(now, lease, "refused")
         else:
             seen = now + self.soon(0.1)
-            self.change(now, self.state.ask(ask))
+            self.change(now, self.state.ask(request))
             if self.state.waits(lease):
                 self.leases[lease].operation = replace(operation, queued=seen)
             if self.chance.random() < 0.3:
                 self.at(now + self.soon(2), self.give_up, lease)
 
-    def mishap(self, now, lease, ask):
+    def mishap(self, now, lease, request):
         """Lose the reply: the request is lost, or takes effect now or later, and its lease ends at some time."""
         what = self.chance.choice(("lost", "late", "dead"))
         self.end(now, lease, "pending" if what == "dead" else "failed")
         if what != "lost":
-            self.at(now + (self.soon(3) if what == "late" else 0), self.haunt, ask)
+            self.at(now + (self.soon(3) if what == "late" else 0), self.haunt, request)
 
-    def haunt(self, now, ask):
-        if not self.state.is_too_much(ask):
-            self.change(now, self.state.ask(ask))
-            self.at(now + self.soon(3), self.vanish, ask.who)
+    def haunt(self, now, request):
+        if not self.state.exceeds_limit(request):
+            self.change(now, self.state.ask(request))
+            self.at(now + self.soon(3), self.vanish, request.who)
 
     def vanish(self, now, lease):
         self.change(now, self.state.leave(lease))
@@ -188,11 +188,11 @@ class Play:
     def change(self, now, state):
         """Set the new state, and record the grants that it made."""
         before, self.state = self.state, state
-        for ask in state.holding:
-            if not before.holds(ask.who):
+        for request in state.holding:
+            if not before.holds(request.who):
                 self.fence += self.chance.randint(1, 3)
-                if ask.who in self.leases:
-                    self.grant(now, ask.who)
+                if request.who in self.leases:
+                    self.grant(now, request.who)
 
     def grant(self, now, lease):
         held = self.leases[lease]
@@ -257,7 +257,7 @@ class Play:
 
     def is_whole(self, lease):
         names = self.leases[lease].operation.names
-        return any(ask.who == lease and ask.names == names for ask in self.state.holding)
+        return any(request.who == lease and request.names == names for request in self.state.holding)
 
     def end(self, now, lease, outcome, **fields):
         """Record the end of the operation; its caller goes on."""
@@ -289,8 +289,8 @@ class Play:
 
     def dismiss(self, now):
         """Refuse the waiters whose weight is above the new limit."""
-        for ask in self.state.line:
-            if self.state.is_too_much(ask):
-                self.change(now, self.state.leave(ask.who))
-                if ask.who in self.leases:
-                    self.end(now, ask.who, "refused")
+        for request in self.state.queue:
+            if self.state.exceeds_limit(request):
+                self.change(now, self.state.leave(request.who))
+                if request.who in self.leases:
+                    self.end(now, request.who, "refused")

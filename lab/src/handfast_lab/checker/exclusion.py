@@ -15,52 +15,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-from handfast_lab.checker.finding import Finding, told
+from handfast_lab.checker.finding import Finding, describe
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.history_index import Book, Limits, Page, Tenure, ended
+from handfast_lab.checker.history_index import Grant, HistoryIndex, Limits, NameHistory, ended
 
 __all__ = ["check_holds"]
 
 
-def check_holds(history: Sequence[Operation] | Book) -> list[Finding]:
+def check_holds(history: Sequence[Operation] | HistoryIndex) -> list[Finding]:
     """Return one finding for each hold that began while other certain holds left too few permits for it."""
     found: list[Finding] = []
-    for page in Book.of(history).pages.values():
-        found += _crowds(page)
+    for one in HistoryIndex.of(history).names.values():
+        found += _excesses(one)
     return found
 
 
-def _crowds(page: Page) -> Iterable[Finding]:
-    limit = page.limit
-    limits = Limits(page.resizes) if limit is None else None
+def _excesses(one: NameHistory) -> Iterable[Finding]:
+    limit = one.limit
+    limits = Limits(one.resizes) if limit is None else None
     out, order = 0, 0
-    held: dict[str, Tenure] = {}
+    held: dict[str, Grant] = {}
     ends: list[tuple[float, int, int, str | None]] = []
-    for start, until, tenure in page.certain():
+    for start, until, grant in one.certain():
         while ends and ends[0][0] <= start:
             _, _, weight, over = heappop(ends)
             out -= weight
             if over is not None:
                 del held[over]
-        weight = tenure.acquire.weight
+        weight = grant.acquire.weight
         out += weight
-        held[tenure.acquire.lease] = tenure
-        most = _most(held.values(), limits) if limits is not None else limit
+        held[grant.acquire.lease] = grant
+        most = _limit_of(held.values(), limits) if limits is not None else limit
         if most is not None and out > most:
-            others = [other.acquire for other in held.values() if other is not tenure]
-            text = f"{out} of {most} were held at {start:.6f}: {told([tenure.acquire, *others])}"
-            yield Finding("holds", page.name, text, (tenure.acquire, *others))
+            others = [other.acquire for other in held.values() if other is not grant]
+            text = f"{out} of {most} were held at {start:.6f}: {describe([grant.acquire, *others])}"
+            yield Finding("holds", one.name, text, (grant.acquire, *others))
         order += 1  # unique, so that comparing heap items never reaches the lease
-        for lower in tenure.lowers:
+        for lower in grant.lowers:
             if lower.invoked < until and lower.weight < weight:
                 heappush(ends, (lower.invoked, order, weight - lower.weight, None))
                 weight, order = lower.weight, order + 1
-        heappush(ends, (until, order, weight, tenure.acquire.lease))
+        heappush(ends, (until, order, weight, grant.acquire.lease))
 
 
-def _most(held: Iterable[Tenure], limits: Limits) -> int:
+def _limit_of(held: Iterable[Grant], limits: Limits) -> int:
     """Return the limit that all of these holds together had to fit."""
-    acquires = [tenure.acquire for tenure in held]
+    acquires = [grant.acquire for grant in held]
     fences = [acquire.fence for acquire in acquires if acquire.fence is not None]
     if len(fences) == len(acquires):
         latest = max(fences)

@@ -14,24 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from handfast_lab.checker.finding import Finding, told
+from handfast_lab.checker.finding import Finding, describe
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.history_index import Book, Page, ended
+from handfast_lab.checker.history_index import HistoryIndex, NameHistory, ended
 
 __all__ = ["check_fences"]
 
 _invoked = attrgetter("invoked")
 
 
-def check_fences(history: Sequence[Operation] | Book, *, exclusive: bool = False) -> list[Finding]:
+def check_fences(history: Sequence[Operation] | HistoryIndex, *, exclusive: bool = False) -> list[Finding]:
     """Return one finding for each grant whose fence is not larger than the fence of an earlier grant."""
     found: list[Finding] = []
-    for page in Book.of(history).pages.values():
-        grants = [tenure.acquire for tenure in page.tenures if tenure.acquire.fence is not None]
-        found += _repeated(page.name, grants)
-        found += _fallen(page.name, grants)
-        if exclusive and page.limit is not None:
-            found += _fallen_at_handoffs(page, page.limit)
+    for one in HistoryIndex.of(history).names.values():
+        grants = [held.acquire for held in one.grants if held.acquire.fence is not None]
+        found += _repeated(one.name, grants)
+        found += _decreasing(one.name, grants)
+        if exclusive and one.limit is not None:
+            found += _decreasing_at_handoffs(one, one.limit)
     return found
 
 
@@ -40,10 +40,10 @@ def _repeated(name: str, grants: Iterable[Operation]) -> Iterator[Finding]:
     for grant in grants:
         other = first.setdefault(grant.fence, grant)
         if other is not grant:
-            yield Finding("fences", name, f"two grants have the same fence: {told((grant, other))}", (grant, other))
+            yield Finding("fences", name, f"two grants have the same fence: {describe((grant, other))}", (grant, other))
 
 
-def _fallen(name: str, grants: Sequence[Operation]) -> Iterator[Finding]:
+def _decreasing(name: str, grants: Sequence[Operation]) -> Iterator[Finding]:
     """Yield grants whose acquire was called after an acquire with a larger fence had returned."""
     over = sorted(grants, key=ended)
     place, largest = 0, None
@@ -52,23 +52,23 @@ def _fallen(name: str, grants: Sequence[Operation]) -> Iterator[Finding]:
             largest = _larger(largest, over[place])
             place += 1
         if largest is not None and _fence(largest) > _fence(grant):
-            text = f"a fence is smaller than one before it: {told((grant, largest))}"
+            text = f"a fence is smaller than one before it: {describe((grant, largest))}"
             yield Finding("fences", name, text, (grant, largest))
 
 
-def _fallen_at_handoffs(page: Page, limit: int) -> Iterator[Finding]:
+def _decreasing_at_handoffs(one: NameHistory, limit: int) -> Iterator[Finding]:
     """Yield grants that were certainly held after a grant with a larger fence, where the two exclude each other."""
     largest: Operation | None = None
     largest_whole: Operation | None = None
-    for _, _, tenure in page.certain():
-        grant = tenure.acquire
+    for _, _, held in one.certain():
+        grant = held.acquire
         if grant.fence is None:
             continue
         whole = grant.weight >= limit
         before = largest if whole else largest_whole
         if before is not None and _fence(before) > grant.fence and ended(before) >= grant.invoked:
-            text = f"a fence is smaller than that of an earlier holder: {told((grant, before))}"
-            yield Finding("fences", page.name, text, (grant, before))
+            text = f"a fence is smaller than that of an earlier holder: {describe((grant, before))}"
+            yield Finding("fences", one.name, text, (grant, before))
         largest = _larger(largest, grant)
         if whole:
             largest_whole = _larger(largest_whole, grant)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from handfast_lab.checker.history import Operation
 
-__all__ = ["Finding", "told"]
+__all__ = ["Finding", "describe"]
 
 FEW = 6
 """Number of operations that the text of a finding lists; a longer list does not help the reader."""
@@ -29,14 +29,14 @@ class Finding:
         return f"{self.checker}: {self.name}: {self.text}"
 
 
-def told(operations: Iterable[Operation]) -> str:
+def describe(operations: Iterable[Operation]) -> str:
     """Describe these operations, or the first `FEW` of them, as text."""
     some = list(operations)
-    words = ", ".join(map(_told, some[:FEW]))
+    words = ", ".join(map(_describe, some[:FEW]))
     return words + (f", and {len(some) - FEW} more" if len(some) > FEW else "")
 
 
-def _told(operation: Operation) -> str:
+def _describe(operation: Operation) -> str:
     returned = "?" if operation.returned is None else f"{operation.returned:.6f}"
     weight = f" of {operation.weight}" if operation.weight != 1 else ""
     limit = f" to {operation.limit}" if operation.kind == "resize" else ""

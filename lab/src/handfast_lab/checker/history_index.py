@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from handfast_lab.checker.history import Operation
 
-__all__ = ["Book", "Limits", "Page", "Tenure", "ended"]
+__all__ = ["Grant", "HistoryIndex", "Limits", "NameHistory", "ended"]
 
 _invoked = attrgetter("invoked")
 
@@ -28,7 +28,7 @@ def ended(operation: Operation) -> float:
     return inf if operation.returned is None else operation.returned
 
 
-class Tenure:
+class Grant:
     """One grant, and the later operations of its holder on it."""
 
     __slots__ = ("acquire", "deadline", "ends", "lowers", "releases", "starts")
@@ -44,8 +44,8 @@ class Tenure:
         self.releases: tuple[Operation, ...] = ()
         """`lowers` and `releases` are in the order of their calls."""
 
-    def enter(self, operation: Operation) -> None:
-        """Add a later operation of the holder; call this in the order of the operations."""
+    def add(self, operation: Operation) -> None:
+        """Add a later operation of the holder. Operations must be added in the order of their calls."""
         if operation.deadline is not None:
             self.deadline = operation.deadline
         if operation.kind == "lower":
@@ -56,33 +56,33 @@ class Tenure:
             self.ends = operation.invoked
 
 
-class Page:
+class NameHistory:
     """The operations of a history on one name."""
 
-    __slots__ = ("name", "resizes", "revokes", "tenures")
+    __slots__ = ("grants", "name", "resizes", "revokes")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.tenures: list[Tenure] = []
+        self.grants: list[Grant] = []
         self.revokes: list[Operation] = []
         self.resizes: list[Operation] = []
 
     @property
     def limit(self) -> int | None:
         """The limit that applied to every caller during the whole history; None if there were several."""
-        limits = {tenure.acquire.limit for tenure in self.tenures}
+        limits = {grant.acquire.limit for grant in self.grants}
         return limits.pop() if len(limits) == 1 and not self.resizes else None
 
-    def certain(self) -> list[tuple[float, float, Tenure]]:
-        """Return the certain holds as (start, end, tenure), ordered by start."""
+    def certain(self) -> list[tuple[float, float, Grant]]:
+        """Return the certain holds as (start, end, grant), ordered by start."""
         found = []
         ended_by, revoked_from = self._revocations() if self.revokes else ([], [])
-        for tenure in self.tenures:
-            until = min(tenure.deadline, tenure.ends)
+        for grant in self.grants:
+            until = min(grant.deadline, grant.ends)
             if ended_by:
-                until = min(until, revoked_from[bisect_left(ended_by, tenure.acquire.invoked)])
-            if tenure.starts < until:
-                found.append((tenure.starts, until, tenure))
+                until = min(until, revoked_from[bisect_left(ended_by, grant.acquire.invoked)])
+            if grant.starts < until:
+                found.append((grant.starts, until, grant))
         found.sort(key=_beginning)
         return found
 
@@ -96,7 +96,7 @@ class Page:
         return [ended(revoke) for revoke in ordered], [*first, inf]
 
 
-def _beginning(hold: tuple[float, float, Tenure]) -> float:
+def _beginning(hold: tuple[float, float, Grant]) -> float:
     return hold[0]
 
 
@@ -141,42 +141,42 @@ def _effective_until(resize: Operation) -> float:
     return ended(resize) if resize.outcome == "done" else inf
 
 
-class Book:
+class HistoryIndex:
     """A history, indexed by name and by lease."""
 
-    __slots__ = ("history", "pages", "tenures")
+    __slots__ = ("grants", "history", "names")
 
     def __init__(self, history: Sequence[Operation]) -> None:
         self.history = history
-        pages = self.pages = _Pages()
-        tenures = self.tenures = dict[str, Tenure]()
+        names = self.names = _Names()
+        grants = self.grants = dict[str, Grant]()
         later = []
         for operation in history:
             kind = operation.kind
             if operation.outcome == "granted":
-                tenure = tenures[operation.lease] = Tenure(operation)
+                grant = grants[operation.lease] = Grant(operation)
                 for name in operation.names:
-                    pages[name].tenures.append(tenure)
+                    names[name].grants.append(grant)
             elif kind == "revoke":
                 for name in operation.names:
-                    pages[name].revokes.append(operation)
+                    names[name].revokes.append(operation)
             elif kind == "resize":
                 for name in operation.names:
-                    pages[name].resizes.append(operation)
+                    names[name].resizes.append(operation)
             elif kind in ("release", "lower"):
                 later.append(operation)
         later.sort(key=_invoked)
         for operation in later:
-            if operation.lease in tenures:
-                tenures[operation.lease].enter(operation)
+            if operation.lease in grants:
+                grants[operation.lease].add(operation)
 
     @classmethod
-    def of(cls, history: Sequence[Operation] | Book) -> Book:
+    def of(cls, history: Sequence[Operation] | HistoryIndex) -> HistoryIndex:
         """Return the index of a history; an existing index is returned unchanged."""
-        return history if isinstance(history, Book) else cls(history)
+        return history if isinstance(history, HistoryIndex) else cls(history)
 
 
-class _Pages(dict[str, Page]):
-    def __missing__(self, name: str) -> Page:
-        page = self[name] = Page(name)
-        return page
+class _Names(dict[str, NameHistory]):
+    def __missing__(self, name: str) -> NameHistory:
+        one = self[name] = NameHistory(name)
+        return one

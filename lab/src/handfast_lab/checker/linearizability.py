@@ -35,27 +35,29 @@ from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
-from handfast_lab.checker.finding import Finding, told
+from handfast_lab.checker.finding import Finding, describe
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.history_index import Book
-from handfast_lab.checker.linearization_events import Act, Point, Scene, scenes
-from handfast_lab.checker.models import Ask, State
+from handfast_lab.checker.history_index import HistoryIndex
+from handfast_lab.checker.linearization_events import NameGroup, Point, PointKind, name_groups
+from handfast_lab.checker.models import Request, State
 
 __all__ = ["check_linearizability"]
 
-RETRY_FOR = 100_000
+EXTRA_STEPS = 100_000
 """Number of search steps allowed beyond those of a search without backtracking; then the result is "undecided"."""
 
 
-def check_linearizability(history: Sequence[Operation] | Book, *, patience: int = RETRY_FOR) -> list[Finding]:
+def check_linearizability(
+    history: Sequence[Operation] | HistoryIndex, *, extra_steps: int = EXTRA_STEPS
+) -> list[Finding]:
     """Return one finding for each group of names without a valid order, or whose search was given up.
 
     The text of the latter says ``undecided``: such a finding proves neither a violation nor its absence.
     """
-    book = Book.of(history)
+    index = HistoryIndex.of(history)
     found = []
-    for scene in scenes(book):
-        finding = _Search(scene).run(patience)
+    for group in name_groups(index):
+        finding = _Search(group).run(extra_steps)
         if finding is not None:
             found.append(finding)
     return found
@@ -68,15 +70,15 @@ class _Node(NamedTuple):
     """All points before this index are placed."""
     bits: int
     """Bit mask of the placed points, counted from `base`."""
-    taken: int
-    """Bit mask of the chances that were taken."""
+    effective: int
+    """Bit mask of the uncertain points that have taken effect."""
     state: State
 
 
 class _Choice(NamedTuple):
     """The possible continuations of a node."""
 
-    ways: list[_Node]
+    continuations: list[_Node]
     is_stuck: bool
     """Whether an open point is impossible in the current state."""
     refused: set[str]
@@ -86,37 +88,37 @@ class _Choice(NamedTuple):
 
 
 class _Search:
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._points = scene.points
-        self._first = [point.first for point in scene.points]
-        self._last = [point.last for point in scene.points]
-        self._count = len(scene.points)
-        self._grants: dict[Hashable, int] = {
-            point.operation.lease: i for i, point in enumerate(scene.points) if point.act is Act.GRANT
+    def __init__(self, group: NameGroup) -> None:
+        self._group = group
+        self._points = group.points
+        self._first = [point.first for point in group.points]
+        self._last = [point.last for point in group.points]
+        self._count = len(group.points)
+        self._grant_points: dict[Hashable, int] = {
+            point.operation.lease: i for i, point in enumerate(group.points) if point.kind is PointKind.GRANT
         }
-        self._given_up = {point.ask.who for point in scene.points if point.act is Act.RELEASE}
-        self._refused = [number for number, point in enumerate(scene.points) if point.act is Act.REFUSE]
-        self._leaving = sorted(presence.last for presence in scene.presences if presence.asked < 0)
+        self._released = {point.request.who for point in group.points if point.kind is PointKind.RELEASE}
+        self._refused = [number for number, point in enumerate(group.points) if point.kind is PointKind.REFUSE]
+        self._leaving = sorted(presence.last for presence in group.presences if presence.request_point < 0)
         self._seen: set[_Node] = set()
         self._steps = 0
         self._best, self._most, self._is_done = _Node(0, 0, 0, State()), -1, False
 
-    def run(self, patience: int) -> Finding | None:
+    def run(self, extra_steps: int) -> Finding | None:
         """Search, and return a finding if there is no valid order or the search was given up."""
-        patience += 2 * self._count
+        extra_steps += 2 * self._count
         path = [self._successors(_Node(0, 0, 0, State()))]
         while path:
             node = next(path[-1], None)
             if self._is_done:
                 return None
-            if self._steps > patience:
-                return self._found(f"undecided after {self._steps} tries")
+            if self._steps > extra_steps:
+                return self._finding(f"undecided after {self._steps} tries")
             if node is None:
                 path.pop()
             else:
                 path.append(self._successors(node))
-        return self._found("no order explains it")
+        return self._finding("no order explains it")
 
     # --- candidates for the next step
 
@@ -133,32 +135,32 @@ class _Search:
         if node in self._seen or self._is_done:
             return
         self._seen.add(node)
-        yield from choice.ways
+        yield from choice.continuations
         if choice.is_stuck:
             yield from self._endings(node, choice.least)
-            yield from self._chances(node, choice.least, choice.refused)
+            yield from self._late_effects(node, choice.least, choice.refused)
 
     def _choice(self, node: _Node) -> _Choice | _Node:
         """Return the continuations, or a single node if it is as good as any other."""
         self._steps += 1
         open_points, least = self._open(node)
-        ways: list[_Node] = []
+        continuations: list[_Node] = []
         refused: set[str] = set()
         is_stuck = False
         for number in open_points:
             point = self._points[number]
-            if point.act is Act.GRANT:  # it happens when another request leaves
+            if point.kind is PointKind.GRANT:  # it happens when another request leaves
                 is_stuck = True
                 continue
-            some = self._ways(node, number, point, least)
+            some = self._continuations(node, number, point, least)
             if some and self._is_harmless(node, point):
                 return some[0]
             if not some:
                 is_stuck = True
-                if point.act is Act.REFUSE:
+                if point.kind is PointKind.REFUSE:
                     refused.update(point.names)
-            ways += some
-        return _Choice(ways, is_stuck, refused, least)
+            continuations += some
+        return _Choice(continuations, is_stuck, refused, least)
 
     def _is_harmless(self, node: _Node, point: Point) -> bool:
         """Return whether every later point may as well follow this one, so that no alternative needs to be tried.
@@ -168,18 +170,18 @@ class _Search:
         long as the queue contains no request above the limit, which others overtake, and no presence ends that explains
         a refusal.
         """
-        if any(map(node.state.is_too_much, node.state.line)) or self._somebody_leaves_before(node, point):
+        if any(map(node.state.exceeds_limit, node.state.queue)) or self._passes_a_presence(node, point):
             return False
-        match point.act:
-            case Act.REFUSE:
+        match point.kind:
+            case PointKind.REFUSE:
                 return True
-            case Act.ASK | Act.TRY:
-                return self._scene.is_fenced
-            case Act.RELEASE | Act.LOSE | Act.LOWER:
+            case PointKind.REQUEST | PointKind.TRY:
+                return self._group.is_fenced
+            case PointKind.RELEASE | PointKind.LOSE | PointKind.LOWER:
                 return all(set(other.names).isdisjoint(point.names) for other in self._refusals(node, point.last))
         return False
 
-    def _somebody_leaves_before(self, node: _Node, point: Point) -> bool:
+    def _passes_a_presence(self, node: _Node, point: Point) -> bool:
         """Return whether placing this point would pass the end of a presence that can explain another refusal."""
         place = bisect_left(self._leaving, self._now(node))
         if place == len(self._leaving) or self._leaving[place] >= point.first:
@@ -208,107 +210,111 @@ class _Search:
         found.sort()
         return [number for _, number in found], least
 
-    def _ways(self, node: _Node, number: int, point: Point, least: float) -> list[_Node]:
+    def _continuations(self, node: _Node, number: int, point: Point, least: float) -> list[_Node]:
         """Return every way to place this point next."""
-        state, ask = node.state, point.ask
-        match point.act:
-            case Act.ASK | Act.TRY:
+        state, request = node.state, point.request
+        match point.kind:
+            case PointKind.REQUEST | PointKind.TRY:
                 return self._entering(node, number, point)
-            case Act.REFUSE:
-                told_no = state.is_too_much(ask) or not state.lets_in(ask) or self._is_excused(node, point, least)
-                return [self._placed(node, (number,), state)] if told_no else []
+            case PointKind.REFUSE:
+                is_refused = (
+                    state.exceeds_limit(request)
+                    or not state.is_grantable(request)
+                    or self._is_explained(node, point, least)
+                )
+                return [self._placed(node, (number,), state)] if is_refused else []
         if not self._is_its_turn(node, point):
             return []
         return [after for changed in self._changes(state, point) for after in self._served(node, number, changed)]
 
     def _changes(self, state: State, point: Point) -> Iterable[State]:
         """Return the possible states after this point, before the queue is served; empty if it is impossible now."""
-        ask = point.ask
-        match point.act:
-            case Act.RELEASE if _is_whole(state, ask):
-                return (state.gone(ask.who),)
-            case Act.LOSE if not _is_whole(state, ask):
-                return (state.gone(ask.who),)
-            case Act.LOWER if _is_whole(state, ask):
-                return (state.lowered(ask.who, ask.weight),)
-            case Act.REVOKE:
+        request = point.request
+        match point.kind:
+            case PointKind.RELEASE if _is_whole(state, request):
+                return (state.removed(request.who),)
+            case PointKind.LOSE if not _is_whole(state, request):
+                return (state.removed(request.who),)
+            case PointKind.LOWER if _is_whole(state, request):
+                return (state.lowered(request.who, request.weight),)
+            case PointKind.REVOKE:
                 return self._revocations(state, point)
-            case Act.RESIZE:
-                return (State(state.holding, state.line, ask.limit or None),)
+            case PointKind.RESIZE:
+                return (State(state.holding, state.queue, request.limit or None),)
         return ()
 
     def _entering(self, node: _Node, number: int, point: Point) -> list[_Node]:
-        state, ask = node.state, point.ask
-        if state.is_too_much(ask) or not self._is_its_turn(node, point):
+        state, request = node.state, point.request
+        if state.exceeds_limit(request) or not self._is_its_turn(node, point):
             return []
-        lets_in = state.lets_in(ask)
-        if point.act is Act.TRY:
-            return [self._placed(node, (number,), state.admitted(ask))] if lets_in else []
-        if lets_in:
+        is_grantable = state.is_grantable(request)
+        if point.kind is PointKind.TRY:
+            return [self._placed(node, (number,), state.granted(request))] if is_grantable else []
+        if is_grantable:
             is_its_turn = self._is_its_turn(node, self._points[point.grant])
-            return [self._placed(node, (number, point.grant), state.admitted(ask))] if is_its_turn else []
-        return [self._placed(node, (number,), State(state.holding, (*state.line, ask), state.resized))]
+            return [self._placed(node, (number, point.grant), state.granted(request))] if is_its_turn else []
+        return [self._placed(node, (number,), State(state.holding, (*state.queue, request), state.resized))]
 
     def _revocations(self, state: State, point: Point) -> Iterator[State]:
         """Take away the earliest grants: those that their holder certainly had at the call, and possibly later ones.
 
         Grants that are later released as a whole were not among them.
         """
-        begins, name = self._scene.begins, point.names[0]
-        holders = [ask.who for ask in state.holders(name) if ask.who in begins]
+        begins, name = self._group.begins, point.names[0]
+        holders = [request.who for request in state.holders(name) if request.who in begins]
         seen = max((place for place, who in enumerate(holders, 1) if begins[who] <= point.first), default=0)
-        taken = list(takewhile(lambda who: who not in self._given_up, holders))
+        taken = list(takewhile(lambda who: who not in self._released, holders))
         for count in range(len(taken), seen - 1, -1):
             yield state.revoked(name, holders[:count])
 
-    def _is_excused(self, node: _Node, point: Point, least: float) -> bool:
+    def _is_explained(self, node: _Node, point: Point, least: float) -> bool:
         """Return whether a request that lost its position, or was never granted, may explain this refusal."""
         state, since = node.state, max(point.first, self._now(node))
-        for ask, first, last, asked in self._scene.presences:
-            overlaps = first <= least and last >= since and ask.who != point.ask.who
-            if overlaps and (asked < 0 or not self._is_placed(node, asked)):
-                state = state.admitted(ask)
-        return not state.lets_in(point.ask)
+        for request, first, last, number in self._group.presences:
+            overlaps = first <= least and last >= since and request.who != point.request.who
+            if overlaps and (number < 0 or not self._is_placed(node, number)):
+                state = state.granted(request)
+        return not state.is_grantable(point.request)
 
     def _endings(self, node: _Node, least: float) -> Iterator[_Node]:
         """Remove a holder whose lease may have ended, or a waiter that may have given up."""
-        ends, state = self._scene.ends, node.state
-        doubtful = [ask for ask in state.line if ask.who not in self._scene.begins]
-        for ask in (*state.holding, *doubtful):
-            if ends.get(ask.who, inf) <= least:
-                yield from self._served(node, None, state.gone(ask.who))
+        ends, state = self._group.ends, node.state
+        doubtful = [request for request in state.queue if request.who not in self._group.begins]
+        for request in (*state.holding, *doubtful):
+            if ends.get(request.who, inf) <= least:
+                yield from self._served(node, None, state.removed(request.who))
 
-    def _chances(self, node: _Node, least: float, refused: set[str]) -> Iterator[_Node]:
+    def _late_effects(self, node: _Node, least: float, refused: set[str]) -> Iterator[_Node]:
         """Let one operation with an unknown outcome take effect.
 
         An additional request only matters as an explanation for a refusal. It may be above the current limit: then it
         was granted under an earlier one.
         """
         state = node.state
-        for number, point in enumerate(self._scene.chances):
-            if point.first > least or node.taken >> number & 1:
+        for number, point in enumerate(self._group.uncertain):
+            if point.first > least or node.effective >> number & 1:
                 continue
-            after = node._replace(taken=node.taken | 1 << number)
-            if point.act is not Act.ASK:
+            after = node._replace(effective=node.effective | 1 << number)
+            if point.kind is not PointKind.REQUEST:
                 for changed in self._changes(state, point):
                     yield from self._served(after, None, changed)
             elif refused.isdisjoint(point.names):
                 continue
-            elif state.is_too_much(point.ask):
-                yield after._replace(state=state.admitted(point.ask))
+            elif state.exceeds_limit(point.request):
+                yield after._replace(state=state.granted(point.request))
             else:
-                yield from self._served(after, None, State(state.holding, (*state.line, point.ask), state.resized))
+                yield from self._served(after, None, State(state.holding, (*state.queue, point.request), state.resized))
 
     # --- steps
 
     def _served(self, node: _Node, number: int | None, state: State) -> list[_Node]:
         """Place this point, if any, and grant the waiters that fit; return nothing if that contradicts the fences."""
         node = self._placed(node, () if number is None else (number,), state)
-        if not state.line:
+        if not state.queue:
             return [node]
         served = state.served()
-        for ask in served.holding[len(state.holding) :]:
-            grant = self._grants.get(ask.who)
+        for request in served.holding[len(state.holding) :]:
+            grant = self._grant_points.get(request.who)
             if grant is not None:
                 if not self._is_its_turn(node, self._points[grant]):
                     return []
@@ -337,25 +343,25 @@ class _Search:
         if bits & 1:
             run = (~bits & (bits + 1)).bit_length() - 1
             base, bits = base + run, bits >> run
-        return _Node(base, bits, node.taken, state)
+        return _Node(base, bits, node.effective, state)
 
     # --- the finding
 
-    def _found(self, verdict: str) -> Finding:
+    def _finding(self, verdict: str) -> Finding:
         """Describe the result: how far the search came, and which points could not come next."""
         node = self._best
         open_points, _ = self._open(node)
         operations = list(dict.fromkeys(self._points[number].operation for number in open_points))
-        held = ", ".join(f"{ask.who}" for ask in node.state.holding) or "nobody"
-        waiting = ", ".join(f"{ask.who}" for ask in node.state.line) or "nobody"
+        held = ", ".join(f"{request.who}" for request in node.state.holding) or "no request"
+        waiting = ", ".join(f"{request.who}" for request in node.state.queue) or "no request"
         steps = node.base + node.bits.bit_count()
         text = (
-            f"{verdict}: after {steps} of {self._count} steps, with {held} holding and {waiting} in line, "
-            f"this has no place: {told(operations[:1])}; under way was {told(operations[1:]) or 'nothing else'}"
+            f"{verdict}: after {steps} of {self._count} steps, with {held} holding and {waiting} in the queue, "
+            f"this has no place: {describe(operations[:1])}; under way was {describe(operations[1:]) or 'nothing else'}"
         )
-        return Finding("linearizability", ", ".join(self._scene.names), text, tuple(operations))
+        return Finding("linearizability", ", ".join(self._group.names), text, tuple(operations))
 
 
-def _is_whole(state: State, ask: Ask) -> bool:
+def _is_whole(state: State, request: Request) -> bool:
     """Return whether the lease still has all the names that it was granted."""
-    return any(held.who == ask.who and held.names == ask.names for held in state.holding)
+    return any(held.who == request.who and held.names == request.names for held in state.holding)

@@ -1,9 +1,9 @@
 """Turn a history into points to be ordered: events with an earliest and a latest time.
 
 An operation with a known effect has one point between its call and its return. An acquire has two: the request, and the
-grant at the same moment or later. An operation that may or may not have taken effect is not a point but a chance.
+grant at the same moment or later. An operation that may or may not have taken effect is an uncertain point, which the order may leave out.
 
-Names that are never requested together are independent: each group of names is a `Scene` of its own.
+Names that are never requested together are independent: each group of names is a `NameGroup` of its own.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.history_index import Book, Limits, Tenure, ended
-from handfast_lab.checker.models import Ask
+from handfast_lab.checker.history_index import Grant, HistoryIndex, Limits, ended
+from handfast_lab.checker.models import Request
 
-__all__ = ["Act", "Point", "Scene", "scenes"]
+__all__ = ["NameGroup", "Point", "PointKind", "name_groups"]
 
 _first = attrgetter("first")
 
 
-class Act(IntEnum):
+class PointKind(IntEnum):
     """The kind of a point."""
 
-    ASK = 0
+    REQUEST = 0
     """An acquire enters the queue, and may be granted at once."""
     GRANT = 1
     """The acquire is granted."""
@@ -47,10 +47,12 @@ class Act(IntEnum):
 class Point:
     """An event that happened at one moment, or may have."""
 
-    __slots__ = ("act", "after", "ask", "first", "grant", "last", "names", "operation")
+    __slots__ = ("after", "first", "grant", "kind", "last", "names", "operation", "request")
 
-    def __init__(self, act: Act, operation: Operation, first: float, last: float, names: tuple[str, ...] = ()) -> None:
-        self.act = act
+    def __init__(
+        self, kind: PointKind, operation: Operation, first: float, last: float, names: tuple[str, ...] = ()
+    ) -> None:
+        self.kind = kind
         self.operation = operation
         self.first = first
         """Earliest time."""
@@ -58,37 +60,37 @@ class Point:
         """Latest time."""
         self.names = names or operation.names
         """A revoke or resize of several names becomes one point for each name."""
-        self.ask = Ask(operation.lease, self.names, operation.weight, operation.limit)
+        self.request = Request(operation.lease, self.names, operation.weight, operation.limit)
         self.after: list[int] = []
         """Indexes of the points that must precede this one: the request and grant with the next smaller fence precede
         the request and grant of this one. The `GRANT` precedes the `LOSE` of its lease.
         """
         self.grant = -1
-        """Index of the `GRANT` that belongs to an `ASK`."""
+        """Index of the `GRANT` that belongs to a `REQUEST`."""
 
 
 class Presence(NamedTuple):
     """A period in which a request may have been in the queue, or held a grant that its caller never learned of."""
 
-    ask: Ask
+    request: Request
     first: float
     last: float
-    asked: int
+    request_point: int
     """Index of the point at which the client requested for the last time, which ends this presence; -1 if there is
     none.
     """
 
 
-class Scene:
+class NameGroup:
     """The history of a group of names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(names)
         self.points: list[Point] = []
         """Ordered by their earliest times."""
-        self.chances: list[Point] = []
+        self.uncertain: list[Point] = []
         """Operations with unknown outcomes, which may take effect at any time from their first or never: acquires (as
-        `ASK`), lower, revoke and resize.
+        `REQUEST`), lower, revoke and resize.
         """
         self.ends: dict[Hashable, float] = {}
         """For requests and leases that may end unobserved, by lease id: the earliest time of that."""
@@ -98,88 +100,90 @@ class Scene:
         self.is_fenced = True
         """Whether every grant has a fence."""
 
-    def enter(self, operations: Sequence[Operation], book: Book) -> None:
+    def add(self, operations: Sequence[Operation], index: HistoryIndex) -> None:
         """Add all operations on these names."""
         self._limits = Limits([operation for operation in operations if operation.kind == "resize"])
         for operation in operations:
             kind = operation.kind
             if kind in ("acquire", "try_acquire"):
                 if operation.outcome == "granted":
-                    self._enter_grant(operation)
-                    self._enter_tenure(book.tenures[operation.lease])
+                    self._add_grant(operation)
+                    self._add_hold(index.grants[operation.lease])
                 else:
-                    self._enter_attempt(operation)
+                    self._add_attempt(operation)
             elif kind in ("revoke", "resize"):
-                self._enter_order(operation)
+                self._add_operator_call(operation)
         self.points.sort(key=_first)
-        self._tie()
+        self._set_order()
 
-    def _enter_grant(self, operation: Operation) -> None:
+    def _add_grant(self, operation: Operation) -> None:
         first, last = operation.invoked, ended(operation)
         if operation.kind == "try_acquire":
-            self.points.append(Point(Act.TRY, operation, first, last))
+            self.points.append(Point(PointKind.TRY, operation, first, last))
             return
         placed = last
         if operation.queued is not None and self._limits.must_fit(operation, operation.queued, last):
             placed = min(operation.queued, last)
-        self.points.append(Point(Act.ASK, operation, first, placed))
-        self.points.append(Point(Act.GRANT, operation, first, last))
+        self.points.append(Point(PointKind.REQUEST, operation, first, placed))
+        self.points.append(Point(PointKind.GRANT, operation, first, last))
 
-    def _enter_tenure(self, tenure: Tenure) -> None:
-        lease, names, since = tenure.acquire.lease, tenure.acquire.names, inf
-        self.begins[lease] = tenure.starts
-        for release in tenure.releases:
+    def _add_hold(self, grant: Grant) -> None:
+        lease, names, since = grant.acquire.lease, grant.acquire.names, inf
+        self.begins[lease] = grant.starts
+        for release in grant.releases:
             if release.outcome == "released":
                 # It may be the retry of a release without a known outcome, and reports the effect of that one.
-                self.points.append(Point(Act.RELEASE, release, min(since, release.invoked), ended(release), names))
+                self.points.append(
+                    Point(PointKind.RELEASE, release, min(since, release.invoked), ended(release), names)
+                )
                 break
             if release.outcome == "lost":
-                self.points.append(Point(Act.LOSE, release, release.invoked, ended(release), names))
+                self.points.append(Point(PointKind.LOSE, release, release.invoked, ended(release), names))
             else:
                 since = min(since, release.invoked)
         else:
-            self.ends[lease] = min(since, tenure.deadline)
-        for lower in tenure.lowers:
-            act = Act.LOSE if lower.outcome == "lost" else Act.LOWER
-            self._enter_either(Point(act, lower, lower.invoked, ended(lower), names))
+            self.ends[lease] = min(since, grant.deadline)
+        for lower in grant.lowers:
+            kind = PointKind.LOSE if lower.outcome == "lost" else PointKind.LOWER
+            self._add_either(Point(kind, lower, lower.invoked, ended(lower), names))
 
-    def _enter_attempt(self, operation: Operation) -> None:
+    def _add_attempt(self, operation: Operation) -> None:
         """Add an acquire that returned no lease."""
         first, last = operation.invoked, ended(operation)
         if operation.outcome == "refused":
-            self.points.append(Point(Act.REFUSE, operation, first, last))
+            self.points.append(Point(PointKind.REFUSE, operation, first, last))
         elif operation.outcome != "timeout" and self._limits.may_fit(operation, first, inf):
-            self.chances.append(Point(Act.ASK, operation, first, inf))
+            self.uncertain.append(Point(PointKind.REQUEST, operation, first, inf))
             self.ends[operation.lease] = first
         if operation.kind == "acquire" and self._limits.may_fit(operation, first, last):
-            ask = Ask(operation.lease, operation.names, operation.weight, operation.limit)
-            self.presences.append(Presence(ask, first, last, -1))
+            request = Request(operation.lease, operation.names, operation.weight, operation.limit)
+            self.presences.append(Presence(request, first, last, -1))
 
-    def _enter_order(self, operation: Operation) -> None:
+    def _add_operator_call(self, operation: Operation) -> None:
         """Add a revoke or resize, as one point for each name."""
-        act = Act.REVOKE if operation.kind == "revoke" else Act.RESIZE
+        kind = PointKind.REVOKE if operation.kind == "revoke" else PointKind.RESIZE
         for name in operation.names:
             if name in self.names:
-                self._enter_either(Point(act, operation, operation.invoked, ended(operation), (name,)))
+                self._add_either(Point(kind, operation, operation.invoked, ended(operation), (name,)))
 
-    def _enter_either(self, point: Point) -> None:
-        (self.points if point.operation.is_certain else self.chances).append(point)
+    def _add_either(self, point: Point) -> None:
+        (self.points if point.operation.is_certain else self.uncertain).append(point)
 
-    def _tie(self) -> None:
+    def _set_order(self) -> None:
         """Record the required order of points: requests and grants of a name follow the order of their fences."""
-        lets_in = {}
+        granted_at = {}
         for number, point in enumerate(self.points):
-            if point.act in (Act.GRANT, Act.TRY):
-                lets_in[point.operation.lease] = number
+            if point.kind in (PointKind.GRANT, PointKind.TRY):
+                granted_at[point.operation.lease] = number
         fences: dict[str, list[tuple[int, int, int]]] = {name: [] for name in self.names}
         for number, point in enumerate(self.points):
-            if point.act is Act.LOSE:
-                point.after.append(lets_in[point.operation.lease])
-            if point.act in (Act.ASK, Act.TRY):
-                grant = lets_in[point.operation.lease]
-                if point.act is Act.ASK:
+            if point.kind is PointKind.LOSE:
+                point.after.append(granted_at[point.operation.lease])
+            if point.kind in (PointKind.REQUEST, PointKind.TRY):
+                grant = granted_at[point.operation.lease]
+                if point.kind is PointKind.REQUEST:
                     point.grant = grant
-                    self.presences.append(Presence(point.ask, point.first, point.last, number))
+                    self.presences.append(Presence(point.request, point.first, point.last, number))
                 if point.operation.fence is None:
                     self.is_fenced = False
                     continue
@@ -187,26 +191,26 @@ class Scene:
                     fences[name].append((point.operation.fence, number, grant))
         for some in fences.values():
             some.sort()
-            for (_, asked, granted), (_, asks, grant) in pairwise(some):
-                self.points[grant].after.append(granted)
-                if asks != grant:
-                    self.points[asks].after.append(asked)
+            for (_, request_before, grant_before), (_, request, grant) in pairwise(some):
+                self.points[grant].after.append(grant_before)
+                if request != grant:
+                    self.points[request].after.append(request_before)
 
 
-def scenes(book: Book) -> Iterator[Scene]:
-    """Yield a scene for each group of names that were requested together."""
-    groups = _groups(book.history)
+def name_groups(index: HistoryIndex) -> Iterator[NameGroup]:
+    """Yield the history of each group of names that were requested together."""
+    groups = _groups(index.history)
     names: dict[str, list[str]] = {}
     for name, group in groups.items():
         names.setdefault(group, []).append(name)
     operations: dict[str, list[Operation]] = {group: [] for group in names}
-    for operation in book.history:
+    for operation in index.history:
         for group in dict.fromkeys(groups[name] for name in operation.names):
             operations[group].append(operation)
     for group, some in operations.items():
-        scene = Scene(names[group])
-        scene.enter(some, book)
-        yield scene
+        found = NameGroup(names[group])
+        found.add(some, index)
+        yield found
 
 
 def _groups(history: Iterable[Operation]) -> dict[str, str]:

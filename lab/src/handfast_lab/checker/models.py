@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from handfast._engine.calls import MAX_PERMITS
 
-__all__ = ["MAX_PERMITS", "Ask", "Reentrant", "State"]
+__all__ = ["MAX_PERMITS", "Reentrant", "Request", "State"]
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """One request. ``who`` identifies it, and is unique among all requests."""
 
     who: Hashable
@@ -38,9 +38,9 @@ class Ask(NamedTuple):
 class State:
     """Holders and waiters. Names without either are free."""
 
-    holding: tuple[Ask, ...] = ()
+    holding: tuple[Request, ...] = ()
     """In the order of their grants."""
-    line: tuple[Ask, ...] = ()
+    queue: tuple[Request, ...] = ()
     """In FIFO order: one queue for all names."""
     resized: int | None = None
     """A limit that overrides those of the requests. It applies to all names, so use a state with a single name where
@@ -51,37 +51,37 @@ class State:
 
     def holds(self, who: Hashable) -> bool:
         """Return whether the request was granted and has not left."""
-        return any(ask.who == who for ask in self.holding)
+        return any(request.who == who for request in self.holding)
 
     def waits(self, who: Hashable) -> bool:
         """Return whether the request is in the queue."""
-        return any(ask.who == who for ask in self.line)
+        return any(request.who == who for request in self.queue)
 
-    def holders(self, name: str) -> list[Ask]:
+    def holders(self, name: str) -> list[Request]:
         """Return the holders of the name, in the order of their grants."""
-        return [ask for ask in self.holding if name in ask.names]
+        return [request for request in self.holding if name in request.names]
 
-    def waiters(self, name: str) -> list[Ask]:
+    def waiters(self, name: str) -> list[Request]:
         """Return the waiters for the name, in FIFO order."""
-        return [ask for ask in self.line if name in ask.names]
+        return [request for request in self.queue if name in request.names]
 
     def out(self, name: str) -> int:
         """Return the number of permits of the name that are held."""
-        return sum(ask.weight for ask in self.holders(name))
+        return sum(request.weight for request in self.holders(name))
 
-    def limit_for(self, ask: Ask) -> int:
+    def limit_for(self, request: Request) -> int:
         """Return the limit that applies to this request."""
-        return self.resized or ask.limit
+        return self.resized or request.limit
 
-    def is_too_much(self, ask: Ask) -> bool:
+    def exceeds_limit(self, request: Request) -> bool:
         """Return whether the weight exceeds the limit, so that the request can never be granted."""
-        return ask.weight > self.limit_for(ask)
+        return request.weight > self.limit_for(request)
 
-    def fits(self, ask: Ask) -> bool:
+    def fits(self, request: Request) -> bool:
         """Return whether enough permits are free, ignoring waiters."""
-        limit = self.resized or ask.limit
-        for name in ask.names:
-            out = ask.weight
+        limit = self.resized or request.limit
+        for name in request.names:
+            out = request.weight
             for other in self.holding:
                 if name in other.names:
                     out += other.weight
@@ -89,40 +89,40 @@ class State:
                 return False
         return True
 
-    def is_kept_waiting(self, ask: Ask) -> bool:
+    def is_blocked(self, request: Request) -> bool:
         """Return whether an earlier waiter requests one of the same names.
 
         A request outside the queue comes after all waiters.
         """
-        for other in self.line:
-            if other.who == ask.who:
+        for other in self.queue:
+            if other.who == request.who:
                 break
-            if not self.is_too_much(other) and not set(other.names).isdisjoint(ask.names):
+            if not self.exceeds_limit(other) and not set(other.names).isdisjoint(request.names):
                 return True
         return False
 
-    def lets_in(self, ask: Ask) -> bool:
+    def is_grantable(self, request: Request) -> bool:
         """Return whether the request may be granted now, from the queue or from outside it."""
-        return self.fits(ask) and not self.is_kept_waiting(ask)
+        return self.fits(request) and not self.is_blocked(request)
 
     # --- operations
 
-    def ask(self, ask: Ask) -> State:
+    def ask(self, request: Request) -> State:
         """Enqueue a request, and grant it if possible. A request above the limit is refused at once."""
-        return self if self.is_too_much(ask) else replace(self, line=(*self.line, ask)).served()
+        return self if self.exceeds_limit(request) else replace(self, queue=(*self.queue, request)).served()
 
-    def attempt(self, ask: Ask) -> State:
+    def attempt(self, request: Request) -> State:
         """Grant a request at once or refuse it."""
-        asked = self.ask(ask)
-        return asked if asked.holds(ask.who) else asked.leave(ask.who)
+        asked = self.ask(request)
+        return asked if asked.holds(request.who) else asked.leave(request.who)
 
     def leave(self, who: Hashable) -> State:
         """Remove a holder or a waiter, then serve the queue: a release, a timeout, a cancellation."""
-        return self.gone(who).served()
+        return self.removed(who).served()
 
-    def gone(self, who: Hashable) -> State:
+    def removed(self, who: Hashable) -> State:
         """Remove a holder or a waiter without serving the queue: an expired lease, a waiter that died."""
-        return State(_without(who, self.holding), _without(who, self.line), self.resized)
+        return State(_without(who, self.holding), _without(who, self.queue), self.resized)
 
     def lower(self, who: Hashable, weight: int) -> State:
         """Reduce the weight of a holder, then serve the queue."""
@@ -130,17 +130,23 @@ class State:
 
     def lowered(self, who: Hashable, weight: int) -> State:
         """Reduce the weight of a holder without serving the queue."""
-        lighter = (ask._replace(weight=min(weight, ask.weight)) if ask.who == who else ask for ask in self.holding)
-        return State(tuple(lighter), self.line, self.resized)
+        lighter = (
+            request._replace(weight=min(weight, request.weight)) if request.who == who else request
+            for request in self.holding
+        )
+        return State(tuple(lighter), self.queue, self.resized)
 
     def revoke(self, name: str) -> State:
         """Take a name away from all its holders. A holder of several names keeps the others until it leaves."""
-        return self.revoked(name, [ask.who for ask in self.holders(name)]).served()
+        return self.revoked(name, [request.who for request in self.holders(name)]).served()
 
     def revoked(self, name: str, whom: Collection[Hashable]) -> State:
         """Take a name away from these holders without serving the queue."""
-        fewer = (ask._replace(names=_others(name, ask.names)) if ask.who in whom else ask for ask in self.holding)
-        return State(tuple(ask for ask in fewer if ask.names), self.line, self.resized)
+        fewer = (
+            request._replace(names=_others(name, request.names)) if request.who in whom else request
+            for request in self.holding
+        )
+        return State(tuple(request for request in fewer if request.names), self.queue, self.resized)
 
     def resize(self, limit: int | None) -> State:
         """Set the limit of all requests, or with None restore the limit of each request.
@@ -148,28 +154,28 @@ class State:
         Waiters that now exceed the limit learn so later, and then `leave`. Until then they block no other request and
         keep their positions, in case the limit grows again.
         """
-        return State(self.holding, self.line, limit).served()
+        return State(self.holding, self.queue, limit).served()
 
     def served(self) -> State:
         """Serve the queue: grant each waiter that fits, unless an earlier waiter requests one of the same names."""
-        if not self.line:
+        if not self.queue:
             return self
         state = self
         waited_for: set[str] = set()
-        for ask in self.line:
-            if waited_for.isdisjoint(ask.names) and state.fits(ask):
-                state = state.admitted(ask)
-            elif not self.is_too_much(ask):
-                waited_for.update(ask.names)
+        for request in self.queue:
+            if waited_for.isdisjoint(request.names) and state.fits(request):
+                state = state.granted(request)
+            elif not self.exceeds_limit(request):
+                waited_for.update(request.names)
         return state
 
-    def admitted(self, ask: Ask) -> State:
+    def granted(self, request: Request) -> State:
         """Grant this request."""
-        return State((*self.holding, ask), _without(ask.who, self.line), self.resized)
+        return State((*self.holding, request), _without(request.who, self.queue), self.resized)
 
 
-def _without(who: Hashable, asks: Iterable[Ask]) -> tuple[Ask, ...]:
-    return tuple(ask for ask in asks if ask.who != who)
+def _without(who: Hashable, requests: Iterable[Request]) -> tuple[Request, ...]:
+    return tuple(request for request in requests if request.who != who)
 
 
 @dataclass(frozen=True)

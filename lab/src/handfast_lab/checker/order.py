@@ -18,36 +18,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from handfast_lab.checker.finding import Finding, told
+from handfast_lab.checker.finding import Finding, describe
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.history_index import Book, Limits, Page, ended
+from handfast_lab.checker.history_index import HistoryIndex, Limits, NameHistory, ended
 
 __all__ = ["check_order"]
 
 _invoked, _queued, _fence = attrgetter("invoked"), attrgetter("queued"), attrgetter("fence")
 
 
-def check_order(history: Sequence[Operation] | Book) -> list[Finding]:
+def check_order(history: Sequence[Operation] | HistoryIndex) -> list[Finding]:
     """Return one finding for each grant that overtook an earlier waiter."""
     found: list[Finding] = []
-    for page in Book.of(history).pages.values():
-        found += _overtakings(page)
+    for one in HistoryIndex.of(history).names.values():
+        found += _overtakings(one)
     return found
 
 
-def _overtakings(page: Page) -> Iterator[Finding]:
-    grants = [tenure.acquire for tenure in page.tenures]
+def _overtakings(one: NameHistory) -> Iterator[Finding]:
+    grants = [held.acquire for held in one.grants]
     queued = [grant for grant in grants if grant.queued is not None]
     if not queued:
         return
     rank: Callable[[Operation], float]
     if all(grant.fence is not None for grant in grants):
         rank = _fence
-    elif page.limit == 1:
+    elif one.limit == 1:
         rank = ended
     else:
         return
-    limits = Limits(page.resizes)
+    limits = Limits(one.resizes)
     queued.sort(key=_queued)
     waiting, last = 0, None
     for grant in sorted(grants, key=_invoked):
@@ -58,5 +58,5 @@ def _overtakings(page: Page) -> Iterator[Finding]:
                 last = waiter
             waiting += 1
         if last is not None and rank(last) > rank(grant):
-            text = f"it was let in before somebody who stood in line since {last.queued:.6f}: {told((grant, last))}"
-            yield Finding("order", page.name, text, (grant, last))
+            text = f"it was granted before a request that was in the queue since {last.queued:.6f}: {describe((grant, last))}"
+            yield Finding("order", one.name, text, (grant, last))

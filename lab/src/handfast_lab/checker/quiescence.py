@@ -56,10 +56,10 @@ def check_rest(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
     found = [Finding("rest", key, "a key without a TTL") for key in immortal_keys(client, namespace)]
     for stored in _all_stored(client, namespace):
         found += [stored.found(f"{_short(token)} still holds it") for token in stored.live]
-        found += [stored.found(f"{_short(token)} still stands in line") for token in stored.queue]
+        found += [stored.found(f"{_short(token)} is still in the queue") for token in stored.queue]
         orphans = stored.tokens.keys() - stored.holders.keys() - set(stored.queue) - COUNTS
         found += [
-            stored.found(f"a record of {_short(token)}, who neither holds nor waits") for token in sorted(orphans)
+            stored.found(f"a record of {_short(token)}, which neither holds nor waits") for token in sorted(orphans)
         ]
     return found
 
@@ -78,15 +78,15 @@ def check_permits(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
             (int(stored.tokens[token].split(" ")[1]) for token in stored.live if token in stored.tokens), default=0
         )
         if out > most and "limit" not in stored.tokens:
-            found.append(stored.found(f"{out} of {most} permits are out"))
+            found.append(stored.found(f"{out} of {most} permits are held"))
         found += [
-            stored.found(f"{_short(token)} holds it, and nobody knows how much")
+            stored.found(f"{_short(token)} holds it without a record of its permits")
             for token in stored.holders
             if token not in stored.tokens
         ]
         counted, held = int(stored.tokens.get("used", "-1")), sum(map(stored.weight, stored.holders))
         if stored.holders and counted != held:
-            found.append(stored.found(f"{counted} permits are counted as out, and {held} are held"))
+            found.append(stored.found(f"{counted} permits are counted as held, and {held} are held"))
     return found
 
 

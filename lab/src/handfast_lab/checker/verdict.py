@@ -13,7 +13,7 @@ from handfast_lab.checker.exclusion import check_holds
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.finding import Finding
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.history_index import Book
+from handfast_lab.checker.history_index import HistoryIndex
 from handfast_lab.checker.linearizability import check_linearizability
 from handfast_lab.checker.order import check_order
 
@@ -25,6 +25,6 @@ def check_all(history: Sequence[Operation]) -> list[Finding]:
 
     Linearizability is checked only if the simpler checks find nothing.
     """
-    book = Book(history)
-    found = [*check_holds(book), *check_fences(book, exclusive=True), *check_order(book)]
-    return found or check_linearizability(book)
+    index = HistoryIndex(history)
+    found = [*check_holds(index), *check_fences(index, exclusive=True), *check_order(index)]
+    return found or check_linearizability(index)
