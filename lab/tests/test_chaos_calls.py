@@ -62,7 +62,7 @@ def test_every_handfast_operation_is_cancelled():
     everywhere, _ = cancellations.trial(OURS_AIO, 300, 1, lambda _: None)
     assert everywhere.bad == 0
     assert everywhere.tried > 200
-    assert len(everywhere.details) == 32
+    assert len(everywhere.details) == 33
 
 
 @pytest.mark.slow
@@ -76,19 +76,19 @@ def test_a_lock_left_by_a_cancellation_is_detected():
 @pytest.mark.slow
 def test_a_leftover_task_and_a_wrong_answer_are_detected(monkeypatch):
     """A client that returns wrong results and leaves a task running."""
-    real = cancellations._our_stage
+    real = cancellations._our_setup
 
     async def broken(contender, server):
-        stage = await real(contender, server)
-        asked = []
+        setup = await real(contender, server)
+        checked = []
 
-        async def asks(name):
-            asked.append(name)
-            return "" if len(asked) == 1 else "it was answered 42"
+        async def check(name):
+            checked.append(name)
+            return "" if len(checked) == 1 else "the answer was 42"
 
-        return stage._replace(asks=asks)
+        return setup._replace(check=check)
 
-    monkeypatch.setattr(cancellations, "_our_stage", broken)
+    monkeypatch.setattr(cancellations, "_our_setup", broken)
     everywhere, _ = cancellations.trial(OURS_AIO, 2, 1, lambda _: None)
     assert everywhere.measured["wrong answers afterwards"] >= 1
 

@@ -10,9 +10,7 @@ ECHO, after a round trip that lets everything sent before be executed first.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
 import re
 import socket
 import threading
@@ -21,7 +19,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from handfast.testing import ServerController, run_in_subprocess
-from handfast_lab.chaos.apis import opened, settled
+from handfast_lab.chaos.apis import Api, opened, settled
 from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.chaos.trials.soak import Soak
@@ -211,7 +209,7 @@ class _Holders:
                 lock = client.lock(name, self._ttl, renew=True)
                 await settled(lock.acquire(RETRY_FOR))
                 await soak.api.sleep(chance.uniform(0, self._longest))
-                returned, kept = await _released(lock)
+                returned, kept = await _released(soak.api, lock)
                 if returned:
                     marker.mark(name)
                 if not kept:
@@ -219,17 +217,14 @@ class _Holders:
                 soak.step()
 
 
-async def _released(lock: Any) -> tuple[bool, bool]:
+async def _released(api: Api, lock: Any) -> tuple[bool, bool]:
     """Release the lock. Return whether the call returned, and whether the lease was held until then.
 
     A lease may expire because the machine is too busy. In a release that has not returned, a renewal is right.
     """
     try:
-        released = lock.release()
-        if inspect.isawaitable(released):
-            released = await asyncio.wait_for(released, RETRY_FOR)
+        return True, bool(await api.within(lock.release(), RETRY_FOR))
     except TimeoutError:
         return False, False
     except Exception:  # noqa: BLE001 -- a contender may raise anything; the lease is lost
         return True, False
-    return True, bool(released)

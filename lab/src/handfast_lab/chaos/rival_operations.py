@@ -1,0 +1,137 @@
+"""What users do with rivals: the `Operation`s that every rival has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from handfast_lab.chaos.operations import RETRY_FOR, Call, Operation, nothing
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.rivals.verbs import LEASE, AioClient, AioLock
+
+__all__ = ["async_operations", "native_operations"]
+
+WAIT = 0.25
+"""Timeout of an acquire while another client holds the lock, in seconds: two polls of a rival that polls."""
+
+
+def async_operations(
+    contender: Contender, mine: AioClient, other: AioClient, handoff: float, reset: Callable[[], object]
+) -> list[Operation]:
+    """Return the operations of the asyncio API.
+
+    The other client hands its lock over after `handoff` seconds. `reset` empties the server when a release fails.
+    """
+
+    async def release(lock: AioLock, taken: Any) -> None:
+        """Release the lock if the stopped task had acquired it: such a lease is not an orphan."""
+        if taken:
+            try:
+                await lock.release()
+            except Exception:  # noqa: BLE001 -- a contender may raise anything
+                reset()
+
+    async def held(client: AioClient, name: str) -> AioLock:
+        lock = client.lock(name)
+        await lock.acquire(0)
+        return lock
+
+    async def acquire(name: str) -> Call:
+        lock = mine.lock(name)
+        return Call(lambda: lock.acquire(0), partial(release, lock))
+
+    async def time_out(name: str) -> Call:
+        lock, blocker = mine.lock(name), await held(other, name)
+
+        async def undo(taken: Any) -> None:
+            await release(lock, taken)
+            await blocker.release()
+
+        return Call(lambda: lock.acquire(WAIT), undo)
+
+    async def wait(name: str) -> Call:
+        lock, blocker = mine.lock(name), await held(other, name)
+
+        async def hand_over() -> None:
+            await asyncio.sleep(handoff)
+            await blocker.release()
+
+        handing_over = asyncio.ensure_future(hand_over())
+
+        async def undo(taken: Any) -> None:
+            await release(lock, taken)
+            await handing_over
+
+        return Call(lambda: lock.acquire(RETRY_FOR), undo)
+
+    async def give_up(name: str) -> Call:
+        lock = await held(mine, name)
+        return Call(lock.release, nothing)
+
+    async def extend(name: str) -> Call:
+        lock = await held(mine, name)
+        return Call(lambda: lock.extend(60), lambda _: lock.release())
+
+    return [
+        Operation("acquire", acquire),
+        Operation("acquire, timing out", time_out),
+        Operation("acquire, handed over", wait),
+        Operation("release", give_up),
+        *([Operation("extend", extend)] if contender.extends else []),
+    ]
+
+
+@contextlib.contextmanager
+def native_operations(contender: Contender, url: str) -> Iterator[list[Operation]]:
+    """Yield the library's own methods of the sync API, without a wrapper that could be interrupted."""
+    with contextlib.ExitStack() as opened:
+        client = opened.enter_context(contender.client(url))
+
+        def native(name: str, *, taken: bool = False) -> Any:
+            """Return a lock of a client that works. A client that has lost all its connections is replaced."""
+            nonlocal client
+            for _ in range(2):
+                probe: Any = client.lock("probe", LEASE)
+                with contextlib.suppress(Exception):
+                    probe.acquire(0)
+                    probe.release()
+                    break
+                client = opened.enter_context(contender.client(url))
+            lock: Any = client.lock(name, LEASE)
+            if taken:
+                lock.native.acquire(blocking=False)
+            return lock.native
+
+        async def try_acquire(name: str) -> Call:
+            lock = native(name)
+
+            async def undo(taken: Any) -> None:
+                if taken:
+                    lock.release()
+
+            return Call(lambda: lock.acquire(blocking=False), undo)
+
+        def releasing(lock: Any) -> Callable[[Any], Any]:
+            async def undo(_result: Any) -> None:
+                lock.release()
+
+            return undo
+
+        async def release(name: str) -> Call:
+            lock = native(name, taken=True)
+            return Call(lambda: lock.release(), releasing(lock))  # noqa: PLW0108 -- see Call.make
+
+        async def extend(name: str) -> Call:
+            lock = native(name, taken=True)
+            calls: dict[str, Callable[[], Any]] = {
+                "redis": lambda: lock.extend(60),
+                "python-redis-lock": lambda: lock.extend(60),
+                "pottery": lambda: lock.extend(),  # noqa: PLW0108 -- see Call.make
+                "py-redis-semaphore": lambda: lock.refresh(),  # noqa: PLW0108 -- see Call.make
+            }
+            return Call(calls[contender.distribution], releasing(lock))
+
+        yield [Operation("try_acquire", try_acquire), Operation("release", release), Operation("extend", extend)]
