@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from handfast_lab.chaos.apis import Api, settled
 
-__all__ = ["BLOCKERS", "LIMIT", "PRIMITIVES", "RETRY_FOR", "Call", "Operation", "Operations", "nothing", "second"]
+__all__ = ["BLOCKERS", "LIMIT", "PRIMITIVES", "RETRY_FOR", "Call", "OperationKind", "Operations", "nothing", "second"]
 
 LIMIT = 3
 """Permits of a semaphore."""
@@ -60,8 +60,8 @@ class Call(NamedTuple):
     """Whether a block had been entered, so that the call may have been stopped while the block was left."""
 
 
-class Operation(NamedTuple):
-    """An operation that can be stopped."""
+class OperationKind(NamedTuple):
+    """A kind of operation."""
 
     name: str
     prepare: Callable[[str], Awaitable[Call]]
@@ -94,29 +94,32 @@ class Operations:
     handoff: float
     """Seconds after which the other client releases the lock for which an acquire waits."""
 
-    def all(self) -> list[Operation]:
+    def all(self) -> list[OperationKind]:
         """Return the operations."""
         kinds = {kind: kind.replace("_", " ") for kind in PRIMITIVES}
         return [
-            *(Operation(f"acquire, {text}", partial(self._acquire, kind)) for kind, text in kinds.items()),
-            *(Operation(f"acquire, {text}, timing out", partial(self._time_out, kind)) for kind, text in kinds.items()),
+            *(OperationKind(f"acquire, {text}", partial(self._acquire, kind)) for kind, text in kinds.items()),
             *(
-                Operation(f"acquire, {text}, handed over", partial(self._wait, kind), is_steady=False)
+                OperationKind(f"acquire, {text}, timing out", partial(self._time_out, kind))
                 for kind, text in kinds.items()
             ),
             *(
-                Operation(f"with, {text}, handed over", partial(self._wait_in_block, kind), is_steady=False)
+                OperationKind(f"acquire, {text}, handed over", partial(self._wait, kind), is_steady=False)
                 for kind, text in kinds.items()
             ),
-            Operation("with", self._enter),
-            Operation("try_acquire", self._try_acquire),
-            Operation("release", partial(self._release, "lock")),
-            Operation("release, lock all", partial(self._release, "lock_all")),
-            Operation("release, others wait", self._hand_over),
-            Operation("extend", self._extend),
-            Operation("downgrade", self._downgrade),
-            Operation("force_release", self._force_release),
-            Operation("status", self._status),
+            *(
+                OperationKind(f"with, {text}, handed over", partial(self._wait_in_block, kind), is_steady=False)
+                for kind, text in kinds.items()
+            ),
+            OperationKind("with", self._enter),
+            OperationKind("try_acquire", self._try_acquire),
+            OperationKind("release", partial(self._release, "lock")),
+            OperationKind("release, lock all", partial(self._release, "lock_all")),
+            OperationKind("release, others wait", self._hand_over),
+            OperationKind("extend", self._extend),
+            OperationKind("downgrade", self._downgrade),
+            OperationKind("force_release", self._force_release),
+            OperationKind("status", self._status),
         ]
 
     def _thing(self, kind: str, name: str) -> Any:

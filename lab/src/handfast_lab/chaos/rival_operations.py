@@ -1,4 +1,4 @@
-"""What users do with rivals: the `Operation`s that every rival has."""
+"""What users do with rivals: the kinds of operations that every rival has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from handfast_lab.chaos.operations import RETRY_FOR, Call, Operation, nothing
+from handfast_lab.chaos.operations import RETRY_FOR, Call, OperationKind, nothing
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.rivals.verbs import LEASE, AioClient, AioLock
 
@@ -20,7 +20,7 @@ WAIT = 0.25
 
 def async_operations(
     contender: Contender, mine: AioClient, other: AioClient, handoff: float, reset: Callable[[], object]
-) -> list[Operation]:
+) -> list[OperationKind]:
     """Return the operations of the asyncio API.
 
     The other client hands its lock over after `handoff` seconds. `reset` empties the server when a release fails.
@@ -76,16 +76,16 @@ def async_operations(
         return Call(lambda: lock.extend(60), lambda _: lock.release())
 
     return [
-        Operation("acquire", acquire),
-        Operation("acquire, timing out", time_out),
-        Operation("acquire, handed over", wait),
-        Operation("release", give_up),
-        *([Operation("extend", extend)] if contender.extends else []),
+        OperationKind("acquire", acquire),
+        OperationKind("acquire, timing out", time_out),
+        OperationKind("acquire, handed over", wait),
+        OperationKind("release", give_up),
+        *([OperationKind("extend", extend)] if contender.extends else []),
     ]
 
 
 @contextlib.contextmanager
-def native_operations(contender: Contender, url: str) -> Iterator[list[Operation]]:
+def native_operations(contender: Contender, url: str) -> Iterator[list[OperationKind]]:
     """Yield the library's own methods of the sync API, without a wrapper that could be interrupted."""
     with contextlib.ExitStack() as opened:
         client = opened.enter_context(contender.client(url))
@@ -134,4 +134,8 @@ def native_operations(contender: Contender, url: str) -> Iterator[list[Operation
             }
             return Call(calls[contender.distribution], releasing(lock))
 
-        yield [Operation("try_acquire", try_acquire), Operation("release", release), Operation("extend", extend)]
+        yield [
+            OperationKind("try_acquire", try_acquire),
+            OperationKind("release", release),
+            OperationKind("extend", extend),
+        ]

@@ -26,7 +26,7 @@ from handfast.testing import ServerController
 from handfast.testing.injection import Run, cancel_at
 from handfast_lab.chaos.apis import APIS, log_silenced
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.operations import RETRY_FOR, Operation, Operations
+from handfast_lab.chaos.operations import RETRY_FOR, OperationKind, Operations
 from handfast_lab.chaos.rival_operations import async_operations
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.chaos.trials.stopping import StopTest
@@ -84,7 +84,7 @@ async def _cancel(contender: Contender, server: ServerController, count: int, se
 class _Setup(NamedTuple):
     """Two clients, and the operations that use them."""
 
-    operations: list[Operation]
+    operations: list[OperationKind]
     check: Callable[[str], Awaitable[str]]
     """Make a few calls on a free name. Return what was wrong with the answers, or an empty string."""
     close: Callable[[], Awaitable[object]]

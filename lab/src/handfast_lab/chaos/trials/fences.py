@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count as counting
 from math import ceil
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.operations import PRIMITIVES
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.rivals.contender import Contender
 
@@ -42,13 +44,9 @@ NOWHERE = "127.0.0.1", "1"
 """Address of a primary that does not exist: a replica of it receives no updates."""
 
 KINDS: Mapping[str, Callable[[Any, str], Any]] = {
-    "lock": lambda client, name: client.lock(name, renew=False),
-    "rlock": lambda client, name: client.rlock(name, renew=False),
-    "semaphore": lambda client, name: client.semaphore(name, 3, renew=False),
-    "rwlock": lambda client, name: client.rwlock(name, renew=False).write(),
-    "lock_all": lambda client, name: client.lock_all([name, f"{name}-too"], renew=False),
+    kind: partial(make, renew=False) for kind, make in PRIMITIVES.items() if kind != "reader"
 }
-"""Constructors of the primitives, by kind."""
+"""What is acquired, by kind; the two sides of a read-write lock share their fence."""
 
 
 def applies(contender: Contender) -> bool:

@@ -30,7 +30,7 @@ from handfast import AcquireTimeout, Handfast
 from handfast.testing import ServerController, run_in_subprocess
 from handfast.testing.injection import Run, interrupt_after, interrupt_at
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.operations import Operation, Operations
+from handfast_lab.chaos.operations import OperationKind, Operations
 from handfast_lab.chaos.rival_operations import native_operations
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.chaos.trials.stopping import StopTest
@@ -120,7 +120,7 @@ class _Interrupts(StopTest):
             return await self._figure(what, seed, threads, connections)
 
     @contextlib.asynccontextmanager
-    async def _operations(self, url: str) -> AsyncIterator[list[Operation]]:
+    async def _operations(self, url: str) -> AsyncIterator[list[OperationKind]]:
         if not self.contender.is_ours:
             with native_operations(self.contender, url) as operations:
                 yield operations
@@ -130,7 +130,7 @@ class _Interrupts(StopTest):
                 await self.api.sleep(0.1)  # by now the renewal thread has its connection
             yield Operations(self.api, mine, other, TTL, WAIT, LONGEST / 2).all()
 
-    async def _everywhere(self, operations: list[Operation], most: int) -> None:
+    async def _everywhere(self, operations: list[OperationKind], most: int) -> None:
         """Interrupt at every point, or at `most` points spread evenly over all operations."""
         packages = OURS if self.contender.is_ours else PACKAGES[self.contender.distribution]
         within = [importlib.import_module(name) for name in packages]
@@ -140,7 +140,7 @@ class _Interrupts(StopTest):
             for step in range(1, points + 1, max(1, -(-points * len(operations) // most))):
                 await self._interrupt(operation, partial(interrupt_at, step=step, within=within))
 
-    async def _interrupt(self, operation: Operation, stop: Callable[[Callable[[], Any]], Run[Any]]) -> Run[Any]:
+    async def _interrupt(self, operation: OperationKind, stop: Callable[[Callable[[], Any]], Run[Any]]) -> Run[Any]:
         """Run an operation once, interrupt it, and check what it left."""
         name, call, run = await self.stop(operation, stop)
         left = self.leaving if call.has_entered() else self.left

@@ -24,6 +24,7 @@ from handfast._protocol.acquire import HEAD_POLL_S
 from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, Started, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.operations import LIMIT, PRIMITIVES
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.rivals.contender import Contender
 
@@ -39,16 +40,9 @@ RETRY_FOR, SOON, SHORT = 10.0, 0.4, 0.02
 OVER = 0.003
 """Duration of a lease that is to expire, in seconds."""
 
-LIMIT = 3
-"""Permits of a semaphore."""
-
 WHOLE: dict[str, Callable[..., Any]] = {
-    "lock": lambda client, name, **options: client.lock(name, **options),
-    "rlock": lambda client, name, **options: client.rlock(name, **options),
-    "semaphore": lambda client, name, **options: _AllPermits(client.semaphore(name, LIMIT, **options)),
-    "reader": lambda client, name, **options: client.rwlock(name, **options).read(),
-    "writer": lambda client, name, **options: client.rwlock(name, **options).write(),
-    "lock_all": lambda client, name, **options: client.lock_all([name, f"{name}-too"], **options),
+    **PRIMITIVES,
+    "semaphore": lambda client, name, **options: _AllPermits(PRIMITIVES["semaphore"](client, name, **options)),
 }
 """What is acquired, by kind."""
 
@@ -56,9 +50,9 @@ AGAINST: dict[str, Callable[..., Any]] = WHOLE | {"reader": WHOLE["writer"]}
 """What another client holds to block it, by kind."""
 
 PARTS: dict[str, Callable[..., Any]] = {
-    "semaphore": lambda client, name, **options: client.semaphore(name, LIMIT, **options),
-    "reader": WHOLE["reader"],
-    "lock_all": WHOLE["lock"],
+    "semaphore": PRIMITIVES["semaphore"],
+    "reader": PRIMITIVES["reader"],
+    "lock_all": PRIMITIVES["lock"],
 }
 """What another client holds of it, where a part can be held."""
 

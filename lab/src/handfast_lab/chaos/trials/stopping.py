@@ -12,7 +12,7 @@ import redis
 
 from handfast.testing.injection import Run
 from handfast_lab.chaos.apis import api_of, settled
-from handfast_lab.chaos.operations import RETRY_FOR, Call, Operation, second
+from handfast_lab.chaos.operations import RETRY_FOR, Call, OperationKind, second
 from handfast_lab.chaos.trials import Tell
 from handfast_lab.rivals import is_left
 from handfast_lab.rivals.contender import Contender
@@ -38,7 +38,9 @@ class StopTest:
         """Return a name that nothing has used."""
         return f"stopped-{next(self._numbers)}"
 
-    async def stop(self, operation: Operation, stop: Callable[[Callable[[], Any]], Any]) -> tuple[str, Call, Run[Any]]:
+    async def stop(
+        self, operation: OperationKind, stop: Callable[[Callable[[], Any]], Any]
+    ) -> tuple[str, Call, Run[Any]]:
         """Run an operation, stop it by `stop`, and undo what it has done. Return its name, the call and the outcome."""
         name = self.new_name()
         call = await operation.prepare(name)
