@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import re
 import subprocess
 import sys
 import venv
@@ -66,6 +68,16 @@ def test_the_product_wheel_contains_no_file_of_the_lab(wheels):
     assert {name.partition("/")[0].split("-")[0] for name in names} == {"handfast"}
     assert not [name for name in names if "bench" in name or "chaos" in name or "simulator" in name]
     assert {name.partition("/")[0].split("-")[0] for name in of_lab} == {"handfast_lab"}
+
+
+def test_no_link_of_a_description_is_relative(wheels):
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as content:
+            [name] = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
+            description = email.message_from_bytes(content.read(name)).get_payload()
+        links = re.findall(r"(?:\]\(|(?:src|srcset|href)=\")([^)\"\s]+)", description)
+        assert links
+        assert [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
 def test_the_product_alone_provides_a_lock(wheels, server, raw, tmp_path):

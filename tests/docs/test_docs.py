@@ -8,12 +8,15 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?:\]\(|^\[[^\]]+\]: |(?:src|srcset|href)=\")([^)\"\s]+)", re.MULTILINE)
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()
 ]
@@ -75,9 +78,31 @@ def test_the_generated_sections_and_pictures_are_up_to_date(tool):
     subprocess.run([sys.executable, ROOT / "tools" / tool, "--check"], check=True, timeout=60)
 
 
-def test_every_relative_link_of_the_readme_leads_somewhere():
-    links = re.findall(r"(?:\]\(|(?:src|srcset)=\")([^)\"]+)", (ROOT / "README.md").read_text())
+@pytest.mark.parametrize("project", [ROOT, ROOT / "lab"], ids=["product", "lab"])
+def test_every_link_of_a_package_description_is_absolute_and_leads_somewhere(project):
+    """The package index shows the README without the files beside it."""
+    metadata = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    links = LINK.findall((project / metadata["readme"]).read_text())
     assert links
     for link in links:
-        if not link.startswith(("http", "#")):
-            assert (ROOT / link.split("#")[0]).exists(), link
+        assert link.startswith(("https://", "#")), f"{link} is relative"
+        target, _, anchor = link.partition("#")
+        if path := file_of(target):
+            assert path.exists(), link
+            titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+            assert not anchor or anchor in map(slug, titles), link
+
+
+def file_of(url):
+    """Return the file of this repository that a URL of the project shows; None for other URLs."""
+    source, pages = f"{URLS['Source']}/blob/main/", f"{URLS['Documentation']}/"
+    if url.startswith(source):
+        return ROOT / url.removeprefix(source)
+    if url.startswith(pages):
+        path = re.sub(r"/$|^$", ".md", url.removeprefix(pages))
+        return ROOT / "docs" / ("index.md" if path == ".md" else path)
+    return None
+
+
+def slug(title):
+    return re.sub(r"[^\w-]+", "-", title.lower()).strip("-")
