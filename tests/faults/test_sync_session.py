@@ -31,6 +31,10 @@ GRANTED = push(b"granted " + TOKEN + b" 7 2000 3000")
 OLDER = push(b"granted " + TOKEN + b" 6 9000 3000")
 
 
+PONG = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+"""What the server replies to a session that opens."""
+
+
 @pytest.fixture
 def stage():
     """A session, and the server's end of its socket."""
@@ -39,7 +43,7 @@ def stage():
     connector = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0)
     revoked = []
     session = Session(connector, "inbox", "inbox home me", on_revoked=lambda *message: revoked.append(message))
-    theirs.sendall(b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+    theirs.sendall(PONG)
     session.open()
     theirs.recv(4096)
     yield session, theirs, revoked
@@ -101,6 +105,26 @@ def test_messages_of_strangers_are_ignored(stage, words):
     session.listen()
     assert park(session, 0.01) is None
     assert revoked == [(b"abc", "too slow, sorry")]
+
+
+@pytest.mark.parametrize("replies", [0, 1])
+def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
+    """No poll of the socket would report it: the renewer would notice at the next renewal, ten seconds later by default."""
+    ours, theirs = socket.socketpair()
+    revoked = []
+    connector = SimpleNamespace(
+        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close), response_timeout=5.0
+    )
+    session = Session(connector, "inbox", "inbox home me", on_revoked=lambda *message: revoked.append(message))
+    behind = push(b"revoked abc deploy")
+    theirs.sendall(PONG + (b"" if replies else behind))
+    session.open()
+    if replies:
+        theirs.sendall(b"*2\r\n$7\r\nrenewed\r\n:1000\r\n" + behind)
+    assert session.replies(replies) == [[b"renewed", 1000]] * replies
+    assert revoked == [(b"abc", "deploy")]
+    session.close()
+    theirs.close()
 
 
 def test_a_message_for_another_waiter_is_not_taken(stage):

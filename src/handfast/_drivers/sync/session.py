@@ -78,6 +78,7 @@ class Session:
             reply = self._reply()
             if isinstance(reply, ErrorReply):
                 raise not_subscribed(reply, self._channel)
+            self._take_frames()
 
     def close(self) -> None:
         """Close the connection, whatever state it is in."""
@@ -131,16 +132,18 @@ class Session:
         return sent_at
 
     def replies(self, count: int) -> list[Any]:
-        """Return the replies to the calls that were sent, error replies among them."""
+        """Return the replies to the calls that were sent, error replies among them, and take the messages behind them."""
         with self._closing_on_error():
-            return [self._reply() for _ in range(count)]
+            replies = [self._reply() for _ in range(count)]
+            self._take_frames()
+            return replies
 
     def park(self, park: Park) -> Waking:
         """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
         token, until = park
         try:
             while True:
-                self._take_frames()  # a message that came with a reply is in the reader already, where no poll sees it
+                self._take_frames()
                 message = self._grants.pop(token, None)
                 now = monotonic()
                 if message is not None or now >= until:
@@ -166,6 +169,7 @@ class Session:
             self._receive()
 
     def _take_frames(self) -> None:
+        """Take the messages that came in one segment with a reply: they are in the reader, where no poll sees them."""
         while (frame := self._reader.frame()) is not INCOMPLETE:
             self._on_push(frame)
 
