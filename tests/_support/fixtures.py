@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -9,6 +10,7 @@ import redis
 from hypothesis import HealthCheck, settings
 
 from handfast import Handfast
+from handfast._drivers.sync import renewer
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
 from tests._support.apis import ASYNCIO, SYNC
@@ -36,6 +38,12 @@ def pytest_collection_modifyitems(config, items):
         name = f"{module_of(item)}::{item.originalname}"
         if name in LEFT_OUT:
             item.add_marker(pytest.mark.skip(reason=LEFT_OUT[name]))
+
+
+def pytest_collection_finish():
+    """Keep the collected tests out of garbage collection: many tests collect, and each would look through all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 def module_of(item):
@@ -106,6 +114,12 @@ def other(server, raw):
     """A second client of the sync API."""
     with Handfast(server.url) as client:
         yield client
+
+
+@pytest.fixture
+def short_ticks(monkeypatch):
+    """Let the renewal thread of the sync API look at its leases 20 times a second instead of twice: losses are seen sooner."""
+    monkeypatch.setattr(renewer, "TICK_S", 0.05)
 
 
 @pytest.fixture

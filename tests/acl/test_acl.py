@@ -363,6 +363,7 @@ def test_forgotten_script_raises_with_the_remedy_and_works_when_loaded_again(api
         api.run(workload())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_what_is_given_back_in_the_background_needs_no_other_rights(api, raw, user):
     load(raw)

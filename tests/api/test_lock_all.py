@@ -18,6 +18,8 @@ from tests._support.family import until_listening
 from tests._support.helpers import Engine, eventually, eventually_async, slow_only
 from tests._support.lockall_pairs import campaign, hold
 
+pytestmark = pytest.mark.usefixtures("short_ticks")
+
 NOWHERE = "redis://127.0.0.1:1/0"
 ODD = ["}", "{", "{a}", "a:q", "a}:holders", " ", "a b", "\0", "a\nb", "é", "🔒", "%7B", ":", "*", "a, b", "x" * 10_000]
 CALLS = {
@@ -551,6 +553,7 @@ def test_a_killed_waiter_is_skipped_in_all_its_queues(hf, other, server, raw):
     assert nothing_left(raw)
 
 
+@pytest.mark.slow
 def test_a_frozen_first_waiter_costs_one_claim_window_and_requeues_when_it_thaws(hf, other, server, raw):
     lease = hf.lock("b").acquire()
     with ProcessGroup() as group, ThreadPoolExecutor(1) as threads:

@@ -27,6 +27,8 @@ from tests._support.apis import SYNC
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.helpers import Engine, eventually_async
 
+pytestmark = pytest.mark.usefixtures("short_ticks")
+
 REFUSED = "the reentrant lock 'a' can only be released by the thread or task that acquired it; release it there"
 
 

@@ -13,6 +13,8 @@ from tests._support.apis import SYNC, until_queued
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.helpers import Engine, eventually, eventually_async
 
+pytestmark = pytest.mark.usefixtures("short_ticks")
+
 MAX_PERMITS = 1_000_000_000
 SIDES = ("read", "write")
 
@@ -640,6 +642,7 @@ async def test_in_asyncio_the_block_is_cancelled_when_its_lease_is_lost(server, 
 # --- processes
 
 
+@pytest.mark.slow
 def test_a_killed_holder_blocks_others_for_its_ttl_and_no_longer(hf, crew, raw):
     *doomed, alive = crew(0, 0, 0)
     rwlock = hf.rwlock("a")
@@ -654,6 +657,7 @@ def test_a_killed_holder_blocks_others_for_its_ttl_and_no_longer(hf, crew, raw):
     assert nothing_left(raw)
 
 
+@pytest.mark.slow
 def test_a_killed_waiting_writer_blocks_readers_only_until_the_next_request(hf, other, crew, raw):
     *doomed, alive = crew(0, 0, 0)
     rwlock = hf.rwlock("a")

@@ -22,6 +22,8 @@ from tests._support.apis import SYNC, until_queued
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.helpers import Engine, eventually, eventually_async
 
+pytestmark = pytest.mark.usefixtures("short_ticks")
+
 HOUR = 3600
 DAY = 24 * HOUR
 
@@ -655,6 +657,7 @@ async def test_exclusive_is_relative_to_the_resized_limit(here):
 # --- processes
 
 
+@pytest.mark.slow
 def test_the_leases_of_a_killed_holder_expire_one_by_one_after_their_ttl(hf, crew):
     dead, alive = crew(0, 0)
     semaphore = hf.semaphore("a", 3)
@@ -678,6 +681,7 @@ def test_the_leases_of_a_killed_holder_expire_one_by_one_after_their_ttl(hf, cre
     assert alive.ask("release", key="two") is True
 
 
+@pytest.mark.slow
 def test_a_killed_first_waiter_that_would_not_fit_blocks_no_request(hf, crew, raw):
     dead, alive = crew(0, 0)
     semaphore = hf.semaphore("a", 3)
@@ -694,6 +698,7 @@ def test_a_killed_first_waiter_that_would_not_fit_blocks_no_request(hf, crew, ra
     assert nothing_left(raw)
 
 
+@pytest.mark.slow
 def test_clients_with_clocks_an_hour_apart_work(hf, crew, raw):
     fast, slow, right = crew(HOUR, -HOUR, 0)
     assert fast.ask("time") - slow.ask("time") > 2 * HOUR - 60

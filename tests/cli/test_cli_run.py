@@ -125,6 +125,7 @@ def test_run_in_another_namespace_does_not_wait(run, job):
         assert done(run("-n", "--namespace", "other", "--", "true"))[0] == 0
 
 
+@pytest.mark.slow
 def test_second_run_waits_for_the_first(run, job):
     first = ready(run("--", *CAT))
     second = run("--", "echo", "second")
@@ -134,6 +135,7 @@ def test_second_run_waits_for_the_first(run, job):
     assert done(second) == (0, "second\n", "")
 
 
+@pytest.mark.slow
 def test_run_with_wait_limit_acquires_a_lock_that_is_released_in_time(run, job):
     lease = job.acquire()
     process = run("-w", "30", "--", "true")
@@ -177,6 +179,7 @@ def test_skip_ok_runs_the_command_when_free(run):
 # Failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -229,6 +232,7 @@ def test_wrong_usage_exits_64_and_starts_no_server(start, tmp_path, words):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_exits_0(start, option):
     code, out, _ = done(start(*HANDFAST, option))
@@ -251,6 +255,7 @@ def test_unusable_folder_for_the_embedded_server_exits_69(start, tmp_path):
     assert "not private to you" in err
 
 
+@pytest.mark.slow
 def test_server_that_refuses_exits_69(run, raw):
     raw.config_set("maxmemory", 1)
     code, _, err = done(run("--", "true"))
@@ -269,6 +274,7 @@ def test_signals_are_forwarded_to_the_command(run):
     assert done(process)[0] == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", *slow_only("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")])
 def test_signal_during_the_wait_leaves_no_waiter(run, job, name):
     with job.acquire() as lease:
@@ -391,6 +397,7 @@ def test_on_lost_kill_sends_sigkill_at_once(run, job):
     assert "sent SIGKILL to" in err
 
 
+@pytest.mark.slow
 def test_on_lost_ignore_prints_a_message_and_continues(run, job):
     process = ready(run("--on-lost", "ignore", "--", "sh", "-c", "echo ready; cat; exit 7"))
     job.force_release()

@@ -187,6 +187,7 @@ def test_check_rules_lists_the_rules(handfast):
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(RULES)
 
 
+@pytest.mark.slow
 def test_check_prints_escape_sequences_on_a_terminal_only(files):
     files(get=WRONG)
     words = [sys.executable, "-m", "handfast", "script", "check", "get.lua"]

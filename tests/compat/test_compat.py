@@ -28,8 +28,6 @@ from tests._support.apis import ASYNCIO, SYNC, Call
 from tests._support.cluster import Cluster
 from tests._support.helpers import eventually_async, settled
 
-pytestmark = pytest.mark.slow
-
 OURS = {SYNC: RedisLock, ASYNCIO: AsyncRedisLock}
 THEIRS = {SYNC: redis.lock.Lock, ASYNCIO: redis.asyncio.lock.Lock}
 METHODS = "acquire", "release", "extend", "reacquire", "owned", "locked", "do_acquire", "do_release"
@@ -113,7 +111,7 @@ def raw(raw):
     assert not channels
 
 
-@pytest.fixture(params=[False, True], ids=["bytes", "decoded"])
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["bytes", "decoded"])
 async def world(request, api, server, raw):
     async with api.users_client(unix_socket_path=server.socket, decode_responses=request.param) as client:
         yield World(api, client, raw)
@@ -744,6 +742,7 @@ def running():
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a", "b", "c", "{tag}a", "a{", "{}a", ""])
 async def test_the_lock_works_on_a_cluster(running, api, name):
     running.flush()

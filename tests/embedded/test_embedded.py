@@ -16,8 +16,6 @@ from handfast import Handfast, NoServer
 from handfast.embedded import PrivateServer, find_binary, shared_url, supervisor
 from tests._support.helpers import eventually
 
-pytestmark = pytest.mark.slow
-
 CLIENT = """
 import sys
 from handfast import Handfast
@@ -65,6 +63,7 @@ def start_client():
     )
 
 
+@pytest.mark.slow
 def test_concurrent_processes_share_one_server_that_ends_after_the_last_client(folder):
     clients = [start_client() for _ in range(4)]
     assert [client.stdout.readline() for client in clients] == ["True\n"] * 4
@@ -79,6 +78,7 @@ def test_concurrent_processes_share_one_server_that_ends_after_the_last_client(f
     eventually(lambda: sorted(path.name for path in folder.iterdir()) == ["lock"])
 
 
+@pytest.mark.slow
 def test_shared_server_ends_with_its_supervisor_and_is_replaced(folder):
     shared_url()
     pid = supervisor.server_pid(f"{folder}/s")
@@ -140,6 +140,7 @@ def test_client_without_url_uses_the_environment(server, raw, monkeypatch):
         assert hf.lock("a").locked()
 
 
+@pytest.mark.slow
 def test_shared_server_that_ended_before_its_first_use_is_started_again(folder):
     with Handfast.embedded() as hf:
         os.kill(supervisor.server_pid(f"{folder}/s"), 9)

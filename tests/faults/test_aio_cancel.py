@@ -354,6 +354,7 @@ def interrupt(server, raw, library, what):
     return process.returncode, [line for line in errors.splitlines() if not line.startswith(" ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["holds", "waits"])
 def test_an_interrupt_from_the_keyboard_ends_a_program_as_with_asyncios_locks(server, raw, what):
     ended = interrupt(server, raw, "handfast", what)

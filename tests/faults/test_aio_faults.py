@@ -298,6 +298,7 @@ async def test_a_server_that_comes_back_is_waited_for():
         again.end()
 
 
+@pytest.mark.slow
 async def test_a_server_that_stays_away_fails_all_calls_after_the_retry_time(monkeypatch):
     monkeypatch.setattr(Session.send, "__defaults__", (0.3,))
     with PrivateServer() as server:
@@ -334,6 +335,7 @@ async def test_a_timeout_is_kept_while_the_server_is_silent_and_the_request_canc
                 pass
 
 
+@pytest.mark.slow
 async def test_a_cancellation_does_not_wait_for_a_silent_server():
     with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
         async with AsyncHandfast(server.url) as hf:
@@ -400,6 +402,7 @@ async def test_a_primary_that_is_a_replica_for_a_while_is_asked_again():
             assert nothing_left(behind)
 
 
+@pytest.mark.slow
 async def test_a_primary_that_stays_a_replica_fails_after_the_retry_time():
     with PrivateServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as behind:
         async with AsyncHandfast(server.url) as hf:
@@ -448,6 +451,7 @@ async def test_a_revocation_whose_message_is_lost_is_found_by_a_renewal(far, pro
     assert await lease.release() is False
 
 
+@pytest.mark.slow
 async def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy, raw):
     for _ in range(60):
         lease = await far.lock("a", ttl=0.012).acquire()
@@ -485,6 +489,7 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
     assert nothing_left(raw)
 
 
+@pytest.mark.slow
 async def test_the_blocks_own_exception_wins_over_a_server_that_is_gone(caplog):
     with PrivateServer() as server:
         hf = AsyncHandfast(server.url)

@@ -219,6 +219,7 @@ def test_a_client_ends_silently_when(server, raw, scenario, kind):
     eventually(lambda: not connections_since(known, raw))
 
 
+@pytest.mark.slow
 def test_a_client_ends_silently_when_a_loop_is_closed_without_its_shutdown(server, raw):
     known = newest(raw)
     play(server, "asyncio", CLOSED)  # uvloop itself warns of whatever is open then
@@ -275,6 +276,7 @@ gc.collect()
 """
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_closed_over_its_tasks_says_no_more_than_with_asyncios_locks(server, raw):
     said = []
     for kind in ("asyncio", "asyncio.locks"):

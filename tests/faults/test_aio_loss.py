@@ -86,6 +86,7 @@ async def test_a_lease_that_the_server_forgot_ends_its_block_at_the_next_renewal
     assert clean()
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_gone_for_longer_than_the_ttl_ends_the_block():
     with PrivateServer() as server:
         hf = AsyncHandfast(server.url)

@@ -523,6 +523,7 @@ async def test_a_handshake_that_breaks_is_retried(stage):
     assert stage.count == 3
 
 
+@pytest.mark.slow
 async def test_a_server_that_hangs_up_on_every_script_is_asked_with_growing_pauses(stage):
     future = stage.session.send(call(), 0.5)
     while not future.done():

@@ -266,6 +266,7 @@ def watched():
         watched.close()
 
 
+@pytest.mark.slow
 async def test_a_sentinels_primary_is_found_and_after_a_failover_the_new_one(api, watched):
     async with (
         api.users_sentinel(watched.sentinel) as sentinel,

@@ -23,6 +23,8 @@ from tests._support.apis import until_queued
 from tests._support.family import until_listening
 from tests._support.helpers import Engine, eventually, eventually_async, wall_clock
 
+pytestmark = pytest.mark.usefixtures("short_ticks")
+
 
 @pytest.fixture
 def stopping():
@@ -257,6 +259,7 @@ async def test_a_lease_without_renewal_expires(here, there):
     assert await lease.release() is False
 
 
+@pytest.mark.slow
 async def test_the_holder_never_believes_longer_than_the_server(here):
     _, ahead = wall_clock()
     lock = here.lock("a", ttl=0.6)
@@ -273,6 +276,7 @@ async def test_the_holder_never_believes_longer_than_the_server(here):
     assert await lease.release() is True
 
 
+@pytest.mark.slow
 async def test_many_leases_are_renewed_together(here):
     leases = [await here.lock(f"n{number}", ttl=0.5).acquire() for number in range(200)]
     await asyncio.sleep(1.2)
@@ -283,6 +287,7 @@ async def test_many_leases_are_renewed_together(here):
 # --- servers that are gone for a while
 
 
+@pytest.mark.slow
 async def test_renewals_fail_until_the_server_is_back_and_the_lease_lives(api, stopping):
     async with api.client(stopping.url) as client, client.lock("a", ttl=2.0) as lease:
         await until_listening(stopping.behind)
@@ -381,6 +386,7 @@ def test_a_dropped_lease_may_be_collected_while_the_renewer_has_the_gate(hf):
         hf._driver._renewer._sending = False
 
 
+@pytest.mark.slow
 def test_a_release_without_a_server_raises_the_client_librarys_error(monkeypatch):
     monkeypatch.setattr(driver, "RETRY_FOR", 0.3)
     with PrivateServer() as server:

@@ -410,6 +410,7 @@ def test_a_lease_may_be_released_by_another_thread(hf, raw):
     assert nothing_left(raw)
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy, raw):
     for _ in range(60):
         lease = far.lock("a", ttl=0.012).acquire()
@@ -444,6 +445,7 @@ def test_a_closed_client_says_so_and_its_threads_and_files_are_gone(server, raw)
     assert open_files() <= before
 
 
+@pytest.mark.slow
 def test_signals_that_are_handled_do_not_disturb_a_wait(hf, actors):
     (holder,) = actors()
     holder.ask("acquire")
@@ -516,6 +518,7 @@ time.sleep(60)
             parent.stdout.close()
 
 
+@pytest.mark.slow
 def test_the_blocks_own_exception_wins_over_a_server_that_is_gone(caplog):
     with PrivateServer() as server:
         hf = Handfast(server.url)

@@ -84,6 +84,7 @@ def test_a_killed_waiter_is_skipped_by_the_release_itself(hf, actors, raw):
     assert alive.answer() == status.holders[0].fence
 
 
+@pytest.mark.slow
 def test_a_frozen_waiter_costs_its_claim_window_and_not_a_whole_ttl(hf, actors):
     frozen, alive = actors(2)
     lease = hf.lock("a").acquire()
@@ -111,6 +112,7 @@ def test_a_killed_holder_is_followed_after_its_ttl(hf, actors):
     assert waiter.answer() > fence
 
 
+@pytest.mark.slow
 def test_a_holder_that_lives_is_renewed_for_as_long_as_it_holds(hf, actors):
     (holder,) = actors()
     fence = holder.ask("acquire", ttl=0.3)

@@ -231,6 +231,7 @@ def test_more_than_a_hundred_dead_waiters_take_more_than_one_call(engine, listen
     assert engine.holders() == ["alive"]
 
 
+@pytest.mark.slow
 def test_more_than_a_hundred_expired_holders_are_counted_out_step_by_step(raw):
     engine = Engine(raw, limit=150, kind="semaphore")
     for number in range(150):

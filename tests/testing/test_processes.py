@@ -13,7 +13,9 @@ import pytest
 
 from handfast.testing import ProcessFailed, ProcessGroup, run_in_subprocess
 
-BOTH = pytest.mark.parametrize("preload", [(), ("handfast.testing",)], ids=["fresh", "forked"])
+FRESH = pytest.param((), id="fresh")
+FORKED = pytest.param(("handfast.testing",), id="forked", marks=pytest.mark.slow)
+BOTH = pytest.mark.parametrize("preload", [FRESH, FORKED])
 PATIENCE = 20
 
 

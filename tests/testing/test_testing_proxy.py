@@ -427,6 +427,7 @@ def test_cut_after_cuts_within_a_request(proxy, peer, raw):
     assert not raw.exists("b")
 
 
+@pytest.mark.slow
 def test_dribbling_forwards_byte_by_byte(proxy, peer, raw):
     with proxy.dribbling(pause=0.01):
         peer.send("SET a 1", "GET a")

@@ -169,6 +169,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "clock"])
 def test_server_ends_with_its_process_after_sigkill(kind):
     if kind == "clock" and not find_compiler():
@@ -286,6 +287,7 @@ def test_replica_follows_freezes_thaws_and_is_promoted():
             replica.promote()
 
 
+@pytest.mark.slow
 def test_replica_listens_on_loopback_and_is_closed_with_its_primary():
     with ServerController() as server:
         assert server.admin.config_get("port") == {"port": "0"}

@@ -78,6 +78,7 @@ def test_examples_in_generated_docstrings_are_of_the_sync_api():
         assert not left, f"{path} still says {left}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["aio", "sync"])
 def test_an_edit_of_one_side_is_found_and_repaired(copy, side):
     before = generated(copy)
@@ -92,6 +93,7 @@ def test_an_edit_of_one_side_is_found_and_repaired(copy, side):
     assert changed == ({"lock.py"} if side == "aio" else set())
 
 
+@pytest.mark.slow
 def test_a_check_changes_nothing(copy):
     edit(copy / API / "sync/client.py", "class Handfast", "class Slowfast")
     before = generated(copy)
@@ -99,6 +101,7 @@ def test_a_check_changes_nothing(copy):
     assert generated(copy) == before
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_found_and_generated(copy):
     before = generated(copy)
     (copy / API / "sync/lease.py").unlink()
@@ -109,6 +112,7 @@ def test_a_missing_file_is_found_and_generated(copy):
     assert generated(copy) == before
 
 
+@pytest.mark.slow
 def test_a_new_module_needs_no_entry_in_a_list(copy):
     (copy / API / "aio/extra.py").write_text('"""Extra."""\n\n\nasync def wait() -> None:\n    await wait()\n')
     assert "_api/sync/extra.py" in run(copy, "--check").stderr
@@ -116,6 +120,7 @@ def test_a_new_module_needs_no_entry_in_a_list(copy):
     assert (copy / API / "sync/extra.py").read_text().endswith('"""Extra."""\n\n\ndef wait() -> None:\n    wait()\n')
 
 
+@pytest.mark.slow
 def test_a_generated_file_without_a_source_is_found_and_removed(copy):
     orphan = copy / API / "sync/gone.py"
     orphan.write_text('"""Gone."""\n')
@@ -125,6 +130,7 @@ def test_a_generated_file_without_a_source_is_found_and_removed(copy):
     assert not orphan.exists()
 
 
+@pytest.mark.slow
 def test_lines_of_one_api_only_are_marked_in_the_source(copy):
     source = '"""Extra."""\n\nfirst = 1  # asyncio only\n# sync only: second = 2\nthird = 3\n'
     (copy / API / "aio/extra.py").write_text(source)
@@ -132,6 +138,7 @@ def test_lines_of_one_api_only_are_marked_in_the_source(copy):
     assert (copy / API / "sync/extra.py").read_text().endswith('"""Extra."""\n\nsecond = 2\nthird = 3\n')
 
 
+@pytest.mark.slow
 def test_an_argument_of_the_sync_api_is_described_at_the_end_of_the_next_args_section(copy):
     source = '"""Extra."""\n\n\n# sync only, in Args: b: B.\ndef first(a):\n    """Do.\n\n    Args:\n        a: A.\n\n    Ends.\n    """\n'
     (copy / API / "aio/extra.py").write_text(source)
@@ -143,6 +150,7 @@ def test_an_argument_of_the_sync_api_is_described_at_the_end_of_the_next_args_se
     assert "no Args section" in run(copy).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--check"], []])
 def test_a_rule_that_no_line_uses_is_named(copy, options):
     edit(copy / "tools/unasync.py", "] = [\n", '] = [\n    (r"\\bAsyncAnvil\\b", "Anvil"),\n')
