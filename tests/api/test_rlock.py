@@ -396,6 +396,7 @@ async def test_when_all_leases_are_garbage_collected_one_warning_appears_and_the
 # --- renewal and loss
 
 
+@pytest.mark.slow
 async def test_the_hold_is_renewed_while_any_lease_is_held(here, there):
     rlock = here.rlock("a", ttl=0.3)
     outer = await rlock.acquire()

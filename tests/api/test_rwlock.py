@@ -561,6 +561,7 @@ async def test_class_names_and_reprs_show_the_api(api, here):
 # --- renewal and loss
 
 
+@pytest.mark.slow
 async def test_read_write_and_downgraded_leases_are_renewed(here, there):
     sides = {"reader": "read", "writer": "write", "downgraded": "write"}
     leases = [await side_of(here.rwlock(name, ttl=0.3), side).acquire() for name, side in sides.items()]

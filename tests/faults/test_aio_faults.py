@@ -592,7 +592,7 @@ async def in_child(action):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is just what is tested
 async def test_a_forked_child_owns_nothing_and_has_a_connection_of_its_own(near, raw):
-    lock = near.lock("a", ttl=2.0)
+    lock = near.lock("a", ttl=1.0)
     lease = await lock.acquire()
     waiter = asyncio.create_task(near.lock("a").acquire())
     await eventually_async(Engine(raw).queue)
@@ -613,7 +613,7 @@ async def test_a_forked_child_owns_nothing_and_has_a_connection_of_its_own(near,
             return await lease.release() is False and await lock.try_acquire() is None and await entered.locked()
 
     assert await in_child(lambda: asyncio.run(child()) and asyncio.run(child())) == 0
-    await asyncio.sleep(2.1)
+    await asyncio.sleep(1.1)
     assert not lease.lost
     assert Engine(raw).holders() == [lease.token]
     assert {client["id"] for client in raw.client_list()} == mine, "our connection is the same as before"

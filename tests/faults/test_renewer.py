@@ -225,6 +225,7 @@ async def test_a_callback_is_called_in_the_context_in_which_it_was_given(here, t
     assert await lease.release() is False
 
 
+@pytest.mark.slow
 async def test_no_callback_and_no_strangers_message_ends_the_renewer(here, raw):
     called = []
     lease = await here.lock("a", ttl=0.3).acquire()

@@ -97,6 +97,7 @@ def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_
     assert lease.release() is False
 
 
+@pytest.mark.slow
 def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
     with far.lock("a", ttl=0.6) as lease:
         for _ in range(3):
