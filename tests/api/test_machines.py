@@ -510,12 +510,12 @@ class Machine(RuleBasedStateMachine):
         """Return the status of each name, and record the token of a queued newcomer."""
         statuses = await self.look()
         for name, status in statuses.items():
-            line = [waiter.token for waiter in status.waiters]
+            queue = [waiter.token for waiter in status.waiters]
             asks = self.state.waiters(name)
             if newcomer in (ask.who for ask in asks) and newcomer not in self.tokens:
-                self.tokens.update((newcomer, token) for token in line[-1:] if token not in self.tokens.values())
+                self.tokens.update((newcomer, token) for token in queue[-1:] if token not in self.tokens.values())
             for ask in asks:
-                if self.state.exceeds_limit(ask) and self.tokens[ask.who] not in line:
+                if self.state.exceeds_limit(ask) and self.tokens[ask.who] not in queue:
                     self.state = self.state.leave(ask.who)  # it was refused
             first = self.state.waiters(name)[:1]
             assert not (status.free and any(map(self.state.exceeds_limit, first))), (
@@ -555,12 +555,12 @@ class Machine(RuleBasedStateMachine):
         assert self.state == State(resized=self.state.resized)
         await self.settle()
         for name in self.names:
-            holders, queue, tokens, past = (
+            holders, queue, tokens, tombstones = (
                 self.key(name, part) for part in ("holders", "queue", "tokens", "tombstones")
             )
             assert self.stage.raw.exists(holders, queue) == 0
             assert {"used", "fence", "limit"}.issuperset(self.stage.raw.hkeys(tokens))
-            assert all(self.stage.raw.pttl(key) != -1 for key in (tokens, past))
+            assert all(self.stage.raw.pttl(key) != -1 for key in (tokens, tombstones))
 
 
 # --- the machines

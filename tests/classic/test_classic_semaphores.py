@@ -200,7 +200,7 @@ def test_flaw_failed_attempt_of_the_first_form_blocks_others(conn, hf, other, ra
         loser = Interrupted(conn, ZREM=[release_and_ask])
         assert kind.acquire(loser, "s", 1) is None
         if "ZREM" not in loser.sent:
-            release_and_ask()  # it has been quicker than anybody could ask
+            release_and_ask()  # a script has no ZREM that could be interrupted
     assert got[0] is None, "the permit was free, and no client got it"
     assert got[1]
 

@@ -97,7 +97,7 @@ class Stage:
         self.handshake_timeout = 5.0
         self.refuse = None
         self.revoked, self.gaps = [], []
-        self.session = Session(self.connector, "inbox", "inbox home me")
+        self.session = Session(self.connector, "inbox", "inbox control label")
         self.session.on_revoked = self.on_revoked
         self.session.on_break = lambda: self.gaps.append(True)
 
@@ -287,7 +287,7 @@ async def test_a_grant_message_is_read_in_any_pieces(stage, pieces, size):
     session.inbox.register(TOKEN)
     coming = session.send(PERMITS.acquire(TOKEN))
     (command,) = await peer.hear()
-    assert command[-1] == b"inbox home me", "an acquire is signed with the address"
+    assert command[-1] == b"inbox control label", "an acquire ends with the address of its client"
 
     async def play():
         for piece in pieces:

@@ -1,13 +1,11 @@
-"""Forced orders: a few steps of two or three clients in every order that they can come in, on a real server.
+"""Forced orders: the steps of two or three clients in every possible order, on a real server.
 
-Each client's own steps keep their order, and everything else is tried. The steps are scripts called by hand, as they
-arrive at the server; after each one its answer and all that is stored are held against `handfast_lab.checker.models`. So
-these are the races around a handoff, a timeout, an expiry, a resize and a downgrade, without a race: nothing here runs
-at once.
+The steps of one client keep their order. Each step is a script, called by hand in the order in which it is to reach the
+server. After each one its reply and all stored state are compared with `handfast_lab.checker.models`. So the races around
+a handoff, a timeout, an expiry, a resize and a downgrade are tested without concurrency.
 
-Two steps stand for what happens without a word: ``expire`` sets the deadline of a lease to the past, and ``die`` lets a
-waiter's inbox lose its subscriber. What follows from them is only seen by the next call, so until then the state may be
-either.
+Two steps replace events without a call: ``expire`` sets the deadline of a lease to a time before now, and ``die`` ends the
+subscription to a waiter's inbox. Only the next call shows their effect, so until then either state is accepted.
 """
 
 from __future__ import annotations

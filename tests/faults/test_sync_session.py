@@ -42,7 +42,7 @@ def stage():
     connection = SimpleNamespace(_sock=ours, disconnect=ours.close)
     connector = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0)
     revoked = []
-    session = Session(connector, "inbox", "inbox home me", on_revoked=lambda *message: revoked.append(message))
+    session = Session(connector, "inbox", "inbox control label", on_revoked=lambda *message: revoked.append(message))
     theirs.sendall(PONG)
     session.open()
     theirs.recv(4096)
@@ -115,7 +115,7 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
     connector = SimpleNamespace(
         connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close), response_timeout=5.0
     )
-    session = Session(connector, "inbox", "inbox home me", on_revoked=lambda *message: revoked.append(message))
+    session = Session(connector, "inbox", "inbox control label", on_revoked=lambda *message: revoked.append(message))
     behind = push(b"revoked abc deploy")
     theirs.sendall(PONG + (b"" if replies else behind))
     session.open()

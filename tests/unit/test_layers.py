@@ -141,8 +141,8 @@ def test_only_drivers_and_public_modules_use_sockets_threads_and_clocks():
 
 def api_of(module):
     parts = module.split(".")
-    coloured = len(parts) > 2 and parts[1] in ("_drivers", "_api") and parts[2] in ("aio", "sync")
-    return parts[2] if coloured else None
+    in_two_apis = len(parts) > 2 and parts[1] in ("_drivers", "_api") and parts[2] in ("aio", "sync")
+    return parts[2] if in_two_apis else None
 
 
 def test_the_two_apis_know_nothing_of_each_other():

@@ -322,9 +322,9 @@ def test_free_permits_are_counted_by_the_limit_in_force(limit, out, seen):
 
 
 def test_a_record_that_was_evicted_is_shown_with_what_is_known():
-    lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"1", b"2 2 9 9 0 500000 inbox home some body"]
+    lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"1", b"2 2 9 9 0 500000 inbox control some label"]
     _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, 0, -1, 1, 1, *map(list, lists)]))
     (holder,), (waiter,) = found.holders, found.waiters
     assert (holder.token, holder.weight, holder.remaining, holder.label) == ("abcdefgh", 0, 1.0, "")
-    assert (waiter.weight, waiter.position, waiter.waited_for, waiter.label) == (2, 0, 0.5, "some body")
+    assert (waiter.weight, waiter.position, waiter.waited_for, waiter.label) == (2, 0, 0.5, "some label")
     assert (holder.exclusive, waiter.exclusive) == (False, True)

@@ -34,14 +34,17 @@ Reader: TypeAlias = Callable[[Any], Any]
 class Reply:
     """A tagged array that a script returned. The fields that the script's header names are attributes.
 
-    Replies are immutable and match by tag and fields:
-
-        match transfer(client, source="a", target="b", amount=5):
-            case Reply("taken", left=left): ...
-            case Reply("short", missing=missing): ...
+    Replies are immutable.
 
     Attributes:
         tag: The first item, which says which of the header's replies it is.
+
+    Example:
+        match take(client, source="a", target="b", amount=5):
+            case Reply("taken", left=left):
+                print(f"{left} are left")
+            case Reply("short", missing=missing):
+                print(f"{missing} are missing")
     """
 
     __slots__ = ("_fields", "tag")
