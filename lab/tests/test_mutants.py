@@ -12,7 +12,7 @@ from handfast.lint.parsing import parse
 from handfast_lab.mutants import __main__ as mutate_scripts
 from handfast_lab.mutants import making, running
 from handfast_lab.mutants.making import ROOT, Mutant
-from handfast_lab.mutants.running import Chamber, SuiteFails, Verdict, suites
+from handfast_lab.mutants.running import MutationRun, SuiteFails, Verdict, suites
 
 # --- generated mutants
 
@@ -188,9 +188,9 @@ def test_every_survivor_needs_a_reason_and_every_reason_a_survivor():
     ]
     assert mutate_scripts.faults_of(verdicts, reasons, {"a", "b", "c", "d", "slow"}) == [
         "survived: c",
-        "justified, and no mutant is called that: gone",
-        "justified, and killed by test_x: b",
-        "justified, and killed by test_y: slow",
+        "justified, but there is no such mutant: gone",
+        "justified, but killed by test_x: b",
+        "justified, but killed by test_y: slow",
     ]
     assert mutate_scripts.faults_of(verdicts[:1], {"a": "no test can tell"}, {"a", "c"}) == []
 
@@ -255,8 +255,8 @@ def judged(monkeypatch):
 
     def judge(*mutants, files=("tests/lua/test_data_scripts.py",)):
         monkeypatch.setattr("handfast_lab.mutants.running.SUITES", {"": [file[len("tests/") : -3] for file in files]})
-        with Chamber(1, lambda _: None) as chamber:
-            return [(verdict.outcome, verdict.by) for verdict in chamber.judge(mutants, lambda _: None)]
+        with MutationRun(1, lambda _: None) as run:
+            return [(verdict.outcome, verdict.by) for verdict in run.judge(mutants, lambda _: None)]
 
     return judge
 

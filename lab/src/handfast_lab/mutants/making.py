@@ -1,31 +1,32 @@
-"""Mutants: a script with one small mistake each, as somebody might make it. Knows no tests and no server.
+"""Make mutants: copies of a script with one small mistake each. This module knows no tests and no server.
 
-What is made of each script and each part, by kind:
+The kinds of mutants:
 
     comparison   ``<`` and ``<=``, ``>`` and ``>=``, ``==`` and ``~=`` in place of each other
-    condition    what an ``if`` asks is always so, or never
-    logic        one side alone of an ``and`` or ``or``; no ``not``; ``true`` for ``false``
-    arithmetic   ``+`` and ``-``, ``*`` and ``/`` in place of each other; one argument less of ``math.max`` or ``math.min``
-    constant     a number that is one more or one less; from 2,000 on none at all, or twice as many
-    text         another reply tag, field, option or limit of a range; another text wherever one is compared or sent
-    command      a relative of a command, such as ZREVRANGE for ZRANGE, or call for pcall
-    drop         a call left out, or an assignment, or a break
-    key          another key of the script in a call, or another one of KEYS
-    argument     0 for an argument; a text that is not made a number
-    answer       0 or nil for what a script or a function returns
+    condition    the condition of an ``if`` is always true, or never
+    logic        one side of an ``and`` or ``or`` on its own; no ``not``; ``true`` for ``false``
+    arithmetic   ``+`` and ``-``, ``*`` and ``/`` in place of each other; ``math.max`` or ``math.min`` without an argument
+    constant     a number plus or minus 1; from 2,000 on 0, or twice the number
+    text         another reply tag, field, option, range limit, compared text or sent text
+    command      a similar command, such as ZREVRANGE for ZRANGE, or call for pcall
+    drop         no call, assignment or break
+    key          another key of the script in a call, or another element of KEYS
+    argument     0 for an argument; a text that is not converted to a number
+    answer       0 or nil as the value that a script or a function returns
 
-Left out, because a mutant above is harder to kill, or because it says nothing:
+Not made, because a mutant above is harder to kill, or because it would prove nothing:
 
-- ``and`` for ``or``, and ``math.min`` for ``math.max``: where a side alone is found out, so are they;
-- a condition that is always so where it is an ``and``, never so where it is an ``or``: the same;
-- ``==`` for ``~=``, and no ``not``, where that is all that a condition asks: it is always so, or never, is found out;
+- ``and`` for ``or``, and ``math.min`` for ``math.max``: a test that kills one side on its own kills them too;
+- an ``and`` that is always true, an ``or`` that is never true: the same;
+- ``==`` for ``~=``, and no ``not``, as a whole condition: killed with the condition that is always or never true;
 - an operator, an argument or a field whose operands are numbers or calls that have mutants of their own;
-- a number that a condition asks for: it is never so, is found out;
-- 0 for what a command is to read: so is what is done with the answer;
-- another one of ARGV, and one that is not made a number: ``tools/check_scripts.py`` sees it without running anything;
+- a number in a condition that compares with ``==``: killed with the condition that is never true;
+- 0 as the argument of a reading command: killed with the uses of its reply;
+- another element of ARGV, or one that is not converted to a number: ``tools/check_scripts.py`` finds it;
 - a hash in place of a sorted set, which is an error wherever the line runs; an endless ``while``;
-- one more or less where seconds to days are meant, and one less in a subscript;
-- patterns; and in a call on the empty text, a member that is not there, all but whether it is made and with which options.
+- plus or minus 1 for durations of seconds to days, and minus 1 in a subscript;
+- patterns; and in a call with the empty text, a member that does not exist, all mutants but those of the call and its
+  options.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ FOLDERS = {
     "classic/": "src/handfast/classic/lua",
     "marketplace/": "examples/marketplace/lua",
 }
-"""Where scripts stand, by what their names begin with here."""
+"""The folders of the scripts, by the prefix of their names here."""
 
 MANY = 2000
-"""From here on a number is a time or far away, and one more is nothing that anybody could tell."""
+"""From here on a number is a duration or a distant limit, and a test cannot observe a difference of 1."""
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "~=", "~=": "=="}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"}
@@ -77,7 +78,7 @@ RELATIVES = {
     "ZRANGEBYSCORE": "ZREVRANGEBYSCORE",
     "ZRANK": "ZREVRANK",
 }
-"""What one may write in place of a command; with HSET only where there is one field."""
+"""Similar commands. HSET is replaced only if it sets one field."""
 
 OPTIONS = {"NX": "XX", "XX": "NX", "GT": "LT", "PX": "EX", "EX": "PX", "-inf": "+inf", "+inf": "-inf"} | {
     "%.0f": "%.13g",
@@ -104,18 +105,18 @@ WRITES = {
     "ZREMRANGEBYSCORE",
 }
 LEFT_OUT = ("CH", "WITHSCORES")
-"""Options that a call may go without."""
+"""Options that a call may omit."""
 KEPT = ("LIMIT", "NUMSUB")
 """Words without which a call is an error."""
 
 SORTED_SETS = {"holders": "queue", "queue": "holders", "tombstones": "queue"}
 OURS = {"holders", "queue", "tokens", "tombstones"}
 STATE = "s"
-"""What the engine's scripts call the table of `load_state`, which has the keys of a name among its fields."""
+"""Name of the table of `load_state` in the engine's scripts, whose fields include the keys of a name."""
 
 BUILT_IN = {"tonumber", "unpack", "ipairs", "math", "string", "redis"}
 SHOWN, SIDE = 80, 24
-"""How much of a text stands in a name."""
+"""Number of characters of a line, and of an operand, in the name of a mutant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +124,15 @@ class Mutant:
     """A script with one mistake."""
 
     name: str
-    """What it is called for good: the script, the line, what it was and what it is now."""
+    """A stable name: the script, the line, the original and the replacement."""
     script: str
-    """Which file, as `scripts` calls it."""
+    """Name of the file, as in `scripts`."""
     kind: str
     text: str
-    """The whole file as it is now."""
+    """The whole file with the mistake."""
 
     def diff(self) -> str:
-        """What was changed, as a patch shows it."""
+        """Return the change as a patch."""
         path = scripts()[self.script]
         old, new = path.read_text(encoding="utf-8").splitlines(), self.text.splitlines()
         return "\n".join(difflib.unified_diff(old, new, self.script, self.name, n=2, lineterm=""))
@@ -139,38 +140,38 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A place in a text, what is to stand there, and how that is told. Without words it is left out."""
+    """A replacement of a part of the text. Without a description the part is left out."""
 
     kind: str
     start: int
     end: int
     new: str
-    words: str = ""
+    description: str = ""
 
 
 def scripts() -> dict[str, Path]:
-    """All files with Lua that we ship, by the names that they have here."""
+    """Return the paths of all Lua files that we ship, by name."""
     return {
         prefix + path.stem: path for prefix, folder in FOLDERS.items() for path in sorted((ROOT / folder).glob("*.lua"))
     }
 
 
 def make() -> list[Mutant]:
-    """All mutants of all scripts, in the order of the text."""
+    """Return all mutants of all scripts, in the order of the text."""
     return [mutant for name, path in scripts().items() for mutant in mutants_of(name, path.read_text(encoding="utf-8"))]
 
 
 def mutants_of(script: str, source: str) -> list[Mutant]:
-    """All mutants of one file."""
+    """Return all mutants of one file."""
     found: list[Mutant] = []
     seen: Counter[str] = Counter()
     texts = {source}
-    for edit in _Surgeon(source).edits():
+    for edit in _Mutator(source).edits():
         text = source[: edit.start] + edit.new + source[edit.end :]
         if text in texts:
             continue
         texts.add(text)
-        name = f"{script}: {_line(source, edit.start)}: {edit.words or 'left out'}"
+        name = f"{script}: {_line(source, edit.start)}: {edit.description or 'left out'}"
         seen[name] += 1
         name += f" #{seen[name]}" if seen[name] > 1 else ""
         found.append(Mutant(name, script, edit.kind, text))
@@ -178,7 +179,7 @@ def mutants_of(script: str, source: str) -> list[Mutant]:
 
 
 def _line(source: str, start: int) -> str:
-    """The line of that place, without what is no code."""
+    """Return the code of the line at this position, without comments."""
     first = source.rfind("\n", 0, start) + 1
     line = source[first : source.find("\n", start)]
     return _short(re.sub(r"\s+--.*", "", line))
@@ -189,8 +190,8 @@ def _short(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-class _Surgeon:
-    """Knows a file, and where in it something can be changed."""
+class _Mutator:
+    """Finds the possible edits of one file."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -204,7 +205,7 @@ class _Surgeon:
         self._tags = {item.word for item in map(self._tag, self._tree.walk()) if item is not None}
 
     def edits(self) -> Iterator[Edit]:
-        """All that can be changed, in the order of the text."""
+        """Yield all edits, in the order of the text."""
         for node in self._tree.walk():
             yield from getattr(self, f"_of_{node.kind.replace(' ', '_')}", lambda _: ())(node)
 
@@ -221,7 +222,7 @@ class _Surgeon:
             yield self._swapped("arithmetic", left, node.word, ARITHMETIC[node.word], right)
 
     def _swapped(self, kind: str, left: Node, old: str, new: str, right: Node) -> Edit:
-        """Another operator between the two."""
+        """Return the edit that replaces the operator between two operands."""
         between = self._source[self._end(left) : self._start(right)]
         start = self._end(left) + between.index(old)
         sides = f"{' '.join(left.text.split())[-SIDE:]} {{}} {' '.join(right.text.split())[:SIDE]}"
@@ -240,10 +241,10 @@ class _Surgeon:
         if above is not None and (
             (above.kind == "unary" and above.word == "-")
             or (above.kind == "count" and above.one("name").word == "_" and node.word == "1")
-            or self._is_of_nobody(above)
+            or self._has_no_member(above)
         ):
             return
-        if "." in node.word:  # a part of one, which is there or not
+        if "." in node.word:  # a fraction, which matters as a whole
             yield self._edit("constant", node, "0")
             return
         number = int(node.word)
@@ -252,7 +253,7 @@ class _Surgeon:
             if (
                 above.one("base").word == "KEYS"
                 and last > 1
-                and not (above.parent and self._is_of_nobody(above.parent))
+                and not (above.parent and self._has_no_member(above.parent))
             ):
                 yield self._edit("key", above, f"KEYS[{number + 1 if number < last else number - 1}]")
             return
@@ -308,7 +309,7 @@ class _Surgeon:
     def _of_call(self, node: Node) -> Iterator[Edit]:
         callee, arguments = node.one("callee"), node.many("arguments")
         if node.parent is not None and node.parent.kind == "block":
-            yield self._gone(node)
+            yield self._dropped(node)
         if callee.text in ("math.max", "math.min"):
             yield from self._of_extreme(node)
         elif callee.text == "tonumber" and not arguments[0].text.startswith("ARGV"):
@@ -321,7 +322,7 @@ class _Surgeon:
             yield from self._of_arguments(arguments)
 
     def _of_extreme(self, node: Node) -> Iterator[Edit]:
-        """Of math.max and math.min."""
+        """Yield the edits of math.max and math.min."""
         callee, arguments = node.one("callee"), node.many("arguments")
         for left_out in arguments:
             rest = ", ".join(self._whole(argument) for argument in arguments if argument is not left_out)
@@ -341,7 +342,7 @@ class _Surgeon:
     def _of_key(self, node: Node) -> Iterator[Edit]:
         call = node.parent
         others = sorted(self._keys - {node.word})
-        if call is None or not others or self._is_of_nobody(call):
+        if call is None or not others or self._has_no_member(call):
             return
         if self._keys & OURS and self._asks_server(call):
             other = SORTED_SETS.get(node.word)
@@ -355,10 +356,10 @@ class _Surgeon:
     # --- statements
 
     def _of_assign(self, node: Node) -> Iterator[Edit]:
-        yield self._gone(node)
+        yield self._dropped(node)
 
     def _of_break(self, node: Node) -> Iterator[Edit]:
-        yield self._gone(node)
+        yield self._dropped(node)
 
     def _of_arm(self, node: Node) -> Iterator[Edit]:
         for condition in node.many("condition"):
@@ -380,7 +381,7 @@ class _Surgeon:
             elif value.kind not in ("number", "true", "false", "binary"):
                 yield self._edit("answer", value, "nil")
 
-    # --- what the above ask
+    # --- helpers
 
     def _start(self, node: Node) -> int:
         return self._lines[node.line - 1] + node.column - 1
@@ -391,7 +392,7 @@ class _Surgeon:
     def _edit(self, kind: str, node: Node, new: str) -> Edit:
         return Edit(kind, self._start(node), self._end(node), new, f"{_short(node.text)} -> {_short(new)}")
 
-    def _gone(self, node: Node) -> Edit:
+    def _dropped(self, node: Node) -> Edit:
         return Edit("drop", self._start(node), self._end(node), "")
 
     def _whole(self, node: Node) -> str:
@@ -410,13 +411,13 @@ class _Surgeon:
     def _asks_server(self, node: Node) -> bool:
         return node.kind == "call" and node.one("callee").text in ("redis.call", "redis.pcall")
 
-    def _is_of_nobody(self, node: Node) -> bool:
-        """Whether it is a call on the member that is not there."""
+    def _has_no_member(self, node: Node) -> bool:
+        """Return whether the node is a call with the empty text as member, which does not exist."""
         arguments = node.many("arguments")
         return self._asks_server(node) and arguments[-1].kind == "string" and not arguments[-1].word
 
     def _tag(self, node: Node) -> Node | None:
-        """The tag of a reply, where that node is the table which has it."""
+        """Return the tag of the reply if the node is its table."""
         if node.kind != "table" or node.parent is None or node.parent.kind != "return" or not node.many("items"):
             return None
         first = node.many("items")[0].one("value")

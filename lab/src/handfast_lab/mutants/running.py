@@ -1,14 +1,13 @@
-"""Mutants put to the tests: which tests, in which order, and what is believed of them.
+"""Run the tests against mutants: which tests, in which order, and when a failure counts.
 
-A worker (`handfast_lab.mutants.worker`) collects the tests that concern a script and forks a child for each mutant. There the
-mutant is put in the place of the script, and the tests have a server of their own, started by their fixture in some
-hundredths of a second: a script that never ends takes its own server along, and no other mutant's time.
+A worker (`handfast_lab.mutants.worker`) collects the tests that concern a script and forks a child for each mutant. The
+child replaces the script by the mutant. Its tests use a server of their own, which their fixture starts in some
+hundredths of a second, so a script that never ends blocks only that server.
 
-The tests that killed a mutant of a script are tried first on its next one. A test of the client side, with its threads and
-timeouts, has to kill twice, the second time alone; and whoever kills has to pass alone without the mutant
-(`Chamber.control`). First, all tests have to pass with a neutral mutant, which gives every script another digest and
-changes nothing else: so none of them holds on to what a script was. Processes that tests start themselves run the scripts
-as they are.
+Tests that killed a mutant of a script run first on its next mutant. A test of the client side, with its threads and
+timeouts, must fail twice, the second time on its own; and each test that killed must pass on its own without a mutant.
+Before any mutant, all tests must pass with a neutral mutant, which changes the digest of every script and nothing else:
+this detects tests that keep the original script. Processes that tests start run the original scripts.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any, Self
 
 from handfast_lab.mutants.making import ROOT, Mutant, scripts
 
-__all__ = ["Chamber", "SuiteFails", "Verdict", "Worker", "suites"]
+__all__ = ["MutationRun", "SuiteFails", "Verdict", "Worker", "suites"]
 
 SUITES = {
     "multi_": ["lua/test_scripts_exact", "lua/test_scripts_multi", "lua/test_random_walks"],
@@ -56,10 +55,10 @@ SUITES = {
     "classic/semaphore": ["classic/test_classic_semaphores"],
     "marketplace/": ["docs/test_example_marketplace"],
 }
-"""The tests that concern a script, quickest first, by what its name begins with."""
+"""The files of tests that concern a script, quickest first, by the first part of its name."""
 
 SLOW = ("compat/test_compat_faults", "docs/test_example_marketplace")
-"""Files of tests that the default run leaves out as a whole; of the others, what it leaves out is left out here too."""
+"""Files in which all tests are marked as slow. Slow tests of the other files are not run."""
 
 PLAIN = (
     "lua/test_scripts",
@@ -70,20 +69,20 @@ PLAIN = (
     "lua/test_random_walks",
     "lua/test_data_scripts",
 )
-"""Files of tests that call the scripts by hand, one after the other: what fails there fails again."""
+"""Files of tests that call the scripts one after the other: a failure is deterministic, so one is enough."""
 
 TOP = 12
-"""How many of the tests that killed before are tried first."""
+"""Number of tests that killed before and run first."""
 
 LIMIT, FACTOR = 5.0, 4.0
-"""Seconds that a test may take at least, and times what it takes without a mutant: then a mutant hangs, and is killed."""
+"""A test may take `LIMIT` seconds plus `FACTOR` times its duration without a mutant; then the mutant counts as killed."""
 LONGEST = 300.0
-"""Seconds that a file of tests may take in all."""
+"""Seconds that a run of tests may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a mutant."""
+    """The result of a mutant."""
 
     name: str
     outcome: str
@@ -95,33 +94,34 @@ class Verdict:
 
 @dataclass(slots=True)
 class Run:
-    """What a child told: how long each test took, which one failed, and which one had begun when it fell silent."""
+    """The reports of a child: the duration of each test, the test that failed, and the test that did not end."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     failed: str = ""
-    words: str = ""
+    text: str = ""
+    """Of the failure."""
     hung: str = ""
 
 
 class SuiteFails(Exception):
-    """Tests fail without any mutant, so that nothing can be said."""
+    """Raised when tests fail without a mutant, so there can be no verdicts."""
 
 
 def suites(script: str) -> list[str]:
-    """The files of tests that concern a script, as pytest is given them."""
+    """Return the paths of the files of tests that concern a script."""
     for prefix, names in SUITES.items():
         if script.startswith(prefix):
             return [f"tests/{name}.py" for name in names]
-    raise KeyError(f"no tests are known for {script}: say which in handfast_lab/mutants/running.py")
+    raise KeyError(f"no tests are known for {script}: list them in SUITES of handfast_lab/mutants/running.py")
 
 
-class Chamber:
-    """Puts mutants to the tests, some at a time."""
+class MutationRun:
+    """Runs the tests against mutants in several workers."""
 
     def __init__(self, workers: int, say: Callable[[str], None]) -> None:
         self._workers = workers
         self._say = say
-        self._usual: dict[str, dict[str, float]] = {}
+        self._durations: dict[str, dict[str, float]] = {}
         self._killers: dict[str, Counter[str]] = {}
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
@@ -134,9 +134,9 @@ class Chamber:
             worker.close()
 
     def judge(self, mutants: Sequence[Mutant], done: Callable[[Verdict], None]) -> list[Verdict]:
-        """What becomes of each; ``done`` hears of each one at once. Raises SuiteFails.
+        """Return a verdict for each mutant; also call ``done`` with each at once. Raises SuiteFails.
 
-        Those of one family of scripts come together, since a worker knows the tests of one family only.
+        A worker has the tests of one family of scripts, so the mutants of a family follow one another.
         """
         families: dict[tuple[str, ...], list[Mutant]] = {}
         for mutant in mutants:
@@ -150,16 +150,16 @@ class Chamber:
         return [verdicts[mutant.name] for mutant in mutants]
 
     def _measure(self, family: tuple[str, ...]) -> None:
-        """See that the tests pass with the neutral mutant, and how long each takes."""
+        """Check that the tests pass with the neutral mutant, and record their durations."""
 
         def measure(worker: Worker, file: str) -> None:
             run = worker.run([file])
             if run.failed or run.hung:
-                raise SuiteFails(f"with scripts that are whole, {run.failed or run.hung} fails\n{run.words}")
-            self._usual[file] = run.seconds
+                raise SuiteFails(f"without a mutant, {run.failed or run.hung} fails\n{run.text}")
+            self._durations[file] = run.seconds
             self._say(f"{file}: {len(run.seconds)} tests in {sum(run.seconds.values()):.1f} s")
 
-        list(self._each(family, measure, [file for file in family if file not in self._usual]))
+        list(self._each(family, measure, [file for file in family if file not in self._durations]))
 
     def _judge(self, worker: Worker, mutant: Mutant, done: Callable[[Verdict], None]) -> Verdict:
         started = time.monotonic()
@@ -172,22 +172,22 @@ class Chamber:
         return verdict
 
     def _control(self, family: tuple[str, ...], killed: list[Verdict]) -> None:
-        """See that whoever killed passes alone without a mutant: else it says nothing."""
+        """Check that each test that killed passes on its own without a mutant."""
 
         def control(worker: Worker, test: str) -> None:
             runs = [worker.run([test])]
             if runs[0].failed or runs[0].hung:
                 runs.append(worker.run([test]))
             if all(run.failed or run.hung for run in runs):
-                raise SuiteFails(f"with scripts that are whole, {test} fails alone\n{runs[0].words}")
+                raise SuiteFails(f"without a mutant, {test} fails on its own\n{runs[0].text}")
 
         list(self._each(family, control, sorted({verdict.by for verdict in killed if _file(verdict.by) in family})))
 
     def _try(self, worker: Worker, mutant: Mutant) -> tuple[str, str]:
-        """Outcome, and the test that killed it."""
+        """Return the outcome, and the test that killed the mutant."""
         with self._lock:
             known = [test for test, _ in self._killers.get(mutant.script, Counter()).most_common(TOP)]
-        usual = [self._usual[file] for file in suites(mutant.script)]
+        usual = [self._durations[file] for file in suites(mutant.script)]
         limits = {test: LIMIT + FACTOR * seconds for file in usual for test, seconds in file.items()}
         for tests in (known, *map(list, usual)):
             left = tests
@@ -202,19 +202,19 @@ class Chamber:
         return "survived", ""
 
     def _again(self, worker: Worker, mutant: Mutant, test: str, first: Run) -> bool:
-        """Whether it kills a second time, alone. What calls the scripts by hand does."""
+        """Return whether the test fails a second time, on its own; assumed for tests in `PLAIN`."""
         if _short(_file(test)) in PLAIN:
             return True
         run = worker.run([test], mutant)
         if run.failed or run.hung:
             return True
-        self._say(f"{test} failed with {mutant.name}, but not alone: {first.words}")
+        self._say(f"{test} failed with {mutant.name}, but not on its own: {first.text}")
         return False
 
     def _each(
         self, family: tuple[str, ...], work: Callable[[Worker, Any], Any], things: Sequence[Any]
     ) -> Iterator[Any]:
-        """Have workers do that with each, and give what comes of it."""
+        """Yield the result of ``work`` for each thing, in several workers."""
 
         def with_worker(thing: Any) -> Any:
             with self._lock:
@@ -265,7 +265,7 @@ class Worker:
         )
 
     def run(self, tests: Sequence[str], mutant: Mutant | None = None, limits: Mapping[str, float] | None = None) -> Run:
-        """What comes of those tests, or files of tests. Without a mutant, the neutral one is put to them."""
+        """Run these tests, or files of tests, against the mutant; without one against the neutral mutant."""
         assert self._process.stdin is not None  # noqa: S101 -- both are pipes
         assert self._process.stdout is not None  # noqa: S101 -- see above
         request = {
@@ -278,27 +278,27 @@ class Worker:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError("a worker has ended; why it did stands above")
+            raise RuntimeError("a worker has ended; its error is above")
         run = Run()
         finished = False
-        for told in json.loads(answer):
-            if "began" in told:
-                run.hung = told["began"]
-            elif "passed" in told:
-                run.seconds[told["passed"]] = told["seconds"]
+        for report in json.loads(answer):
+            if "began" in report:
+                run.hung = report["began"]
+            elif "passed" in report:
+                run.seconds[report["passed"]] = report["seconds"]
                 run.hung = ""
-            elif "failed" in told:
-                run.failed, run.words, run.hung = told["failed"], told["words"], ""
-            elif "broken" in told:
-                raise RuntimeError(told["broken"])
+            elif "failed" in report:
+                run.failed, run.text, run.hung = report["failed"], report["text"], ""
+            elif "broken" in report:
+                raise RuntimeError(report["broken"])
             else:
-                finished = bool(told["finished"])
+                finished = bool(report["finished"])
         if not (finished or run.failed or run.hung):
-            raise RuntimeError(f"nothing was run of {tests}")
+            raise RuntimeError(f"none of these tests was run: {tests}")
         return run
 
     def close(self) -> None:
-        """Let it end."""
+        """Wait until the process has ended."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self._process.stdout is not None:

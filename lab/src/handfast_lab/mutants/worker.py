@@ -1,9 +1,9 @@
-"""A worker: collects some files of tests once, and forks a child for each mutant that is put to them.
+"""A worker: collects some files of tests once, and forks a child for each mutant.
 
-Run as a program, with pytest's arguments, it reads a line of JSON for each run from its input and writes one for what came
-of it. Whatever was made of a script when the package and the tests were imported, its source and digest, is looked up
-once and changed in the child; and whoever reads a changed file there gets it as it is to be. Nothing on the disk changes.
-The child leads a process group, which is ended with it; the server that its tests started ends by itself then.
+It is a program with pytest's arguments. For each run it reads a line of JSON from its input and writes one with the
+reports. The package and the tests keep sources and digests of scripts from their import: the worker finds them once, and
+the child replaces them. Reads of a changed file return the mutant in the child. No file on the disk changes. The child
+leads a process group, which is killed with it; the server of its tests ends then.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from hypothesis.configuration import set_hypothesis_home_dir
 
 from handfast_lab.mutants.making import scripts
 
-__all__ = ["NEUTRAL", "Places", "main"]
+__all__ = ["NEUTRAL", "LoadedScripts", "main"]
 
 NEUTRAL = "-- nothing else is changed\n"
-"""At the end of every script, it gives each a digest of its own and changes nothing that a test may see."""
+"""Appended to every script: it changes the digest, and nothing else that a test may observe."""
 
 NO_KILL = ("the_digests_are_these",)
-"""Tests that see any change of a script, whatever it does."""
+"""Tests that fail for every change of a script."""
 
 COLLECTIONS = (frozenset, list, set, tuple)
-"""What may have sources and digests among other things."""
+"""Types of collections that are searched for sources and digests."""
 
-WORDS = 300
-"""How much of a failure's text is told."""
+TEXT_LIMIT = 300
+"""Number of characters of a failure that are reported."""
 
 
-class Places:
-    """Where this process keeps what it has read of scripts: the objects, and copies of sources and digests elsewhere."""
+class LoadedScripts:
+    """The objects of this process that contain a script: `LuaScript`, and copies of sources and digests elsewhere."""
 
     def __init__(self, sources: dict[str, str]) -> None:
         from handfast._engine.script import LuaScript
@@ -56,7 +56,7 @@ class Places:
         self._holders = [thing for thing in things if any(_has(value, forms) for value in _contents(thing))]
 
     def change(self, old: str, new: str) -> int:
-        """Put one source, and its digest, in the place of another; in how many places it was."""
+        """Replace a source and its digest by another everywhere. Return the number of objects changed."""
         count = 0
         for script in self._scripts:
             if script.source == old:
@@ -82,7 +82,7 @@ def _forms(source: str) -> list[str | bytes]:
 
 
 def _contents(thing: Any) -> Iterator[Any]:
-    """What is kept in a dict or by a closure."""
+    """Yield what a dict or the cell of a closure contains."""
     if type(thing) is dict:
         yield from (part for item in list(thing.items()) for part in item)
     elif type(thing) is CellType:
@@ -91,14 +91,14 @@ def _contents(thing: Any) -> Iterator[Any]:
 
 
 def _has(value: Any, forms: Container[str | bytes]) -> bool:
-    """Whether it is one of those, or has one among its own."""
+    """Return whether the value is one of the forms, or a collection that contains one."""
     if type(value) in (str, bytes):
         return value in forms
     return type(value) in COLLECTIONS and any(type(one) in (str, bytes) and one in forms for one in value)
 
 
 def _renewed(value: Any, forms: dict[str | bytes, str | bytes]) -> Any:
-    """The same with others in their places."""
+    """Return the value with its forms replaced."""
     if not _has(value, forms):
         return value
     if type(value) in COLLECTIONS:
@@ -106,38 +106,38 @@ def _renewed(value: Any, forms: dict[str | bytes, str | bytes]) -> Any:
     return forms[value]
 
 
-class Chamber:
-    """A plugin that runs no tests but in children, each with scripts of its own."""
+class ForkingLoop:
+    """A plugin that runs tests only in children, each with its own scripts."""
 
-    def __init__(self, asked: TextIO, answers: TextIO, folder: str) -> None:
-        self._asked = asked
+    def __init__(self, requests: TextIO, answers: TextIO, folder: str) -> None:
+        self._requests = requests
         self._answers = answers
-        self._told = Path(folder, "told")
+        self._reports = Path(folder, "reports")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Do what is asked, one run after the other, until nobody asks any more."""
+        """Serve one request after the other until the input ends."""
         items = [item for item in session.items if not any(name in item.name for name in NO_KILL)]
         overlay({os.path.realpath(path): path.read_text(encoding="utf-8") for path in scripts().values()})
-        before = shipped()  # from here on it does not matter what becomes of the files
-        places = Places(before)
+        before = shipped()  # from here on, changes of the files have no effect
+        loaded = LoadedScripts(before)
         gc.collect()
         gc.freeze()
-        for line in self._asked:
+        for line in self._requests:
             request = json.loads(line)
-            with self._told.open("w") as out:
+            with self._reports.open("w") as out:
                 pid = os.fork()
                 if pid == 0:
-                    child(request, items, places, before, Teller(out))
+                    child(request, items, loaded, before, Reporter(out))
             wait(pid, request["longest"])
-            told = [json.loads(line) for line in self._told.read_text().splitlines()]
-            self._answers.write(json.dumps(told) + "\n")
+            reports = [json.loads(line) for line in self._reports.read_text().splitlines()]
+            self._answers.write(json.dumps(reports) + "\n")
             self._answers.flush()
         return True
 
 
 def shipped() -> dict[str, str]:
-    """The sources of all scripts, as a server is given them."""
+    """Return the sources of all scripts as they are sent to a server."""
     from handfast._engine.script import load
 
     engine = {name: load.__wrapped__(name).source for name in scripts() if "/" not in name}
@@ -149,7 +149,7 @@ def shipped() -> dict[str, str]:
 
 
 def neutral() -> dict[str, str]:
-    """All files, with scripts that do what they did and have another digest."""
+    """Return the text of every script with the neutral change."""
     return {
         os.path.realpath(path): path.read_text(encoding="utf-8") + NEUTRAL
         for name, path in scripts().items()
@@ -157,45 +157,45 @@ def neutral() -> dict[str, str]:
     }
 
 
-class Teller:
-    """A plugin that writes down what happens, and ends the process with the first failure, without cleaning up."""
+class Reporter:
+    """A plugin that reports each test, and ends the process at the first failure, without cleanup."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def tell(self, **what: Any) -> None:
-        """One thing."""
-        self._out.write(json.dumps(what) + "\n")
+    def report(self, **fields: Any) -> None:
+        """Write one report."""
+        self._out.write(json.dumps(fields) + "\n")
         self._out.flush()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """From here on it may hang."""
-        self.tell(began=nodeid)
+        """Report the start of a test, which may hang."""
+        self.report(began=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One of three: of its setup, itself, its end."""
+        """Report a failure in any phase, or a pass after the last phase."""
         self._seconds[report.nodeid] += report.duration
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            self.tell(failed=report.nodeid, words=str(crash or report.longrepr)[-WORDS:])
+            self.report(failed=report.nodeid, text=str(crash or report.longrepr)[-TEXT_LIMIT:])
             os._exit(0)
         if report.when == "teardown":
-            self.tell(passed=report.nodeid, seconds=self._seconds[report.nodeid])
+            self.report(passed=report.nodeid, seconds=self._seconds[report.nodeid])
 
 
 def child(
-    request: dict[str, Any], items: list[pytest.Item], places: Places, before: dict[str, str], teller: Teller
+    request: dict[str, Any], items: list[pytest.Item], loaded: LoadedScripts, before: dict[str, str], reporter: Reporter
 ) -> NoReturn:
-    """Run the tests in this process, and end with it."""
+    """Run the tests, and end this process."""
     try:
         os.setsid()
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), 2)
         overlay(request["changed"] or neutral())
         for name, source in shipped().items():
-            if source != before[name] and not places.change(before[name], source) and request["changed"]:
-                raise RuntimeError(f"nobody here has {name}")
+            if source != before[name] and not loaded.change(before[name], source) and request["changed"]:
+                raise RuntimeError(f"no object of this process contains {name}")
         chosen = [
             item for test in request["tests"] for item in items if test in (item.nodeid, item.nodeid.partition("::")[0])
         ]
@@ -203,29 +203,29 @@ def child(
             if limit := request["limits"].get(item.nodeid):
                 item.add_marker(pytest.mark.timeout(limit), append=False)
         if chosen:
-            chosen[0].config.pluginmanager.register(teller)
+            chosen[0].config.pluginmanager.register(reporter)
         for item, following in zip(chosen, [*chosen[1:], None], strict=False):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        teller.tell(finished=len(chosen))
-    except BaseException as error:  # noqa: BLE001 -- it is told, and this process ends in any case
-        teller.tell(broken=repr(error))
+        reporter.report(finished=len(chosen))
+    except BaseException as error:  # noqa: BLE001 -- it is reported, and this process ends in any case
+        reporter.report(broken=repr(error))
     finally:
         os._exit(0)
 
 
 def overlay(changed: dict[str, str]) -> None:
-    """Let whoever reads one of those files have that text; of the others, what was laid over them before."""
+    """Make `Path.read_text` return these texts for these files."""
     real = Path.read_text
 
     def read_text(path: Path, *args: Any, **options: Any) -> str:
         text = changed.get(os.path.realpath(path)) if path.suffix == ".lua" else None
         return real(path, *args, **options) if text is None else text
 
-    Path.read_text = read_text  # type: ignore[method-assign, assignment]  # that is what this process is for
+    Path.read_text = read_text  # type: ignore[method-assign, assignment]  # this process exists for it
 
 
 def wait(pid: int, longest: float) -> None:
-    """Until that child has ended, by itself or by us."""
+    """Wait until the child has ended; kill it after ``longest`` seconds."""
     until = time.monotonic() + longest
     try:
         while os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -237,22 +237,22 @@ def wait(pid: int, longest: float) -> None:
         os.waitpid(pid, 0)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)  # whoever its tests left behind
+            os.killpg(pid, signal.SIGKILL)  # processes that its tests left
 
 
 def main(arguments: list[str]) -> None:
-    """Collect, and serve."""
-    with os.fdopen(os.dup(0)) as asked, os.fdopen(os.dup(1), "w") as answers, open(os.devnull, "r+") as nothing:
+    """Collect the tests, and serve requests."""
+    with os.fdopen(os.dup(0)) as requests, os.fdopen(os.dup(1), "w") as answers, open(os.devnull, "r+") as nothing:
         os.dup2(nothing.fileno(), 0)
         os.dup2(nothing.fileno(), 1)
         with tempfile.TemporaryDirectory() as folder:
-            set_hypothesis_home_dir(folder)  # what it remembers of mutants is not for others
+            set_hypothesis_home_dir(folder)  # examples found with mutants stay here
             phases = [phase for phase in Phase if phase is not Phase.shrink]
             settings.register_profile("mutants", database=None, derandomize=True, phases=phases)
             settings.load_profile("mutants")
             options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
             options += arguments
-            status = pytest.main(options, plugins=[Chamber(asked, answers, folder)])
+            status = pytest.main(options, plugins=[ForkingLoop(requests, answers, folder)])
             answers.write(json.dumps([{"broken": f"pytest ended with {status}"}]) + "\n")
 
 
