@@ -1,4 +1,4 @@
-"""``handfast chaos`` on a small scale: histories are run, checked, summed up and reported, and planted faults detected."""
+"""``handfast torture`` on a small scale: histories are run, checked, summed up and reported, and planted faults detected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from handfast_lab.chaos import faults
 from handfast_lab.chaos.campaign import Campaign, cells, played, run
 from handfast_lab.chaos.faults import FAULTS, Fault
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.history_run import OPERATIONS, Cell, Chamber
+from handfast_lab.chaos.history_run import OPERATIONS, Cell, HistoryRunner
 from handfast_lab.chaos.report import render
 from handfast_lab.chaos.results import Results
 from handfast_lab.chaos.workers import PRIMITIVES
@@ -25,9 +25,9 @@ MACHINE = {"server": "valkey 9", "python": "3.11", "redis": "8.1", "cores": 2, "
 
 
 @pytest.fixture(scope="module")
-def chamber():
-    with Chamber() as chamber:
-        yield chamber
+def runner():
+    with HistoryRunner() as runner:
+        yield runner
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def results(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("api", ["sync", "asyncio"])
 @pytest.mark.parametrize("primitive", PRIMITIVES)
-def test_a_history_without_faults_has_no_finding(chamber, primitive, api):
-    verdict = chamber.play(Cell(primitive, api, "none"), 1)
+def test_a_history_without_faults_has_no_finding(runner, primitive, api):
+    verdict = runner.run(Cell(primitive, api, "none"), 1)
     assert verdict.findings == ()
     assert verdict.operations >= OPERATIONS
     assert verdict.history == (), "a history is kept only with a finding"
@@ -52,17 +52,17 @@ def test_a_history_without_faults_has_no_finding(chamber, primitive, api):
 @pytest.mark.timeout(240)
 @pytest.mark.filterwarnings("ignore:.*dropped without a release:ResourceWarning")  # some clients forget their leases
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_occurs_and_leads_to_no_finding(chamber, fault):
+def test_every_fault_occurs_and_leads_to_no_finding(runner, fault):
     chosen = cells(["semaphore", "lock_all"], ["sync", "asyncio"], [fault])
-    verdicts = [chamber.play(cell, seed) for seed, cell in enumerate(chosen)]
+    verdicts = [runner.run(cell, seed) for seed, cell in enumerate(chosen)]
     assert [verdict.findings for verdict in verdicts] == [()] * len(verdicts)
     assert fault == "none" or sum(verdict.strikes for verdict in verdicts) > 0
 
 
 @pytest.mark.slow
-def test_a_server_that_loses_data_is_detected_unless_the_fault_excuses_it(chamber, monkeypatch):
+def test_a_server_that_loses_data_is_detected_unless_the_fault_excuses_it(runner, monkeypatch):
     monkeypatch.setitem(FAULTS, "treason", Fault(faults._flushes))
-    verdicts = [chamber.play(Cell("lock", "sync", "treason"), seed) for seed in range(3)]
+    verdicts = [runner.run(Cell("lock", "sync", "treason"), seed) for seed in range(3)]
     found = [finding for verdict in verdicts for finding in verdict.findings]
     assert any(finding.startswith("holds: ") for finding in found)
     assert all(bool(verdict.history) == bool(verdict.findings) for verdict in verdicts)
@@ -148,7 +148,7 @@ def test_the_command_plants_mistakes_and_reports_which_were_detected(tmp_path, m
     monkeypatch.setattr(planted, "catch_all", partial(planted.catch_all, most=20))
     result = torture(tmp_path, "--part", "planted")
     assert result.exit_code == 1
-    assert "nobody noticed: none at all" in result.stderr
+    assert "not found: none at all" in result.stderr
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_a_finding_fails_the_command_and_keeps_the_history(tmp_path, monkeypatch
     assert len(list(read_history(kept.read_text().splitlines()))) >= OPERATIONS
 
 
-def in_this_process(campaign, tell):
-    with Chamber() as chamber:
+def in_this_process(campaign, progress):
+    with HistoryRunner() as runner:
         for number in range(int(campaign.histories)):
-            tell(chamber.play(campaign.cells[number % len(campaign.cells)], campaign.seed + number))
+            progress(runner.run(campaign.cells[number % len(campaign.cells)], campaign.seed + number))

@@ -15,21 +15,21 @@ def by_row(figures):
     return {figure.id: figure for figure in figures}
 
 
-def told():
-    """A `Tell` that keeps its messages."""
-    heard = []
-    return heard, heard.append
+def recorder():
+    """A `Progress` that keeps its messages."""
+    steps = []
+    return steps, steps.append
 
 
 @OURS_IN_BOTH
 def test_handfast_recovers_from_lost_replies(contender):
-    heard, tell = told()
-    figures = lost_replies.trial(contender, 8, 1, tell)
+    steps, progress = recorder()
+    figures = lost_replies.trial(contender, 8, 1, progress)
     assert [figure.id for figure in figures] == list(lost_replies.ROWS)
     assert [figure.tried for figure in figures] == [8] * 4
     assert [(figure.bad, figure.examples) for figure in figures] == [(0, ())] * 4
     assert all(figure.measured.get("wrong answers", 0) == 0 for figure in figures)
-    assert heard == list(range(1, 33))
+    assert steps == list(range(1, 33))
 
 
 def test_wrong_results_after_lost_replies_are_detected():
@@ -48,12 +48,12 @@ def test_leaked_permits_are_detected():
 
 
 def test_cancellations_leave_no_state_of_handfast():
-    heard, tell = told()
-    everywhere, random = cancellations.trial(OURS_AIO, 30, 1, tell)
+    steps, progress = recorder()
+    everywhere, random = cancellations.trial(OURS_AIO, 30, 1, progress)
     assert everywhere.bad == random.bad == 0
     assert everywhere.tried > 10
     assert random.tried == 30
-    assert heard
+    assert steps
 
 
 @pytest.mark.slow
@@ -95,12 +95,12 @@ def test_a_leftover_task_and_a_wrong_answer_are_detected(monkeypatch):
 
 @pytest.mark.slow
 def test_interrupts_leave_no_state_of_handfast():
-    heard, tell = told()
-    everywhere, random = interrupts.trial(OURS, 30, 1, tell)
+    steps, progress = recorder()
+    everywhere, random = interrupts.trial(OURS, 30, 1, progress)
     assert (everywhere.bad, everywhere.examples) == (random.bad, random.examples) == (0, ())
     assert everywhere.tried > 20
     assert random.tried == 30
-    assert heard
+    assert steps
 
 
 @pytest.mark.slow

@@ -33,11 +33,11 @@ def test_a_few_deaths_lead_to_no_finding(contender):
     for what in ("renewed until then", "not renewed"):
         assert found[what].tried == 4
         assert found[what].measured["before the end"] == 0
-        assert found[what].measured["a mere sleep of this machine's, p99 beyond, ms"] > 0
+        assert found[what].measured["a plain sleep on this machine, p99 late, ms"] > 0
     order, stall = found["the head among them: order"], found["the head among them: stall"]
-    assert (order.bad, order.measured["lines"]) == (0, 2)
+    assert (order.bad, order.measured["queues"]) == (0, 2)
     assert order.tried + order.measured["waiters killed"] == 2 * deaths.WAITERS
-    assert stall.measured["lines that got stuck"] == 0
+    assert stall.measured["queues that got stuck"] == 0
 
 
 @pytest.mark.slow
@@ -59,12 +59,12 @@ def test_a_stolen_lock_is_detected():
 
 def test_a_stuck_queue_is_detected(monkeypatch):
     monkeypatch.setattr(deaths, "RETRY_FOR", 0.3)
-    monkeypatch.setattr(deaths, "LINE_TTL", 0.02)
+    monkeypatch.setattr(deaths, "QUEUE_TTL", 0.02)
     with ServerController() as server, LockUsers(server.url) as users:
-        lines = deaths._Lines(deaths._Scene(planted(kept), server, users, 1, lambda: None))
-        lines.kill(1)
-    assert lines.stall().bad == 1
-    assert lines.stall().measured["lines that got stuck"] == 1
+        queues = deaths._KilledWaiters(deaths._Setup(planted(kept), server, users, 1, lambda: None))
+        queues.kill(1)
+    assert queues.stall().bad == 1
+    assert queues.stall().measured["queues that got stuck"] == 1
 
 
 # --- processes
@@ -80,19 +80,19 @@ def test_a_process_acquires_and_releases_on_request(users):
     (user,) = users.new(OURS)
     before = time.monotonic()
     user.order("acquire", "a", 5.0)
-    asked, entered = user.expect("asks", 10), user.expect("in", 10)
+    asked, entered = user.expect("acquiring", 10), user.expect("acquired", 10)
     assert before <= asked.at <= entered.at <= time.monotonic()
     user.order("release", "a")
-    assert user.expect("given", 10).value is True
+    assert user.expect("released", 10).value is True
     user.order("acquire and release", "a", 5.0)
-    assert [user.receive(10).word for _ in range(3)] == ["asks", "in", "given"]
+    assert [user.receive(10).word for _ in range(3)] == ["acquiring", "acquired", "released"]
 
 
 def test_an_error_in_a_process_is_reported(users):
     (user,) = users.new(OURS)
     user.order("release", "never taken")
-    with pytest.raises(ProcessFailed, match="'failed' instead of 'given': KeyError"):
-        user.expect("given", 10)
+    with pytest.raises(ProcessFailed, match="'failed' instead of 'released': KeyError"):
+        user.expect("released", 10)
     with pytest.raises(ProcessFailed, match="reported nothing"):
         user.receive(0.01)
 
@@ -100,8 +100,8 @@ def test_an_error_in_a_process_is_reported(users):
 def test_a_killed_process_is_gone_and_its_lock_stays(users, server):
     (user,) = users.new(OURS_AIO)
     user.order("acquire", "a", 5.0)
-    user.expect("asks", 10)
-    user.expect("in", 10)
+    user.expect("acquiring", 10)
+    user.expect("acquired", 10)
     users.discard(user)
     with redis.Redis.from_url(server.url, decode_responses=True) as admin:
         assert 0 < OURS.remaining(admin, "a") <= 5000

@@ -52,7 +52,7 @@ def test_a_grant_at_maxmemory_is_detected(monkeypatch, hasty):
     plant(monkeypatch, "ACQUIRE", "redis.call('HDEL', KEYS[3], '')")
     _, takes = figures_of(OURS_AIO)
     assert takes.bad > 0
-    assert any("its caller was told <" in example for example in takes.examples)
+    assert any("the answer was <" in example for example in takes.examples)
 
 
 def test_a_refusal_that_changes_state_is_detected(monkeypatch, hasty):

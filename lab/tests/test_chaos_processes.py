@@ -30,13 +30,13 @@ def test_a_forked_child_of_handfast_holds_no_lease(contender):
 def test_a_child_that_releases_its_parents_lock_is_detected():
     figure = only(forks.trial(CONTENDERS["redis-py"], 3, 1, lambda _: None))
     assert figure.bad == 3
-    assert figure.measured == {"misled in the child": 3, "lost by the parent": 3, "sent by the child": 3}
+    assert figure.measured == {"wrong answers in the child": 3, "lost by the parent": 3, "sent by the child": 3}
 
 
 def test_requests_of_a_child_are_recognised_by_their_connection():
     from handfast.testing import Command
 
-    said = [
+    report = [
         Command("SET", (b"forked-00001",), 1),
         Command("ECHO", (b"forking",), 2),
         Command("EVALSHA", (b"x", b"forked-00001"), 1),  # the parent renews the lease
@@ -46,7 +46,7 @@ def test_requests_of_a_child_are_recognised_by_their_connection():
         Command("ECHO", (b"joined",), 2),
         Command("EVALSHA", (b"x", b"forked-00005"), 4),
     ]
-    assert forks._overheard(said) == {"forked-00002": 1, "forked-00004": 1}
+    assert forks._sent_by_children(report) == {"forked-00002": 1, "forked-00004": 1}
 
 
 # --- leaks

@@ -36,18 +36,18 @@ def test_the_trial_applies_to_handfast_only():
 @needs_compiler
 @BOTH
 def test_a_few_stalls_lead_to_no_finding(contender, monkeypatch):
-    monkeypatch.setattr(stalls, "LIVES", 1)
+    monkeypatch.setattr(stalls, "WAIT_LEASES", 1)
     seen = []
     figures = stalls.trial(contender, 4, 1, seen.append)
     rows = [figure.id for figure in figures]
     assert rows == ["R10", "R11", "R14"] + ["R31"] * len(stalls.LINKS)
-    updates, wakings, patience, *deadlines = figures
-    for figure in (updates, wakings, patience):
+    updates, resumed, long_waits, *deadlines = figures
+    for figure in (updates, resumed, long_waits):
         assert figure.bad == 0, figure
         assert figure.seed == 1
     assert updates.tried > 10
-    assert wakings.tried == 4
-    assert patience.measured["waited by the server's clock, s"] >= 60
+    assert resumed.tried == 4
+    assert long_waits.measured["waited by the server's clock, s"] >= 60
     assert all(figure.tried == 1 for figure in deadlines), "their durations are not checked here"
     assert seen == sorted(seen)
 
@@ -90,9 +90,9 @@ def test_writers_that_do_not_answer_are_reported(monkeypatch, chance):
 @BOTH
 def test_a_write_under_an_expired_lease_is_detected(contender, monkeypatch, chance):
     monkeypatch.setattr(stalls, "Writer", Believing)
-    figure = stalls._wakings(contender, 1, chance, ignore)
-    assert figure.bad >= stalls.SLEEPERS
-    assert "believed in its lease" in figure.examples[0]
+    figure = stalls._resumed(contender, 1, chance, ignore)
+    assert figure.bad >= stalls.FROZEN
+    assert "took its expired lease for valid" in figure.examples[0]
 
 
 # --- R14
@@ -105,19 +105,19 @@ def test_waiters_that_are_silent_for_too_long_are_detected(contender, monkeypatc
     monkeypatch.setattr(acquire, "MAX_POLL_S", 600)
     monkeypatch.setattr(stalls, "RETRY_FOR", 0.2)
     monkeypatch.setattr(stalls, "WAITERS", 2)
-    figure = stalls._patience(contender, ignore)
+    figure = stalls._long_waits(contender, ignore)
     assert figure.bad > 0
-    assert "not all of them have asked again" in figure.examples[0]
+    assert "not all waiters have polled" in figure.examples[0]
 
 
 # --- R31
 
 
 def test_late_and_early_grants_are_detected():
-    seen = stalls._Overshoots([-0.02, 0.0, 0.05, 0.051], ["got what others held"])
-    figure = stalls._overshoot_figure(OURS, "a link", 0.05, seen)
+    seen = stalls._Overruns([-0.02, 0.0, 0.05, 0.051], ["acquired a held lock"])
+    figure = stalls._overrun_figure(OURS, "a link", 0.05, seen)
     assert (figure.tried, figure.bad) == (5, 3)
-    assert figure.examples == ("got what others held", "51 ms longer than asked", "-20.0 ms too early"[1:])
+    assert figure.examples == ("acquired a held lock", "51 ms longer than asked", "-20.0 ms too early"[1:])
 
 
 @BOTH
@@ -137,17 +137,17 @@ def test_an_overrun_timeout_is_detected(contender, monkeypatch, chance):
 def test_a_grant_of_a_held_lock_is_detected(monkeypatch, chance):
     monkeypatch.setattr(stalls, "LINKS", {"released": (released, 0.0)})
     (figure,) = stalls._deadlines(OURS, 1, chance, ignore)
-    assert figure.examples[0] == "got what others held"
+    assert figure.examples[0] == "acquired a held lock"
 
 
-def released(scene):
+def released(setup):
     """Return a link on which the lock is free."""
-    scene.server.admin.flushall()
+    setup.server.admin.flushall()
     return stalls.contextlib.nullcontext()
 
 
 def test_the_death_of_a_process_is_recorded():
     wrong = []
-    with stalls._noting(wrong):
+    with stalls._recording_failures(wrong):
         raise ProcessFailed("it is gone")
     assert wrong == ["it is gone"]

@@ -174,7 +174,7 @@ async def _live(api, use, raw, url):
                     stack.push_async_callback(client.aclose)
         workload = privileges.Workload(api, raw, *clients)
         await WORKLOADS[use](workload)
-        return workload.notes
+        return workload.observations
 
 
 # --- the rights are minimal
@@ -246,8 +246,8 @@ def lacking(use, command):
     """Run a workload without the right to that command and return what is wrong."""
     api, tally = privileges.api_of(OURS), privileges._Tally()
     with privileges.log_silenced(), ServerController() as server:
-        usual = api.run(privileges._lives(api, server, use, privileges._rights(use)))
-        api.run(privileges._lacks(api, server, use, command=command, usual=usual, tally=tally))
+        usual = api.run(privileges._run(api, server, use, privileges._rights(use)))
+        api.run(privileges._run_without(api, server, use, command=command, usual=usual, tally=tally))
     return tally.wrong
 
 
@@ -372,7 +372,7 @@ def test_what_is_given_back_in_the_background_needs_no_other_rights(api, raw, us
     async def workload():
         async with api.client(url) as client:
             raw.config_resetstat()
-            await privileges._give_back_late(api, privileges.Workload(api, raw, client, client))
+            await privileges._release_late(api, privileges.Workload(api, raw, client, client))
         assert evals(raw) == 0
 
     with privileges.log_silenced():

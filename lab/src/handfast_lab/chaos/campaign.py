@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from handfast_lab.chaos.faults import FAULTS
-from handfast_lab.chaos.history_run import Cell, Chamber, Verdict
+from handfast_lab.chaos.history_run import Cell, HistoryRunner, Verdict
 
 __all__ = ["Campaign", "cells", "played", "run"]
 
@@ -44,29 +44,29 @@ def cells(primitives: Sequence[str], apis: Sequence[str], faults: Sequence[str])
     return [cell for cell in every if cell.api in FAULTS[cell.fault].apis]
 
 
-def run(campaign: Campaign, tell: Callable[[Verdict], object]) -> None:
-    """Run the campaign; call `tell` with each verdict."""
+def run(campaign: Campaign, progress: Callable[[Verdict], object]) -> None:
+    """Run the campaign; call `progress` with each verdict."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["handfast_lab.chaos.history_run"])
     numbers = itertools.count()
     until = monotonic() + campaign.seconds
-    players = dict(_hired(context, campaign.processes))
+    workers = dict(_started(context, campaign.processes))
     played = 0
     try:
-        waiting = set(players)
-        for pipe in players:
-            _give(pipe, campaign, next(numbers))
+        waiting = set(workers)
+        for pipe in workers:
+            _assign(pipe, campaign, next(numbers))
         while waiting:
             for ready in wait(list(waiting)):
                 pipe = cast("Connection", ready)
                 waiting.discard(pipe)
-                tell(pipe.recv())
+                progress(pipe.recv())
                 played += 1
                 if played + len(waiting) < campaign.histories and monotonic() < until:
-                    _give(pipe, campaign, next(numbers))
+                    _assign(pipe, campaign, next(numbers))
                     waiting.add(pipe)
     finally:
-        for pipe, process in players.items():
+        for pipe, process in workers.items():
             pipe.close()
             process.join(RETRY_FOR)
             process.kill()
@@ -88,24 +88,24 @@ def played(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
     return [cell._asdict() | entry for cell, entry in sorted(sums.items())]
 
 
-def _give(pipe: Connection, campaign: Campaign, number: int) -> None:
+def _assign(pipe: Connection, campaign: Campaign, number: int) -> None:
     pipe.send((campaign.cells[number % len(campaign.cells)], campaign.seed + number))
 
 
-def _hired(context: multiprocessing.context.BaseContext, count: int) -> Iterator[tuple[Connection, BaseProcess]]:
+def _started(context: multiprocessing.context.BaseContext, count: int) -> Iterator[tuple[Connection, BaseProcess]]:
     for _ in range(count):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_play, args=(theirs,))  # type: ignore[attr-defined]  # each has it
+        parent_end, child_end = context.Pipe()
+        process = context.Process(target=_work, args=(child_end,))  # type: ignore[attr-defined]  # each has it
         process.start()
-        theirs.close()
-        yield ours, process
+        child_end.close()
+        yield parent_end, process
 
 
-def _play(pipe: Connection) -> None:
+def _work(pipe: Connection) -> None:
     """Run the histories requested through the pipe until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the parent alone
     logging.getLogger("handfast").setLevel(logging.CRITICAL)  # lost leases are expected here
-    with Chamber() as chamber, contextlib.suppress(EOFError):
+    with HistoryRunner() as runner, contextlib.suppress(EOFError):
         while True:
             cell, seed = pipe.recv()
-            pipe.send(chamber.play(cell, seed))
+            pipe.send(runner.run(cell, seed))

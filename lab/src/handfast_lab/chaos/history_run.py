@@ -20,27 +20,27 @@ from handfast import Handfast, HandfastError
 from handfast._engine.keys import KeySet
 from handfast.testing import FaultProxy, ServerController
 from handfast_lab.chaos.apis import APIS
-from handfast_lab.chaos.faults import FAULTS, Fault, Stage
-from handfast_lab.chaos.queue_observer import watching
-from handfast_lab.chaos.workers import Script, play, take_all
+from handfast_lab.chaos.faults import FAULTS, Environment, Fault
+from handfast_lab.chaos.queue_observer import observing_queues
+from handfast_lab.chaos.workers import Plan, acquire_all, run_workers
 from handfast_lab.checker import check_all
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.history import Operation
 from handfast_lab.checker.quiescence import check_rest
 
-__all__ = ["Cell", "Chamber", "Verdict"]
+__all__ = ["Cell", "HistoryRunner", "Verdict"]
 
 NAMES = "a", "b"
 KINDS = {"semaphore": "semaphore", "rwlock": "rwlock"}
 """Kind segment of a primitive's keys, where it is not `lock`."""
 
-PLAYERS = 4
+WORKERS = 4
 OPERATIONS = 500
 
 LONGEST, RETRY_FOR = 4.0, 30.0
 """Seconds after which the workers stop, and after which they must have stopped."""
 
-HEALING = 25.0
+RECOVERY = 25.0
 """Seconds within which nothing may be left; background cleanup retries for 20 s."""
 
 
@@ -67,13 +67,13 @@ class Verdict:
     """Kept only if there are findings."""
 
 
-class Chamber:
+class HistoryRunner:
     """Owns the servers that histories run on. Each is started on first use."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
         self._servers: dict[frozenset[str], ServerController] = {}
-        self._played = 0
+        self._count = 0
 
     def __enter__(self) -> Self:
         return self
@@ -83,15 +83,18 @@ class Chamber:
     ) -> None:
         self._stack.close()
 
-    def play(self, cell: Cell, seed: int) -> Verdict:
+    def run(self, cell: Cell, seed: int) -> Verdict:
         """Run one history and check it."""
         fault, begun = FAULTS[cell.fault], monotonic()
-        self._played += 1
+        self._count += 1
         server = self._server(fault.needs)
-        with FaultProxy(server.url, record=False) as proxy, Stage(server, proxy, f"t{self._played}") as stage:
-            history, strikes, findings = _played(cell, fault, stage, seed)
-            findings += _healed(cell, stage)
-        findings += map(str, check_fences(history) if fault.forgets else check_all(history))
+        with (
+            FaultProxy(server.url, record=False) as proxy,
+            Environment(server, proxy, f"t{self._count}") as environment,
+        ):
+            history, strikes, findings = _run(cell, fault, environment, seed)
+            findings += _leftovers(cell, environment)
+        findings += map(str, check_fences(history) if fault.loses_leases else check_all(history))
         server.admin.flushall()
         return Verdict(
             cell=cell,
@@ -111,42 +114,44 @@ class Chamber:
         return self._servers[needs]
 
 
-def _played(cell: Cell, fault: Fault, stage: Stage, seed: int) -> tuple[list[Operation], int, list[str]]:
+def _run(cell: Cell, fault: Fault, environment: Environment, seed: int) -> tuple[list[Operation], int, list[str]]:
     """Run the workers under the fault.
 
     Return the operations, the number of strikes, and what the workers must not see.
     """
-    script = Script(
+    plan = Plan(
         primitive=cell.primitive,
         names=NAMES,
-        players=PLAYERS,
+        workers=WORKERS,
         operations=OPERATIONS,
         ttl=fault.ttl,
         seed=seed,
         until=monotonic() + LONGEST,
         habits=fault.habits,
     )
-    places = [KeySet(stage.namespace, KINDS.get(cell.primitive, "lock"), name) for name in NAMES]
+    key_sets = [KeySet(environment.namespace, KINDS.get(cell.primitive, "lock"), name) for name in NAMES]
     chance = random.Random(seed)  # noqa: S311 -- timing, not security
-    with watching(stage.server.admin, places) as sightings, fault.inflict(stage, chance) as count:
-        book = play(APIS[cell.api], script, stage.proxy.url, stage.namespace, RETRY_FOR)
-    history = book.operations
-    if not fault.deafens:
-        places_seen = {lease: sightings.queued(token) for lease, token in book.tokens.items()}
-        history = [replace(one, queued=places_seen.get(one.lease)) if one.kind == "acquire" else one for one in history]
+    with observing_queues(environment.server.admin, key_sets) as observed, fault.inflict(environment, chance) as count:
+        recording = run_workers(APIS[cell.api], plan, environment.proxy.url, environment.namespace, RETRY_FOR)
+    history = recording.operations
+    if not fault.loses_messages:
+        queued_since = {lease: observed.queued(token) for lease, token in recording.tokens.items()}
+        history = [
+            replace(one, queued=queued_since.get(one.lease)) if one.kind == "acquire" else one for one in history
+        ]
     own = sum(not one.is_certain for one in history) if fault.habits else 0
-    return history, count.strikes + own, book.faults
+    return history, count.strikes + own, recording.faults
 
 
-def _healed(cell: Cell, stage: Stage) -> list[str]:
+def _leftovers(cell: Cell, environment: Environment) -> list[str]:
     """Acquire everything under each name once the faults are over. Return what is left after the time to recover."""
-    until = monotonic() + HEALING
-    with Handfast(stage.acting.url, namespace=stage.namespace) as passer_by:
+    until = monotonic() + RECOVERY
+    with Handfast(environment.primary.url, namespace=environment.namespace) as client:
         for name in NAMES:
             try:
-                take_all(passer_by, cell.primitive, name, HEALING).release()
+                acquire_all(client, cell.primitive, name, RECOVERY).release()
             except HandfastError as error:
-                return [f"liveness: {name}: nobody could take it {HEALING:g} s after all was over: {error}"]
-    while (left := check_rest(stage.acting.admin, stage.namespace)) and monotonic() < until:
+                return [f"liveness: {name}: not available {RECOVERY:g} s after the faults ended: {error}"]
+    while (left := check_rest(environment.primary.admin, environment.namespace)) and monotonic() < until:
         time.sleep(0.02)
     return list(map(str, left))

@@ -28,8 +28,8 @@ START_TIMEOUT = 20.0
 class LockUser:
     """The program of a client process: each of its `orders` acquires or releases a lock and reports it.
 
-    ``asks`` is reported before an acquire, then ``in`` or ``out of time``. ``given`` is reported after a release, with
-    whether the lease was still held.
+    ``acquiring`` is reported before an acquire, then ``acquired`` or ``timed out``. After a release ``released`` is
+    reported, with whether the lease was still held.
     """
 
     def __init__(self, parent: Parent, contender: Contender, url: str) -> None:
@@ -49,11 +49,11 @@ class LockUser:
 
     def acquire(self, name: str, ttl: float, *, renew: bool = False) -> None:
         lock = self._locks[name] = self._client.lock(name, ttl, renew=renew)
-        self.report("asks")
-        self.report("in" if lock.acquire() else "out of time")
+        self.report("acquiring")
+        self.report("acquired" if lock.acquire() else "timed out")
 
     def release(self, name: str) -> None:
-        self.report("given", self._locks.pop(name).release())
+        self.report("released", self._locks.pop(name).release())
 
     def acquire_and_release(self, name: str, ttl: float) -> None:
         self.acquire(name, ttl)

@@ -18,14 +18,14 @@ import redis
 from handfast._engine.keys import KeySet
 from handfast_lab.chaos.background import repeating
 
-__all__ = ["Sightings", "watching"]
+__all__ = ["QueueTimes", "observing_queues"]
 
 EVERY = 0.001
 """Seconds between two reads."""
 
 
 @dataclass
-class Sightings:
+class QueueTimes:
     """What the observer saw."""
 
     since: dict[str, float] = field(default_factory=dict)
@@ -38,27 +38,27 @@ class Sightings:
         """Return since when the token was certainly queued at its final position, or None if that is not known."""
         return None if token is None or token in self.moved else self.since.get(token)
 
-    def see(self, lines: Iterable[tuple[str, list[tuple[str, float]]]], moment: float) -> None:
+    def record(self, queues: Iterable[tuple[str, list[tuple[str, float]]]], moment: float) -> None:
         """Record the contents of the queues, read at `moment` at the latest."""
-        for key, line in lines:
-            for token, ticket in line:
+        for key, queue in queues:
+            for token, ticket in queue:
                 if self._tickets.setdefault((key, token), ticket) != ticket:
                     self.moved.add(token)
                 self.since.setdefault(token, moment)
 
 
 @contextmanager
-def watching(admin: redis.Redis, places: Iterable[KeySet]) -> Iterator[Sightings]:
+def observing_queues(admin: redis.Redis, key_sets: Iterable[KeySet]) -> Iterator[QueueTimes]:
     """Observe the queues of these keys while the block runs."""
-    keys = [place.key("queue") for place in places]
-    sightings = Sightings()
+    keys = [key_set.key("queue") for key_set in key_sets]
+    times = QueueTimes()
 
-    def look() -> None:
+    def read() -> None:
         with contextlib.suppress(redis.RedisError):  # the server is down or refuses the read: skip this one
             pipe = admin.pipeline(transaction=True)
             for key in keys:
                 pipe.zrange(key, 0, -1, withscores=True)
-            sightings.see(zip(keys, pipe.execute(), strict=True), monotonic())
+            times.record(zip(keys, pipe.execute(), strict=True), monotonic())
 
-    with repeating(look, lambda: EVERY):
-        yield sightings
+    with repeating(read, lambda: EVERY):
+        yield times

@@ -22,29 +22,29 @@ from handfast._engine.calls import MAX_PERMITS
 from handfast_lab.chaos.apis import Api, settled
 from handfast_lab.checker.history import Kind, Operation, Outcome
 
-__all__ = ["LIMIT", "PRIMITIVES", "Book", "Script", "play", "take_all"]
+__all__ = ["LIMIT", "PRIMITIVES", "Plan", "Recording", "acquire_all", "run_workers"]
 
 PRIMITIVES = "lock", "semaphore", "rwlock", "rlock", "lock_all"
 
-SILENCE = 0.5
+SOCKET_TIMEOUT = 0.5
 """Socket timeout of the clients in seconds, after which a call is retried. It is short, so that lost replies cost little."""
 
-FORGETTING = ("forget", 1), ("leave", 1), ("keep", 1)
-"""What a worker with the habit ``forget`` does now and then with a lease, and with which weight."""
+ABANDONING = ("abandon", 1), ("close", 1), ("overstay", 1)
+"""What a worker with the habit ``abandon`` does now and then with a lease, and with which weight."""
 
-HANDS = 2
+PER_CLIENT = 2
 """Threads or tasks that share a client."""
 
 LIMIT = 3
 """Permits of a semaphore."""
 
 
-class Script(NamedTuple):
+class Plan(NamedTuple):
     """What the workers of one history do."""
 
     primitive: str
     names: tuple[str, ...]
-    players: int
+    workers: int
     operations: int
     """Operations of all workers together; an acquire and a release are two."""
     ttl: float
@@ -52,11 +52,11 @@ class Script(NamedTuple):
     until: float
     """Moment of the monotonic clock at which the workers stop in any case, in seconds."""
     habits: frozenset[str] = frozenset()
-    """``forget``: now and then a worker drops a lease, holds one for too long, or closes the client with the lease
+    """``abandon``: now and then a worker drops a lease, holds one for too long, or closes the client with the lease
     held. ``cancel``: now and then it cancels an acquire."""
 
 
-class _Thing(NamedTuple):
+class _Target(NamedTuple):
     """A primitive that can be acquired."""
 
     primitive: Any
@@ -66,7 +66,7 @@ class _Thing(NamedTuple):
 
 
 @dataclass
-class Book:
+class Recording:
     """What the workers of one history recorded."""
 
     operations: list[Operation] = field(default_factory=list)
@@ -76,24 +76,26 @@ class Book:
     """Failures of the workers themselves: stuck ones, and exceptions from neither Handfast nor redis-py."""
 
 
-def play(api: Api, script: Script, url: str, namespace: str, patience: float) -> Book:
+def run_workers(api: Api, plan: Plan, url: str, namespace: str, timeout: float) -> Recording:
     """Run the workers and return what they recorded."""
-    book = Book()
+    recording = Recording()
 
     def client() -> Any:
-        return api.client_class(api.library.Redis.from_url(url, socket_timeout=SILENCE), namespace=namespace)
+        return api.client_class(api.library.Redis.from_url(url, socket_timeout=SOCKET_TIMEOUT), namespace=namespace)
 
-    async def all_of_them() -> None:
-        seats = [_Seat(client) for _ in range(-(-script.players // HANDS))]
-        players = [_Player(api, script, number, book, seats[number // HANDS]) for number in range(script.players)]
-        if await api.late([api.start(player.live) for player in players], patience):
-            book.faults.append(f"stuck: a player was not done {patience:g} s later")
+    async def run() -> None:
+        clients = [_SharedClient(client) for _ in range(-(-plan.workers // PER_CLIENT))]
+        workers = [
+            _Worker(api, plan, number, recording, clients[number // PER_CLIENT]) for number in range(plan.workers)
+        ]
+        if await api.late([api.start(worker.run) for worker in workers], timeout):
+            recording.faults.append(f"stuck: a worker was not done {timeout:g} s later")
 
-    api.run(all_of_them())
-    return book
+    api.run(run())
+    return recording
 
 
-def take_all(client: Handfast, primitive: str, name: str, timeout: float) -> Lease:
+def acquire_all(client: Handfast, primitive: str, name: str, timeout: float) -> Lease:
     """Acquire everything under a name, to check that it is available."""
     if primitive == "semaphore":
         return client.semaphore(name, LIMIT).acquire(permits=LIMIT, timeout=timeout)
@@ -102,141 +104,141 @@ def take_all(client: Handfast, primitive: str, name: str, timeout: float) -> Lea
     return client.lock(name).acquire(timeout=timeout)
 
 
-class _Seat:
+class _SharedClient:
     """A client that some workers share. When one of them deserts it, it is closed and replaced."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._players = 0
+        self._workers = 0
         self.client = make()
 
     def enter(self) -> None:
         """Count one more worker."""
         with self._lock:
-            self._players += 1
+            self._workers += 1
 
     async def leave(self) -> None:
         """Count one worker less; the last one closes the client."""
         with self._lock:
-            self._players -= 1
-            last = not self._players
+            self._workers -= 1
+            last = not self._workers
         if last:
             await settled(self.client.close())
 
-    async def desert(self) -> None:
+    async def replace(self) -> None:
         """Replace the client and close the old one, even while other workers use it."""
         with self._lock:
             old, self.client = self.client, self._make()
         await settled(old.close())
 
 
-class _Player:
+class _Worker:
     """One thread or task and its operations."""
 
-    def __init__(self, api: Api, script: Script, number: int, book: Book, seat: _Seat) -> None:
-        self._api, self._script, self._book, self._seat = api, script, book, seat
+    def __init__(self, api: Api, plan: Plan, number: int, recording: Recording, client: _SharedClient) -> None:
+        self._api, self._plan, self._recording, self._client = api, plan, recording, client
         self._name = f"{api.name}-{number}"
-        self._chance = random.Random(f"{script.seed}/{number}")  # noqa: S311 -- test data, not security
+        self._chance = random.Random(f"{plan.seed}/{number}")  # noqa: S311 -- test data, not security
         self._attempts = 0
-        seat.enter()
+        client.enter()
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Run until enough operations were done."""
         try:
-            while self._goes_on():
-                await self._use(self._seat.client)
+            while self._is_unfinished():
+                await self._use_client(self._client.client)
         except Exception as error:  # noqa: BLE001 -- any other exception is a finding
-            self._book.faults.append(f"{type(error).__name__}: {error}")
+            self._recording.faults.append(f"{type(error).__name__}: {error}")
         finally:
-            await self._seat.leave()
+            await self._client.leave()
 
-    async def _use(self, client: Any) -> None:
+    async def _use_client(self, client: Any) -> None:
         """Acquire and release until the client is replaced."""
-        things = self._things(client)
-        while self._goes_on() and client is self._seat.client:
-            thing = self._chance.choice(things)
-            if self._script.primitive == "semaphore":
-                thing = thing._replace(weight=self._chance.randint(1, LIMIT))
-            held = await self._acquire(thing)
+        targets = self._targets(client)
+        while self._is_unfinished() and client is self._client.client:
+            target = self._chance.choice(targets)
+            if self._plan.primitive == "semaphore":
+                target = target._replace(weight=self._chance.randint(1, LIMIT))
+            held = await self._acquire(target)
             if held is not None:
                 await self._hold(held)
 
     async def _hold(self, held: _Held) -> None:
         """Use a lease as applications do: hold, downgrade, forget or release it."""
-        habit = self._draw(("none", 70), ("linger", 25), ("lower", 15), *FORGETTING[: 3 * self._forgets])
-        if habit in ("forget", "leave"):
-            held.note.begin("release")
-            held.note.leave(held.until())
+        action = self._draw(("none", 70), ("linger", 25), ("lower", 15), *ABANDONING[: 3 * self._abandons])
+        if action in ("abandon", "close"):
+            held.attempt.begin("release")
+            held.attempt.abandon(held.until())
             del held.lease  # it expires by itself
-            if habit == "leave":
-                await self._seat.desert()
+            if action == "close":
+                await self._client.replace()
             return
-        if habit == "linger":
+        if action == "linger":
             await settled(self._api.sleep(self._chance.uniform(0, 0.003)))
-        elif habit == "keep":
-            await settled(self._api.sleep(self._script.ttl * self._chance.uniform(0.5, 1.5)))
-        elif habit == "lower" and held.note.weight == MAX_PERMITS:
-            await self._tell(held, "lower", held.lease.downgrade)
-        await self._tell(held, "release", held.lease.release)
+        elif action == "overstay":
+            await settled(self._api.sleep(self._plan.ttl * self._chance.uniform(0.5, 1.5)))
+        elif action == "lower" and held.attempt.weight == MAX_PERMITS:
+            await self._call(held, "lower", held.lease.downgrade)
+        await self._call(held, "release", held.lease.release)
 
     def _draw(self, *weighted: tuple[str, int]) -> str:
         (drawn,) = self._chance.choices([word for word, _ in weighted], [weight for _, weight in weighted])
         return drawn
 
     @property
-    def _forgets(self) -> bool:
-        return "forget" in self._script.habits
+    def _abandons(self) -> bool:
+        return "abandon" in self._plan.habits
 
-    def _goes_on(self) -> bool:
-        return len(self._book.operations) < self._script.operations and monotonic() < self._script.until
+    def _is_unfinished(self) -> bool:
+        return len(self._recording.operations) < self._plan.operations and monotonic() < self._plan.until
 
-    def _things(self, client: Any) -> list[_Thing]:
-        kind, names = self._script.primitive, self._script.names
-        options = {"ttl": self._script.ttl, "renew": self._chance.random() < 0.8}
+    def _targets(self, client: Any) -> list[_Target]:
+        kind, names = self._plan.primitive, self._plan.names
+        options = {"ttl": self._plan.ttl, "renew": self._chance.random() < 0.8}
         if kind == "semaphore":
-            return [_Thing(client.semaphore(name, LIMIT, **options), (name,), limit=LIMIT) for name in names]
+            return [_Target(client.semaphore(name, LIMIT, **options), (name,), limit=LIMIT) for name in names]
         if kind == "rwlock":
             locks = [(client.rwlock(name, **options), (name,)) for name in names]
-            reads = [_Thing(lock.read(), name, limit=MAX_PERMITS) for lock, name in locks]
-            return [*reads, *reads, *(_Thing(lock.write(), name, MAX_PERMITS, MAX_PERMITS) for lock, name in locks)]
+            reads = [_Target(lock.read(), name, limit=MAX_PERMITS) for lock, name in locks]
+            return [*reads, *reads, *(_Target(lock.write(), name, MAX_PERMITS, MAX_PERMITS) for lock, name in locks)]
         make = client.rlock if kind == "rlock" else client.lock
-        things = [_Thing(make(name, **options), (name,)) for name in names]
+        targets = [_Target(make(name, **options), (name,)) for name in names]
         if kind == "lock_all":
             pairs = [(one, other) for one in names for other in names if one != other]
-            things += [_Thing(client.lock_all(pair, **options), pair) for pair in pairs]
-        return things
+            targets += [_Target(client.lock_all(pair, **options), pair) for pair in pairs]
+        return targets
 
-    async def _acquire(self, thing: _Thing) -> _Held | None:
+    async def _acquire(self, target: _Target) -> _Held | None:
         self._attempts += 1
-        note = _Note(self._book, self._name, f"{self._name}/{self._attempts}", thing)
-        options = {"permits": thing.weight} if self._script.primitive == "semaphore" else {}
-        primitive = thing.primitive
+        attempt = _Attempt(self._recording, self._name, f"{self._name}/{self._attempts}", target)
+        options = {"permits": target.weight} if self._plan.primitive == "semaphore" else {}
+        primitive = target.primitive
         waits = self._draw(("wait", 80), ("try", 20)) == "wait"
         timeout = self._chance.choice((None, None, 5.0, 0.02, 0.002))
-        note.begin("acquire" if waits else "try_acquire")
+        attempt.begin("acquire" if waits else "try_acquire")
         try:
             asked = primitive.acquire(timeout=timeout, **options) if waits else primitive.try_acquire(**options)
             lease = await self._awaited(asked)
         except AcquireTimeout as error:
-            note.end("failed" if error.__cause__ else "timeout")
+            attempt.end("failed" if error.__cause__ else "timeout")
         except (redis.RedisError, HandfastError, _Cancelled):
-            note.end("failed")
+            attempt.end("failed")
         except BaseException:
-            note.end("failed")
+            attempt.end("failed")
             raise
         else:
             if lease is not None:
-                held = _Held(lease, note)
-                self._book.tokens[note.lease] = lease.token
-                note.end("granted", fence=lease.fence, deadline=held.until())
+                held = _Held(lease, attempt)
+                self._recording.tokens[attempt.lease] = lease.token
+                attempt.end("granted", fence=lease.fence, deadline=held.until())
                 return held
-            note.end("refused")
+            attempt.end("refused")
         return None
 
     async def _awaited(self, asked: Any) -> Any:
         """Await the acquire, or cancel it at a random moment if the worker has the habit ``cancel``."""
-        if not inspect.isawaitable(asked) or "cancel" not in self._script.habits or self._chance.random() < 0.5:
+        if not inspect.isawaitable(asked) or "cancel" not in self._plan.habits or self._chance.random() < 0.5:
             return await settled(asked)
         task = asyncio.ensure_future(settled(asked))
         asyncio.get_running_loop().call_later(self._chance.uniform(0, 0.004), task.cancel)
@@ -245,9 +247,9 @@ class _Player:
             raise _Cancelled
         return task.result()
 
-    async def _tell(self, held: _Held, kind: Kind, verb: Callable[[], Any]) -> None:
+    async def _call(self, held: _Held, kind: Kind, verb: Callable[[], Any]) -> None:
         until = held.until()
-        held.note.begin(kind)
+        held.attempt.begin(kind)
         outcome: Outcome = "failed"
         try:
             answer = await settled(verb())
@@ -255,19 +257,19 @@ class _Player:
         except (redis.RedisError, HandfastError):
             pass
         finally:
-            held.note.end(outcome, deadline=until)
+            held.attempt.end(outcome, deadline=until)
 
 
 class _Cancelled(Exception):
     """The worker cancelled its own acquire."""
 
 
-class _Note:
+class _Attempt:
     """Records the operations of one attempt."""
 
-    def __init__(self, book: Book, client: str, lease: str, thing: _Thing) -> None:
-        self._book, self._client, self.lease, self._thing = book, client, lease, thing
-        self.weight = thing.weight
+    def __init__(self, recording: Recording, client: str, lease: str, target: _Target) -> None:
+        self._recording, self._client, self.lease, self._target = recording, client, lease, target
+        self.weight = target.weight
         self._kind: Kind = "acquire"
         self._invoked = 0.0
 
@@ -280,7 +282,7 @@ class _Note:
     def end(self, outcome: Outcome, *, fence: int | None = None, deadline: float | None = None) -> None:
         self._write(monotonic(), outcome, fence, deadline)
 
-    def leave(self, deadline: float) -> None:
+    def abandon(self, deadline: float) -> None:
         """Record that the operation never ended."""
         self._write(None, "pending", None, deadline)
 
@@ -288,23 +290,23 @@ class _Note:
         operation = Operation(
             client=self._client,
             kind=self._kind,
-            names=self._thing.names,
+            names=self._target.names,
             lease=self.lease,
             invoked=self._invoked,
             returned=returned,
             outcome=outcome,
             weight=self.weight,
-            limit=self._thing.limit,
+            limit=self._target.limit,
             fence=fence,
             deadline=deadline,
         )
-        self._book.operations.append(operation)
+        self._recording.operations.append(operation)
 
 
 @dataclass
 class _Held:
     lease: Any
-    note: _Note
+    attempt: _Attempt
     known: float = 0.0
 
     def until(self) -> float:

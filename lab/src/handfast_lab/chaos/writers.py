@@ -104,7 +104,7 @@ class Writer(LockUser):
     async def _watch(self, name: str, ttl: float) -> None:
         async with self._api.client(self.url) as client:
             lease = await settled(client.lock(name, ttl=ttl).acquire(timeout=TURN))
-            self.report("in")
+            self.report("acquired")
             seen = monotonic()
             while (now := monotonic()) - seen < ttl:
                 seen = now
@@ -113,7 +113,7 @@ class Writer(LockUser):
             lost = lease.lost
             took = monotonic() - begun
             self.report("woke", {"lost": lost, "took": took})
-            self.report("given", await settled(lease.release()))
+            self.report("released", await settled(lease.release()))
 
 
 def counts_of(writers: Sequence[ChildProcess], within: float) -> Count:

@@ -31,8 +31,8 @@ OURS = [name for name, contender in CONTENDERS.items() if contender.is_ours]
 RIVALS = [name for name in CONTENDERS if name not in OURS]
 
 
-def _several(name: str, parameter: str, choices: Sequence[str], told: str) -> Callable[[Any], Any]:
-    return click.option(name, parameter, multiple=True, type=click.Choice(list(choices)), help=f"{told} Repeatable.")
+def _several(name: str, parameter: str, choices: Sequence[str], text: str) -> Callable[[Any], Any]:
+    return click.option(name, parameter, multiple=True, type=click.Choice(list(choices)), help=f"{text} Repeatable.")
 
 
 @dataclass
@@ -52,7 +52,7 @@ class _Run:
     seed: int
     processes: int
     command: str = field(default_factory=lambda: shlex.join(["handfast", *sys.argv[1:]]))
-    complaints: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         with PrivateServer() as server:
@@ -104,56 +104,56 @@ def command(parts: tuple[str, ...], folder: Path, report: Path, **chosen: Any) -
     Starts private servers and touches no other. Exits with 1 if Handfast violated a guarantee.
     """
     run = _Run(Results(folder), **chosen)
-    work = {"histories": _play, "schedules": _simulate, "planted": _plant, "trials": _try}
+    work = {"histories": _run_histories, "schedules": _run_schedules, "planted": _run_planted, "trials": _run_trials}
     for part in parts or (["trials"] if run.rivals else PARTS):
         work[part](run)
     from handfast_lab.chaos.report import render
 
     report.write_text(render(run.results), encoding="utf-8")
-    click.echo(f"{report} is made from the results in {folder}/")
-    for complaint in run.complaints:
-        click.secho(complaint, err=True, fg="red", bold=True)
-    sys.exit(1 if run.complaints else 0)
+    click.echo(f"{report} was written from the results in {folder}/")
+    for failure in run.failures:
+        click.secho(failure, err=True, fg="red", bold=True)
+    sys.exit(1 if run.failures else 0)
 
 
-def _play(run: _Run) -> None:
+def _run_histories(run: _Run) -> None:
     """Run histories on real servers."""
     from handfast_lab.chaos.campaign import Campaign, cells, played
-    from handfast_lab.chaos.campaign import run as play
+    from handfast_lab.chaos.campaign import run as run_campaign
     from handfast_lab.checker.history import write_history
 
     chosen = cells(run.primitives or PRIMITIVES, run.apis or list(APIS), run.faults or list(FAULTS))
     histories = run.histories or (inf if run.seconds else len(chosen))
     verdicts: list[Any] = []
-    with _progress("histories", None if histories == inf else int(histories)) as tell:
+    with _progress("histories", None if histories == inf else int(histories)) as progress:
 
         def note(verdict: Any) -> None:
             verdicts.append(verdict)
             found = sum(bool(one.findings) for one in verdicts)
             done = f"{sum(one.operations for one in verdicts):,} operations, {found} with findings"
-            tell(len(verdicts), f"{done}; {verdict.cell.primitive}, {verdict.cell.api}, {verdict.cell.fault}")
+            progress(len(verdicts), f"{done}; {verdict.cell.primitive}, {verdict.cell.api}, {verdict.cell.fault}")
 
-        play(Campaign(chosen, run.seed, histories, run.seconds or inf, run.processes), note)
+        run_campaign(Campaign(chosen, run.seed, histories, run.seconds or inf, run.processes), note)
     run.results.write("histories", run.command, run.machine, seed=run.seed, played=played(verdicts))
     for verdict in verdicts:
         if verdict.findings:
             name = "-".join((*verdict.cell, str(verdict.seed))).replace(" ", "_").replace(",", "")
             with run.results.kept(f"{name}.jsonl") as file:
                 write_history(verdict.history, file)
-            run.complaints += [f"{', '.join(verdict.cell)}, seed {verdict.seed}: {text}" for text in verdict.findings]
+            run.failures += [f"{', '.join(verdict.cell)}, seed {verdict.seed}: {text}" for text in verdict.findings]
 
 
-def _simulate(run: _Run) -> None:
+def _run_schedules(run: _Run) -> None:
     """Run schedules in virtual time."""
     from handfast_lab.simulator.hunt import Tally, hunt
     from handfast_lab.simulator.plans import VERSION
 
     def note(tally: Tally) -> None:
-        tell(tally.schedules, f"{len(tally.findings)} with findings")
+        progress(tally.schedules, f"{len(tally.findings)} with findings")
 
-    with _progress("schedules", run.schedules) as tell:
+    with _progress("schedules", run.schedules) as progress:
         last = run.seed + run.schedules
-        tally = hunt(run.seed, last, processes=run.processes, found=run.complaints.append, tell=note)
+        tally = hunt(run.seed, last, processes=run.processes, found=run.failures.append, tell=note)
     run.results.write(
         "schedules",
         run.command,
@@ -173,16 +173,16 @@ def _simulate(run: _Run) -> None:
     )
 
 
-def _plant(run: _Run) -> None:
+def _run_planted(run: _Run) -> None:
     """Run the planted mistakes, which the schedules must find."""
     from handfast_lab.simulator.planted import PLANTED, catch_all
 
     caught = []
-    with _progress("planted mistakes", len(PLANTED)) as tell:
+    with _progress("planted mistakes", len(PLANTED)) as progress:
         for one in catch_all(run.processes):
             caught.append(one)
-            tell(len(caught), one.planted.name)
-    run.complaints += [f"nobody noticed: {one.planted.name}" for one in caught if not one.schedules]
+            progress(len(caught), one.planted.name)
+    run.failures += [f"not found: {one.planted.name}" for one in caught if not one.schedules]
     planted = [
         {
             "name": one.planted.name,
@@ -196,7 +196,7 @@ def _plant(run: _Run) -> None:
     run.results.write("planted", run.command, run.machine, planted=planted)
 
 
-def _try(run: _Run) -> None:
+def _run_trials(run: _Run) -> None:
     """Run the trials of Handfast or of the rivals."""
     from handfast_lab.chaos.trials import load
 
@@ -209,13 +209,13 @@ def _try(run: _Run) -> None:
             if not trial.applies(contender):
                 continue
             count = run.count or trial.COUNT
-            with _progress(f"{name}, {contender.name}", count) as tell:
-                figures = trial.trial(contender, count, run.seed, tell)
+            with _progress(f"{name}, {contender.name}", count) as progress:
+                figures = trial.trial(contender, count, run.seed, progress)
             run.results.add_trial(name, run.command, run.machine, figures, count=count, seed=run.seed)
             for one in figures:
                 click.echo(f"{one.id} {one.what}, {one.contender}: {one.bad:,} {one.unit} in {one.tried:,}")
                 if one.bad and contender.is_ours:
-                    run.complaints.append(f"{one.id} {one.what}, {one.contender}: {'; '.join(one.examples)}")
+                    run.failures.append(f"{one.id} {one.what}, {one.contender}: {'; '.join(one.examples)}")
 
 
 @contextmanager
@@ -223,6 +223,6 @@ def _progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
     """Yield a function that updates the progress and its description."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done, now="": progress.update(task, completed=done, description=f"{what} {now}".strip())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done, now="": bar.update(task, completed=done, description=f"{what} {now}".strip())

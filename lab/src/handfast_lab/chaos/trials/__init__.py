@@ -16,9 +16,9 @@ from handfast_lab.chaos.figures import Figure
 if TYPE_CHECKING:
     from handfast_lab.rivals.contender import Contender
 
-__all__ = ["TRIALS", "Tell", "Trial", "load"]
+__all__ = ["TRIALS", "Progress", "Trial", "load"]
 
-Tell = Callable[[int], object]
+Progress = Callable[[int], object]
 """Called with the number of tries done so far, to show progress."""
 
 
@@ -33,7 +33,7 @@ class Trial(Protocol):
     def applies(self, contender: Contender) -> bool:
         """Return whether the contender has the feature that the trial tests."""
 
-    def trial(self, contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+    def trial(self, contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
         """Try `count` times with this contender and return the figures."""
 
 

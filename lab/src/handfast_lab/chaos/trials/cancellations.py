@@ -28,7 +28,7 @@ from handfast_lab.chaos.apis import APIS, log_silenced
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import RETRY_FOR, OperationKind, Operations
 from handfast_lab.chaos.rival_operations import async_operations
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.stopping import StopTest
 from handfast_lab.rivals.contender import Contender
 
@@ -68,14 +68,16 @@ def applies(contender: Contender) -> bool:
     return contender.aio is not None
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Cancel at every await, then `count` times at random."""
     with ServerController() as server, log_silenced():
-        return asyncio.run(_cancel(contender, server, count, seed, tell))
+        return asyncio.run(_cancel(contender, server, count, seed, progress))
 
 
-async def _cancel(contender: Contender, server: ServerController, count: int, seed: int, tell: Tell) -> list[Figure]:
-    everywhere, at_random = (_Cancellations(contender, server.admin, tell, server=server) for _ in range(2))
+async def _cancel(
+    contender: Contender, server: ServerController, count: int, seed: int, progress: Progress
+) -> list[Figure]:
+    everywhere, at_random = (_Cancellations(contender, server.admin, progress, server=server) for _ in range(2))
     await everywhere.everywhere(count)
     await at_random.at_random(count, random.Random(seed))  # noqa: S311 -- timing, not security
     return [everywhere.figure("cancel at every await", seed), at_random.figure("cancel at random", seed)]
@@ -137,7 +139,7 @@ class _Cancellations(StopTest):
         name, _, run = await self.stop(operation, stop)
         self.finished += bool(run.struck) and run.how != "stopped"
         await self._check(name, f"{operation.name}, at {', '.join(map(str, run.steps)) or 'random'}")
-        self.tell(self.struck)
+        self.progress(self.struck)
         return run
 
     async def _check(self, name: str, where: str) -> None:

@@ -21,7 +21,7 @@ from handfast.testing.clock import find_compiler
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer, counts_of
 from handfast_lab.rivals.contender import Contender
 
@@ -48,13 +48,13 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run all parts, with `count` jumps. Those of the server's clock need a C compiler."""
     chance = random.Random(seed)  # noqa: S311 -- timing, not security
     done = counting(1)
 
     def tick() -> None:
-        tell(next(done))
+        progress(next(done))
 
     figures = []
     with log_silenced():
@@ -114,8 +114,8 @@ def _stretched(contender: Contender, count: int, tick: Callable[[], None]) -> Fi
             try:
                 (holder,) = users.new(contender)
                 holder.order("acquire", name, TTL)
-                holder.expect("asks", RETRY_FOR)
-                holder.expect("in", RETRY_FOR)
+                holder.expect("acquiring", RETRY_FOR)
+                holder.expect("acquired", RETRY_FOR)
             except ProcessFailed as error:
                 wrong.append(str(error))
                 continue
@@ -143,7 +143,7 @@ async def _freed(api: Api, server: ServerController, name: str, wrong: list[str]
         await settled(lock.force_release(reason="its holder is dead"))
         lease = await settled(lock.try_acquire())
         if lease is None:
-            wrong.append(f"{name}: nobody could have it after force_release")
+            wrong.append(f"{name}: not available after force_release")
         else:
             await settled(lease.release())
 

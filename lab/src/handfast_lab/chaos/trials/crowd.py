@@ -20,7 +20,7 @@ from handfast.testing import ServerController
 from handfast_lab.bench import crowd
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -48,10 +48,10 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run a crowd of `count` waiters (asyncio only), then fill a queue to its limit."""
     figures = _crowds(contender, count, seed) if contender.api == "asyncio" else []
-    tell(count)
+    progress(count)
     return [*figures, _full(contender, count, seed)]
 
 

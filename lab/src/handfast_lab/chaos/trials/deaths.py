@@ -29,7 +29,7 @@ from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.background import repeating
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers, without_renewal
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -48,7 +48,7 @@ LANES = 4
 ATTEMPTS = 3
 """Kills tried for one measurement, where the lease ends before its remaining time can be read."""
 
-TTL, LINE_TTL = 0.3, 2.0
+TTL, QUEUE_TTL = 0.3, 2.0
 """Lease durations in seconds: of holders that are killed, and in queues that lose waiters."""
 
 SLACK = 0.05
@@ -72,30 +72,30 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Tr
     return True
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Kill `count` holders, and some waiters of a quarter as many queues."""
     done = counting(1)
     kills = count if contender.is_ours else max(1, count // 10)
     kinds = [renew for renew in (True, False) if contender.is_ours or renew == ("renewal" in contender.has)]
     with ServerController() as server, LockUsers(server.url) as users:
-        scene = _Scene(contender, server, users, seed, lambda: tell(next(done)))
-        holders = [_Holders(scene, renew=renew) for renew in kinds]
+        setup = _Setup(contender, server, users, seed, lambda: progress(next(done)))
+        holders = [_KilledHolders(setup, renew=renew) for renew in kinds]
         for part in holders:
             part.kill(max(1, kills // len(kinds)))
-        lines = _Lines(scene)
-        lines.kill(max(1, kills // 4))
-        return [*(part.figure() for part in holders), lines.order(), lines.stall()]
+        queues = _KilledWaiters(setup)
+        queues.kill(max(1, kills // 4))
+        return [*(part.figure() for part in holders), queues.order(), queues.stall()]
 
 
 @dataclass(frozen=True)
-class _Scene:
+class _Setup:
     contender: Contender
     server: ServerController
     users: LockUsers
     seed: int
     tick: Callable[[], object]
 
-    def in_line(self, name: str, waiting: int) -> None:
+    def wait_until_queued(self, name: str, waiting: int) -> None:
         """Block until the queue of the named lock has `waiting` entries; for a rival, sleep `SETTLE` seconds."""
         if not self.contender.is_ours:
             time.sleep(SETTLE)
@@ -103,25 +103,25 @@ class _Scene:
         until = monotonic() + RETRY_FOR
         while self.server.admin.zcard(f"{{hf:lock:{name}}}:queue") < waiting:
             if monotonic() > until:
-                raise ProcessFailed(f"somebody did not get in line within {RETRY_FOR:g} s")
+                raise ProcessFailed(f"a waiter was not queued within {RETRY_FOR:g} s")
             time.sleep(0.001)
 
 
-class _Holders:
+class _KilledHolders:
     """R12: holders that die."""
 
-    def __init__(self, scene: _Scene, *, renew: bool) -> None:
-        self._scene = scene
+    def __init__(self, setup: _Setup, *, renew: bool) -> None:
+        self._setup = setup
         self._renew = renew
-        self._ttl = max(TTL, scene.contender.shortest_ttl)
-        self._who = scene.contender if renew or not scene.contender.is_ours else without_renewal(scene.contender)
+        self._ttl = max(TTL, setup.contender.shortest_ttl)
+        self._holder = setup.contender if renew or not setup.contender.is_ours else without_renewal(setup.contender)
         self._numbers: SimpleQueue[int] = SimpleQueue()
         self._seconds: list[float] = []
         """From the end of each dead holder's lease to the next hold, in seconds."""
         self._lateness: list[float] = []
         """How late a sleeping thread of this process woke up meanwhile, in seconds."""
         self._early: list[str] = []
-        self._trouble: list[str] = []
+        self._failures: list[str] = []
 
     def kill(self, count: int) -> None:
         """Kill `count` holders, in several parallel lanes."""
@@ -135,55 +135,55 @@ class _Holders:
                 with contextlib.suppress(Empty):
                     while True:
                         self._numbers.get_nowait()
-                self._scene.users.kill_all()
+                self._setup.users.kill_all()
                 raise
 
     def _kill_some(self, until: float, lane: int) -> None:
-        chance = random.Random(f"{self._scene.seed}/{lane}/{self._renew}")  # noqa: S311 -- timing, not security
+        chance = random.Random(f"{self._setup.seed}/{lane}/{self._renew}")  # noqa: S311 -- timing, not security
         waiter = None
         with contextlib.suppress(Empty):
             while monotonic() < until:
                 name = f"killed-{self._renew}-{self._numbers.get_nowait()}"
                 try:
                     if waiter is None:
-                        (waiter,) = self._scene.users.new(self._scene.contender)
+                        (waiter,) = self._setup.users.new(self._setup.contender)
                     for attempt in range(ATTEMPTS):
                         if self._kill_one(f"{name}-{attempt}", waiter, chance):
                             break
                 except ProcessFailed as error:
-                    self._trouble.append(f"{name}: {error}")
+                    self._failures.append(f"{name}: {error}")
                     if waiter is not None:
-                        self._scene.users.discard(waiter)
+                        self._setup.users.discard(waiter)
                         waiter = None
-                self._scene.tick()
+                self._setup.tick()
 
     def _kill_one(self, name: str, waiter: ChildProcess, chance: random.Random) -> bool:
         """Kill one holder. Return False if its lease ended before its remaining time could be read."""
-        scene = self._scene
-        (holder,) = scene.users.new(self._who)
+        setup = self._setup
+        (holder,) = setup.users.new(self._holder)
         try:
             holder.order("acquire", name, self._ttl, renew=self._renew)
-            holder.expect("asks", RETRY_FOR)
-            holder.expect("in", RETRY_FOR)
+            holder.expect("acquiring", RETRY_FOR)
+            holder.expect("acquired", RETRY_FOR)
             waiter.order("acquire and release", name, self._ttl)
-            waiter.expect("asks", RETRY_FOR)
-            scene.in_line(name, 1)
+            waiter.expect("acquiring", RETRY_FOR)
+            setup.wait_until_queued(name, 1)
             time.sleep(chance.uniform(0, self._ttl * (1 if self._renew else 0.5)))
         finally:
-            scene.users.discard(holder)
+            setup.users.discard(holder)
         if self._renew:
             time.sleep(0.01)  # let requests that it had already sent be executed
         asked = monotonic()
-        remaining = scene.contender.remaining(scene.server.admin, name) / 1000
+        remaining = setup.contender.remaining(setup.server.admin, name) / 1000
         answered = monotonic()
-        entered = waiter.expect("in", self._ttl + RETRY_FOR)
-        waiter.expect("given", RETRY_FOR)
+        entered = waiter.expect("acquired", self._ttl + RETRY_FOR)
+        waiter.expect("released", RETRY_FOR)
         if remaining <= 0 or entered.at < answered:
             return False  # the answer may be about the next holder's lease
         delay = entered.at - (asked + remaining)
         self._seconds.append(delay)
         if delay < 0:
-            self._early.append(f"{name}: the next one held {-delay * 1000:.1f} ms before the lease had ended")
+            self._early.append(f"{name}: the next holder came {-delay * 1000:.1f} ms before the lease had ended")
         return True
 
     def figure(self) -> Figure:
@@ -197,21 +197,21 @@ class _Holders:
         return Figure(
             id="R12",
             what=f"killed holder, {'renewed until then' if self._renew else 'not renewed'}",
-            contender=self._scene.contender.name,
-            tried=len(seconds) + len(self._trouble),
-            bad=max(0, len(late) - len(seconds) // 100) + len(self._early) + len(self._trouble),
+            contender=self._setup.contender.name,
+            tried=len(seconds) + len(self._failures),
+            bad=max(0, len(late) - len(seconds) // 100) + len(self._early) + len(self._failures),
             unit="beyond ttl + 50 ms (p99)",
             measured={
                 **measured,
                 "ttl, s": self._ttl,
                 "before the end": len(self._early),
                 "later than 50 ms": len(late),
-                "a mere sleep of this machine's, p99 beyond, ms": round(
+                "a plain sleep on this machine, p99 late, ms": round(
                     1000 * (quantile(sorted(self._lateness), 0.99) or 0.0), 1
                 ),
             },
-            seed=self._scene.seed,
-            examples=examples_of(self._early + self._trouble + late),
+            seed=self._setup.seed,
+            examples=examples_of(self._early + self._failures + late),
         )
 
 
@@ -222,14 +222,14 @@ def _nap(lateness: list[float]) -> None:
     lateness.append(monotonic() - begun - NAP)
 
 
-class _Lines:
+class _KilledWaiters:
     """R13: queues that lose some of their waiters."""
 
-    def __init__(self, scene: _Scene) -> None:
-        self._scene = scene
-        self._ttl = max(LINE_TTL, scene.contender.shortest_ttl)
-        self._chance = random.Random(scene.seed)  # noqa: S311 -- timing, not security
-        self._lines = 0
+    def __init__(self, setup: _Setup) -> None:
+        self._setup = setup
+        self._ttl = max(QUEUE_TTL, setup.contender.shortest_ttl)
+        self._chance = random.Random(setup.seed)  # noqa: S311 -- timing, not security
+        self._queues = 0
         self._killed = 0
         self._survivors = 0
         self._inversions = 0
@@ -241,45 +241,45 @@ class _Lines:
     def kill(self, count: int) -> None:
         """Kill some waiters of each of `count` queues."""
         until = monotonic() + LONGEST
-        crowd: list[ChildProcess] = []
-        while self._lines < count and monotonic() < until:
-            name = f"line-{self._lines}"
+        processes: list[ChildProcess] = []
+        while self._queues < count and monotonic() < until:
+            name = f"queue-{self._queues}"
             try:
-                crowd += self._scene.users.new(self._scene.contender, WAITERS + 1 - len(crowd))
-                crowd = self._kill_some(name, crowd)
+                processes += self._setup.users.new(self._setup.contender, WAITERS + 1 - len(processes))
+                processes = self._kill_some(name, processes)
             except ProcessFailed as error:
                 self._stuck.append(f"{name}: {error}")
-                for user in crowd:
-                    self._scene.users.discard(user)
-                crowd = []
-            self._lines += 1
-            self._scene.tick()
+                for user in processes:
+                    self._setup.users.discard(user)
+                processes = []
+            self._queues += 1
+            self._setup.tick()
 
-    def _kill_some(self, name: str, crowd: Sequence[ChildProcess]) -> list[ChildProcess]:
+    def _kill_some(self, name: str, processes: Sequence[ChildProcess]) -> list[ChildProcess]:
         """Run one queue; return the processes that survive."""
-        scene, chance = self._scene, self._chance
-        holder, *waiters = crowd
+        setup, chance = self._setup, self._chance
+        holder, *waiters = processes
         holder.order("acquire", name, self._ttl, renew=True)
-        holder.expect("asks", RETRY_FOR)
-        holder.expect("in", RETRY_FOR)
+        holder.expect("acquiring", RETRY_FOR)
+        holder.expect("acquired", RETRY_FOR)
         for place, waiter in enumerate(waiters, 1):
             waiter.order("acquire and release", name, self._ttl)
-            waiter.expect("asks", RETRY_FOR)
-            scene.in_line(name, place)
-        doomed = {0, *chance.sample(range(1, WAITERS), chance.randrange(WAITERS - 2))}
-        for place in doomed:
-            scene.users.discard(waiters[place])
+            waiter.expect("acquiring", RETRY_FOR)
+            setup.wait_until_queued(name, place)
+        killed = {0, *chance.sample(range(1, WAITERS), chance.randrange(WAITERS - 2))}
+        for place in killed:
+            setup.users.discard(waiters[place])
         time.sleep(chance.choice((0.0, chance.uniform(0, 0.02))))  # the server may not have noticed the kill yet
         free_since = monotonic()
         holder.order("release", name)
-        holder.expect("given", RETRY_FOR)
-        survivors = [place for place in range(WAITERS) if place not in doomed]
-        until = monotonic() + RETRY_FOR * (1 + len(doomed))  # some rivals detect dead waiters one by one
+        holder.expect("released", RETRY_FOR)
+        survivors = [place for place in range(WAITERS) if place not in killed]
+        until = monotonic() + RETRY_FOR * (1 + len(killed))  # some rivals detect dead waiters one by one
         passes = []
         for place in survivors:
-            entered = waiters[place].expect("in", until - monotonic())
-            passes.append((entered.at, waiters[place].expect("given", RETRY_FOR).at, place))
-        self._killed += len(doomed)
+            entered = waiters[place].expect("acquired", until - monotonic())
+            passes.append((entered.at, waiters[place].expect("released", RETRY_FOR).at, place))
+        self._killed += len(killed)
         self._survivors += len(survivors)
         longest, order = 0.0, []
         for entered_at, given_at, place in sorted(passes):
@@ -289,7 +289,7 @@ class _Lines:
         self._stalls.append(longest)
         if found := inversions(order):
             self._inversions += found
-            self._wrong.append(f"{name}: they came as {survivors} and got in as {order}")
+            self._wrong.append(f"{name}: arrived as {survivors} and acquired as {order}")
         return [holder, *(waiters[place] for place in survivors)]
 
     def order(self) -> Figure:
@@ -297,33 +297,33 @@ class _Lines:
         return Figure(
             id="R13",
             what="killed waiters, the head among them: order",
-            contender=self._scene.contender.name,
+            contender=self._setup.contender.name,
             tried=self._survivors,
             bad=self._inversions,
             unit="inversions",
-            measured={"lines": self._lines, "waiters killed": self._killed, "waiters in each": WAITERS},
-            seed=self._scene.seed,
+            measured={"queues": self._queues, "waiters killed": self._killed, "waiters in each": WAITERS},
+            seed=self._setup.seed,
             examples=examples_of(self._wrong),
         )
 
     def stall(self) -> Figure:
         """Report how long the lock was free. A dead waiter may cost Handfast its claim window, a rival one lease."""
-        bound = min(self._ttl, CLAIM_MS / 1000) if self._scene.contender.is_ours else self._ttl
+        bound = min(self._ttl, CLAIM_MS / 1000) if self._setup.contender.is_ours else self._ttl
         stalls = sorted(self._stalls)
-        late = [f"nobody held for {stall:.3f} s" for stall in reversed(stalls) if stall > bound + SLACK]
+        late = [f"the lock was free for {stall:.3f} s" for stall in reversed(stalls) if stall > bound + SLACK]
         return Figure(
             id="R13",
             what="killed waiters, the head among them: stall",
-            contender=self._scene.contender.name,
-            tried=self._lines,
+            contender=self._setup.contender.name,
+            tried=self._queues,
             bad=len(late) + len(self._stuck),
             unit=f"stalls beyond {bound:g} s + 50 ms",
             measured={
                 "longest stall, s": round(stalls[-1], 3) if stalls else 0.0,
                 "median stall, ms": round(1000 * (quantile(stalls, 0.5) or 0.0), 1),
                 "stalls beyond 50 ms": sum(stall > SLACK for stall in stalls),
-                "lines that got stuck": len(self._stuck),
+                "queues that got stuck": len(self._stuck),
             },
-            seed=self._scene.seed,
+            seed=self._setup.seed,
             examples=examples_of(self._stuck + late),
         )

@@ -23,7 +23,7 @@ from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import PRIMITIVES
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -54,23 +54,23 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run `count` disasters of each kind, fewer of the slow ones."""
     api = api_of(contender)
     chance = random.Random(seed)  # noqa: S311 -- test data, not security
     done = counting(1)
     figures: list[Figure] = []
     for disaster, share in ((_flushes, 1), (_evictions, 1), (_restarts, 4), (_failovers, 1), (_steps_back, 10)):
-        scene = _Scene(api, chance, lambda: tell(next(done)))
+        leases = _Leases(api, chance, lambda: progress(next(done)))
         rounds = ceil(count / share)
         with log_silenced():
-            notes = api.run(disaster(scene, rounds))
-        figures += [note.figure(contender, rounds, seed) for note in notes]
+            fences = api.run(disaster(leases, rounds))
+        figures += [one.figure(contender, rounds, seed) for one in fences]
     return figures
 
 
 @dataclass
-class _Notes:
+class _Fences:
     """The fences seen under one kind of disaster."""
 
     what: str
@@ -79,9 +79,9 @@ class _Notes:
     """By kind of lock, the largest fence so far."""
     tried: int = 0
     backwards: list[str] = field(default_factory=list)
-    trouble: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
-    def judge(self, kind: str, fence: int) -> None:
+    def check(self, kind: str, fence: int) -> None:
         """Check a fence that was granted after a disaster."""
         self.tried += 1
         before = self.latest.get(kind, 0)
@@ -99,103 +99,103 @@ class _Notes:
             id="R16",
             what=f"fences: {self.what}",
             contender=contender.name,
-            tried=self.tried + len(self.trouble),
-            bad=len(self.backwards) + len(self.trouble),
+            tried=self.tried + len(self.failures),
+            bad=len(self.backwards) + len(self.failures),
             unit="not larger than before",
             measured={"disasters": rounds, **self.measured},
             seed=seed,
-            examples=examples_of(self.backwards + self.trouble),
+            examples=examples_of(self.backwards + self.failures),
         )
 
 
 @dataclass(frozen=True)
-class _Scene:
+class _Leases:
     api: Api
     chance: random.Random
     tick: Callable[[], object]
 
-    async def before(self, client: Any, notes: _Notes, *, keeping: bool = False) -> None:
+    async def before(self, client: Any, fences: _Fences, *, keeping: bool = False) -> None:
         """Acquire a lease of each kind and release it, or with `keeping` about half of them."""
         for kind, make in KINDS.items():
-            lease = await self._lease(client, kind, make, notes)
+            lease = await self._lease(client, kind, make, fences)
             if lease is not None:
-                notes.granted(kind, lease.fence)
+                fences.granted(kind, lease.fence)
                 if not (keeping and self.chance.random() < 0.5):
                     await settled(lease.release())
 
-    async def after(self, client: Any, notes: _Notes) -> None:
+    async def after(self, client: Any, fences: _Fences) -> None:
         """Acquire a lease of each kind after a disaster and check its fence."""
         for kind, make in KINDS.items():
-            lease = await self._lease(client, kind, make, notes)
+            lease = await self._lease(client, kind, make, fences)
             if lease is not None:
-                notes.judge(kind, lease.fence)
+                fences.check(kind, lease.fence)
                 await settled(lease.release())
         self.tick()
 
-    async def _lease(self, client: Any, kind: str, make: Callable[[Any, str], Any], notes: _Notes) -> Any:
+    async def _lease(self, client: Any, kind: str, make: Callable[[Any, str], Any], fences: _Fences) -> Any:
         try:
             return await settled(make(client, kind).acquire(timeout=RETRY_FOR))
         except Exception as error:  # noqa: BLE001 -- any error means that there is no fence to check
-            notes.trouble.append(f"{kind}: {type(error).__name__}: {error}")
+            fences.failures.append(f"{kind}: {type(error).__name__}: {error}")
             return None
 
 
-async def _flushes(scene: _Scene, rounds: int) -> list[_Notes]:
-    notes = _Notes("FLUSHALL")
+async def _flushes(leases: _Leases, rounds: int) -> list[_Fences]:
+    fences = _Fences("FLUSHALL")
     with ServerController() as server:
-        async with scene.api.client(server.url) as client:
+        async with leases.api.client(server.url) as client:
             for _ in range(rounds):
-                await scene.before(client, notes, keeping=True)
+                await leases.before(client, fences, keeping=True)
                 server.admin.flushall()
-                await scene.after(client, notes)
-    return [notes]
+                await leases.after(client, fences)
+    return [fences]
 
 
-async def _evictions(scene: _Scene, rounds: int) -> list[_Notes]:
+async def _evictions(leases: _Leases, rounds: int) -> list[_Fences]:
     """Have the server itself evict the keys for lack of memory."""
-    notes, evicted = _Notes("keys evicted"), 0
+    fences, evicted = _Fences("keys evicted"), 0
     with ServerController() as server:
-        async with scene.api.client(server.url) as client:
+        async with leases.api.client(server.url) as client:
             for _ in range(rounds):
-                await scene.before(client, notes, keeping=True)
+                await leases.before(client, fences, keeping=True)
                 with server.out_of_memory(policy="volatile-lru", limit=1):
-                    await scene.api.eventually(lambda: not server.admin.dbsize(), RETRY_FOR)
+                    await leases.api.eventually(lambda: not server.admin.dbsize(), RETRY_FOR)
                 evicted += not server.admin.dbsize()
-                await scene.after(client, notes)
-        notes.measured["of which left no key"] = evicted
-    return [notes]
+                await leases.after(client, fences)
+        fences.measured["of which left no key"] = evicted
+    return [fences]
 
 
-async def _restarts(scene: _Scene, rounds: int) -> list[_Notes]:
-    notes = _Notes("restart without data")
+async def _restarts(leases: _Leases, rounds: int) -> list[_Fences]:
+    fences = _Fences("restart without data")
     with ServerController() as server:
-        async with scene.api.client(server.url) as client:
+        async with leases.api.client(server.url) as client:
             for _ in range(rounds):
-                await scene.before(client, notes, keeping=True)
+                await leases.before(client, fences, keeping=True)
                 server.kill()
                 server.restart()
-                await scene.after(client, notes)
-    return [notes]
+                await leases.after(client, fences)
+    return [fences]
 
 
-async def _failovers(scene: _Scene, rounds: int) -> list[_Notes]:
+async def _failovers(leases: _Leases, rounds: int) -> list[_Fences]:
     """Fail over to a replica without the latest grants, and back to a primary without the replica's grants."""
-    notes, stale = _Notes("failover to a stale replica, and back"), 0
+    fences, stale = _Fences("failover to a stale replica, and back"), 0
     with ServerController(*FAST) as primary:
         replica = primary.replica(*FAST)
         settings: Any = primary.admin.config_get("port")
         port = int(settings["port"])
-        async with scene.api.client(primary.url) as old, scene.api.client(replica.url) as new:
-            await scene.before(old, notes)
+        async with leases.api.client(primary.url) as old, leases.api.client(replica.url) as new:
+            await leases.before(old, fences)
             for _ in range(rounds):
                 _follow(replica, port)
                 replica.admin.replicaof(*NOWHERE)
-                await scene.after(old, notes)
+                await leases.after(old, fences)
                 replica.admin.replicaof("NO", "ONE")
-                stale += _fence(replica) < notes.latest.get("lock", 0)
-                await scene.after(new, notes)
-        notes.measured["replicas that knew less"] = stale
-    return [notes]
+                stale += _fence(replica) < fences.latest.get("lock", 0)
+                await leases.after(new, fences)
+        fences.measured["replicas that knew less"] = stale
+    return [fences]
 
 
 def _follow(replica: ServerController, port: int) -> None:
@@ -211,21 +211,21 @@ def _fence(server: ServerController) -> int:
     return int(fence or 0)
 
 
-async def _steps_back(scene: _Scene, rounds: int) -> list[_Notes]:
+async def _steps_back(leases: _Leases, rounds: int) -> list[_Fences]:
     """Step the clock back, with the keys kept, and with the keys lost (the documented exception)."""
-    kept, gone, again = _Notes("clock back 1 h, keys kept"), _Notes(""), _Notes("clock back 1 h, and on again")
+    kept, gone, again = _Fences("clock back 1 h, keys kept"), _Fences(""), _Fences("clock back 1 h, and on again")
     with ServerController(clock=True) as server:
-        async with scene.api.client(server.url) as client:
+        async with leases.api.client(server.url) as client:
             for _ in range(rounds):
-                await scene.before(client, kept)
+                await leases.before(client, kept)
                 server.shift_clock(-HOUR)
-                await scene.after(client, kept)
+                await leases.after(client, kept)
                 gone.latest = dict(kept.latest)
                 server.admin.flushall()
-                await scene.after(client, gone)
+                await leases.after(client, gone)
                 server.shift_clock(HOUR)
                 again.latest = dict(kept.latest)
-                await scene.after(client, again)
-    exception = _Notes("clock back 1 h while all is forgotten (documented)", tried=gone.tried, trouble=gone.trouble)
+                await leases.after(client, again)
+    exception = _Fences("clock back 1 h while all is forgotten (documented)", tried=gone.tried, failures=gone.failures)
     exception.measured["smaller fences, as documented"] = len(gone.backwards)
     return [kept, exception, again]

@@ -19,7 +19,7 @@ from handfast.testing import ServerController
 from handfast_lab.chaos.apis import log_silenced, settled
 from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.operations import LIMIT, PRIMITIVES
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.rivals.contender import Contender
 
@@ -52,9 +52,9 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run `count` operations."""
-    soak, kinds = Soak(contender, count, seed, tell, RETRY_FOR + count / SLOWEST), set[str]()
+    soak, kinds = Soak(contender, count, seed, progress, RETRY_FOR + count / SLOWEST), set[str]()
     with log_silenced(), ServerController() as server:
         with server.flushing_scripts(every=EVERY):
             soak.api.run(_run(soak, server.url, kinds))

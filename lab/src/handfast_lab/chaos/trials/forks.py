@@ -27,7 +27,7 @@ from handfast import HandfastError
 from handfast.testing import Command, FaultProxy, ServerController, run_in_subprocess
 from handfast_lab.chaos.apis import Api, api_of, settled
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.rivals.verbs import LEASE
 
@@ -41,23 +41,23 @@ BATCH = 20
 """Children alive at the same time. Each is forked while the parent holds the lease that the child tries to use."""
 
 TTL = 2.0
-"""Lease duration in seconds, where it is renewed: renewals fall due while the children live, and the lease outlasts all
+"""Lease duration in seconds, where it is renewed: renewals fall due while the children run, and the lease outlasts all
 forks of a batch."""
 
-LINGER = 0.75
+LIFETIME = 0.75
 """Seconds that a child stays alive, long enough to renew a lease that it believes to hold."""
 
 WARM = 5.0
 """Seconds within which the first renewal must have happened."""
 
-Act = Literal["release", "leave", "extend"]
+Misuse = Literal["release", "leave", "extend"]
 """What a child does with its parent's lease. ``leave``: exit the block in which it was forked."""
 
-Way = Literal["_exit", "exit", "multiprocessing"]
+Exit = Literal["_exit", "exit", "multiprocessing"]
 """How a child is made and ends: by `os._exit`, as the interpreter ends a program, or by `multiprocessing`."""
 
-ACTS: tuple[Act, ...] = ("release", "leave", "extend")
-WAYS: tuple[Way, ...] = ("_exit", "exit", "multiprocessing")
+MISUSES: tuple[Misuse, ...] = ("release", "leave", "extend")
+EXITS: tuple[Exit, ...] = ("_exit", "exit", "multiprocessing")
 
 
 def applies(contender: Contender) -> bool:
@@ -73,23 +73,23 @@ class Fork(NamedTuple):
 
     name: str
     """The lock that the parent held."""
-    told: str
+    report: str
     """From the child: empty if it could not use the lease and acquired a lock of its own."""
     kept: str
     """From the parent: empty if it still had its lease afterwards."""
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Fork `count` children and report those that used their parent's lease."""
     with ServerController() as server, FaultProxy(server.url) as proxy:
-        forks: list[Fork] = run_in_subprocess(_fork_all, contender, server.url, proxy.url, count, on_progress=tell)
-        heard = _overheard(proxy.commands)
+        forks: list[Fork] = run_in_subprocess(_fork_all, contender, server.url, proxy.url, count, on_progress=progress)
+        sent = _sent_by_children(proxy.commands)
     wrong, bad, kinds = [], 0, Counter[str]()
     for fork in forks:
         found = {
-            "misled in the child": fork.told,
+            "wrong answers in the child": fork.report,
             "lost by the parent": fork.kept,
-            "sent by the child": heard[fork.name],
+            "sent by the child": sent[fork.name],
         }
         bad += any(found.values())
         kinds.update(what for what, how in found.items() if how)
@@ -110,13 +110,13 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
     ]
 
 
-def _overheard(commands: list[Command]) -> Counter[str]:
+def _sent_by_children(commands: list[Command]) -> Counter[str]:
     """Count, for each lock held across a fork, the commands about it that the parent did not send.
 
     A child uses connections opened after the fork. A command about the child's own lock on an older connection was sent
     on its parent's connection, and counts as well.
     """
-    heard: Counter[str] = Counter()
+    sent: Counter[str] = Counter()
     newest, before = 0, None
     for asked in commands:
         if asked.name == "ECHO":
@@ -127,8 +127,8 @@ def _overheard(commands: list[Command]) -> Counter[str]:
             about = [
                 arg for arg in asked.args if b"forked-" in arg and (mine in arg if mine else b"child-of-" not in arg)
             ]
-            heard.update({_name_in(arg) for arg in about})
-    return heard
+            sent.update({_name_in(arg) for arg in about})
+    return sent
 
 
 def _name_in(arg: bytes) -> str:
@@ -138,14 +138,14 @@ def _name_in(arg: bytes) -> str:
 # --- in the process that holds
 
 
-def _fork_all(contender: Contender, direct: str, url: str, count: int, tell: Tell) -> list[Fork]:
+def _fork_all(contender: Contender, direct: str, url: str, count: int, progress: Progress) -> list[Fork]:
     api = api_of(contender)
     with redis.Redis.from_url(direct, decode_responses=True) as admin, redis.Redis.from_url(url) as marker:
         marker.ping()
-        return api.run(_fork_batches(_Family(contender, api, admin, marker, url), count, tell))
+        return api.run(_fork_batches(_ForkingProcess(contender, api, admin, marker, url), count, progress))
 
 
-class _Family(NamedTuple):
+class _ForkingProcess(NamedTuple):
     """The process that holds leases, and what it needs to tell its children apart."""
 
     contender: Contender
@@ -156,8 +156,8 @@ class _Family(NamedTuple):
     url: str
 
 
-async def _fork_batches(family: _Family, count: int, tell: Tell) -> list[Fork]:
-    contender, api, admin, marker, url = family
+async def _fork_batches(process: _ForkingProcess, count: int, progress: Progress) -> list[Fork]:
+    contender, api, admin, marker, url = process
     forks: list[Fork] = []
     async with _holder(contender, api, url) as hold:
         anchor = await hold("anchor", "release")
@@ -165,19 +165,19 @@ async def _fork_batches(family: _Family, count: int, tell: Tell) -> list[Fork]:
             await api.eventually(_renewed(contender, admin, "anchor"), WARM)  # opens the renewal connection
         while len(forks) < count:
             numbers = range(len(forks), min(count, len(forks) + BATCH))
-            held = [await hold(f"forked-{number:05}", ACTS[number % len(ACTS)]) for number in numbers]
+            held = [await hold(f"forked-{number:05}", MISUSES[number % len(MISUSES)]) for number in numbers]
             marker.echo("forking")
             children = [
-                _Child(api, hold, lease, WAYS[number // len(ACTS) % len(WAYS)])
+                _Child(api, hold, lease, EXITS[number // len(MISUSES) % len(EXITS)])
                 for number, lease in zip(numbers, held, strict=True)
             ]
             while not all([child.is_over() for child in children]):  # noqa: C419 -- poll every child
                 await api.sleep(0.01)
             marker.echo("joined")
             for child, lease in zip(children, held, strict=True):
-                forks.append(Fork(lease.name, child.told(), await _kept(contender, admin, lease)))
-            tell(len(forks))
-        await anchor.give_up()
+                forks.append(Fork(lease.name, child.report(), await _kept(contender, admin, lease)))
+            progress(len(forks))
+        await anchor.release()
     return forks
 
 
@@ -197,7 +197,7 @@ async def _kept(contender: Contender, admin: redis.Redis, lease: _Held) -> str:
     """Return what went wrong for the parent, or an empty string."""
     gone = "" if contender.remaining(admin, lease.name) else "the server no longer had it"
     try:
-        return gone if await lease.give_up() else gone or "its release said that it was lost"
+        return gone if await lease.release() else gone or "its release reported that it was lost"
     except Exception as error:  # noqa: BLE001 -- a contender may raise anything
         return gone or f"its release raised {error!r}"
 
@@ -205,12 +205,12 @@ async def _kept(contender: Contender, admin: redis.Redis, lease: _Held) -> str:
 class _Held:
     """A lease of the parent, and what a child can do with it."""
 
-    def __init__(self, name: str, act: Act, thing: Any, lease: Any) -> None:
-        self.name, self._act, self._thing, self._lease = name, act, thing, lease
+    def __init__(self, name: str, misuse: Misuse, thing: Any, lease: Any) -> None:
+        self.name, self._misuse, self._thing, self._lease = name, misuse, thing, lease
 
-    async def give_up(self) -> bool:
+    async def release(self) -> bool:
         """In the parent: release the lease; return whether it was still held."""
-        if self._act == "leave":
+        if self._misuse == "leave":
             await settled(_exit_of(self._thing))
             return True  # leaving the block would have raised
         return bool(await settled(self._lease.release()))
@@ -218,15 +218,15 @@ class _Held:
     async def misuse(self) -> str:
         """In the child: try to use the lease. Return what succeeded wrongly, or an empty string."""
         try:
-            if self._act == "leave":
+            if self._misuse == "leave":
                 await settled(_exit_of(self._thing))
-            elif self._act == "extend":
+            elif self._misuse == "extend":
                 await settled(self._lease.extend(LEASE))
                 return "it could be extended"
             elif await settled(self._lease.release()):
                 return "it could be released"
         except Exception as error:  # noqa: BLE001 -- a rival may refuse with any exception
-            return f"it raised {error!r}" if isinstance(error, HandfastError) and self._act != "extend" else ""
+            return f"it raised {error!r}" if isinstance(error, HandfastError) and self._misuse != "extend" else ""
         return ""
 
 
@@ -235,7 +235,7 @@ def _exit_of(thing: Any) -> Any:
     return leave(None, None, None)
 
 
-Hold = Callable[[str, Act], Any]
+Hold = Callable[[str, Misuse], Any]
 
 
 @contextlib.asynccontextmanager
@@ -247,12 +247,12 @@ async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hol
     if contender.is_ours:
         async with api.client(url) as client:
 
-            async def take(name: str, act: Act) -> _Held:
+            async def take(name: str, misuse: Misuse) -> _Held:
                 thing = client.lock(name, ttl=TTL)
-                if act != "leave":
-                    return _Held(name, act, thing, await settled(thing.acquire()))
+                if misuse != "leave":
+                    return _Held(name, misuse, thing, await settled(thing.acquire()))
                 enter = getattr(thing, "__aenter__", None) or thing.__enter__
-                return _Held(name, act, thing, await settled(enter()))
+                return _Held(name, misuse, thing, await settled(enter()))
 
             yield take
     else:
@@ -260,10 +260,10 @@ async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hol
         ttl = max(TTL, contender.shortest_ttl) if renews else LEASE
         with contender.client(url) as rival:
 
-            async def take_rivals(name: str, act: Act) -> _Held:  # noqa: ARG001 -- see above
+            async def take_rivals(name: str, misuse: Misuse) -> _Held:  # noqa: ARG001 -- see above
                 lock = rival.lock(name, ttl, renew=renews)
                 if not lock.acquire(10):
-                    raise RuntimeError(f"nobody holds {name}, and it was not to be had")
+                    raise RuntimeError(f"{name} is free, and could not be acquired")
                 return _Held(name, "release", lock, lock)
 
             yield take_rivals
@@ -272,23 +272,23 @@ async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hol
 class _Child:
     """A forked process that tries to use a lease of its parent."""
 
-    def __init__(self, api: Api, hold: Hold, held: _Held, way: Way) -> None:
-        self._way = way
+    def __init__(self, api: Api, hold: Hold, held: _Held, exit_by: Exit) -> None:
+        self._exit_by = exit_by
         self._reading, writing = os.pipe()
         self._over = False
-        self._said = b""
+        self._report = b""
 
-        def live() -> None:
-            said = "it came to nothing"
+        def run() -> None:
+            report = "it did not end"
             try:
-                said = api.run(_live(api, hold, held))
+                report = api.run(_run_child(api, hold, held))
             except BaseException as error:  # noqa: BLE001 -- report to the parent and to nothing else in this process
-                said = f"it raised {error!r}"
+                report = f"it raised {error!r}"
             finally:
-                os.write(writing, said.encode()[:4000] + b"\n")
+                os.write(writing, report.encode()[:4000] + b"\n")
 
-        if way == "multiprocessing":
-            process = multiprocessing.get_context("fork").Process(target=live)
+        if exit_by == "multiprocessing":
+            process = multiprocessing.get_context("fork").Process(target=run)
             process.start()
             self._pid = process.pid or 0
             self._process = process
@@ -296,8 +296,8 @@ class _Child:
             self._pid = os.fork()
             if self._pid == 0:
                 try:
-                    live()
-                    if way == "exit":
+                    run()
+                    if exit_by == "exit":
                         atexit.unregister(
                             vars(multiprocessing.util)["_exit_function"]
                         )  # it would wait for the parent's children
@@ -313,26 +313,26 @@ class _Child:
         if self._over:
             return True
         with contextlib.suppress(BlockingIOError):
-            self._said += os.read(self._reading, 4096)
-        if self._way == "multiprocessing":
+            self._report += os.read(self._reading, 4096)
+        if self._exit_by == "multiprocessing":
             self._over = self._process.exitcode is not None
         else:
             self._over = os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
         return self._over
 
-    def told(self) -> str:
+    def report(self) -> str:
         """Return what the child reported."""
         with contextlib.suppress(BlockingIOError):
-            self._said += os.read(self._reading, 4096)
+            self._report += os.read(self._reading, 4096)
         os.close(self._reading)
-        return self._said.decode().strip() if self._said else "it said nothing"
+        return self._report.decode().strip() if self._report else "it reported nothing"
 
 
-async def _live(api: Api, hold: Hold, held: _Held) -> str:
+async def _run_child(api: Api, hold: Hold, held: _Held) -> str:
     """Run the child's part; return what went wrong, or an empty string."""
     wrong = await held.misuse()
     mine = await hold(f"child-of-{held.name}", "release")
-    if not await mine.give_up():
+    if not await mine.release():
         wrong += " its own lock was lost"
-    await api.sleep(LINGER)
+    await api.sleep(LIFETIME)
     return wrong

@@ -32,7 +32,7 @@ from handfast.testing.injection import Run, interrupt_after, interrupt_at
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import OperationKind, Operations
 from handfast_lab.chaos.rival_operations import native_operations
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.stopping import StopTest
 from handfast_lab.rivals.contender import Contender
 
@@ -74,23 +74,23 @@ def applies(contender: Contender) -> bool:
     return contender.sync is not None
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Interrupt each operation at every point, then `count` times at random."""
     figures: list[Figure] = []
     for at_random in (False, True):
         interrupt = partial(_interrupt, at_random=at_random)
         with ServerController() as server:
-            figures.append(run_in_subprocess(interrupt, contender, server.url, count, seed, on_progress=tell))
+            figures.append(run_in_subprocess(interrupt, contender, server.url, count, seed, on_progress=progress))
     return figures
 
 
 # --- in the process that is interrupted
 
 
-def _interrupt(contender: Contender, url: str, times: int, seed: int, tell: Tell, *, at_random: bool) -> Figure:
+def _interrupt(contender: Contender, url: str, times: int, seed: int, progress: Progress, *, at_random: bool) -> Figure:
     """Interrupt at `times` random moments, or at every point."""
     with redis.Redis.from_url(url, decode_responses=True) as admin:
-        test = _Interrupts(contender, admin, tell)
+        test = _Interrupts(contender, admin, progress)
         return test.api.run(test.run(url, times, seed, at_random=at_random))
 
 
@@ -148,7 +148,7 @@ class _Interrupts(StopTest):
             left[name] = f"{operation.name}, at {_short(run.place)}"
             if not self.contender.is_ours:
                 self.admin.flushall()  # count each leftover once
-        self.tell(self.struck)
+        self.progress(self.struck)
         return run
 
     async def _remains(self, name: str, within: float) -> bool:

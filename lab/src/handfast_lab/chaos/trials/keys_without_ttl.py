@@ -20,7 +20,7 @@ from handfast_lab.chaos.apis import log_silenced, opened, settled
 from handfast_lab.chaos.background import repeating
 from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.operations import LIMIT, PRIMITIVES
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.rivals.contender import Contender, keys
 from handfast_lab.rivals.verbs import LEASE
@@ -57,9 +57,9 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Tr
     return True
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run `count` steps."""
-    soak = Soak(contender, count, seed, tell)
+    soak = Soak(contender, count, seed, progress)
     with ServerController() as server, log_silenced():
         reader = _TTLReader(server.admin)
         soak.api.run(_run(soak, server.url, reader))

@@ -21,7 +21,7 @@ import redis
 from handfast.testing import ServerController, run_in_subprocess
 from handfast_lab.chaos.apis import opened, settled
 from handfast_lab.chaos.figures import Figure
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.checker.leaks import MemoryWatch, resident_memory, snapshot
 from handfast_lab.rivals.contender import Contender
@@ -65,19 +65,19 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Tr
     return True
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Acquire and release `count` times, and report what has grown."""
     times = count if contender.is_ours else max(CHUNKS, count // 5)
     with ServerController() as server:
-        figure: Figure = run_in_subprocess(_measure, contender, server.url, times, seed, on_progress=tell)
+        figure: Figure = run_in_subprocess(_measure, contender, server.url, times, seed, on_progress=progress)
     return [figure]
 
 
 # --- in the process that is measured
 
 
-def _measure(contender: Contender, url: str, count: int, seed: int, tell: Tell) -> Figure:
-    soak = Soak(contender, count, seed, tell)
+def _measure(contender: Contender, url: str, count: int, seed: int, progress: Progress) -> Figure:
+    soak = Soak(contender, count, seed, progress)
     with redis.Redis.from_url(url, decode_responses=True) as admin:
         return soak.api.run(_Churn(soak, admin, max(1, count // CHUNKS)).run(url))
 
@@ -101,7 +101,7 @@ class _Churn:
                 operations = await self._run_chunk()
                 memory.sample(operations)
                 done += operations
-                self._soak.tell(done)
+                self._soak.progress(done)
             await self._soak.api.eventually(lambda: not any(self._grown().values()), REST)
             return self._figure(done, memory.slope)
 

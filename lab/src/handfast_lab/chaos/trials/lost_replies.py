@@ -5,7 +5,7 @@ lease that no client knows of. Each round uses a name of its own, and leases out
 leaves behind is still there at the end.
 
     R4  acquire: keys that still hold something after everything was released
-    R5  release: callers that got an error, or were told that the lease was lost
+    R5  release: callers that got an error, or the answer that the lease was lost
     R6  extend or renewal: leases that last longer than requested
     R7  acquire of a semaphore: permits that are taken but have no holder
 """
@@ -20,7 +20,7 @@ from itertools import count as counting
 
 from handfast.testing import FaultProxy, ServerController
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender, Wire
 from handfast_lab.rivals.verbs import LEASE, Client, Lock
 
@@ -47,7 +47,7 @@ REST, RIVALS_REST = 5.0, 0.2
 """Seconds that background cleanup may take, for Handfast and for rivals. Rivals clean up less and leave more behind."""
 
 
-UNTOLD = object()
+NETWORK_ERROR = object()
 """The outcome of a call that raised a network error."""
 
 
@@ -56,37 +56,37 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Tr
     return True
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run `count` rounds of each kind of call that the contender has."""
     done = counting(1)
     figures = []
-    with _scene(contender) as scene:
-        for play, sum_up in _KINDS:
-            if play is _Scene.extend and not contender.extends:
+    with _clients(contender) as clients:
+        for run_round, sum_up in _KINDS:
+            if run_round is _Clients.extend and not contender.extends:
                 continue
-            if play is _Scene.permit and "semaphore" not in contender.has:
+            if run_round is _Clients.permit and "semaphore" not in contender.has:
                 continue
-            notes = _Notes(contender.name, seed)
+            tally = _Tally(contender.name, seed)
             for number in range(count):
-                play(scene, number, notes)
-                tell(next(done))
-            figures.append(sum_up(notes, scene.left()))
-            scene.server.admin.flushall()
+                run_round(clients, number, tally)
+                progress(next(done))
+            figures.append(sum_up(tally, clients.left()))
+            clients.server.admin.flushall()
     return figures
 
 
 @dataclass
-class _Notes:
+class _Tally:
     """Results of the rounds of one kind."""
 
     contender: str
     seed: int
     tried: int = 0
-    unstruck: int = 0
+    not_lost: int = 0
     """Rounds in which the fault found no reply to drop."""
-    misled: list[str] = field(default_factory=list)
+    wrong_answers: list[str] = field(default_factory=list)
     """Wrong answers."""
-    untold: int = 0
+    network_errors: int = 0
     """Calls that raised a network error, which counts as a right answer."""
     refused: list[str] = field(default_factory=list)
     """Rounds in which the next caller could not acquire at once."""
@@ -100,88 +100,88 @@ class _Notes:
 
     def orphans(self, left: list[str]) -> list[str]:
         """Return what went wrong in acquires, the worst first."""
-        return [*(f"left behind: {key}" for key in left), *self.refused, *self.misled]
+        return [*(f"left behind: {key}" for key in left), *self.refused, *self.wrong_answers]
 
     def figure(self, row: str, what: str, unit: str, wrong: list[str], bad: int, **measured: float) -> Figure:
         """Return the figure for these rounds."""
-        answers = {} if unit == "wrong errors" else {"wrong answers": len(self.misled)}
+        answers = {} if unit == "wrong errors" else {"wrong answers": len(self.wrong_answers)}
         others: dict[str, float | str] = {
             **answers,
             **measured,
-            "refused to whoever came next": len(self.refused),
+            "refused to the next caller": len(self.refused),
             "longest until it was free, s": round(self.free_again, 3),
-            "told of a broken connection": self.untold,
-            "calls that sent nothing to lose": self.unstruck,
+            "network errors": self.network_errors,
+            "calls that sent nothing to lose": self.not_lost,
             "longest call, s": round(self.answered, 3),
         }
         return Figure(
-            row, what, self.contender, self.tried - self.unstruck, bad, unit, others, self.seed, examples_of(wrong)
+            row, what, self.contender, self.tried - self.not_lost, bad, unit, others, self.seed, examples_of(wrong)
         )
 
 
 @dataclass
-class _Scene:
+class _Clients:
     """One client behind the proxy, whose replies get lost, and one connected directly."""
 
     contender: Contender
     server: ServerController
     proxy: FaultProxy
     wire: Wire
-    far: Client
-    near: Client
+    lossy: Client
+    direct: Client
 
-    def acquire(self, number: int, notes: _Notes) -> None:
+    def acquire(self, number: int, tally: _Tally) -> None:
         """Lose the reply of an acquire, of a free lock or of one that another client holds."""
         name = f"acquired-{number}"
-        lock, other = self.far.lock(name), self.near.lock(name)
+        lock, other = self.lossy.lock(name), self.direct.lock(name)
         taken = number % 4 == 3 and other.acquire(0)
-        told = self._told(self.wire.takes, lambda: lock.acquire(self._patience(number)), notes)
-        self._judge_acquire(name, told, taken=taken, notes=notes)
-        if told is True:
+        answer = self._answer(self.wire.takes, lambda: lock.acquire(self._timeout(number)), tally)
+        self._judge_acquire(name, answer, taken=taken, tally=tally)
+        if answer is True:
             lock.release()
         if taken:
             other.release()
-        self._follow(name, self.near.lock(name), notes)
+        self._acquire_next(name, self.direct.lock(name), tally)
 
-    def permit(self, number: int, notes: _Notes) -> None:
+    def permit(self, number: int, tally: _Tally) -> None:
         """Lose the reply of a semaphore's acquire, with none, some or all permits held by others."""
         name = f"permits-{number}"
-        permit = self.far.semaphore(name, LIMIT)
-        others = [self.near.semaphore(name, LIMIT) for _ in range(LIMIT if number % 4 == 3 else number % 4)]
+        permit = self.lossy.semaphore(name, LIMIT)
+        others = [self.direct.semaphore(name, LIMIT) for _ in range(LIMIT if number % 4 == 3 else number % 4)]
         for other in others:
             other.acquire(0)
-        told = self._told(self.wire.permits, lambda: permit.acquire(self._patience(number)), notes)
-        self._judge_acquire(name, told, taken=len(others) == LIMIT, notes=notes)
-        if told is True:
+        answer = self._answer(self.wire.permits, lambda: permit.acquire(self._timeout(number)), tally)
+        self._judge_acquire(name, answer, taken=len(others) == LIMIT, tally=tally)
+        if answer is True:
             permit.release()
         for other in others:
             other.release()
-        self._follow(name, _All([self.near.semaphore(name, LIMIT) for _ in range(LIMIT)]), notes)
+        self._acquire_next(name, _All([self.direct.semaphore(name, LIMIT) for _ in range(LIMIT)]), tally)
 
-    def release(self, number: int, notes: _Notes) -> None:
+    def release(self, number: int, tally: _Tally) -> None:
         """Lose the reply of a release."""
         name = f"released-{number}"
-        lock = self.far.lock(name)
+        lock = self.lossy.lock(name)
         lock.acquire(0)
-        told = self._told(self.wire.gives, lock.release, notes)
-        if told not in (True, UNTOLD):
-            notes.misled.append(f"{name}: it was given up, and its caller was told {_said(told)}")
-        self._follow(name, self.near.lock(name), notes)
+        answer = self._answer(self.wire.gives, lock.release, tally)
+        if answer not in (True, NETWORK_ERROR):
+            tally.wrong_answers.append(f"{name}: it was released, and the answer was {_described(answer)}")
+        self._acquire_next(name, self.direct.lock(name), tally)
 
-    def extend(self, number: int, notes: _Notes) -> None:
+    def extend(self, number: int, tally: _Tally) -> None:
         """Lose the reply of an extend."""
         name = f"extended-{number}"
-        lock = self.far.lock(name, SHORT)
+        lock = self.lossy.lock(name, SHORT)
         lock.acquire(0)
         before = self._remaining(name)
-        told = self._told(self.wire.extends, lambda: lock.extend(MORE), notes)
+        answer = self._answer(self.wire.extends, lambda: lock.extend(MORE), tally)
         asked = {"to": MORE, "by": before / 1000 + MORE, "again": SHORT}[self.contender.extends] * 1000
         excess = self._remaining(name) - asked
-        if isinstance(told, Exception):
-            notes.misled.append(f"{name}: it was extended, and its caller was told {_said(told)}")
-        notes.longest = max(notes.longest, excess)
+        if isinstance(answer, Exception):
+            tally.wrong_answers.append(f"{name}: it was extended, and the answer was {_described(answer)}")
+        tally.longest = max(tally.longest, excess)
         if excess > 1:
-            notes.longer.append(f"{name}: asked for {asked:.0f} ms, got {excess:.0f} ms more")
+            tally.longer.append(f"{name}: asked for {asked:.0f} ms, got {excess:.0f} ms more")
         lock.release()
 
     def left(self) -> list[str]:
@@ -191,43 +191,43 @@ class _Scene:
             time.sleep(0.05)
         return left
 
-    def _told(self, words: frozenset[str], call: Callable[[], object], notes: _Notes) -> object:
-        """Make the call with its reply lost. Return its result, the exception, or `UNTOLD` for a network error."""
+    def _answer(self, words: frozenset[str], call: Callable[[], object], tally: _Tally) -> object:
+        """Make the call with its reply lost. Return its result, the exception, or `NETWORK_ERROR` for a network error."""
         fault = self.proxy.lose_reply(Wire.match(words))
         begun = time.monotonic()
         try:
-            told = call()
+            answer = call()
         except Exception as error:  # noqa: BLE001 -- a contender may raise anything
-            told = UNTOLD if _is_of_network(error) else error
-            notes.untold += told is UNTOLD
-        notes.answered = max(notes.answered, time.monotonic() - begun)
+            answer = NETWORK_ERROR if _is_of_network(error) else error
+            tally.network_errors += answer is NETWORK_ERROR
+        tally.answered = max(tally.answered, time.monotonic() - begun)
         fault.clear()
-        notes.tried += 1
-        notes.unstruck += not fault.happened
-        return told
+        tally.tried += 1
+        tally.not_lost += not fault.happened
+        return answer
 
-    def _judge_acquire(self, name: str, told: object, *, taken: bool, notes: _Notes) -> None:
-        if told is UNTOLD:
+    def _judge_acquire(self, name: str, answer: object, *, taken: bool, tally: _Tally) -> None:
+        if answer is NETWORK_ERROR:
             return
-        if taken and told is not False:
-            notes.misled.append(f"{name}: others held it, and its caller was told {_said(told)}")
-        elif not taken and told is not True:
-            notes.misled.append(f"{name}: it was free, and its caller was told {_said(told)}")
+        if taken and answer is not False:
+            tally.wrong_answers.append(f"{name}: it was held, and the answer was {_described(answer)}")
+        elif not taken and answer is not True:
+            tally.wrong_answers.append(f"{name}: it was free, and the answer was {_described(answer)}")
 
-    def _follow(self, name: str, lock: Lock, notes: _Notes) -> None:
+    def _acquire_next(self, name: str, lock: Lock, tally: _Tally) -> None:
         """Check that the next caller acquires at once; if not, record how long it took."""
         begun = time.monotonic()
         had = lock.acquire(0)
         if not had:
-            notes.refused.append(f"{name}: all was given back, and whoever came next did not get it")
+            tally.refused.append(f"{name}: all was released, and the next caller could not acquire")
             until = begun + (REST if self.contender.is_ours else 0)
             while not (had := lock.acquire(0)) and time.monotonic() < until:
                 time.sleep(0.005)
-            notes.free_again = max(notes.free_again, time.monotonic() - begun if had else 0)
+            tally.free_again = max(tally.free_again, time.monotonic() - begun if had else 0)
         if had:
             lock.release()
 
-    def _patience(self, number: int) -> float:
+    def _timeout(self, number: int) -> float:
         """Return the timeout of a round.
 
         Every second caller waits, where the contender supports timeouts this short; every fourth finds the lock held.
@@ -273,20 +273,20 @@ class _All:
 
 
 @contextlib.contextmanager
-def _scene(contender: Contender) -> Iterator[_Scene]:
+def _clients(contender: Contender) -> Iterator[_Clients]:
     with (
         ServerController() as server,
         FaultProxy(server.url, record=False) as proxy,
-        contender.client(proxy.url) as far,
-        contender.client(server.url) as near,
+        contender.client(proxy.url) as lossy,
+        contender.client(server.url) as direct,
     ):
-        for client in (near, far):  # load every script into the server and connect the clients
+        for client in (direct, lossy):  # load every script into the server and connect the clients
             lock = client.lock("warm", LEASE)
             lock.acquire(0)
             if contender.extends:
                 lock.extend(LEASE)
             lock.release()
-        yield _Scene(contender, server, proxy, contender.wire(), far, near)
+        yield _Clients(contender, server, proxy, contender.wire(), lossy, direct)
 
 
 def _is_of_network(error: Exception) -> bool:
@@ -294,34 +294,34 @@ def _is_of_network(error: Exception) -> bool:
     return any("Connection" in kind.__name__ or "Timeout" in kind.__name__ for kind in type(error).__mro__)
 
 
-def _said(told: object) -> str:
+def _described(answer: object) -> str:
     """Shorten an answer: error texts can be long and name sockets that no longer exist."""
-    return type(told).__name__ if isinstance(told, Exception) else repr(told)
+    return type(answer).__name__ if isinstance(answer, Exception) else repr(answer)
 
 
-def _acquired(notes: _Notes, left: list[str]) -> Figure:
-    return notes.figure("R4", "lost reply of acquire", "orphans", notes.orphans(left), len(left))
+def _acquired(tally: _Tally, left: list[str]) -> Figure:
+    return tally.figure("R4", "lost reply of acquire", "orphans", tally.orphans(left), len(left))
 
 
-def _permitted(notes: _Notes, left: list[str]) -> Figure:
-    return notes.figure("R7", "lost reply of a semaphore's acquire", "leaked permits", notes.orphans(left), len(left))
+def _permitted(tally: _Tally, left: list[str]) -> Figure:
+    return tally.figure("R7", "lost reply of a semaphore's acquire", "leaked permits", tally.orphans(left), len(left))
 
 
-def _released(notes: _Notes, left: list[str]) -> Figure:
-    return notes.figure(
-        "R5", "lost reply of release", "wrong errors", notes.misled, len(notes.misled), orphans=len(left)
+def _released(tally: _Tally, left: list[str]) -> Figure:
+    return tally.figure(
+        "R5", "lost reply of release", "wrong errors", tally.wrong_answers, len(tally.wrong_answers), orphans=len(left)
     )
 
 
-def _extended(notes: _Notes, left: list[str]) -> Figure:  # noqa: ARG001 -- only durations count here
-    wrong, most = notes.longer + notes.misled, {"most beyond what was asked, ms": round(notes.longest, 1)}
-    return notes.figure("R6", "lost reply of extend", "leases too long", wrong, len(notes.longer), **most)
+def _extended(tally: _Tally, left: list[str]) -> Figure:  # noqa: ARG001 -- only durations count here
+    wrong, most = tally.longer + tally.wrong_answers, {"most beyond what was asked, ms": round(tally.longest, 1)}
+    return tally.figure("R6", "lost reply of extend", "leases too long", wrong, len(tally.longer), **most)
 
 
-_KINDS: tuple[tuple[Callable[[_Scene, int, _Notes], None], Callable[[_Notes, list[str]], Figure]], ...] = (
-    (_Scene.acquire, _acquired),
-    (_Scene.release, _released),
-    (_Scene.extend, _extended),
-    (_Scene.permit, _permitted),
+_KINDS: tuple[tuple[Callable[[_Clients, int, _Tally], None], Callable[[_Tally, list[str]], Figure]], ...] = (
+    (_Clients.acquire, _acquired),
+    (_Clients.release, _released),
+    (_Clients.extend, _extended),
+    (_Clients.permit, _permitted),
 )
 """What is tried, and how its results become a figure."""

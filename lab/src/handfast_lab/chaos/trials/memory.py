@@ -25,7 +25,7 @@ from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, Started, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import LIMIT, PRIMITIVES
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -46,7 +46,7 @@ WHOLE: dict[str, Callable[..., Any]] = {
 }
 """What is acquired, by kind."""
 
-AGAINST: dict[str, Callable[..., Any]] = WHOLE | {"reader": WHOLE["writer"]}
+BLOCKERS: dict[str, Callable[..., Any]] = WHOLE | {"reader": WHOLE["writer"]}
 """What another client holds to block it, by kind."""
 
 PARTS: dict[str, Callable[..., Any]] = {
@@ -58,7 +58,7 @@ PARTS: dict[str, Callable[..., Any]] = {
 
 
 class _AllPermits:
-    """A semaphore of which every acquire takes all permits."""
+    """A semaphore of which every acquire acquires all permits."""
 
     def __init__(self, semaphore: Any) -> None:
         self._semaphore = semaphore
@@ -76,19 +76,19 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run out of memory `count` times with every kind of lock."""
-    api, notes = api_of(contender), _Book()
+    api, tallies = api_of(contender), _Tallies()
     with log_silenced(), ServerController() as server:
-        api.run(_rounds(api, server, count, notes, tell))
+        api.run(_rounds(api, server, count, tallies, progress))
     return [
-        notes.gives.figure(contender, "no memory: release, extend, hand-off, cancel", "failed", seed),
-        notes.takes.figure(contender, "no memory: acquire", "not refused, or left a trace", seed),
+        tallies.releases.figure(contender, "no memory: release, extend, hand-off, cancel", "failed", seed),
+        tallies.acquires.figure(contender, "no memory: acquire", "not refused, or left a trace", seed),
     ]
 
 
 @dataclass
-class _Notes:
+class _Tally:
     tried: int = 0
     wrong: list[str] = field(default_factory=list)
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -113,32 +113,32 @@ class _Notes:
 
 
 @dataclass
-class _Book:
-    gives: _Notes = field(default_factory=_Notes)
-    takes: _Notes = field(default_factory=_Notes)
+class _Tallies:
+    releases: _Tally = field(default_factory=_Tally)
+    acquires: _Tally = field(default_factory=_Tally)
 
 
-async def _rounds(api: Api, server: ServerController, count: int, book: _Book, tell: Tell) -> None:
+async def _rounds(api: Api, server: ServerController, count: int, tallies: _Tallies, progress: Progress) -> None:
     done = counting(1)
     with redis.Redis.from_url(server.url) as raw:
         async with api.client(server.url) as one, api.client(server.url) as other:
             for _ in range(count):
-                scenes = [_Scene(api, raw, one, other, kind, book) for kind in WHOLE]
-                for scene in scenes:
-                    await scene.prepare()
+                tests = [_KindTest(api, raw, one, other, kind, tallies) for kind in WHOLE]
+                for test in tests:
+                    await test.prepare()
                 await api.sleep(OVER)
-                for scene in scenes:
-                    await scene.lose_patience()
+                for test in tests:
+                    await test.queue_short()
                 with server.out_of_memory():
-                    waiting = [not scene.leaving.done() for scene in scenes]
-                    for scene, waits_still in zip(scenes, waiting, strict=True):
-                        await scene.suffer(waits_still=waits_still)
+                    waiting = [not test.leaving.done() for test in tests]
+                    for test, still_waits in zip(tests, waiting, strict=True):
+                        await test.try_all(still_waits=still_waits)
                 server.admin.flushall()
-                tell(next(done))
+                progress(next(done))
 
 
 @dataclass
-class _Scene:
+class _KindTest:
     """Everything that is tried with one kind while the memory is full."""
 
     api: Api
@@ -146,39 +146,39 @@ class _Scene:
     one: Any
     other: Any
     kind: str
-    book: _Book
+    tallies: _Tallies
 
     async def prepare(self) -> None:
         """Acquire and queue everything that the tests need."""
         self.begun = monotonic()
-        names = "release", "extend", "hand-off", "held", "line", "cancel"
+        names = "release", "extend", "hand-off", "held", "wanted", "cancel"
         self.held = {name: await self.hold(name) for name in names}
-        self.taken = ["free", "used", "over", "held", "line"]
+        self.refused = ["free", "used", "expired", "held", "wanted"]
         await settled((await self.hold("used")).release())
-        await settled(AGAINST[self.kind](self.other, self.name("over"), ttl=OVER, renew=False).acquire())
+        await settled(BLOCKERS[self.kind](self.other, self.name("expired"), ttl=OVER, renew=False).acquire())
         if self.kind in PARTS:
             self.held["part"] = await settled(PARTS[self.kind](self.other, self.name("part"), renew=False).acquire())
-            self.taken.append("part")
-        self.passing = {name: await self.queue(name, RETRY_FOR) for name in ("hand-off", "line")}
+            self.refused.append("part")
+        self.handed = {name: await self.queue(name, RETRY_FOR) for name in ("hand-off", "wanted")}
 
-    async def lose_patience(self) -> None:
+    async def queue_short(self) -> None:
         """Queue a waiter whose timeout ends while the memory is full."""
         self.leaving = await self.queue("cancel", SOON)
 
-    async def suffer(self, *, waits_still: bool) -> None:
+    async def try_all(self, *, still_waits: bool) -> None:
         """Try everything while the memory is full.
 
-        ``waits_still``: whether the waiter for the cancellation is still queued.
+        ``still_waits``: whether the waiter for the cancellation is still queued.
         """
-        for name in self.taken:
-            await self.take(name)
-        await self.give("extend", partial(self.extended, self.held["extend"]))
-        for name, waiter in self.passing.items():
-            await self.give("hand-off", partial(self.handed_over, self.held.pop(name), waiter))
-        if waits_still:
-            await self.give("cancel", partial(self.cancelled, self.leaving))
+        for name in self.refused:
+            await self.refuse(name)
+        await self.succeed("extend", partial(self.extended, self.held["extend"]))
+        for name, waiter in self.handed.items():
+            await self.succeed("hand-off", partial(self.handed_over, self.held.pop(name), waiter))
+        if still_waits:
+            await self.succeed("cancel", partial(self.cancelled, self.leaving))
         for lease in self.held.values():
-            await self.give("release", partial(self.released, lease))
+            await self.succeed("release", partial(self.released, lease))
 
     def name(self, what: str) -> str:
         """Return the name of the lock for a test."""
@@ -186,7 +186,7 @@ class _Scene:
 
     async def hold(self, name: str) -> Any:
         """Acquire as the other client."""
-        return await settled(AGAINST[self.kind](self.other, self.name(name), renew=False).acquire(timeout=RETRY_FOR))
+        return await settled(BLOCKERS[self.kind](self.other, self.name(name), renew=False).acquire(timeout=RETRY_FOR))
 
     async def queue(self, name: str, timeout: float) -> Started:
         """Start a waiter and return once it is queued."""
@@ -198,11 +198,11 @@ class _Scene:
                 return False
             return bool(await settled(lease.release()))
 
-        async def in_line() -> bool:
+        async def is_queued() -> bool:
             return bool((await settled(self.status(name))).waiting)
 
         started = self.api.start(wait)
-        await self.api.eventually(in_line)
+        await self.api.eventually(is_queued)
         return started
 
     def status(self, name: str) -> Any:
@@ -210,48 +210,50 @@ class _Scene:
         thing = WHOLE["lock" if self.kind == "lock_all" else self.kind](self.other, self.name(name))
         return thing.status()
 
-    async def take(self, name: str) -> None:
+    async def refuse(self, name: str) -> None:
         """Check that no acquire of this name succeeds or changes its keys."""
         kinds = PARTS if name == "part" and self.kind == "semaphore" else WHOLE
         for verb, options in (("try_acquire", {}), ("acquire", {"timeout": SHORT})):
             before = self.state(name)
-            self.book.takes.tried += 1
-            told: object
+            self.tallies.acquires.tried += 1
+            answer: object
             try:
-                told = await settled(getattr(kinds[self.kind](self.one, self.name(name), renew=False), verb)(**options))
+                answer = await settled(
+                    getattr(kinds[self.kind](self.one, self.name(name), renew=False), verb)(**options)
+                )
             except ServerRefused as error:
-                told = "refused" if error.changed_nothing else error
+                answer = "refused" if error.changed_nothing else error
             except Exception as error:  # noqa: BLE001 -- any other answer is wrong
-                told = error
-            others_may_hold = name in ("held", "line") or (name == "part" and self.kind == "lock_all")
-            if told is None and others_may_hold:
-                told = "told that others hold it"
-            if isinstance(told, str):
-                self.book.takes.count(told)
+                answer = error
+            others_may_hold = name in ("held", "wanted") or (name == "part" and self.kind == "lock_all")
+            if answer is None and others_may_hold:
+                answer = "reported as held"
+            if isinstance(answer, str):
+                self.tallies.acquires.count(answer)
             else:
-                self.book.takes.wrong.append(f"{self.kind}, {name}, {verb}: its caller was told {told!r}")
+                self.tallies.acquires.wrong.append(f"{self.kind}, {name}, {verb}: the answer was {answer!r}")
             after = self.state(name)
-            if after != before and name == "line" and monotonic() > self.begun + HEAD_POLL_S - SOON:
-                self.book.takes.count("not told: a waiter may have asked again")
+            if after != before and name == "wanted" and monotonic() > self.begun + HEAD_POLL_S - SOON:
+                self.tallies.acquires.count("a waiter may have polled")
             elif after != before:
                 changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-                self.book.takes.wrong.append(f"{self.kind}, {name}, {verb}: it changed {b', '.join(changed)!r}")
+                self.tallies.acquires.wrong.append(f"{self.kind}, {name}, {verb}: it changed {b', '.join(changed)!r}")
 
-    async def give(self, what: str, action: Callable[[], Awaitable[str]]) -> None:
+    async def succeed(self, what: str, action: Callable[[], Awaitable[str]]) -> None:
         """Run an action that must succeed although the memory is full."""
-        self.book.gives.tried += 1
+        self.tallies.releases.tried += 1
         try:
             trouble = await action()
         except Exception as error:  # noqa: BLE001 -- any error is a failure
             trouble = f"{type(error).__name__}: {error}"
         if trouble:
-            self.book.gives.wrong.append(f"{self.kind}, {what}: {trouble}")
+            self.tallies.releases.wrong.append(f"{self.kind}, {what}: {trouble}")
         else:
-            self.book.gives.count(what)
+            self.tallies.releases.count(what)
 
     async def released(self, lease: Any) -> str:
         """Release a lease."""
-        return "" if await settled(lease.release()) else "it was told that it had lost it"
+        return "" if await settled(lease.release()) else "reported as lost"
 
     async def extended(self, lease: Any) -> str:
         """Extend a lease."""
@@ -262,19 +264,19 @@ class _Scene:
     async def handed_over(self, lease: Any, waiter: Started) -> str:
         """Release a lease to a waiter, which releases it in turn."""
         if not await settled(lease.release()):
-            return "it was told that it had lost it"
+            return "reported as lost"
         if await self.api.late([waiter], RETRY_FOR):
-            return "nobody got it"
-        return "" if waiter.result() else "whoever came next did not get it, or lost it"
+            return "the waiter did not acquire"
+        return "" if waiter.result() else "the waiter did not acquire, or lost the lease"
 
     async def cancelled(self, waiter: Started) -> str:
         """Check that the waiter times out and leaves the queue."""
         if await self.api.late([waiter], RETRY_FOR):
             return "it waits still"
         if waiter.result():
-            return "it got what others held"
+            return "it acquired a held lock"
         waiting = (await settled(self.status("cancel"))).waiting
-        return f"{waiting} still in line" if waiting else ""
+        return f"{waiting} still queued" if waiting else ""
 
     def state(self, name: str) -> dict[bytes, Any]:
         """Return the DUMP of every key of that name."""

@@ -24,7 +24,7 @@ from handfast.acl import NAMESPACED, rights_for
 from handfast.compat._shared import beside
 from handfast.fencing import guard_key
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "hostile", "trial"]
@@ -90,7 +90,7 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours and contender.api == "sync"
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Check `count` names."""
     chance = random.Random(seed)  # noqa: S311 -- test data
     spaces = [_Namespace.of(text) for text in {hostile(chance) for _ in range(NAMESPACES)}]
@@ -114,7 +114,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
             if other is not space:
                 rights.hold(not any(map(other.opens, words)), "{} opens one of {}", other.text, words)
         if number % 1000 == 0 or number == count:
-            tell(number)
+            progress(number)
     keys.wrong += ["two names share a tag"] * (len(whose) - len(tags))
     return [
         keys.figure(contender, "hostile names: collisions", "keys", seed, names=len(whose)),

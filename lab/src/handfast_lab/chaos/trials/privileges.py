@@ -26,8 +26,8 @@ from handfast.acl import NAMESPACED, USES, Rights, rights_for, scripts_for
 from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.trials import Tell
-from handfast_lab.chaos.workloads import KEYS, TTL, WORKLOADS, Note, Workload
+from handfast_lab.chaos.trials import Progress
+from handfast_lab.chaos.workloads import KEYS, TTL, WORKLOADS, Observation, Workload
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -50,26 +50,26 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Test with all rights, without each of up to `count` commands, and with preloaded scripts."""
     api, chance = api_of(contender), random.Random(seed)  # noqa: S311 -- test data
-    whole, parts, hardened = _Tally(), _Tally(), _Tally()
+    complete, parts, preloaded = _Tally(), _Tally(), _Tally()
     with log_silenced(), ServerController() as server:
-        usual = {use: api.run(_lives(api, server, use, _rights(use))) for use in USES}
-        for use, notes in usual.items():
-            whole.tried += len(notes)
-            whole.wrong += [f"{use}: {note}" for note in notes if note.outcome in ("refused", "unclear")]
-            api.run(_is_hardened(api, server, use, hardened))
+        usual = {use: api.run(_run(api, server, use, _rights(use))) for use in USES}
+        for use, observations in usual.items():
+            complete.tried += len(observations)
+            complete.wrong += [f"{use}: {one}" for one in observations if one.outcome in ("refused", "unclear")]
+            api.run(_run_preloaded(api, server, use, preloaded))
         pairs = [(use, command) for use in USES for command in _rights(use).commands]
         for use, command in chance.sample(pairs, min(count, len(pairs))):
-            api.run(_lacks(api, server, use, command=command, usual=usual[use], tally=parts))
+            api.run(_run_without(api, server, use, command=command, usual=usual[use], tally=parts))
             parts.tried += 1
-            tell(parts.tried)
+            progress(parts.tried)
         version = str(server.admin.info("server")["redis_version"])
     return [
-        whole.figure(contender, "as the user that `handfast acl` makes", "failed", seed, version),
+        complete.figure(contender, "as the user that `handfast acl` makes", "failed", seed, version),
         parts.figure(contender, "without one command", "not missed, unclear, or not mended", seed, version),
-        hardened.figure(contender, "no EVAL where scripts are preloaded", "sent", seed, version),
+        preloaded.figure(contender, "no EVAL where scripts are preloaded", "sent", seed, version),
     ]
 
 
@@ -105,7 +105,7 @@ def _grant(server: ServerController, *rules: str) -> None:
 
 
 @asynccontextmanager
-async def _day(api: Api, server: ServerController, use: str) -> AsyncIterator[Workload]:
+async def _workload(api: Api, server: ServerController, use: str) -> AsyncIterator[Workload]:
     """Open two clients of the user on an empty server."""
     server.admin.flushall()
     url = server.url.replace("unix://", f"unix://{USER}:{PASSWORD}@")
@@ -121,36 +121,36 @@ async def _day(api: Api, server: ServerController, use: str) -> AsyncIterator[Wo
             await settled(client.close() if api.name == "sync" else client.aclose())
 
 
-async def _lives(api: Api, server: ServerController, use: str, rights: Rights) -> list[Note]:
-    """Run the workload with these rights and return its notes."""
+async def _run(api: Api, server: ServerController, use: str, rights: Rights) -> list[Observation]:
+    """Run the workload with these rights and return its observations."""
     _grant(server, *rights.rules())
     server.admin.script_flush()
-    async with _day(api, server, use) as workload:
+    async with _workload(api, server, use) as workload:
         await WORKLOADS[use](workload)
-    return workload.notes
+    return workload.observations
 
 
-async def _lacks(
-    api: Api, server: ServerController, use: str, *, command: str, usual: list[Note], tally: _Tally
+async def _run_without(
+    api: Api, server: ServerController, use: str, *, command: str, usual: list[Observation], tally: _Tally
 ) -> None:
-    """Run the workload without one command, check its notes, and grant the command again."""
+    """Run the workload without one command, check its observations, and grant the command again."""
     rules, what = _rights(use).rules(), f"{use} without {command}"
     _grant(server, *(rule for rule in rules if rule != f"+{command}"))
     server.admin.script_flush()
-    async with _day(api, server, use) as workload:
+    async with _workload(api, server, use) as workload:
         await WORKLOADS[use](workload)
-        refused = [note for note in workload.notes if note.outcome == "refused"]
-        if _outcomes(workload.notes) == _outcomes(usual):
+        refused = [one for one in workload.observations if one.outcome == "refused"]
+        if _outcomes(workload.observations) == _outcomes(usual):
             tally.wrong.append(f"{what}: nothing was different")
-        tally.wrong += [f"{what}: {note}" for note in workload.notes if note.outcome == "unclear"]
+        tally.wrong += [f"{what}: {one}" for one in workload.observations if one.outcome == "unclear"]
         tally.count("refused", len(refused))
-        tally.count("refused midway", sum(note.wrote for note in refused))
-        tally.count("refusals that name the command", sum(f"'{command}'" in note.words for note in refused))
+        tally.count("refused midway", sum(one.wrote for one in refused))
+        tally.count("refusals that name the command", sum(f"'{command}'" in one.error for one in refused))
         tally.count("commands whose lack is no error", not refused)
-        tally.count("keys without a TTL meanwhile", len(_immortal(server, use)))
+        tally.count("keys without a TTL meanwhile", len(_lasting_keys(server, use)))
         _grant(server, *rules)
         if use in NAMESPACED and use not in ("autocomplete", "scores"):
-            with _taking(use, server) as take:
+            with _acquiring(use, server) as take:
                 for name in "abcdef":
                     began = monotonic()
                     if not take(name):
@@ -159,11 +159,11 @@ async def _lacks(
         elif use == "compat":
             freed = await api.eventually(lambda: not server.admin.exists(KEYS[use]), FREE)
             tally.wrong += [] if freed else [f"{what}: the lock stayed"]
-    tally.wrong += [f"{what}: {key} has no TTL" for key in _immortal(server, use)]
+    tally.wrong += [f"{what}: {key} has no TTL" for key in _lasting_keys(server, use)]
 
 
 @contextmanager
-def _taking(use: str, server: ServerController) -> Iterator[Any]:
+def _acquiring(use: str, server: ServerController) -> Iterator[Any]:
     """Yield a function that acquires and releases a name with all rights."""
     with Handfast(server.url) as hf:
 
@@ -182,19 +182,19 @@ def _taking(use: str, server: ServerController) -> Iterator[Any]:
         yield take
 
 
-def _outcomes(notes: list[Note]) -> list[tuple[str, str]]:
+def _outcomes(observations: list[Observation]) -> list[tuple[str, str]]:
     """Return the outcome of each operation, sorted: concurrent ones finish in any order."""
-    return sorted((note.what, note.outcome) for note in notes)
+    return sorted((one.what, one.outcome) for one in observations)
 
 
-def _immortal(server: ServerController, use: str) -> list[str]:
+def _lasting_keys(server: ServerController, use: str) -> list[str]:
     """Return Handfast's keys without a TTL. Data, and the guards beside a user's own keys, need none."""
     if use in ("autocomplete", "scores", "fencing"):
         return []
     return [str(key) for key in server.admin.scan_iter(count=1000) if server.admin.pttl(key) == -1]
 
 
-async def _give_back_late(api: Api, workload: Workload) -> None:
+async def _release_late(api: Api, workload: Workload) -> None:
     """Leave a block whose lease is lost, so that the library releases it in the background."""
     lock = workload.one.lock("late", ttl=TTL)
     lease = await settled(lock.acquire(timeout=RETRY_FOR))
@@ -209,20 +209,20 @@ async def _give_back_late(api: Api, workload: Workload) -> None:
         await api.sleep(RETRY_FOR / 10)
 
 
-async def _is_hardened(api: Api, server: ServerController, use: str, tally: _Tally) -> None:
+async def _run_preloaded(api: Api, server: ServerController, use: str, tally: _Tally) -> None:
     """Run the workload as a user who may not send EVAL, with the scripts preloaded."""
     _grant(server, *_rights(use, preloaded=True).rules())
     server.admin.script_flush()
     for script in scripts_for([use]):
         server.admin.script_load(script.source)
-    async with _day(api, server, use) as workload:
+    async with _workload(api, server, use) as workload:
         server.admin.config_resetstat()
         await WORKLOADS[use](workload)
         if use == "lock":
-            await _give_back_late(api, workload)
+            await _release_late(api, workload)
         told: Any = server.admin.info("commandstats")
-        # The administrator's own EVALs in `Workload.plant` are not rejected.
+        # The administrator's own EVALs in `Workload.request_as_dead_client` are not rejected.
         sent = told.get("cmdstat_eval", {}).get("rejected_calls", 0)
         tally.tried += told.get("cmdstat_evalsha", {}).get("calls", 0)
     tally.wrong += [f"{use}: an EVAL was sent"] * sent
-    tally.wrong += [f"{use}: {note}" for note in workload.notes if note.outcome in ("refused", "unclear")]
+    tally.wrong += [f"{use}: {one}" for one in workload.observations if one.outcome in ("refused", "unclear")]

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from handfast.testing import ServerController, run_in_subprocess
 from handfast_lab.chaos.apis import Api, opened, settled
 from handfast_lab.chaos.figures import Figure
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.rivals.contender import Contender
 
@@ -61,13 +61,13 @@ def applies(contender: Contender) -> bool:
     return "renewal" in contender.has
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Acquire and release about `count` times, and report late renewals."""
     ttl = max(TTL, contender.shortest_ttl)
-    soak = Soak(contender, max(1, round(count * TTL / ttl)), seed, tell)
+    soak = Soak(contender, max(1, round(count * TTL / ttl)), seed, progress)
     with ServerController() as server, _Monitor(server.url, contender.wire().extends) as monitor:
         plan = _Plan(contender, soak.count, seed, ttl)
-        lost, failed = run_in_subprocess(_hold_and_release, plan, server.url, on_progress=tell)
+        lost, failed = run_in_subprocess(_hold_and_release, plan, server.url, on_progress=progress)
         monitor.join()
     soak.wrong = [f"renewed-{number:07}: renewed after its release had returned" for number in monitor.late] + failed
     measured: dict[str, float | str] = {
@@ -177,9 +177,9 @@ class _Plan(NamedTuple):
     ttl: float
 
 
-def _hold_and_release(plan: _Plan, url: str, tell: Tell) -> tuple[int, list[str]]:
+def _hold_and_release(plan: _Plan, url: str, progress: Progress) -> tuple[int, list[str]]:
     """Return how many leases were lost, and what else went wrong."""
-    holders = _Holders(plan, url, tell)
+    holders = _Holders(plan, url, progress)
     holders.soak.api.run(holders.run())
     _Marker(url).mark(END)
     return len(holders.lost), holders.soak.wrong
@@ -188,8 +188,8 @@ def _hold_and_release(plan: _Plan, url: str, tell: Tell) -> tuple[int, list[str]
 class _Holders:
     """The threads or tasks that hold leases."""
 
-    def __init__(self, plan: _Plan, url: str, tell: Tell) -> None:
-        self.soak = Soak(plan.contender, plan.tries, plan.seed, tell)
+    def __init__(self, plan: _Plan, url: str, progress: Progress) -> None:
+        self.soak = Soak(plan.contender, plan.tries, plan.seed, progress)
         self.lost: list[int] = []
         self._url, self._ttl = url, plan.ttl
         self._longest = plan.ttl * (SLOW_LONGEST if plan.ttl > TTL else LONGEST)

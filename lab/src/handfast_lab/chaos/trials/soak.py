@@ -17,7 +17,7 @@ from typing import Any
 
 from handfast_lab.chaos.apis import api_of
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["Soak"]
@@ -31,7 +31,7 @@ class Soak:
     count: int
     """Number of operations."""
     seed: int
-    tell: Tell
+    progress: Progress
     seconds: float = inf
     """Time after which no further operation starts."""
     done: int = 0
@@ -68,7 +68,7 @@ class Soak:
             self.done += 1
         if wrong:
             self.wrong.append(wrong)
-        self.tell(self.done)
+        self.progress(self.done)
 
     async def run(self, workers: Iterable[Callable[[], Coroutine[Any, Any, object]]], within: float) -> None:
         """Run the workers concurrently. Those that raise, or have not ended in `within` seconds, are violations."""

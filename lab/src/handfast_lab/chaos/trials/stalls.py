@@ -31,7 +31,7 @@ from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer, counts_of
 from handfast_lab.rivals.contender import Contender, microseconds
 
@@ -44,11 +44,11 @@ COUNT = 40
 TTL = 0.2
 """Lease duration of the stopped processes, in seconds."""
 
-WRITERS, SLEEPERS = 3, 4
+WRITERS, FROZEN = 3, 4
 """Writer processes, of which one at a time is stopped, and processes that are stopped together."""
 
 WAITERS = 16
-LIVES = 10
+WAIT_LEASES = 10
 """How long the waiters wait, in wait-leases."""
 
 JUMP = 50.0
@@ -69,18 +69,18 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run all four parts with about `count` stops each."""
     chance = random.Random(seed)  # noqa: S311 -- timing, not security
     done = counting(1)
 
     def tick() -> None:
-        tell(next(done))
+        progress(next(done))
 
     with log_silenced():
-        figures = [_updates(contender, count, chance, tick), _wakings(contender, count, chance, tick)]
+        figures = [_updates(contender, count, chance, tick), _resumed(contender, count, chance, tick)]
         if find_compiler() is not None:
-            figures.append(_patience(contender, tick))
+            figures.append(_long_waits(contender, tick))
         figures += _deadlines(contender, count, chance, tick)
     return [replace(figure, seed=seed) for figure in figures]
 
@@ -89,7 +89,7 @@ def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figur
 
 
 def _updates(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
-    trouble: list[str] = []
+    failures: list[str] = []
     with ServerController() as server, LockUsers(server.url, Writer) as users:
         try:
             writers = users.new(contender, WRITERS)
@@ -99,25 +99,25 @@ def _updates(contender: Contender, count: int, chance: random.Random, tick: Call
                 writer.order("write", "counter", TTL, until)
             for awake, asleep in pauses:
                 time.sleep(awake)
-                sleeper = chance.choice(writers)
-                sleeper.freeze()
+                process = chance.choice(writers)
+                process.freeze()
                 time.sleep(asleep)
-                sleeper.thaw()
+                process.thaw()
                 tick()
             total = counts_of(writers, RETRY_FOR)
         except ProcessFailed as error:
-            trouble.append(str(error))
+            failures.append(str(error))
             total = Count()
         fenced, plain = (int(server.admin.get(key) or 0) for key in (FENCED, PLAIN))
     if total.errors:
-        trouble.append(f"{total.errors} errors, the last of them {total.error}")
+        failures.append(f"{total.errors} errors, the last of them {total.error}")
     lost = total.fenced - fenced
     return Figure(
         id="R10",
         what="a holder stopped for longer than its lease: fenced updates",
         contender=contender.name,
         tried=total.fenced,
-        bad=abs(lost) + len(trouble),
+        bad=abs(lost) + len(failures),
         unit="lost updates",
         measured={
             "times stopped": count,
@@ -125,39 +125,39 @@ def _updates(contender: Contender, count: int, chance: random.Random, tick: Call
             "updates lost without a fence": total.plain - plain,
             "leases lost": total.lost,
         },
-        examples=examples_of([*trouble, *([f"{lost} of {total.fenced} fenced updates were lost"] if lost else [])]),
+        examples=examples_of([*failures, *([f"{lost} of {total.fenced} fenced updates were lost"] if lost else [])]),
     )
 
 
 # --- R11
 
 
-def _wakings(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
+def _resumed(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
     wrong: list[str] = []
     took: list[float] = []
     with ServerController() as server, LockUsers(server.url, Writer) as users:
-        for number in range(0, count, SLEEPERS):
-            with _noting(wrong):
-                sleepers = users.new(contender, SLEEPERS)
-                for place, sleeper in enumerate(sleepers):
-                    sleeper.order("watch", f"watched-{number + place}", TTL)
-                    sleeper.expect("in", RETRY_FOR)
+        for number in range(0, count, FROZEN):
+            with _recording_failures(wrong):
+                frozen = users.new(contender, FROZEN)
+                for place, process in enumerate(frozen):
+                    process.order("watch", f"watched-{number + place}", TTL)
+                    process.expect("acquired", RETRY_FOR)
                 time.sleep(chance.uniform(0, TTL))
-                for sleeper in sleepers:
-                    sleeper.freeze()
+                for process in frozen:
+                    process.freeze()
                 with server.paused():  # from here on the server answers no request
                     time.sleep(1.2 * TTL)
-                    for sleeper in sleepers:
-                        sleeper.thaw()
-                    for place, sleeper in enumerate(sleepers):
-                        woke = sleeper.expect("woke", RETRY_FOR)
+                    for process in frozen:
+                        process.thaw()
+                    for place, process in enumerate(frozen):
+                        woke = process.expect("woke", RETRY_FOR)
                         took.append(woke.value["took"])
                         if not woke.value["lost"]:
-                            wrong.append(f"watched-{number + place}: believed in its lease after it was over")
-                for sleeper in sleepers:
-                    if sleeper.expect("given", RETRY_FOR).value:
-                        wrong.append("a lease that was over was given up as if it were there")
-                    users.discard(sleeper)
+                            wrong.append(f"watched-{number + place}: took its expired lease for valid")
+                for process in frozen:
+                    if process.expect("released", RETRY_FOR).value:
+                        wrong.append("an expired lease was released as if it were valid")
+                    users.discard(process)
                     tick()
     took.sort()
     return Figure(
@@ -166,7 +166,7 @@ def _wakings(contender: Contender, count: int, chance: random.Random, tick: Call
         contender=contender.name,
         tried=len(took),
         bad=len(wrong),
-        unit="leases believed in",
+        unit="leases taken for valid",
         measured={
             "longest look, µs": round(took[-1] * 1e6, 1) if took else 0.0,
             "median look, µs": round((quantile(took, 0.5) or 0.0) * 1e6, 1),
@@ -178,7 +178,7 @@ def _wakings(contender: Contender, count: int, chance: random.Random, tick: Call
 # --- R14
 
 
-def _patience(contender: Contender, tick: Callable[[], None]) -> Figure:
+def _long_waits(contender: Contender, tick: Callable[[], None]) -> Figure:
     api, wrong = api_of(contender), list[str]()
     with ServerController(clock=True) as server:
         waited = api.run(_wait_long(api, server, wrong))
@@ -223,9 +223,9 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
             line.append(api.start(partial(wait, client.lock("long"), number)))
             await api.eventually(partial(in_line, number), RETRY_FOR)
         begun, places = server.clock_offset, server.admin.zrange(queue, 0, -1, withscores=True)
-        for _ in range(round(LIVES * WAIT_MS / 1000 / JUMP) + 1):
+        for _ in range(round(WAIT_LEASES * WAIT_MS / 1000 / JUMP) + 1):
             if not await api.eventually(all_fresh, RETRY_FOR):
-                wrong.append(f"not all of them have asked again within {RETRY_FOR:g} s")
+                wrong.append(f"not all waiters have polled within {RETRY_FOR:g} s")
                 break
             server.shift_clock(JUMP)
         waited = server.clock_offset - begun
@@ -242,7 +242,7 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
 # --- R31
 
 
-class _Link(NamedTuple):
+class _Setup(NamedTuple):
     api: Api
     server: ServerController
     proxy: FaultProxy
@@ -257,19 +257,19 @@ def _slow(proxy: FaultProxy) -> Iterator[None]:
         fault.clear()
 
 
-LINKS: dict[str, tuple[Callable[[_Link], AbstractContextManager[Any]], float]] = {
+LINKS: dict[str, tuple[Callable[[_Setup], AbstractContextManager[Any]], float]] = {
     "others hold it": (lambda _: contextlib.nullcontext(), 0.0),
-    "slow link": (lambda scene: _slow(scene.proxy), 2 * DELAY),
-    "byte by byte": (lambda scene: scene.proxy.dribbling(), 0.0),
-    "server stopped": (lambda scene: scene.server.paused(), SILENCE),
-    "nothing comes back": (lambda scene: scene.proxy.black_hole("to client"), SILENCE),
+    "slow link": (lambda setup: _slow(setup.proxy), 2 * DELAY),
+    "byte by byte": (lambda setup: setup.proxy.dribbling(), 0.0),
+    "server stopped": (lambda setup: setup.server.paused(), SILENCE),
+    "nothing comes back": (lambda setup: setup.proxy.black_hole("to client"), SILENCE),
 }
 """By condition: how to impose it, and the permitted excess over the timeout, in seconds (at least 50 ms in any case).
 """
 
 
 @dataclass
-class _Overshoots:
+class _Overruns:
     seconds: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -278,27 +278,27 @@ def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Ca
     api = api_of(contender)
     figures = []
     for what, (link, allowed) in LINKS.items():
-        seen = _Overshoots()
+        seen = _Overruns()
         with ServerController() as server, FaultProxy(server.url, record=False) as proxy:
-            scene = _Link(api, server, proxy)
+            setup = _Setup(api, server, proxy)
             timeouts = [chance.uniform(0.03, 0.15) for _ in range(max(1, count // 3))]
-            api.run(_time_out(scene, partial(link, scene), timeouts, seen))
+            api.run(_time_out(setup, partial(link, setup), timeouts, seen))
         tick()
-        figures.append(_overshoot_figure(contender, what, max(0.05, allowed), seen))
+        figures.append(_overrun_figure(contender, what, max(0.05, allowed), seen))
     return figures
 
 
 async def _time_out(
-    scene: _Link, link: Callable[[], AbstractContextManager[Any]], timeouts: Sequence[float], seen: _Overshoots
+    setup: _Setup, link: Callable[[], AbstractContextManager[Any]], timeouts: Sequence[float], seen: _Overruns
 ) -> None:
-    api = scene.api
-    async with api.client(scene.server.url) as holder:
+    api = setup.api
+    async with api.client(setup.server.url) as holder:
         lock = holder.lock("held")
         lease = await settled(lock.acquire())
         with contextlib.suppress(AcquireTimeout):
             await settled(lock.acquire(timeout=0.001))  # load the scripts now: they are long and the link may be slow
         for timeout in timeouts:
-            async with api.client(api.library.Redis.from_url(scene.proxy.url, socket_timeout=SILENCE)) as client:
+            async with api.client(api.library.Redis.from_url(setup.proxy.url, socket_timeout=SILENCE)) as client:
                 lock = client.lock("held")
                 await settled(lock.status())  # connect
                 with link():
@@ -310,18 +310,18 @@ async def _time_out(
                     except Exception as error:  # noqa: BLE001 -- any other outcome is wrong
                         seen.wrong.append(f"{type(error).__name__}: {error}")
                     else:
-                        seen.wrong.append("got what others held")
+                        seen.wrong.append("acquired a held lock")
                         await settled(stray.release())
 
-                async def nobody_waits() -> bool:
+                async def is_empty() -> bool:
                     return not (await settled(holder.lock("held").status())).waiting
 
-                if not await api.eventually(nobody_waits):
-                    seen.wrong.append("its place in line stayed")
+                if not await api.eventually(is_empty):
+                    seen.wrong.append("its queue entry remained")
         await settled(lease.release())
 
 
-def _overshoot_figure(contender: Contender, what: str, allowed: float, seen: _Overshoots) -> Figure:
+def _overrun_figure(contender: Contender, what: str, allowed: float, seen: _Overruns) -> Figure:
     seconds = sorted(seen.seconds)
     late = [f"{second * 1000:.0f} ms longer than asked" for second in reversed(seconds) if second > allowed]
     early = [f"{-second * 1000:.1f} ms too early" for second in seconds if second < 0]
@@ -341,7 +341,7 @@ def _overshoot_figure(contender: Contender, what: str, allowed: float, seen: _Ov
 
 
 @contextmanager
-def _noting(wrong: list[str]) -> Iterator[None]:
+def _recording_failures(wrong: list[str]) -> Iterator[None]:
     try:
         yield
     except ProcessFailed as error:

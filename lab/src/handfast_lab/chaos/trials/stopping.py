@@ -13,7 +13,7 @@ import redis
 from handfast.testing.injection import Run
 from handfast_lab.chaos.apis import api_of, settled
 from handfast_lab.chaos.operations import RETRY_FOR, Call, OperationKind, second
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals import is_left
 from handfast_lab.rivals.contender import Contender
 
@@ -26,7 +26,7 @@ class StopTest:
 
     contender: Contender
     admin: redis.Redis
-    tell: Tell
+    progress: Progress
     struck: int = 0
     """How often an operation was stopped before its end."""
 

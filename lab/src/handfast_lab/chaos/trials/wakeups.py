@@ -25,7 +25,7 @@ from handfast_lab.bench.crowd import inversions
 from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.apis import Started, log_silenced, settled
 from handfast_lab.chaos.figures import Figure
-from handfast_lab.chaos.trials import Tell
+from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.rivals.contender import Contender
 
@@ -50,9 +50,9 @@ def applies(contender: Contender) -> bool:
     return contender.is_ours
 
 
-def trial(contender: Contender, count: int, seed: int, tell: Tell) -> list[Figure]:
+def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Lose the messages of `count` handoffs."""
-    test = _LostMessages(Soak(contender, count, seed, tell))
+    test = _LostMessages(Soak(contender, count, seed, progress))
     with log_silenced(), ServerController() as server, FaultProxy(server.url, record=False) as proxy:
         lost = proxy.lose_pushes()
         test.soak.api.run(test.run(server.url, proxy.url))
@@ -91,7 +91,7 @@ class _LostMessages:
                     name = f"lock-{batch}-{number}"
                     queues.append(partial(self._queue, name, pause, first_hears=number % 4 < 2))
                 await soak.run(queues, 2 * RETRY_FOR)
-                soak.tell(len(self.delays))
+                soak.progress(len(self.delays))
 
     async def _queue(self, name: str, pause: float, *, first_hears: bool) -> None:
         """Run one queue at one lock."""
