@@ -105,13 +105,23 @@ class Engine:
         return reply
 
     def acquire(
-        self, token, *, weight=1, ttl=TTL_MS, claim=None, wait=WAIT_MS, inbox=None, max_waiters=1000, label="me"
+        self,
+        token,
+        weight=1,
+        *,
+        limit=None,
+        ttl=TTL_MS,
+        claim=None,
+        wait=WAIT_MS,
+        inbox=None,
+        max_waiters=1000,
+        label="me",
     ):
         """Request permits. A waiter's inbox is ``inbox:<token>`` by default."""
         return self.run(
             "acquire",
             token=token,
-            limit=self.limit,
+            limit=limit or self.limit,
             weight=weight,
             ttl_ms=ttl,
             claim_ms=ttl if claim is None else claim,
@@ -133,6 +143,12 @@ class Engine:
         *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
         return answer
 
+    def lower(self, token, weight):
+        return self.run("lower", token=token, weight=weight)
+
+    def resize(self, limit):
+        return self.run("resize", limit=limit)
+
     def inspect(self, max_shown=100):
         return self.run("inspect", max_shown=max_shown)
 
@@ -144,6 +160,10 @@ class Engine:
 
     def queue(self):
         return self.client.zrange(self.key("queue"), 0, -1)
+
+    def field(self, name):
+        """Return a field of ``tokens``: the record of a token, ``used``, ``fence`` or ``limit``."""
+        return self.client.hget(self.key("tokens"), name)
 
     def dump(self):
         """Return everything stored for the name, without the TTLs."""

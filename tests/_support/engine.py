@@ -1,0 +1,283 @@
+"""The engine's scripts under a clock that a test sets: for one name, for several names, and for an index of names."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import redis
+
+from handfast._engine.calls import PARTS
+from handfast._engine.keys import KeySet
+from handfast._engine.script import load
+from tests._support.helpers import Engine, eventually
+
+NOW_US = 1_700_000_000_123_456
+"""The first time that the clock shows."""
+
+TTL_MS, CLAIM_MS, WAIT_MS = 300_000, 200_000, 700_000
+"""The usual durations. They differ by more than a slow machine may lose while a test runs."""
+TTL_US, CLAIM_US, WAIT_US = TTL_MS * 1000, CLAIM_MS * 1000, WAIT_MS * 1000
+
+TOMBSTONE_US, TOMBSTONES_TTL_MS = 20_000_000, 80_000
+
+MINUTE_MS, HOUR_MS, MONTH_MS = 60_000, 3_600_000, 30 * 86_400_000
+
+GRACE_MS = {"holders": 2 * HOUR_MS, "queue": HOUR_MS, "tokens": HOUR_MS}
+"""How much longer than their contents keys live. The scripts add up to a minute, which makes a raise rare."""
+
+LIMIT_GRACE_MS = MONTH_MS - HOUR_MS
+"""How much longer ``tokens`` lives where an operator has set a limit."""
+
+LATE_MS = 25_000
+"""How much later than its script a test may read a TTL."""
+
+OUT_OF_MEMORY = "used memory > 'maxmemory'"
+
+SET_CLOCK = """local server, seconds, micros = redis, '%d', '%d'
+local redis = {pcall = server.pcall}
+function redis.call(name, ...)
+  if name == 'TIME' then
+    return {seconds, micros}
+  end
+  return server.call(name, ...)
+end
+"""
+
+
+class Clock:
+    """A client whose scripts read this clock instead of the server's. It stands still until a test moves it."""
+
+    def __init__(self, client):
+        self._client = client
+        self.now_us = NOW_US
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+    def execute_command(self, name, source, *rest):
+        assert name == "EVAL"
+        return self._client.execute_command(name, SET_CLOCK % divmod(self.now_us, 10**6) + source, *rest)
+
+
+class Exact(Engine):
+    """The scripts of one name, and assertions on everything that they store."""
+
+    def acquire(self, token, weight=1, *, ttl=TTL_MS, claim=CLAIM_MS, wait=WAIT_MS, **options):
+        return super().acquire(token, weight, ttl=ttl, claim=claim, wait=wait, **options)
+
+    def renew(self, token, ttl=TTL_MS):
+        return super().renew(token, ttl)
+
+    @property
+    def engines(self):
+        """The names, as `Several` has them."""
+        return [self]
+
+    def has(self, *, holders=(), queue=(), tombstones=(), **tokens):
+        """Assert that exactly this is stored: scores by token, and the fields of ``tokens``."""
+        found = self.dump()
+        assert found["holders"] == (list(dict(holders).items()) or None)
+        assert found["queue"] == (list(dict(queue).items()) or None)
+        assert found["tombstones"] == (list(dict(tombstones).items()) or None)
+        assert found["tokens"] == ({name: str(value) for name, value in tokens.items()} or None)
+
+    def lives(self, **expected_ms):
+        """Assert that exactly these keys exist, and that each outlives its contents, which last so many milliseconds."""
+        found = {part: self.client.pttl(self.key(part)) for part in PARTS}
+        assert {part for part, ms in found.items() if ms != -2} == set(expected_ms)
+        for part, ms in expected_ms.items():
+            longest = ms + (GRACE_MS[part] + MINUTE_MS if part in GRACE_MS else 0)
+            assert longest - LATE_MS < found[part] <= longest, part
+
+    def lose_record(self, *tokens):
+        """Delete records, as an eviction would if it took single fields."""
+        assert self.client.hdel(self.key("tokens"), *tokens) == len(tokens)
+
+    def end_lease(self, token):
+        """Let a lease expire without moving the clock."""
+        assert self.client.zadd(self.key("holders"), {token: 1}, xx=True, ch=True)
+
+    def end_wait(self, *tokens):
+        """Let wait-leases lapse without moving the clock."""
+        for token in tokens:
+            weight, limit, claim_ms, _, rest = self.field(token).split(" ", 4)
+            self.client.hset(self.key("tokens"), token, f"{weight} {limit} {claim_ms} 1 {rest}")
+
+    def add_holders(self, count, *, fence=1, ends_us=NOW_US, step_us=0):
+        """Store holders of one permit each, as if they had been granted with that fence one after another."""
+        tokens = [f"{fence}:{ends_us}:{number:04}" for number in range(count)]
+        record = f"1 5 1 0 {fence} 1 inbox control me"
+        self.client.hset(self.key("tokens"), mapping=dict.fromkeys(tokens, record))
+        self.client.zadd(self.key("holders"), {token: ends_us + n * step_us for n, token in enumerate(tokens)})
+        self.client.hincrby(self.key("tokens"), "used", count)
+        for part in ("tokens", "holders"):
+            self.client.pexpire(self.key(part), HOUR_MS)
+
+
+class Several:
+    """The scripts of several names, called with the argument names of their headers."""
+
+    def __init__(self, client, names, *, kind="lock"):
+        self.client = client
+        self.engines = [Exact(client, name, kind=kind) for name in names]
+
+    def run(self, verb, **args):
+        script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
+        keys = [engine.key(part) for engine in self.engines for part in PARTS]
+        argv = [args.pop(name) for name in script.header.args]
+        assert not args
+        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
+        assert reply[0] in script.header.replies
+        assert len(reply) == 1 + len(script.header.replies[reply[0]])
+        return reply
+
+    def acquire(self, token, *, ttl=TTL_MS, wait=WAIT_MS, inbox=None, max_waiters=1000):
+        owner = f"{inbox or 'inbox:' + token} control:{token} me"
+        return self.run("acquire", token=token, ttl_ms=ttl, wait_ms=wait, max_waiters=max_waiters, owner=owner)
+
+    def release(self, token):
+        return self.run("release", token=token)
+
+    def cancel(self, token):
+        return self.run("cancel", token=token)
+
+    def renew(self, token, ttl=TTL_MS):
+        return self.run("renew", token=token, ttl_ms=ttl)
+
+    def holders(self):
+        return [engine.holders() for engine in self.engines]
+
+    def queues(self):
+        return [engine.queue() for engine in self.engines]
+
+    def fences(self, token):
+        """Return the fence of each name's record."""
+        return [fence_of(engine.field(token)) for engine in self.engines]
+
+    def dump(self):
+        return [engine.dump() for engine in self.engines]
+
+
+class Mixed(Exact):
+    """One name that is requested with both permit_acquire and multi_acquire."""
+
+    def __init__(self, client):
+        super().__init__(client, kind="semaphore")
+        self._multi = Several(client, "a", kind="semaphore")
+
+    def request(self, token, weight, limit, *, multi, ttl=TTL_MS, **options):
+        if multi:
+            return self._multi.acquire(token, ttl=ttl, **options)
+        return self.acquire(token, weight, limit=limit, ttl=ttl, claim=ttl, **options)
+
+    def look(self):
+        """Return the reply of inspect, the holders with their deadlines, the queue, the fields of ``tokens``, and all TTLs."""
+        pipe = self.client.pipeline()
+        pipe.zrange(self.key("holders"), 0, -1, withscores=True)
+        pipe.zrange(self.key("queue"), 0, -1)
+        pipe.hgetall(self.key("tokens"))
+        for part in PARTS:
+            pipe.pttl(self.key(part))
+        holders, queue, tokens, *ttls = pipe.execute()
+        assert -1 not in ttls, f"a key has no TTL: {dict(zip(PARTS, ttls, strict=True))}"
+        return self.inspect(), dict(holders), queue, tokens, dict(zip(PARTS, ttls, strict=True))
+
+
+class Index:
+    """The scripts of one autocomplete index and one board of scores."""
+
+    def __init__(self, client):
+        self.client = client
+        self.place = KeySet("hf", "autocomplete", "a")
+
+    def run(self, name, *args, answer=""):
+        """Run a script. Only scores_advance has an ``answer``: the key of that one call."""
+        script = load(name)
+        keys = [self.key(f"answer:{answer}" if part == "answer" else part) for part in script.header.keys]
+        tag, *fields = reply = self.client.eval(script.source, len(keys), *keys, *args)
+        assert len(fields) == len(script.header.replies[tag])
+        return reply
+
+    def key(self, part):
+        return self.place.key(part)
+
+    def dump(self):
+        """Return everything stored, byte for byte, without the TTLs."""
+        return {key: self.client.dump(key) for key in sorted(self.client.scan_iter())}
+
+    def fill(self, ranks):
+        """Rank any number of names."""
+        pairs = list(ranks.items())
+        for start in range(0, len(pairs), 500):
+            piece = pairs[start : start + 500]
+            assert self.run("names_rank", "set", *(part for pair in piece for part in pair)) == ["ranked"]
+
+    def scores_of(self, part):
+        return self.client.zrange(self.key(part), 0, -1, withscores=True)
+
+    def advance(self, *pairs, answer):
+        return self.run("scores_advance", *pairs, answer=answer)
+
+    def best(self, prefix, limit, way="any", start=0, after=""):
+        return self.run("names_best", prefix, limit, way, start, after)
+
+    def scan(self, prefix, limit, after=""):
+        """Return one piece of a scan: its names in the order of their ranks, and the last name that it looked at."""
+        tag, matching, found, last = self.best(prefix, limit, "scan", 0, after)
+        assert (tag, matching) == ("scanned", self.client.zlexcount(self.key("names"), f"[{prefix}", f"[{prefix}~"))
+        return sorted(found[::2], key=dict(zip(found[::2], map(float, found[1::2]), strict=True)).get), last
+
+
+def fence_of(record):
+    return int(record.split()[4])
+
+
+def holding(token, weight, limit, lease_ms, *, at_us=NOW_US, fence=None):
+    """Return the record of a holder that was granted at that time."""
+    return f"{weight} {limit} {lease_ms} 0 {fence or at_us} {at_us} inbox:{token} control:{token} me"
+
+
+def waiting(token, weight, limit, claim_ms, wait_ms=WAIT_MS, *, at_us=NOW_US, since_us=None):
+    """Return the record of a waiter that last asked at that time."""
+    until_us = at_us + wait_ms * 1000
+    return f"{weight} {limit} {claim_ms} {until_us} 0 {since_us or at_us} inbox:{token} control:{token} me"
+
+
+def waiting_for_several(token, wait_ms=WAIT_MS, **times_us):
+    """Return the record of a waiter for several names."""
+    return waiting(token, 1, 1, 0, wait_ms, **times_us)
+
+
+def received(pubsub):
+    """Wait for the next message and return its text."""
+    return eventually(lambda: pubsub.get_message(timeout=1))["data"]
+
+
+def silent(pubsub):
+    """Return whether no message comes."""
+    return pubsub.get_message(timeout=0.02) is None
+
+
+def hang_up(client, pubsub, *tokens):
+    """Close a subscription, as the end of the waiters' process would, and wait until the server knows."""
+    pubsub.close()
+    inboxes = [f"inbox:{token}" for token in tokens]
+    eventually(lambda: not any(count for _, count in client.pubsub_numsub(*inboxes)))
+
+
+@contextlib.contextmanager
+def refused(*states):
+    """Assert that the block is refused at maxmemory and that nothing stored changes."""
+    before = [state.dump() for state in states]
+    with pytest.raises(redis.ResponseError, match=OUT_OF_MEMORY):
+        yield
+    assert [state.dump() for state in states] == before
+
+
+@contextlib.contextmanager
+def unchanged(*states):
+    """Assert that the block changes nothing stored."""
+    before = [state.dump() for state in states]
+    yield
+    assert [state.dump() for state in states] == before

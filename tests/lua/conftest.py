@@ -1,0 +1,83 @@
+"""Fixtures: the scripts of one name, of several names and of an index, under a clock that stands still."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast._engine.calls import MAX_PERMITS
+from tests._support.engine import Clock, Exact, Index, Several
+from tests._support.helpers import eventually
+
+
+@pytest.fixture
+def clock(raw):
+    return Clock(raw)
+
+
+@pytest.fixture
+def make(clock):
+    """Return a function that returns the scripts of a semaphore with a limit."""
+    return lambda limit=5, name="a": Exact(clock, name, limit=limit, kind="semaphore")
+
+
+@pytest.fixture
+def rw(clock):
+    """The scripts of a read-write lock."""
+    return Exact(clock, limit=MAX_PERMITS, kind="rwlock")
+
+
+@pytest.fixture
+def both(clock):
+    """The scripts of two locks at once."""
+    return Several(clock, "ab")
+
+
+@pytest.fixture
+def a(both):
+    """The scripts of the first of the two locks alone."""
+    return both.engines[0]
+
+
+@pytest.fixture
+def b(both):
+    """The scripts of the second of the two locks alone."""
+    return both.engines[1]
+
+
+@pytest.fixture(params=["one", "two"])
+def locks(request, a, both):
+    """The scripts of one lock, and those of two locks at once."""
+    return a if request.param == "one" else both
+
+
+@pytest.fixture
+def index(raw):
+    return Index(raw)
+
+
+@pytest.fixture
+def listening(raw):
+    """Return a function that subscribes to the inboxes and control channels of tokens, so that they count as alive."""
+    subscribers = []
+
+    def listen(*tokens):
+        pubsub = raw.pubsub(ignore_subscribe_messages=True)
+        subscribers.append(pubsub)
+        channels = [f"{kind}:{token}" for token in tokens for kind in ("inbox", "control")]
+        pubsub.subscribe(*channels)
+        eventually(lambda: all(count for _, count in raw.pubsub_numsub(*channels)))
+        return pubsub
+
+    yield listen
+    for pubsub in subscribers:
+        pubsub.close()
+
+
+@pytest.fixture
+def live(raw):
+    """A subscription to the inbox ``live``."""
+    pubsub = raw.pubsub(ignore_subscribe_messages=True)
+    pubsub.subscribe("live")
+    eventually(lambda: raw.pubsub_numsub("live")[0][1])
+    yield pubsub
+    pubsub.close()
