@@ -1,4 +1,4 @@
-"""The checker of the scripts catches what it says it catches."""
+"""tools/check_scripts.py finds what it says it finds in the scripts, and finds nothing in them now."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ def faults_after(name, pattern, replacement):
 
 
 @pytest.mark.parametrize(("name", "pattern", "replacement", "words"), PLANTED)
-def test_a_planted_fault_is_caught(name, pattern, replacement, words):
+def test_a_planted_fault_is_found(name, pattern, replacement, words):
     assert any(words in fault for fault in faults_after(name, pattern, replacement))
 
 
-def test_the_scripts_as_they_are_keep_their_word(capsys):
+def test_the_scripts_have_no_fault(capsys):
     assert TOOL["main"]() == 0, capsys.readouterr().out
 
 
-def test_a_part_that_breaks_its_promise_is_caught():
+def test_a_part_that_does_not_give_or_use_what_its_header_says_is_found():
     text = (LUA / "lib/expiry.lua").read_text()
     assert list(TOOL["part_faults"](text)) == []
     assert list(TOOL["part_faults"](text.replace("-- GIVES", "-- GIVES hold"))) == ["it does not give hold"]

@@ -1,4 +1,4 @@
-"""What the design promises of the engine, with real processes on a real server."""
+"""The invariants of the engine, with real processes on a real server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def waiting(hf, name="a"):
     return hf.lock(name).status().waiting
 
 
-def test_twenty_waiters_get_in_in_the_order_in_which_they_came(server, hf):
+def test_twenty_waiters_are_granted_in_the_order_of_their_arrival(server, hf):
     entered = []
 
     def wait(number):
@@ -98,7 +98,7 @@ def test_a_frozen_waiter_costs_its_claim_window_and_not_a_whole_ttl(hf, actors):
     fence = alive.answer()
     assert fence > holder.fence
     frozen.thaw()
-    eventually(lambda: waiting(hf) == 1)  # awake, it finds its grant over and stands in line again
+    eventually(lambda: waiting(hf) == 1)  # awake, it finds its grant expired and waits again
     assert alive.ask("release") is True
     assert frozen.answer() > fence
 
@@ -113,7 +113,7 @@ def test_a_killed_holder_is_followed_after_its_ttl(hf, actors):
 
 
 @pytest.mark.slow
-def test_a_holder_that_lives_is_renewed_for_as_long_as_it_holds(hf, actors):
+def test_a_live_holder_is_renewed_for_as_long_as_it_holds(hf, actors):
     (holder,) = actors()
     fence = holder.ask("acquire", ttl=0.3)
     with pytest.raises(AcquireTimeout):
@@ -122,7 +122,7 @@ def test_a_holder_that_lives_is_renewed_for_as_long_as_it_holds(hf, actors):
     assert holder.ask("release") is True
 
 
-def test_a_holder_frozen_beyond_its_ttl_knows_that_it_lost(hf, actors):
+def test_a_holder_frozen_beyond_its_ttl_learns_that_it_lost_the_lease(hf, actors):
     (holder,) = actors()
     fence = holder.ask("acquire", ttl=0.3)
     holder.freeze()
@@ -151,14 +151,14 @@ def test_fences_grow_through_flushall_script_flush_and_a_restart_without_persist
     fences = []
     for _ in range(2):
         with PrivateServer() as server, Handfast(server.url) as hf, redis.Redis.from_url(server.url) as raw:
-            for disaster in (raw.flushall, raw.script_flush, raw.flushall):
+            for forget in (raw.flushall, raw.script_flush, raw.flushall):
                 with hf.lock("a") as lease:
                     fences.append(lease.fence)
-                disaster()
+                forget()
     assert fences == sorted(set(fences))
 
 
-def test_at_maxmemory_a_waiter_still_gets_in_and_a_newcomer_is_told(hf, other, raw):
+def test_at_maxmemory_a_waiter_is_still_granted_and_a_newcomer_is_refused(hf, other, raw):
     lease = hf.lock("a", ttl=1.0).acquire()
     with ThreadPoolExecutor(1) as threads:
         waiter = threads.submit(lambda: other.lock("a").acquire(timeout=20))
@@ -181,12 +181,12 @@ def test_renew_release_and_acquire_survive_a_server_that_forgets_its_scripts(hf,
         while not stop.is_set():
             raw.script_flush()
 
-    nemesis = threading.Thread(target=forget)
-    nemesis.start()
+    flushing = threading.Thread(target=forget)
+    flushing.start()
     try:
         for _ in range(100):
             with hf.lock("a", ttl=1) as lease:
                 lease.extend(2)
     finally:
         stop.set()
-        nemesis.join()
+        flushing.join()

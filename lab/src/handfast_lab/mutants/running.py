@@ -28,24 +28,50 @@ from handfast_lab.mutants.making import ROOT, Mutant, scripts
 
 __all__ = ["MutationRun", "SuiteFails", "Verdict", "Worker", "suites"]
 
+PROPERTIES = [
+    f"lua/test_{name}"
+    for name in (
+        "twice_and_late",
+        "out_of_memory",
+        "lib_sweep",
+        "lib_queue",
+        "lib_grant",
+        "lib_tombstones",
+        "lib_waiters",
+        "lib_reset",
+        "lib_expiry",
+        "lib_record",
+        "lost_keys",
+        "cut_off",
+        "random_walks",
+        "model_walks",
+        "random_walks_multi",
+        "command_counts",
+    )
+]
+"""Tests of what several scripts for locks promise, and of the parts that they include."""
+
+LOCK_SCRIPTS = [
+    f"lua/test_{name}"
+    for name in (
+        "permit_acquire",
+        "permit_release",
+        "permit_cancel",
+        "permit_renew",
+        "permit_lower",
+        "permit_resize",
+        "permit_revoke",
+        "permit_inspect",
+        "multi_acquire",
+    )
+]
+
 SUITES = {
-    "multi_": ["lua/test_scripts_exact", "lua/test_scripts_multi", "lua/test_random_walks"],
-    "permit_": [
-        "lua/test_scripts_exact",
-        "lua/test_scripts",
-        "lua/test_scripts_weighted",
-        "lua/test_scripts_multi",
-        "lua/test_random_walks",
-    ],
-    "lib/": [
-        "lua/test_scripts_exact",
-        "lua/test_scripts",
-        "lua/test_scripts_weighted",
-        "lua/test_scripts_multi",
-        "lua/test_random_walks",
-    ],
-    "names_": ["lua/test_data_scripts"],
-    "scores_": ["lua/test_data_scripts", "api/test_scores"],
+    "multi_": ["lua/test_{script}", *PROPERTIES, "lua/test_permit_release"],
+    "permit_": ["lua/test_{script}", *PROPERTIES, *LOCK_SCRIPTS],
+    "lib/": [*PROPERTIES, *LOCK_SCRIPTS],
+    "names_": ["lua/test_{script}", "lua/test_names_rank", "lua/test_out_of_memory"],
+    "scores_": ["lua/test_{script}", "lua/test_out_of_memory", "api/test_scores"],
     "compat/": ["compat/test_compat_scripts", "compat/test_compat_faults"],
     "fencing/": ["fencing/test_fencing"],
     "classic/guild": ["classic/test_classic_autocomplete"],
@@ -55,21 +81,13 @@ SUITES = {
     "classic/semaphore": ["classic/test_classic_semaphores"],
     "marketplace/": ["docs/test_example_marketplace"],
 }
-"""The files of tests that concern a script, quickest first, by the first part of its name."""
+"""The files of tests that concern a script, its own first, by the first part of its name."""
 
 SLOW = ("compat/test_compat_faults", "docs/test_example_marketplace")
 """Files in which all tests are marked as slow. Slow tests of the other files are not run."""
 
-PLAIN = (
-    "lua/test_scripts",
-    "lua/test_scripts_exact",
-    "compat/test_compat_scripts",
-    "lua/test_scripts_weighted",
-    "lua/test_scripts_multi",
-    "lua/test_random_walks",
-    "lua/test_data_scripts",
-)
-"""Files of tests that call the scripts one after the other: a failure is deterministic, so one is enough."""
+PLAIN = ("lua/", "compat/test_compat_scripts")
+"""Folders and files whose tests call the scripts one after the other: a failure is deterministic, so one is enough."""
 
 TOP = 12
 """Number of tests that killed before and run first."""
@@ -111,7 +129,7 @@ def suites(script: str) -> list[str]:
     """Return the paths of the files of tests that concern a script."""
     for prefix, names in SUITES.items():
         if script.startswith(prefix):
-            return [f"tests/{name}.py" for name in names]
+            return list(dict.fromkeys(f"tests/{name.format(script=script)}.py" for name in names))
     raise KeyError(f"no tests are known for {script}: list them in SUITES of handfast_lab/mutants/running.py")
 
 
@@ -203,7 +221,7 @@ class MutationRun:
 
     def _again(self, worker: Worker, mutant: Mutant, test: str, first: Run) -> bool:
         """Return whether the test fails a second time, on its own; assumed for tests in `PLAIN`."""
-        if _short(_file(test)) in PLAIN:
+        if _short(_file(test)).startswith(PLAIN):
             return True
         run = worker.run([test], mutant)
         if run.failed or run.hung:

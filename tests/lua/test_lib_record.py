@@ -1,4 +1,4 @@
-"""The record of a token: what the scripts write, Python reads; and the numbers that both sides know."""
+"""lib/record.lua: Python reads the record of a token as the scripts do, and both sides have the same numbers."""
 
 from __future__ import annotations
 

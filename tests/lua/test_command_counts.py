@@ -1,0 +1,74 @@
+"""How many commands each call runs on the server. A script that runs more says so here."""
+
+from __future__ import annotations
+
+from tests._support.engine import Several
+
+COUNTS = {
+    "a free lock": 8,
+    "the same again": 3,
+    "the first waiter": 11,
+    "the next waiter": 10,
+    "a waiter that asks again": 10,
+    "a try": 5,
+    "a renewal": 7,
+    "a waiter that cancels": 9,
+    "a release with a handoff": 13,
+    "the same release again": 5,
+    "a release without waiters": 5,
+    "a free semaphore": 8,
+    "the rest of its permits": 9,
+    "a lease that is lowered": 7,
+    "a release beside other holders": 9,
+    "a release by the last holder": 5,
+    "a new limit": 6,
+    "two free locks": 18,
+    "the same two again": 10,
+    "the first waiter for two": 35,
+    "a waiter for two that asks again": 31,
+    "a try of two": 39,
+    "a renewal of two": 11,
+    "a release of two": 22,
+    "two locks at the waiter's turn": 43,
+}
+
+
+def test_no_call_runs_more_commands_than_it_needs(raw, a, make, clock, listening):
+    clock.now_us += 1
+    listening("t3", "t4")
+    semaphore, both = make(5, "b"), Several(clock, "cd")
+
+    def count(call):
+        raw.config_resetstat()
+        call()
+        stats = raw.info("commandstats")
+        own = ("cmdstat_eval", "cmdstat_config|resetstat", "cmdstat_config", "cmdstat_info")
+        return sum(found["calls"] for name, found in stats.items() if name not in own)
+
+    assert {
+        "a free lock": count(lambda: a.acquire("t1")),
+        "the same again": count(lambda: a.acquire("t1")),
+        "the first waiter": count(lambda: a.acquire("t2")),
+        "the next waiter": count(lambda: a.acquire("t3")),
+        "a waiter that asks again": count(lambda: a.acquire("t3")),
+        "a try": count(lambda: a.acquire("try", wait=0)),
+        "a renewal": count(lambda: a.renew("t1")),
+        "a waiter that cancels": count(lambda: a.cancel("t2")),
+        "a release with a handoff": count(lambda: a.release("t1")),
+        "the same release again": count(lambda: a.release("t1")),
+        "a release without waiters": count(lambda: a.release("t3")),
+        "a free semaphore": count(lambda: semaphore.acquire("t1", 3)),
+        "the rest of its permits": count(lambda: semaphore.acquire("t2", 2)),
+        "a lease that is lowered": count(lambda: semaphore.lower("t1", 1)),
+        "a release beside other holders": count(lambda: semaphore.release("t1")),
+        "a release by the last holder": count(lambda: semaphore.release("t2")),
+        "a new limit": count(lambda: semaphore.resize(3)),
+        "two free locks": count(lambda: both.acquire("t1")),
+        "the same two again": count(lambda: both.acquire("t1")),
+        "the first waiter for two": count(lambda: both.acquire("t3")),
+        "a waiter for two that asks again": count(lambda: both.acquire("t3")),
+        "a try of two": count(lambda: both.acquire("try", wait=0)),
+        "a renewal of two": count(lambda: both.renew("t1")),
+        "a release of two": count(lambda: both.release("t1")),
+        "two locks at the waiter's turn": count(lambda: both.acquire("t3")),
+    } == COUNTS

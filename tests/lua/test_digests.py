@@ -1,0 +1,29 @@
+"""The scripts are the released ones: a digest that changes is a new script on every server."""
+
+from __future__ import annotations
+
+from handfast._engine.script import load
+from tests.lua.test_check_scripts import LUA
+
+DIGESTS = {
+    "multi_acquire": "3c2b73881e53e88da127e48b45d9e18af2dee191",
+    "names_best": "c9fd1830ffb294154096233ef9913917c1f97ecb",
+    "names_rank": "f0fe118637f4ac5ad1a41f932bea99ec8388bef8",
+    "names_unrank": "1c981a266ea229979879a54df72e4abde5f871f7",
+    "permit_acquire": "bf90fcb148499488fa1c034bee2161bd73c4a19f",
+    "permit_cancel": "e446bcf780a0823c6ceca9e2a48472d2cc1907f2",
+    "permit_inspect": "07bdb85101354ce333914301511113c69eaf1cbd",
+    "permit_lower": "fc215d5bf189275dab134db597b3c09c21d0849b",
+    "permit_release": "d9bad768c301755d7388e77a277dfe3aac6ae93d",
+    "permit_renew": "2910c289d073c5cfed56ff89efa3995aec1be52f",
+    "permit_resize": "153ee19ede6cc1d07078baa6c293679f19474f76",
+    "permit_revoke": "53f71d8e6e8ca365642966d0449b6d22af182bd5",
+    "scores_advance": "9d78e0a33400d13e0e1eea78eca2608fbddae243",
+}
+"""If one changes, say so in the changelog, and change it here."""
+
+
+def test_the_digests_are_these():
+    names = sorted(path.stem for path in LUA.glob("*.lua"))
+    assert all(load(name).source.isascii() for name in names)
+    assert {name: load(name).digest for name in names} == DIGESTS

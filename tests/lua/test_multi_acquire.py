@@ -1,0 +1,330 @@
+"""multi_acquire: all names are granted with one fence, or the token waits in every queue and holds nothing.
+
+How the head of a queue is woken is in test_lib_queue.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests._support.engine import (
+    CLAIM_MS,
+    LIMIT_GRACE_MS,
+    NOW_US,
+    TOMBSTONE_US,
+    TTL_MS,
+    TTL_US,
+    WAIT_MS,
+    WAIT_US,
+    Several,
+    holding,
+    unchanged,
+    waiting,
+    waiting_for_several,
+)
+
+# --- granted
+
+
+def test_a_grant_of_free_names_has_a_fence_above_all_that_they_had(both, a, b, clock):
+    b.acquire("t0")
+    clock.now_us += 10
+    b.release("t0")
+    b.client.hset(b.key("tokens"), "fence", NOW_US + 50)
+    assert both.acquire("t1") == ["granted", NOW_US + 51, TTL_US]
+    for engine in (a, b):
+        assert engine.dump()["holders"] == [("t1", NOW_US + 10 + TTL_US)]
+        assert engine.field("t1") == holding("t1", 1, 1, TTL_MS, at_us=NOW_US + 10, fence=NOW_US + 51)
+        assert (engine.field("used"), engine.field("fence")) == ("1", str(NOW_US + 51))
+    a.lives(holders=TTL_MS, tokens=TTL_MS)
+    clock.now_us += 5
+    with unchanged(both):
+        assert both.acquire("t1") == ["granted", NOW_US + 51, TTL_US - 5]
+
+
+def test_a_grant_after_a_wait_has_a_fence_above_all_that_the_names_had(both, a, b, listening):
+    listening("t2")
+    a.acquire("t1")
+    both.acquire("t2")
+    a.release("t1")
+    b.client.hset(b.key("tokens"), "fence", NOW_US + 100)
+    assert both.acquire("t2")[:2] == ["granted", NOW_US + 101]
+
+
+def test_a_dead_head_that_is_skipped_does_not_split_the_fence(both, a):
+    a.acquire("t1")
+    a.acquire("dead1")
+    a.acquire("dead2")
+    a.client.delete(a.key("holders"))
+    assert both.acquire("t2")[0] == "granted"
+    first, second = both.fences("t2")
+    assert first == second
+    assert both.acquire("t2")[:2] == ["granted", first]
+
+
+def test_a_lease_ends_with_the_first_of_its_names_and_has_the_largest_fence(both, a, b, clock):
+    both.acquire("t1")
+    a.renew("t1", 2 * TTL_MS)
+    clock.now_us += 7
+    assert both.acquire("t1") == ["granted", NOW_US, TTL_US - 7]
+    b.renew("t1", 3 * TTL_MS)
+    assert both.acquire("t1") == ["granted", NOW_US, 2 * TTL_US - 7]
+    for engine, fence in ((a, NOW_US + 9), (b, NOW_US + 11)):
+        engine.client.hset(engine.key("tokens"), "t1", holding("t1", 1, 1, TTL_MS, fence=fence))
+        assert both.acquire("t1")[1] == fence
+
+
+def test_names_that_become_free_are_taken_when_the_last_one_does(both, a, b, clock, listening):
+    listening("t2")
+    a.acquire("t1")
+    b.acquire("t0")
+    both.acquire("t2")
+    a.release("t1")
+    assert both.acquire("t2") == ["queued", NOW_US, 0, TTL_US], "one of them is not free"
+    clock.now_us += 5
+    b.release("t0")
+    assert both.acquire("t2", ttl=2 * TTL_MS) == ["granted", NOW_US + 5, 2 * TTL_US]
+    for engine, token, at_us in ((a, "t1", NOW_US), (b, "t0", NOW_US + 5)):
+        engine.has(
+            holders={"t2": NOW_US + 5 + 2 * TTL_US},
+            tombstones={token: at_us + TOMBSTONE_US},
+            t2=holding("t2", 1, 1, 2 * TTL_MS, at_us=NOW_US + 5),
+            used=1,
+            fence=NOW_US + 5,
+        )
+
+
+def test_expired_leases_of_all_names_are_swept(both, a, b, clock):
+    a.acquire("t1")
+    b.acquire("t2")
+    clock.now_us += TTL_US
+    assert both.acquire("t3", wait=0) == ["granted", clock.now_us, TTL_US]
+    for engine in (a, b):
+        engine.has(
+            holders={"t3": clock.now_us + TTL_US},
+            t3=holding("t3", 1, 1, TTL_MS, at_us=clock.now_us),
+            used=1,
+            fence=clock.now_us,
+        )
+
+
+def test_a_name_keeps_the_limit_that_an_operator_has_set(both, a, b, clock):
+    a.resize(3)
+    assert both.acquire("t1")[0] == "granted"
+    a.lives(holders=TTL_MS, tokens=TTL_MS + LIMIT_GRACE_MS)
+    a.acquire("t2", ttl=2 * TTL_MS)
+    b.revoke(NOW_US + 9)
+    b.acquire("t3", ttl=2 * TTL_MS)
+    assert both.acquire("t1") == ["queued", NOW_US, 0, 2 * TTL_US]
+    a.has(
+        holders={"t2": NOW_US + 2 * TTL_US},
+        queue={"t1": 1},
+        t1=waiting_for_several("t1"),
+        t2=holding("t2", 1, 1, 2 * TTL_MS, fence=NOW_US + 1),
+        used=1,
+        fence=NOW_US + 1,
+        limit=3,
+    )
+
+
+def test_a_hundred_names_are_one_call(clock, listening):
+    listening("t2")
+    many = Several(clock, [f"n{number}" for number in range(100)])
+    assert many.acquire("t1") == ["granted", NOW_US, TTL_US]
+    assert set(many.fences("t1")) == {NOW_US}
+    assert many.acquire("t2") == ["queued", NOW_US, 0, TTL_US]
+    assert many.renew("t1")[0] == "renewed"
+    assert many.release("t1") == ["released", 0]
+    assert many.acquire("t2")[0] == "granted"
+    assert many.cancel("t2") == ["cancelled", 0]
+    assert many.holders() == many.queues() == [[]] * 100
+
+
+# --- records that were lost
+
+
+def test_a_holder_whose_records_were_evicted_is_granted_again(clock, both, a):
+    both.acquire("t1")
+    a.client.delete(a.key("tokens"))
+    clock.now_us += 1
+    assert both.acquire("t1") == ["granted", NOW_US + 1, TTL_US]
+    assert a.holders() == ["t1"]
+
+
+def test_a_name_that_lost_its_count_is_not_free(both, b):
+    b.acquire("t1")
+    b.client.hdel(b.key("tokens"), "used")
+    assert both.acquire("t2") == ["queued", NOW_US, 0, TTL_US]
+
+
+# --- queued
+
+
+def test_what_a_waiter_stores_in_each_queue(both, a, b, clock, listening):
+    listening("t2", "t3")
+    a.acquire("t1")
+    b.acquire("t0", ttl=2 * TTL_MS)
+    b.acquire("t3")
+    clock.now_us += 1000
+    assert both.acquire("t2") == ["queued", NOW_US + 1000, 1, 2 * TTL_US - 1000]
+    a.has(
+        holders={"t1": NOW_US + TTL_US},
+        queue={"t2": 1},
+        t1=holding("t1", 1, 1, TTL_MS),
+        t2=waiting_for_several("t2", at_us=NOW_US + 1000),
+        used=1,
+        fence=NOW_US,
+    )
+    b.has(
+        holders={"t0": NOW_US + 2 * TTL_US},
+        queue={"t3": 1, "t2": 2},
+        t0=holding("t0", 1, 1, 2 * TTL_MS),
+        t3=waiting("t3", 1, 1, CLAIM_MS),
+        t2=waiting_for_several("t2", at_us=NOW_US + 1000),
+        used=1,
+        fence=NOW_US,
+    )
+    a.lives(holders=TTL_MS, queue=WAIT_MS, tokens=WAIT_MS + TTL_MS)
+    clock.now_us += 1000
+    assert both.acquire("t2", wait=2 * WAIT_MS) == ["queued", NOW_US + 2000, 1, 2 * TTL_US - 2000]
+    expected = waiting_for_several("t2", 2 * WAIT_MS, at_us=NOW_US + 2000, since_us=NOW_US + 1000)
+    assert a.field("t2") == b.field("t2") == expected
+    assert b.dump()["queue"] == [("t3", 1), ("t2", 2)]
+
+
+def test_a_waiter_holds_nothing_and_is_not_overtaken_where_a_name_is_free(both, a, b, listening):
+    listening("t2", "t3", "t4")
+    a.acquire("t1")
+    assert both.acquire("t2") == ["queued", NOW_US, 0, TTL_US]
+    assert both.holders() == [["t1"], []]
+    assert both.queues() == [["t2"], ["t2"]]
+    assert b.acquire("t3", wait=0) == ["busy", -1]
+    assert b.acquire("t3")[:3:2] == ["queued", 1]
+    assert both.acquire("t4")[2] == 1, "the last of its places counts"
+    assert both.acquire("t2")[2] == 0
+    assert both.queues() == [["t2", "t4"], ["t2", "t3", "t4"]]
+
+
+def test_a_holder_that_lost_a_name_is_granted_all_again_or_waits_for_all(both, a, b, listening):
+    both.acquire("t1")
+    a.revoke(NOW_US)
+    assert both.acquire("t1") == ["granted", NOW_US + 1, TTL_US]
+    assert both.fences("t1") == [NOW_US + 1] * 2
+
+    listening("t2", "t3")
+    b.acquire("t3")
+    a.revoke(NOW_US + 1)
+    a.acquire("t2")
+    assert both.acquire("t1")[0] == "queued"
+    assert both.holders() == [["t2"], ["t3"]], "the name that it still held went to its waiter"
+    assert both.queues() == [["t1"], ["t1"]]
+
+
+def test_a_waiter_that_was_dropped_from_one_queue_goes_to_the_end_of_all(both, a, b, listening):
+    """Otherwise two tokens would stand in different orders in two queues and could wait for each other."""
+    listening("slow", "t2", "t3")
+    a.acquire("t1")
+    both.acquire("slow")
+    both.acquire("t2")
+    b.end_wait("slow")
+    assert b.acquire("t3", wait=0)[0] == "busy"
+    assert both.queues() == [["slow", "t2"], ["t2"]]
+    assert both.acquire("slow")[0] == "queued"
+    assert both.queues() == [["t2", "slow"], ["t2", "slow"]]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_requests_in_a_circle_are_all_served_in_their_order(clock, listening, first):
+    listening("t0", "t1", "t2")
+    requests = [Several(clock, names) for names in ("ab", "bc", "ca")]
+    Several(clock, "cba").acquire("all")
+    for number in range(3):
+        assert requests[number].acquire(f"t{number}")[0] == "queued"
+    Several(clock, "bac").release("all")
+    served = []
+    for turn in range(3):
+        for number in ((first + turn) % 3, (first + turn + 1) % 3, (first + turn + 2) % 3):
+            if number not in served and requests[number].acquire(f"t{number}")[0] == "granted":
+                served.append(number)
+                assert requests[number].release(f"t{number}")[0] == "released"
+    assert served == [0, 1, 2]
+
+
+# --- when to ask again
+
+
+def test_busy_says_when_the_last_of_the_names_becomes_free_and_nothing_is_stored(both, a, b, clock):
+    a.acquire("t1", ttl=2 * TTL_MS)
+    b.acquire("t0")
+    clock.now_us += 9
+    with unchanged(both):
+        assert both.acquire("try", wait=0) == ["busy", 2 * TTL_US - 9]
+    a.release("t1")
+    with unchanged(both):
+        assert both.acquire("try", wait=0) == ["busy", TTL_US - 9]
+
+
+def test_behind_a_waiter_that_was_woken_there_is_no_time_to_ask_again(clock, both, a, b, listening):
+    listening("t2", "t3")
+    a.acquire("t1")
+    b.acquire("t0")
+    both.acquire("t2")
+    a.release("t1")
+    assert Several(clock, "ac").acquire("t3") == ["queued", NOW_US, 0, -1]
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("dead", [100, 150])
+def test_behind_a_hundred_dead_waiters_it_is_to_ask_again_at_once(both, a, b, held, dead):
+    a.acquire("t1")
+    for number in range(dead):
+        a.acquire(f"dead{number:03}")
+    a.client.delete(a.key("holders"))
+    if held:
+        b.acquire("t0")
+    assert both.acquire("t2") == ["queued", NOW_US, max(0, dead - 101), 0]
+    assert both.acquire("t2") == (["queued", NOW_US, 0, TTL_US] if held else ["granted", NOW_US + dead + 1, TTL_US])
+
+
+# --- full
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_one_full_queue_is_enough_and_nothing_is_left_in_the_others(both, listening, full):
+    listening("t2", "t3")
+    for engine in both.engines:
+        engine.acquire("t1")
+    for token in ("t2", "t3"):
+        both.engines[full].acquire(token)
+    with unchanged(both):
+        assert both.acquire("t4", max_waiters=2) == ["full", 2]
+    assert both.acquire("t4", max_waiters=3) == ["queued", NOW_US, 2, TTL_US]
+    assert both.acquire("t4", max_waiters=1)[0] == "queued"
+
+
+def test_full_says_the_length_of_the_longest_queue_after_lapsed_waiters_are_evicted(both, a, b, clock, listening):
+    listening("t2", "t3", "t4")
+    a.acquire("t1", ttl=2 * WAIT_MS)
+    b.acquire("t0", ttl=2 * WAIT_MS)
+    a.acquire("t2")
+    for token in ("t3", "t4"):
+        b.acquire(token)
+    with unchanged(both):
+        assert both.acquire("t5", max_waiters=2) == ["full", 2]
+        assert both.acquire("t5", max_waiters=1) == ["full", 2]
+    clock.now_us += WAIT_US + 1
+    assert Several(clock, "ba").acquire("t5", max_waiters=1)[0] == "queued"
+    assert a.queue() == b.queue() == ["t5"]
+    assert both.acquire("t6", max_waiters=1) == ["full", 1]
+
+
+def test_a_waiter_with_some_of_its_places_is_never_answered_full(both, a, b, listening):
+    listening("t2", "t3", "t4")
+    a.acquire("t1")
+    both.acquire("t2", max_waiters=1)
+    b.end_wait("t2")
+    b.acquire("t3")
+    b.acquire("t4")
+    assert both.queues() == [["t2"], ["t4"]]
+    assert both.acquire("t2", max_waiters=1)[0] == "queued"
+    assert both.queues() == [["t2"], ["t4", "t2"]]

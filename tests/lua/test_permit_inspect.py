@@ -1,0 +1,58 @@
+"""permit_inspect: what it shows of holders and waiters, and that it changes nothing."""
+
+from __future__ import annotations
+
+from tests._support.engine import NOW_US, TTL_MS, TTL_US, unchanged
+
+
+def test_holders_and_waiters_are_listed_without_whole_tokens(make, clock, listening):
+    engine = make()
+    listening("waiting-1", "waiting-2")
+    engine.acquire("holding-1", 2)
+    engine.acquire("holding-2", 1, ttl=2 * TTL_MS)
+    engine.acquire("holding-3", 1, ttl=3 * TTL_MS, label="odd label\nwith lines")
+    engine.acquire("waiting-1", 4)
+    engine.acquire("waiting-2", 1)
+    clock.now_us += TTL_US
+    held = [["holding-", str(NOW_US + n * TTL_US), engine.field(f"holding-{n}")] for n in (2, 3)]
+    assert held[1][2].endswith("odd label\nwith lines")
+    queued = [["waiting-", str(n), engine.field(f"waiting-{n}")] for n in (1, 2)]
+    with unchanged(engine):
+        shown = ["state", clock.now_us, NOW_US + 2, 0, 2, 2, 2]
+        assert engine.inspect() == [*shown, held[0] + held[1], queued[0] + queued[1]]
+        assert engine.inspect(1) == [*shown, held[0], queued[0]]
+    engine.lose_record("holding-3", "waiting-1")
+    *_, held, queued = engine.inspect()
+    assert held[3:] == ["holding-", str(NOW_US + 3 * TTL_US), ""]
+    assert queued[:3] == ["waiting-", "1", ""]
+
+
+def test_expired_leases_count_as_free_and_nothing_changes(make):
+    engine = make(6)
+    engine.acquire("a", 3)
+    engine.acquire("b", 2)
+    engine.end_lease("a")
+    engine.resize(0)
+    engine.acquire("c", 4)
+    engine.end_lease("b")
+    with unchanged(engine):
+        assert engine.inspect()[3:7] == [0, 4, 1, 0]
+    engine.client.hdel(engine.key("tokens"), "used")
+    with unchanged(engine):
+        assert engine.inspect()[3:7] == [0, -1, 1, 0], "it is not known how many are out"
+    engine.end_lease("c")
+    with unchanged(engine):
+        assert engine.inspect()[3:7] == [0, 0, 0, 0]
+
+
+def test_a_thousand_expired_leases_count_as_free(make):
+    engine = make(5000)
+    engine.add_holders(1001)
+    engine.client.zadd(engine.key("holders"), {f"1:{NOW_US}:0000": NOW_US + 1})
+    assert engine.inspect(0)[4:] == [1, 1, 0, [], []]
+    engine.add_holders(2, ends_us=NOW_US - 1)
+    assert engine.inspect(0)[4:] == [3, 1, 0, [], []]
+
+
+def test_an_unused_name_is_empty(make):
+    assert make().inspect() == ["state", NOW_US, 0, 0, 0, 0, 0, [], []]

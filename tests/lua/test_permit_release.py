@@ -1,0 +1,195 @@
+"""permit_release of one name and of several: what it stores, and whom it lets in."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests._support.engine import (
+    CLAIM_MS,
+    CLAIM_US,
+    NOW_US,
+    TOMBSTONE_US,
+    TOMBSTONES_TTL_MS,
+    TTL_MS,
+    TTL_US,
+    WAIT_MS,
+    Several,
+    holding,
+    received,
+    unchanged,
+)
+
+
+def test_what_a_release_leaves_where_no_one_waits(make):
+    engine = make()
+    engine.acquire("t1", 2)
+    engine.acquire("t2", 3)
+    assert engine.release("t1") == ["released", 0]
+    engine.has(
+        holders={"t2": NOW_US + TTL_US},
+        tombstones={"t1": NOW_US + TOMBSTONE_US},
+        t2=holding("t2", 3, 5, TTL_MS, fence=NOW_US + 1),
+        used=3,
+        fence=NOW_US + 1,
+    )
+    engine.lives(holders=TTL_MS, tokens=TTL_MS, tombstones=TOMBSTONES_TTL_MS)
+    assert engine.release("t2") == ["released", 0]
+    engine.has(tombstones={"t1": NOW_US + TOMBSTONE_US, "t2": NOW_US + TOMBSTONE_US}, fence=NOW_US + 1)
+
+
+def test_what_a_release_of_two_names_leaves(both, a, b, clock, listening):
+    inbox = listening("t2")
+    both.acquire("t1")
+    b.acquire("t2")
+    clock.now_us += 3
+    assert both.release("t1") == ["released", 0]
+    assert received(inbox) == f"granted t2 {NOW_US + 3} {NOW_US + 3} {CLAIM_US}"
+    a.has(tombstones={"t1": NOW_US + 3 + TOMBSTONE_US}, fence=NOW_US)
+    b.has(
+        holders={"t2": NOW_US + 3 + CLAIM_US},
+        tombstones={"t1": NOW_US + 3 + TOMBSTONE_US},
+        t2=holding("t2", 1, 1, CLAIM_MS, at_us=NOW_US + 3),
+        used=1,
+        fence=NOW_US + 3,
+    )
+    b.lives(holders=CLAIM_MS, tokens=WAIT_MS + CLAIM_MS, tombstones=TOMBSTONES_TTL_MS)
+
+
+def test_a_release_lets_in_all_waiters_that_fit_by_their_own_limits(make, listening):
+    for first, second, granted in ((2, 6, ["first", "second"]), (6, 2, ["first"]), (3, 3, ["first", "second"])):
+        engine = make(4, f"{first}{second}")
+        listening("first", "second")
+        engine.acquire("held", 4)
+        engine.acquire("first", 2, limit=first)
+        engine.acquire("second", 1, limit=second)
+        engine.release("held")
+        assert engine.holders() == granted
+
+
+def test_a_release_of_two_names_serves_the_head_of_each_queue(clock, both, a, listening):
+    inbox = listening("t2", "t3")
+    both.acquire("t1")
+    a.acquire("t2")
+    Several(clock, "bc").acquire("t3")
+    assert both.release("t1") == ["released", 0]
+    assert both.holders() == [["t2"], []]
+    assert {received(inbox) for _ in range(2)} == {
+        f"granted t2 {NOW_US + 1} {NOW_US} {CLAIM_US}",
+        f"granted t3 0 {NOW_US} 0",
+    }
+
+
+# --- a lease that was lost
+
+
+def test_a_lease_that_another_holder_follows_is_lost(a, clock):
+    a.acquire("t1")
+    clock.now_us += TTL_US
+    a.acquire("t2")
+    assert a.release("t1") == ["lost"]
+    assert a.holders() == ["t2"]
+
+
+def test_a_second_release_of_a_lost_lease_does_not_even_sweep(locks, clock):
+    """The first one has done all that the queue needs."""
+    locks.engines[0].acquire("expired")
+    assert locks.release("lost") == ["lost"]
+    clock.now_us += TTL_US
+    with unchanged(locks):
+        assert locks.release("lost") == ["lost"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_rest_of_a_lost_lease_is_released(both, listening, lost):
+    listening("t2", "t3")
+    both.acquire("t1")
+    engine, rest = both.engines[lost], both.engines[1 - lost]
+    engine.revoke(NOW_US)
+    engine.acquire("t2")
+    rest.acquire("t3")
+    for _ in range(2):
+        assert both.release("t1") == ["lost"]
+        assert engine.holders() == ["t2"]
+        assert rest.holders() == ["t3"]
+    assert both.acquire("t1") == ["finished"]
+
+
+def test_a_waiter_that_releases_leaves_the_queue(locks):
+    """A failover to an older state can have put it there again."""
+    first, *others = locks.engines
+    first.acquire("t1")
+    locks.acquire("t2")
+    assert locks.release("t2") == ["lost"]
+    assert [engine.holders() for engine in locks.engines] == [["t1"], *([] for _ in others)]
+    assert all(engine.queue() == [] and engine.field("t2") is None for engine in locks.engines)
+
+
+def test_a_waiter_that_releases_lets_those_behind_it_in(make, both, a, b, listening):
+    listening("behind")
+    engine = make(2, "c")
+    engine.acquire("held")
+    engine.acquire("back", 2)
+    engine.acquire("behind")
+    assert engine.release("back") == ["lost"]
+    assert sorted(engine.holders()) == ["behind", "held"]
+    assert engine.field("used") == "2"
+
+    a.acquire("held")
+    both.acquire("back")
+    b.acquire("behind")
+    assert both.release("back") == ["lost"]
+    assert both.holders() == [["held"], ["behind"]]
+
+
+# --- one of several names has a limit above 1, or a queue that does not end
+
+
+@pytest.mark.parametrize("verb", ["release", "cancel"])
+@pytest.mark.parametrize("known", [True, False])
+def test_as_many_permits_are_given_back_as_the_record_says(both, a, listening, verb, known):
+    inbox = listening("t3")
+    a.resize(3)
+    both.acquire("t1")
+    a.acquire("t2", 2)
+    a.acquire("t3", 1)
+    a.client.hset(a.key("tokens"), "fence", NOW_US + 500)
+    if not known:
+        a.lose_record("t1")
+    assert getattr(both, verb)("t1")[1] == 0
+    assert a.holders() == (["t3", "t2"] if known else ["t2"])
+    assert a.field("used") == "3"
+    if known:
+        assert received(inbox) == f"granted t3 {NOW_US + 501} {NOW_US} {CLAIM_US}"
+
+
+@pytest.mark.parametrize("verb", ["release", "cancel"])
+@pytest.mark.parametrize("crowded", [0, 1])
+def test_a_queue_that_takes_another_call_is_reported_whichever_name_has_it(both, verb, crowded):
+    both.acquire("t1")
+    for number in range(100):
+        both.engines[crowded].acquire(f"dead{number:03}")
+    assert getattr(both, verb)("t1")[1] == 1
+    assert both.engines[crowded].queue() == []
+    assert getattr(both, verb)("t1")[1] == 0
+
+
+def test_the_names_behind_a_queue_that_takes_another_call_wait_for_that_call(both, a, b, listening):
+    listening("t2")
+    both.acquire("t1")
+    for number in range(100):
+        a.acquire(f"dead{number:03}")
+    b.acquire("t2")
+    assert both.release("t1") == ["released", 1]
+    assert b.queue() == ["t2"]
+    assert both.release("t1") == ["released", 0]
+    assert b.holders() == ["t2"]
+
+
+@pytest.mark.parametrize("crowded", [0, 1])
+def test_a_release_of_two_names_skips_more_than_a_hundred_dead_waiters_in_two_calls(both, crowded):
+    both.acquire("t1")
+    for number in range(150):
+        both.engines[crowded].acquire(f"dead{number}")
+    assert both.release("t1") == ["released", 1]
+    assert both.release("t1") == ["released", 0]
+    assert both.holders() == both.queues() == [[], []]
