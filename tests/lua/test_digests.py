@@ -15,7 +15,7 @@ DIGESTS = {
     "permit_inspect": "07bdb85101354ce333914301511113c69eaf1cbd",
     "permit_lower": "fc215d5bf189275dab134db597b3c09c21d0849b",
     "permit_release": "d9bad768c301755d7388e77a277dfe3aac6ae93d",
-    "permit_renew": "2910c289d073c5cfed56ff89efa3995aec1be52f",
+    "permit_renew": "c7fd042f9ca9086cd2247432c40de057f13a93cd",
     "permit_resize": "153ee19ede6cc1d07078baa6c293679f19474f76",
     "permit_revoke": "53f71d8e6e8ca365642966d0449b6d22af182bd5",
     "scores_advance": "9d78e0a33400d13e0e1eea78eca2608fbddae243",

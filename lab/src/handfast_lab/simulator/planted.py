@@ -320,7 +320,7 @@ PLANTED = (
     Planted(
         "renewing needs memory",
         "permit_renew",
-        "allow_at_maxmemory(KEYS[1])\n",
+        "    allow_at_maxmemory(holders)\n",
         "",
         "at maxmemory leases end though their holders live",
     ),
@@ -342,8 +342,8 @@ PLANTED = (
     Planted(
         "a bundle renews its first name only",
         "permit_renew",
-        "allow_at_maxmemory(KEYS[1])\nfor k = 1, #KEYS, 4 do",
-        "allow_at_maxmemory(KEYS[1])\nfor k = 1, 4, 4 do",
+        "for k = 1, #KEYS, 4 do\n  local holders",
+        "for k = 1, 4, 4 do\n  local holders",
         "the other names end, and their holder believes in them",
     ),
     # --- protocols

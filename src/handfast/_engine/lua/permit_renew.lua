@@ -10,7 +10,8 @@
 --
 -- TWICE the deadline is set, never added to.
 -- LATE after a release it finds no holder and changes nothing; it never brings a lease back.
--- MEMORY the first write is a ZREM that removes nothing: it passes at maxmemory, and so does the rest.
+-- MEMORY the first write is a ZADD. Refused at maxmemory, it is repeated behind a ZREM that removes nothing, which
+--   passes and lets the rest through.
 
 -- @include clock
 -- @include memory
@@ -26,13 +27,15 @@ for k = 1, #KEYS, 4 do
   deadlines[k] = math.max(deadline, now + ttl_ms * 1000)
   lease_end = math.min(lease_end, deadlines[k])
 end
-allow_at_maxmemory(KEYS[1])
 for k = 1, #KEYS, 4 do
   local holders, queue, tokens = KEYS[k], KEYS[k + 1], KEYS[k + 2]
   local limit = #KEYS == 4 and redis.call('HGET', tokens, 'limit') -- several names are locks, which have none
+  if type(redis.pcall('ZADD', holders, deadlines[k], token)) == 'table' then
+    allow_at_maxmemory(holders)
+    redis.call('ZADD', holders, deadlines[k], token)
+  end
   raise_ttl(holders, ttl_ms + HOLDERS_GRACE_MS)
   raise_ttl(tokens, ttl_ms + tokens_grace_ms(limit))
   raise_ttl(queue, ttl_ms + QUEUE_GRACE_MS)
-  redis.call('ZADD', holders, deadlines[k], token)
 end
 return {'renewed', lease_end - now}
