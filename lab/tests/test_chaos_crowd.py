@@ -60,7 +60,7 @@ def test_a_crowd_that_could_not_be_observed_is_reported(monkeypatch):
     monkeypatch.setattr(crowd.crowd, "run", lambda *_: (None, ["it was killed"]))
     line = crowd._crowd(OURS_AIO, 4, 1)[0]
     assert line.bad == 5
-    assert line.examples == ("it was killed", "4 did not get in")
+    assert line.examples == ("it was killed", "4 did not acquire")
 
 
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
@@ -72,4 +72,4 @@ def test_a_queue_without_a_limit_is_detected(contender, monkeypatch):
     monkeypatch.setattr(crowd, "BEYOND", 1)
     full = crowd._full(contender, 4, 1)
     assert full.bad > 0
-    assert "was told AcquireTimeout" in full.examples[0]
+    assert "raised AcquireTimeout" in full.examples[0]

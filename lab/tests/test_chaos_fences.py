@@ -36,8 +36,8 @@ def test_handfast_fences_grow_across_data_loss(contender):
     assert found["restart without data"].tried == KINDS
     failover = found["failover to a stale replica, and back"]
     assert failover.tried == 4 * KINDS
-    assert failover.measured["replicas that knew less"] == 2
-    exception = found["clock back 1 h while all is forgotten (documented)"]
+    assert failover.measured["stale replicas"] == 2
+    exception = found["clock back 1 h with all data lost (documented)"]
     assert exception.measured["smaller fences, as documented"] == KINDS
 
 

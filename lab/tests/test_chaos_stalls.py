@@ -129,7 +129,7 @@ def test_an_overrun_timeout_is_detected(contender, monkeypatch, chance):
         return (yield from good(attempt))
 
     monkeypatch.setattr(acquire, "cancel", slow)
-    monkeypatch.setattr(stalls, "LINKS", {"others hold it": stalls.LINKS["others hold it"]})
+    monkeypatch.setattr(stalls, "LINKS", {"held by others": stalls.LINKS["held by others"]})
     (figure,) = stalls._deadlines(contender, 1, chance, ignore)
     assert (figure.tried, figure.bad) == (1, 1)
 

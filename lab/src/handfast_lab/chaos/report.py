@@ -13,31 +13,31 @@ from handfast_lab.chaos.results import Results
 
 __all__ = ["render"]
 
-BARS = {
+TARGETS = {
     "R4": "no orphan, no wrong answer",
     "R5": "no wrong error",
-    "R6": "no time beyond what was asked for",
+    "R6": "no lease longer than requested",
     "R7": "no permit missing at rest",
     "R8": "nothing left behind",
     "R9": "nothing left behind",
-    "R10": "no update lost that is fenced",
-    "R11": "known without I/O",
+    "R10": "no fenced update lost",
+    "R11": "loss known without I/O",
     "R12": "at most ttl + 50 ms (p99)",
     "R13": "no inversion, no stall",
-    "R14": "never dropped",
-    "R15": "nobody stuck",
-    "R16": "never smaller",
-    "R17": "give back always, take nothing",
-    "R19": "no error seen",
-    "R22": "told by the fence",
-    "R23": "no change",
-    "R24": "the child touches nothing",
+    "R14": "no position lost",
+    "R15": "no waiter stuck",
+    "R16": "always larger",
+    "R17": "releases succeed, acquires change nothing",
+    "R19": "no error",
+    "R22": "no fenced update lost, free after force_release",
+    "R23": "no difference",
+    "R24": "the child has no effect",
     "R25": "nothing grows",
-    "R26": "no key without an end",
-    "R27": "nothing sent after the release",
-    "R28": "in order, told when it is full, scripts below 1 ms (p99.9)",
-    "R30": "nothing more, nothing less",
-    "R31": "at most 50 ms or the socket's timeout",
+    "R26": "every key has a TTL",
+    "R27": "no renewal after the release",
+    "R28": "in order, QueueFull at the limit, scripts below 1 ms (p99.9)",
+    "R30": "no collision, exactly the rights that are needed",
+    "R31": "at most 50 ms or the socket timeout",
 }
 """The target of each scoreboard row, in a few words."""
 
@@ -46,10 +46,13 @@ RIVALS = "R4", "R5", "R6", "R7", "R8", "R13", "R25", "R26", "R27"
 
 HEAD = """# Reliability
 
-What Handfast was put through, and what came of it. Everything below is made by the commands that stand beside it, from
-raw results in [`reliability/`](reliability/); `handfast torture` writes both. A number that is not 0 where 0 is the bar is
-a bug or a limit, and is told as such.
+The faults under which Handfast was tested, and the violations that were found. This page is generated from the raw results in
+`results/reliability/`, made by the commands that each section names. Where the target is 0, any other number is a bug or a
+documented limit.
 """
+
+REAL_DRIVER_SINCE = 2
+"""Version of the simulator's plans since which schedules run the real asyncio API and its driver."""
 
 
 def render(results: Results) -> str:
@@ -111,25 +114,42 @@ def _scoreboard(results: Results) -> Iterator[str]:
         return
     yield "## Faults on real servers\n"
     yield (
-        "Each fault was provoked many times, and counted how often what must not happen did: `bad / tried`. Rows have the "
-        "numbers of our catalogue of faults.\n"
+        "Each fault was provoked many times, and violations were counted: `bad / tried`. The rows are numbered as in the "
+        "[catalogue of faults](../design/faults.md).\n"
     )
     contenders = list(dict.fromkeys(figure["contender"] for figure in figures))
+    tried = dict.fromkeys((figure["id"], figure["what"]) for figure in figures)
     cells = {(figure["id"], figure["what"], figure["contender"]): figure for figure in figures}
     rows = (
-        (row, what, BARS.get(row, ""), *(_tried(cells.get((row, what, contender))) for contender in contenders))
-        for row, what in dict.fromkeys((figure["id"], figure["what"]) for figure in figures)
+        (row, what, TARGETS.get(row, ""), *(_tried(cells.get((row, what, contender))) for contender in contenders))
+        for row, what in tried
     )
-    yield from _table(("", "what was tried", "the bar", *contenders), rows, "lll" + "r" * len(contenders))
+    yield from _table(("", "what was tried", "target", *contenders), rows, "lll" + "r" * len(contenders))
     for figure in figures:
         if figure["bad"] and figure["examples"]:
             wrong = f"{figure['bad']:,} {figure['unit']}: {'; '.join(figure['examples'])}"
             yield f"- {figure['id']}, {figure['what']}, {figure['contender']}: {wrong}"
-    yield "\nWhat was measured besides, where it is not 0:\n"
-    besides = ((one["id"], one["what"], one["contender"], _measured(one)) for one in figures)
-    yield from _table(("", "what was tried", "who", "measured"), (row for row in besides if row[-1]))
+    yield "\nFurther measurements that are not 0:\n"
+    yield from _table(
+        ("", "what was tried", "measured", *contenders),
+        (
+            (row, what, name, *values)
+            for row, what in tried
+            for name, *values in _side_by_side([cells.get((row, what, contender)) for contender in contenders])
+        ),
+        "lll" + "r" * len(contenders),
+    )
     commands = dict.fromkeys(figure["command"] for figure in figures)
     yield "Made by " + ", ".join(f"`{command}`" for command in commands) + ".\n"
+
+
+def _side_by_side(figures: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, ...]]:
+    """Yield each further measurement with its value in every figure, unless all values are 0."""
+    measured = [figure["measured"] if figure else {} for figure in figures]
+    for name in dict.fromkeys(name for one in measured for name in one):
+        values = [one.get(name) for one in measured]
+        if any(values):
+            yield name, *("-" if value is None else _cell(value) for value in values)
 
 
 def _tried(figure: dict[str, Any] | None) -> str:
@@ -145,9 +165,9 @@ def _histories(results: Results) -> Iterator[str]:
     yield (
         f"**{total['histories']:,} histories with {total['operations']:,} operations under "
         f"{len({entry['fault'] for entry in part['played']}) - 1} kinds of faults, which struck {total['strikes']:,} times: "
-        f"{total['findings']} anomalies.** Each was checked for exclusion, order, growing fences and linearizability, "
-        "and for what is left at rest; where the fault makes the server forget what it had granted, for growing fences "
-        "and rest alone.\n"
+        f"{total['findings']} anomalies.** Each was checked for exclusion, queue order, growing fences, linearizability and "
+        "state left at rest; where the fault makes the server lose granted leases, for growing fences and state left at rest "
+        "alone.\n"
     )
     yield _made(part)
     for by in ("fault", "primitive", "api"):
@@ -176,7 +196,7 @@ def _rivals(results: Results) -> Iterator[str]:
     if all(map(_is_ours, figures)):
         return
     yield "## The rivals\n"
-    yield "The same trials, of those who have the operation; each at its defaults but for a lease. `bad / tried`.\n"
+    yield "The same trials with the libraries that have the operation, at their defaults except for the lease: `bad / tried`.\n"
     contenders = list(
         dict.fromkeys(figure["contender"] for figure in sorted(figures, key=lambda one: not _is_ours(one)))
     )
@@ -191,7 +211,7 @@ def _rivals(results: Results) -> Iterator[str]:
     versions = results.read("trials")[-1]["machine"]
     names = dict.fromkeys(name.removesuffix(" (asyncio)") for name in contenders)
     known = (f"{name} {version}" for name in names if (version := versions.get(name.removesuffix("-py"))))
-    yield f"{', '.join(known)}. A `-` stands where the operation does not exist, or its trial came to no end.\n"
+    yield f"{', '.join(known)}. A `-` means that the operation does not exist or that its trial did not finish.\n"
     for figure in figures:
         if not _is_ours(figure) and figure["bad"] and figure["measured"]:
             yield f"- {figure['contender']}, {figure['what']}: {_measured(figure)}"
@@ -206,16 +226,30 @@ def _schedules(results: Results) -> Iterator[str]:
     yield (
         f"**{part['schedules']:,} schedules with {part['calls']:,} calls of scripts and {part['faults']:,} faults: "
         f"{len(part['findings'])} anomalies; {part['schedules'] / part['seconds']:,.0f} schedules a second** on "
-        f"{part['processes']} processes. The protocols and the scripts are the real ones; time, network, server and death are "
-        f"simulated, and everything follows from a seed: {part['virtual_days']:,.0f} days went by. After each call the state "
-        f"of the server was checked, at the end that everybody got through and nothing was left, and of {part['histories']:,} "
-        f"histories with {part['operations']:,} operations what the clients were told. "
-        "`python -m handfast_lab.simulator SEED` shows one, event by event.\n"
+        f"{part['processes']} processes. {_simulated(part)} Everything follows from a seed, and "
+        f"{part['virtual_days']:,.0f} days of virtual time passed. The state of the server was checked after each call. At the "
+        "end it was checked that every caller had finished and that nothing was left, and the answers that clients received "
+        f"in {part['histories']:,} histories with {part['operations']:,} operations. "
+        "`python -m handfast_lab.simulator SEED` shows one schedule, event by event.\n"
     )
     yield _made(part)
     yield from _table(("fault", "times"), part["faults_by_kind"].items(), "lr")
     for finding in part["findings"]:
         yield f"- `python -m handfast_lab.simulator {finding['seed']}`: {'; '.join(finding['texts'])}"
+
+
+def _simulated(part: dict[str, Any]) -> str:
+    """Return which code was real when the schedules ran."""
+    if part["plans"] >= REAL_DRIVER_SINCE:
+        return (
+            "The asyncio API, its driver, the protocols and the scripts are the real code; the network, the server's "
+            "commands and time are simulated. The sync driver is tested by the histories and trials above."
+        )
+    return (
+        "The simulator runs the real asyncio API and its driver, with the real protocols and scripts; only the network, the "
+        "server's commands and time are simulated. These figures are older: they were measured with the real protocols and "
+        "scripts, and with a model of the drivers."
+    )
 
 
 def _planted(results: Results) -> Iterator[str]:
@@ -242,8 +276,8 @@ def _mutants(results: Results) -> Iterator[str]:
     yield (
         f"**{total['mutants']:,} mutants, {total['killed'] + total['timed out']:,} killed by the tests, "
         f"{total['justified']:,} justified by name, {total['survived']:,} survived.** A mutant is a script with one small "
-        "mistake: a comparison turned, a call left out, a number moved, a key swapped. Why the justified ones may live "
-        "stands in `lab/src/handfast_lab/mutants/justified.toml`.\n"
+        "mistake: a comparison turned, a call left out, a number moved, a key swapped. The reasons of the justified ones are "
+        "in `lab/src/handfast_lab/mutants/justified.toml`.\n"
     )
     yield _made(part)
     rows = (
@@ -258,6 +292,6 @@ def _record(results: Results) -> Iterator[str]:
     if record is None:
         return
     yield "## Track record\n"
-    yield "What all this has found in Handfast. Each was mended at its root, and its test stays.\n"
+    yield "The bugs that these tests have found in Handfast. Each is fixed, and has a test of its own.\n"
     rows = ((one["found"], one["by"], one["bug"], one["test"]) for one in record["bugs"])
-    yield from _table(("found", "by", "what was wrong", "what holds it now"), rows)
+    yield from _table(("found in", "by", "bug", "test"), rows)

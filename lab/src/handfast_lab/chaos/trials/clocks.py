@@ -131,8 +131,8 @@ def _stretched(contender: Contender, count: int, tick: Callable[[], None]) -> Fi
         contender=contender.name,
         tried=count,
         bad=len(wrong),
-        unit="not to be had",
-        measured={"lease of the dead, as documented, s": round(longest, 1)},
+        unit="not available",
+        measured={"lease of the dead holder, as documented, s": round(longest, 1)},
         examples=examples_of(wrong),
     )
 

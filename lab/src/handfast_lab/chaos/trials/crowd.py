@@ -60,16 +60,16 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
 
 def _crowds(contender: Contender, count: int, seed: int) -> list[Figure]:
     """Return the figure of the worst order and that of the fastest scripts."""
-    lines: list[Figure] = []
+    orders: list[Figure] = []
     best: dict[str, crowd.ScriptTimes] = {}
     for _ in range(CROWDS):
-        line, scripts = _crowd(contender, count, seed)
-        lines.append(line)
+        order, scripts = _crowd(contender, count, seed)
+        orders.append(order)
         for script in scripts:
             best[script.script] = min(script, best.get(script.script, script), key=lambda times: times.p999)
         if all(script.p999 < BAR for script in best.values()):
             break
-    return [max(lines, key=lambda line: line.bad), _scripts(contender, list(best.values()), len(lines), seed)]
+    return [max(orders, key=lambda order: order.bad), _scripts(contender, list(best.values()), len(orders), seed)]
 
 
 def _crowd(contender: Contender, count: int, seed: int) -> tuple[Figure, list[crowd.ScriptTimes]]:
@@ -81,22 +81,22 @@ def _crowd(contender: Contender, count: int, seed: int) -> tuple[Figure, list[cr
     inversions = crowd.inversions(entered)
     missing = count - len(entered)
     here = seen.grown / count if seen is not None and seen.grown is not None and count else 0.0
-    line = Figure(
+    order = Figure(
         id="R28",
         what="a crowd at one lock: order",
         contender=contender.name,
         tried=count,
         bad=inversions + missing + len(trouble),
-        unit="inversions, or not let in",
+        unit="inversions, or not granted",
         measured={
             "seconds for all": round(seen.seconds, 2) if seen is not None else 0.0,
             "connections": seen.connections if seen is not None else 0,
             "bytes a waiter, in the client": round(here),
         },
         seed=seed,
-        examples=examples_of([*trouble, *([f"{missing} did not get in"] if missing else [])]),
+        examples=examples_of([*trouble, *([f"{missing} did not acquire"] if missing else [])]),
     )
-    return line, scripts
+    return order, scripts
 
 
 def _scripts(contender: Contender, scripts: list[crowd.ScriptTimes], crowds: int, seed: int) -> Figure:
@@ -135,8 +135,8 @@ def _full(contender: Contender, count: int, seed: int) -> Figure:
         contender=contender.name,
         tried=beyond + room,
         bad=len(wrong),
-        unit="not told QueueFull, or not served",
-        measured={"waiters": room, "came to the full line": beyond, "bytes a waiter, in the server": round(each)},
+        unit="no QueueFull, or not served",
+        measured={"waiters": room, "callers beyond the limit": beyond, "bytes a waiter, in the server": round(each)},
         seed=seed,
         examples=examples_of(wrong),
     )
@@ -148,13 +148,13 @@ async def _fill(api: Api, server: ServerController, room: int, beyond: int, wron
         lease = await settled(holder.lock("full", renew=False).acquire())
         empty = _memory(server)
         lock = waiters.lock("full", max_waiters=room)
-        line = [api.start(partial(_through, lock)) for _ in range(room)]
+        waiting = [api.start(partial(_through, lock)) for _ in range(room)]
 
         async def full() -> bool:
             return bool((await settled(holder.lock("full").status())).waiting >= room)
 
         if not await api.eventually(full, RETRY_FOR):
-            wrong.append(f"the line never had its {room} waiters")
+            wrong.append(f"the queue never had its {room} waiters")
         each = (_memory(server) - empty) / room
         before = _state(server)
         for number in range(beyond):
@@ -163,16 +163,15 @@ async def _fill(api: Api, server: ServerController, room: int, beyond: int, wron
             except QueueFull:
                 pass
             except Exception as error:  # noqa: BLE001 -- any other answer is wrong
-                wrong.append(f"number {number} beyond the room was told {error!r}")
+                wrong.append(f"number {number} beyond the limit raised {error!r}")
             else:
-                wrong.append(f"number {number} beyond the room got in: {late!r}")
+                wrong.append(f"number {number} beyond the limit acquired: {late!r}")
         after = _state(server)
         if after != before:
             changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
-            wrong.append(f"those who were told that the line is full have changed {changed}")
+            wrong.append(f"the refused callers changed {changed}")
         await settled(lease.release())
-        wrong += [f"{late!r} never got in" for late in await api.late(line, RETRY_FOR)]
-        wrong += [repr(one.exception()) for one in line if one.done() and one.exception() is not None]
+        wrong += await api.failures(waiting, RETRY_FOR)
     return each
 
 

@@ -102,7 +102,7 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
             contender.name,
             len(forks),
             bad,
-            "children that made use of it",
+            "children with an effect",
             measured,
             seed,
             examples_of(wrong),

@@ -64,7 +64,7 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
         reader = _TTLReader(server.admin)
         soak.api.run(_run(soak, server.url, reader))
     soak.wrong += [f"{key}, after {when}" for key, when in reader.lasting.items()]
-    measured: dict[str, float | str] = {"steps": soak.done, "looks at a key": reader.keys}
+    measured: dict[str, float | str] = {"steps": soak.done, "TTLs read": reader.keys}
     return [soak.figure("R26", "keys without a TTL", "keys", measured, tried=reader.reads)]
 
 

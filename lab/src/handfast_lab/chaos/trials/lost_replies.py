@@ -314,7 +314,7 @@ def _released(tally: _Tally, left: list[str]) -> Figure:
 
 
 def _extended(tally: _Tally, left: list[str]) -> Figure:  # noqa: ARG001 -- only durations count here
-    wrong, most = tally.longer + tally.wrong_answers, {"most beyond what was asked, ms": round(tally.longest, 1)}
+    wrong, most = tally.longer + tally.wrong_answers, {"longest excess, ms": round(tally.longest, 1)}
     return tally.figure("R6", "lost reply of extend", "leases too long", wrong, len(tally.longer), **most)
 
 

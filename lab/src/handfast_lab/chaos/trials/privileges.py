@@ -68,7 +68,7 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
         version = str(server.admin.info("server")["redis_version"])
     return [
         complete.figure(contender, "as the user that `handfast acl` makes", "failed", seed, version),
-        parts.figure(contender, "without one command", "not missed, unclear, or not mended", seed, version),
+        parts.figure(contender, "without one command", "not noticed, unclear, or not recovered", seed, version),
         preloaded.figure(contender, "no EVAL where scripts are preloaded", "sent", seed, version),
     ]
 
@@ -154,7 +154,7 @@ async def _run_without(
                 for name in "abcdef":
                     began = monotonic()
                     if not take(name):
-                        tally.wrong.append(f"{what}: {name!r} was not to be had for {FREE:g} s")
+                        tally.wrong.append(f"{what}: {name!r} was not available for {FREE:g} s")
                     tally.most("longest until a name was free, s", round(monotonic() - began, 3))
         elif use == "compat":
             freed = await api.eventually(lambda: not server.admin.exists(KEYS[use]), FREE)

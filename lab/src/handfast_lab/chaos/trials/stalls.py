@@ -168,8 +168,8 @@ def _resumed(contender: Contender, count: int, chance: random.Random, tick: Call
         bad=len(wrong),
         unit="leases taken for valid",
         measured={
-            "longest look, µs": round(took[-1] * 1e6, 1) if took else 0.0,
-            "median look, µs": round((quantile(took, 0.5) or 0.0) * 1e6, 1),
+            "longest check, µs": round(took[-1] * 1e6, 1) if took else 0.0,
+            "median check, µs": round((quantile(took, 0.5) or 0.0) * 1e6, 1),
         },
         examples=examples_of(wrong),
     )
@@ -185,11 +185,11 @@ def _long_waits(contender: Contender, tick: Callable[[], None]) -> Figure:
     tick()
     return Figure(
         id="R14",
-        what="live waiters, in line for ten wait-leases",
+        what="live waiters, queued for ten wait-leases",
         contender=contender.name,
         tried=WAITERS,
         bad=len(wrong),
-        unit="lost their place",
+        unit="lost their position",
         measured={"waited by the server's clock, s": round(waited), "wait-lease, s": WAIT_MS / 1000},
         examples=examples_of(wrong),
     )
@@ -205,23 +205,23 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
         entered.append(number)
         await settled(lease.release())
 
-    def in_line(number: int) -> bool:
+    def is_queued(number: int) -> bool:
         return int(server.admin.zcard(queue)) > number
 
     def all_fresh() -> bool:
         """Return whether every wait-lease lasts beyond the next clock jump."""
         now = microseconds(server.admin)
-        line: Any = server.admin.zrange(queue, 0, -1)
-        records: Any = server.admin.hmget(tokens, line) if line else []
+        waiting: Any = server.admin.zrange(queue, 0, -1)
+        records: Any = server.admin.hmget(tokens, waiting) if waiting else []
         ends = [int(record.split()[3]) for record in records if record]
         return len(ends) >= WAITERS and min(ends) > now + JUMP * 1e6
 
     async with api.client(server.url) as holder, api.client(server.url) as client:
         lease = await settled(holder.lock("long", ttl=86_400, renew=False).acquire())
-        line = []
+        waiters = []
         for number in range(WAITERS):
-            line.append(api.start(partial(wait, client.lock("long"), number)))
-            await api.eventually(partial(in_line, number), RETRY_FOR)
+            waiters.append(api.start(partial(wait, client.lock("long"), number)))
+            await api.eventually(partial(is_queued, number), RETRY_FOR)
         begun, places = server.clock_offset, server.admin.zrange(queue, 0, -1, withscores=True)
         for _ in range(round(WAIT_LEASES * WAIT_MS / 1000 / JUMP) + 1):
             if not await api.eventually(all_fresh, RETRY_FOR):
@@ -230,12 +230,11 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
             server.shift_clock(JUMP)
         waited = server.clock_offset - begun
         left = server.admin.zrange(queue, 0, -1, withscores=True)
-        wrong += [f"number {number} is not where it was" for number, place in enumerate(places) if place not in left]
+        wrong += [f"number {number} changed its position" for number, place in enumerate(places) if place not in left]
         await settled(lease.release())
-        wrong += [f"{late!r} never got in" for late in await api.late(line, RETRY_FOR)]
-        wrong += [repr(one.exception()) for one in line if one.done() and one.exception() is not None]
+        wrong += await api.failures(waiters, RETRY_FOR)
         if entered != sorted(entered):
-            wrong.append(f"they got in as {entered}")
+            wrong.append(f"the order of the holds was {entered}")
     return waited
 
 
@@ -258,7 +257,7 @@ def _slow(proxy: FaultProxy) -> Iterator[None]:
 
 
 LINKS: dict[str, tuple[Callable[[_Setup], AbstractContextManager[Any]], float]] = {
-    "others hold it": (lambda _: contextlib.nullcontext(), 0.0),
+    "held by others": (lambda _: contextlib.nullcontext(), 0.0),
     "slow link": (lambda setup: _slow(setup.proxy), 2 * DELAY),
     "byte by byte": (lambda setup: setup.proxy.dribbling(), 0.0),
     "server stopped": (lambda setup: setup.server.paused(), SILENCE),
