@@ -51,6 +51,7 @@ class LoadedScripts:
         from handfast._engine.script import LuaScript
 
         forms = {form for source in sources.values() for form in _forms(source)}
+        gc.unfreeze()  # the fixtures of the tests freeze what was there after the collection, which hides it below
         things = [thing for thing in gc.get_objects() if thing is not sources]
         self._scripts = [thing for thing in things if type(thing) is LuaScript]
         self._holders = [thing for thing in things if any(_has(value, forms) for value in _contents(thing))]
