@@ -251,7 +251,9 @@ def waiting_for_several(token, wait_ms=WAIT_MS, **times_us):
 
 def received(pubsub):
     """Wait for the next message and return its text."""
-    return eventually(lambda: pubsub.get_message(timeout=1))["data"]
+    message = pubsub.get_message(timeout=10)
+    assert message, "no message came"
+    return message["data"]
 
 
 def silent(pubsub):

@@ -6,7 +6,6 @@ import pytest
 
 from handfast._engine.calls import MAX_PERMITS
 from tests._support.engine import Clock, Exact, Index, Several
-from tests._support.helpers import eventually
 
 
 @pytest.fixture
@@ -56,28 +55,30 @@ def index(raw):
 
 
 @pytest.fixture
-def listening(raw):
-    """Return a function that subscribes to the inboxes and control channels of tokens, so that they count as alive."""
-    subscribers = []
+def subscribe(raw):
+    """Return a function that subscribes to channels. The subscriptions end with the test."""
+    pubsubs = []
 
-    def listen(*tokens):
-        pubsub = raw.pubsub(ignore_subscribe_messages=True)
-        subscribers.append(pubsub)
-        channels = [f"{kind}:{token}" for token in tokens for kind in ("inbox", "control")]
+    def subscribe(*channels):
+        pubsub = raw.pubsub()
+        pubsubs.append(pubsub)
         pubsub.subscribe(*channels)
-        eventually(lambda: all(count for _, count in raw.pubsub_numsub(*channels)))
+        for _ in channels:
+            assert pubsub.get_message(timeout=10)["type"] == "subscribe"
         return pubsub
 
-    yield listen
-    for pubsub in subscribers:
+    yield subscribe
+    for pubsub in pubsubs:
         pubsub.close()
 
 
 @pytest.fixture
-def live(raw):
+def listening(subscribe):
+    """Return a function that subscribes to the inboxes and control channels of tokens, so that they count as alive."""
+    return lambda *tokens: subscribe(*(f"{kind}:{token}" for token in tokens for kind in ("inbox", "control")))
+
+
+@pytest.fixture
+def live(subscribe):
     """A subscription to the inbox ``live``."""
-    pubsub = raw.pubsub(ignore_subscribe_messages=True)
-    pubsub.subscribe("live")
-    eventually(lambda: raw.pubsub_numsub("live")[0][1])
-    yield pubsub
-    pubsub.close()
+    return subscribe("live")
