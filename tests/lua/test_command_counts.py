@@ -11,7 +11,7 @@ COUNTS = {
     "the next waiter": 10,
     "a waiter that asks again": 10,
     "a try": 5,
-    "a renewal": 7,
+    "a renewal": 6,
     "a waiter that cancels": 9,
     "a release with a handoff": 13,
     "the same release again": 5,
@@ -27,7 +27,7 @@ COUNTS = {
     "the first waiter for two": 35,
     "a waiter for two that asks again": 31,
     "a try of two": 39,
-    "a renewal of two": 11,
+    "a renewal of two": 10,
     "a release of two": 22,
     "two locks at the waiter's turn": 43,
 }
