@@ -1,4 +1,7 @@
-"""lib/queue.lua: every script that frees permits hands them to the waiters in their order (invariants 2, 6 and 13)."""
+"""lib/queue.lua: every script that frees permits hands them to the waiters in their order (invariants 2, 6 and 13).
+
+Waiters for several names are in test_lib_queue_multi.py.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,8 @@ from tests._support.engine import (
     hang_up,
     holding,
     received,
-    silent,
     waiting,
-    waiting_for_several,
 )
-
-CLAIM_WINDOW_US = 2_000_000
 
 # --- the head is granted
 
@@ -263,105 +262,3 @@ def test_a_hundred_dead_heads_that_do_not_fit_are_skipped_per_call(rw, listening
     assert len(rw.queue()) == 51
     assert rw.cancel("stranger") == ["cancelled", 0]
     assert sorted(rw.holders()) == ["alive", "held"]
-
-
-# --- the head waits for several names
-
-
-def test_a_head_of_several_names_is_woken_once_and_has_two_seconds(both, a, b, clock, listening):
-    inbox = listening("t2")
-    a.acquire("t1")
-    b.acquire("t0")
-    both.acquire("t2")
-    clock.now_us += 1
-    assert a.release("t1") == ["released", 0]
-    assert received(inbox) == f"granted t2 0 {NOW_US + 1} 0"
-    until_us = NOW_US + 1 + CLAIM_WINDOW_US
-    woken = waiting_for_several("t2", 0, at_us=until_us, since_us=NOW_US)
-    assert a.field("t2") == woken
-    assert (a.holders(), a.queue()) == ([], ["t2"]), "nothing is handed over to it"
-    for later_us in (0, CLAIM_WINDOW_US // 2):
-        clock.now_us += later_us
-        a.acquire("t3")
-        assert silent(inbox), "it was woken before"
-    assert a.field("t2") == woken
-    assert a.acquire("try", wait=0) == ["busy", -1]
-    assert a.queue() == ["t2", "t3"]
-    clock.now_us = until_us
-    assert a.acquire("try", wait=0) == ["busy", -1]
-    clock.now_us += 1
-    assert a.acquire("t3")[0] == "granted"
-
-
-def test_a_head_of_several_names_with_a_shorter_wait_lease_is_not_given_a_longer_one(both, a, b, clock, listening):
-    inbox = listening("t2")
-    a.acquire("t1")
-    b.acquire("t0")
-    both.acquire("t2", wait=2001)
-    a.release("t1")
-    assert received(inbox) == f"granted t2 0 {NOW_US} 0"
-    assert a.field("t2") == waiting_for_several("t2", 2000)
-    a.cancel("t2")
-    b.cancel("t2")
-    a.acquire("t5")
-    both.acquire("t3", wait=2000)
-    listening("t3")
-    a.release("t5")
-    assert a.field("t3") == waiting_for_several("t3", 2000)
-
-
-def test_a_head_of_several_names_is_woken_in_each_queue(both, a, b, listening):
-    inbox = listening("t3")
-    a.acquire("t1")
-    b.acquire("t2")
-    both.acquire("t3")
-    for engine, token in ((a, "t1"), (b, "t2")):
-        assert engine.release(token) == ["released", 0]
-        assert received(inbox) == f"granted t3 0 {NOW_US} 0"
-        assert engine.acquire("t4", wait=0)[0] == "busy", "and it is not overtaken"
-        assert both.acquire("t3")[0] == ("queued" if engine is a else "granted")
-
-
-def test_a_dead_head_of_several_names_is_skipped_where_its_queue_is_free_and_uses_no_fence(both, a, b, listening):
-    listening("t4")
-    a.acquire("t1")
-    both.acquire("dead")
-    b.acquire("t4")
-    assert b.holders() == ["t4"]
-    assert both.queues() == [["dead"], []]
-    assert b.field("dead") is None
-    assert a.release("t1") == ["released", 0]
-    a.has(tombstones={"t1": NOW_US + TOMBSTONE_US}, fence=NOW_US)
-
-
-def test_a_head_of_several_names_that_dies_after_it_was_woken_is_skipped(both, a, b, listening):
-    inbox = listening("t2")
-    listening("t3")
-    a.acquire("t1")
-    b.acquire("t0")
-    both.acquire("t2")
-    a.acquire("t3")
-    a.release("t1")
-    received(inbox)
-    hang_up(a.client, inbox, "t2")
-    assert a.acquire("t3")[0] == "granted"
-
-
-@pytest.mark.parametrize("end", ["dead", "lapsed"])
-def test_a_head_of_several_names_that_is_gone_does_not_block_those_behind_it(both, a, b, listening, end):
-    listening("t3", "t4", *(["gone"] if end == "lapsed" else []))
-    a.acquire("t1")
-    b.acquire("t2")
-    both.acquire("gone")
-    both.acquire("t3")
-    a.acquire("t4")
-    if end == "lapsed":
-        a.end_wait("gone")
-        b.end_wait("gone")
-    a.release("t1")
-    assert both.queues() == [["t3", "t4"], ["gone", "t3"]]
-    b.release("t2")
-    assert both.queues() == [["t3", "t4"], ["t3"]]
-    assert both.acquire("t3")[0] == "granted"
-    both.release("t3")
-    assert both.holders() == [["t4"], []]

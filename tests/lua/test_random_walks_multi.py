@@ -13,12 +13,11 @@ import pytest
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
 from tests._support.engine import Exact, Several, fence_of
-from tests._support.helpers import slow_only
+from tests._support.helpers import TTL_MS, WAIT_MS, slow_only
 
 NAMES = "abcd"
 KEYS = [KeySet("hf", "lock", name).key(part) for name in NAMES for part in PARTS]
 STEPS = 45
-TTL_MS, WAIT_MS = 30_000, 60_000
 CLAIM_WINDOW_US = 2_000_000
 ODDS = {
     "acquire": 6,

@@ -35,6 +35,7 @@ PROPERTIES = [
         "out_of_memory",
         "lib_sweep",
         "lib_queue",
+        "lib_queue_multi",
         "lib_grant",
         "lib_tombstones",
         "lib_waiters",
