@@ -30,6 +30,8 @@ COUNTS = {
     "a renewal of two": 10,
     "a release of two": 22,
     "two locks at the waiter's turn": 43,
+    "the first waiter for one of them": 10,
+    "a release of two with a waiter for one": 18,
 }
 
 
@@ -71,4 +73,6 @@ def test_no_call_runs_more_commands_than_it_needs(raw, a, make, clock, listening
         "a renewal of two": count(lambda: both.renew("t1")),
         "a release of two": count(lambda: both.release("t1")),
         "two locks at the waiter's turn": count(lambda: both.acquire("t3")),
+        "the first waiter for one of them": count(lambda: both.engines[0].acquire("t4")),
+        "a release of two with a waiter for one": count(lambda: both.release("t3")),
     } == COUNTS
