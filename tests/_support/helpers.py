@@ -61,13 +61,15 @@ def quick_ends(options):
 
 
 CUT = """local left, server = %d, redis
-local redis = {pcall = server.pcall, error_reply = server.error_reply, status_reply = server.status_reply}
-function redis.call(...)
-  if left == 0 then
-    error('cut off')
+local redis = {error_reply = server.error_reply, status_reply = server.status_reply}
+for _, name in ipairs({'call', 'pcall'}) do
+  redis[name] = function(...)
+    if left == 0 then
+      error('cut off')
+    end
+    left = left - 1
+    return server[name](...)
   end
-  left = left - 1
-  return server.call(...)
 end
 """
 

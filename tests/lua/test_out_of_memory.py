@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import TTL_US, WAIT_MS, WAIT_US, Several, refused, unchanged
+from tests._support.engine import NOW_US, TTL_MS, TTL_US, WAIT_MS, WAIT_US, Several, refused, unchanged
 
 # --- one name
 
@@ -84,6 +84,15 @@ def test_a_lease_is_lowered_and_its_permits_are_handed_over(rw, listening, raw):
 
 
 # --- one or two names
+
+
+def test_a_lease_is_renewed(locks, raw):
+    locks.acquire("t1")
+    raw.config_set("maxmemory", 1)
+    assert locks.renew("t1", 2 * TTL_MS) == ["renewed", 2 * TTL_US]
+    for engine in locks.engines:
+        assert engine.dump()["holders"] == [("t1", NOW_US + 2 * TTL_US)]
+        engine.lives(holders=2 * TTL_MS, tokens=2 * TTL_MS)
 
 
 def test_a_lost_lease_gets_a_tombstone_all_the_same(locks, raw):
