@@ -11,7 +11,7 @@ from handfast.testing import ProcessFailed
 from handfast.testing.clock import find_compiler
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import stalls
-from handfast_lab.chaos.writers import FENCED, PLAIN, Writer, counts_of
+from handfast_lab.chaos.writers import FENCED, PLAIN, Task, Writer, write
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_writers import Believing, Lawless, Silenced
 
@@ -58,13 +58,11 @@ def test_a_few_stalls_lead_to_no_finding(contender, monkeypatch):
 @BOTH
 def test_writers_count_their_writes(contender, server, raw):
     with LockUsers(server.url, Writer) as users:
-        writers = users.new(contender, 2)
-        for writer in writers:
-            writer.order("write", "counter", 5.0, time.monotonic() + 0.2)
-        total = counts_of(writers, 20)
+        total = write(users, contender, Task(0.2, 5.0, 20.0))
     assert total.fenced == int(raw.get(FENCED)) > 0
     assert total.plain == int(raw.get(PLAIN)) == total.fenced
     assert (total.refused, total.lost, total.errors) == (0, 0, 0)
+    assert (total.fenced_lost, total.plain_lost, total.failures) == (0, 0, [])
     raw.delete(PLAIN, FENCED, "hf:fence:" + FENCED, *raw.scan_iter(f"*{FENCED}*"))
 
 

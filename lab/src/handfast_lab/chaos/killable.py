@@ -65,12 +65,12 @@ class LockUsers(ProcessGroup):
 
     def __init__(self, url: str, kind: type[LockUser] = LockUser) -> None:
         super().__init__(preload=PRELOADED)
-        self._url = url
+        self.url = url
         self._kind = kind
 
     def new(self, contender: Contender, count: int = 1) -> list[ChildProcess]:
         """Start `count` processes and wait until all are connected. Raises ProcessFailed."""
-        users = [self.start(_live, self._kind, contender, self._url) for _ in range(count)]
+        users = [self.start(_live, self._kind, contender, self.url) for _ in range(count)]
         for user in users:
             user.expect("ready", START_TIMEOUT)
         return users

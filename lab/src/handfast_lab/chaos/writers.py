@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -18,11 +18,13 @@ import redis
 
 from handfast import AcquireTimeout
 from handfast.fencing import StaleFence, advance_fence, set_if_newer
-from handfast.testing import ChildProcess
+from handfast.testing import ChildProcess, ProcessFailed
 from handfast_lab.chaos.apis import api_of, settled
-from handfast_lab.chaos.killable import LockUser
+from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.killable import LockUser, LockUsers
+from handfast_lab.rivals.contender import Contender
 
-__all__ = ["FENCED", "PLAIN", "Count", "Writer", "counts_of"]
+__all__ = ["FENCED", "PLAIN", "WRITERS", "Count", "Task", "Writer", "write"]
 
 FENCED, PLAIN = "counter:fenced", "counter:plain"
 
@@ -30,9 +32,32 @@ TURN = 5.0
 """Timeout of one acquire in seconds, after which the writer checks the time."""
 
 
+WRITERS = 3
+"""Processes that write."""
+
+
+def _nothing(_writers: Sequence[ChildProcess]) -> None:
+    """Leave the writers alone."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """How processes write."""
+
+    seconds: float
+    ttl: float
+    """Lease duration in seconds."""
+    retry_for: float
+    """Seconds that a process may take longer than it should."""
+    prepare: Callable[[list[ChildProcess]], object] = _nothing
+    """Called before the processes write."""
+    disturb: Callable[[list[ChildProcess]], object] = _nothing
+    """Called while they write."""
+
+
 @dataclass
 class Count:
-    """What one writer did."""
+    """What writers did."""
 
     fenced: int = 0
     plain: int = 0
@@ -45,6 +70,43 @@ class Count:
     errors: int = 0
     error: str = ""
     """The last error."""
+    fenced_lost: int = 0
+    """Fenced updates that the counter lacks at the end."""
+    plain_lost: int = 0
+    """The same without a fence."""
+    failures: list[str] = field(default_factory=list)
+    """What kept the writers from writing."""
+
+    def add(self, other: Count) -> None:
+        """Add what another writer did."""
+        self.fenced += other.fenced
+        self.plain += other.plain
+        self.refused += other.refused
+        self.lost += other.lost
+        self.longest_wait = max(self.longest_wait, other.longest_wait)
+        self.errors += other.errors
+        self.error = other.error or self.error
+
+    def figure(self, contender: Contender, row: str, what: str, **measured: float) -> Figure:
+        """Return the figure that compares the fenced updates with the counter."""
+        lost = [f"{self.fenced_lost} of {self.fenced} fenced updates were lost"] if self.fenced_lost else []
+        errors = [f"{self.errors} errors, the last of them {self.error}"] if self.errors else []
+        return Figure(
+            id=row,
+            what=what,
+            contender=contender.name,
+            tried=self.fenced,
+            bad=abs(self.fenced_lost) + len(errors) + len(self.failures),
+            unit="lost updates",
+            measured={
+                **measured,
+                "late writes refused by their fence": self.refused,
+                "updates lost without a fence": self.plain_lost,
+                "leases lost": self.lost,
+                "longest wait for the lock, s": round(self.longest_wait, 2),
+            },
+            examples=examples_of([*self.failures, *lost, *errors]),
+        )
 
 
 class Writer(LockUser):
@@ -116,16 +178,23 @@ class Writer(LockUser):
             self.report("released", await settled(lease.release()))
 
 
-def counts_of(writers: Sequence[ChildProcess], within: float) -> Count:
-    """Add up the reports of all writers. Raises ProcessFailed."""
+def write(users: LockUsers, contender: Contender, task: Task) -> Count:
+    """Let processes write, and compare what they have written with the counters."""
     total = Count()
-    for writer in writers:
-        one: Count = writer.expect("written", within).value
-        total.fenced += one.fenced
-        total.plain += one.plain
-        total.refused += one.refused
-        total.lost += one.lost
-        total.longest_wait = max(total.longest_wait, one.longest_wait)
-        total.errors += one.errors
-        total.error = one.error or total.error
+    try:
+        writers = users.new(contender, WRITERS)
+        task.prepare(writers)
+        until = monotonic() + task.seconds
+        for writer in writers:
+            writer.order("write", "counter", task.ttl, until)
+        task.disturb(writers)
+        for writer in writers:
+            total.add(writer.expect("written", task.seconds + task.retry_for).value)
+    except ProcessFailed as error:
+        return Count(failures=[str(error)])
+    with redis.Redis.from_url(users.url) as conn:
+        fenced, plain = (int(conn.get(key) or 0) for key in (FENCED, PLAIN))
+    total.fenced_lost, total.plain_lost = total.fenced - fenced, total.plain - plain
+    if not total.plain:
+        total.failures.append("nothing was written")
     return total

@@ -8,6 +8,7 @@ raised.
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -16,10 +17,20 @@ from handfast_lab.chaos.figures import Figure
 if TYPE_CHECKING:
     from handfast_lab.rivals.contender import Contender
 
-__all__ = ["TRIALS", "Progress", "Trial", "load"]
+__all__ = ["TRIALS", "Progress", "Tick", "Trial", "load", "one_by_one"]
 
 Progress = Callable[[int], object]
 """Called with the number of tries done so far, to show progress."""
+
+
+Tick = Callable[[], object]
+"""Reports one more try."""
+
+
+def one_by_one(progress: Progress) -> Tick:
+    """Return a function that counts the tries and reports their number."""
+    numbers = itertools.count(1)
+    return lambda: progress(next(numbers))
 
 
 class Trial(Protocol):

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import count as counting
-from time import monotonic
 from typing import Any
 
-from handfast.testing import ProcessFailed, ServerController
+from handfast.testing import ChildProcess, ProcessFailed, ServerController
 from handfast.testing.clock import find_compiler
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers
-from handfast_lab.chaos.trials import Progress
-from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer, counts_of
+from handfast_lab.chaos.trials import Progress, Tick, one_by_one
+from handfast_lab.chaos.writers import Task, Writer, write
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -38,7 +35,6 @@ HOUR = 3600.0
 TTL, LONG = 1.0, 5.0
 """Lease durations in seconds: under a clock that jumps, and under one that does not."""
 
-WRITERS = 3
 RETRY_FOR = 20.0
 """Seconds that the trial waits for a process."""
 
@@ -50,12 +46,7 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run all parts, with `count` jumps. Those of the server's clock need a C compiler."""
-    chance = random.Random(seed)  # noqa: S311 -- timing, not security
-    done = counting(1)
-
-    def tick() -> None:
-        progress(next(done))
-
+    chance, tick = random.Random(seed), one_by_one(progress)  # noqa: S311 -- timing, not security
     figures = []
     with log_silenced():
         if find_compiler() is not None:
@@ -64,47 +55,22 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
     return [replace(figure, seed=seed) for figure in figures]
 
 
-def _jumps(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
+def _jumps(contender: Contender, count: int, chance: random.Random, tick: Tick) -> Figure:
     steps = [(chance.uniform(0.2, 0.6), chance.choice(JUMPS)) for _ in range(count)]
-    total, fenced, wrong = Count(), 0, list[str]()
+
+    def jump(_writers: list[ChildProcess]) -> None:
+        for pause, seconds in steps:
+            time.sleep(pause)
+            server.shift_clock(seconds)
+            tick()
+
+    task = Task(sum(pause for pause, _ in steps) + TTL, TTL, RETRY_FOR, disturb=jump)
     with ServerController(clock=True) as server, LockUsers(server.url, Writer) as users:
-        try:
-            writers = users.new(contender, WRITERS)
-            until = monotonic() + sum(pause for pause, _ in steps) + TTL
-            for writer in writers:
-                writer.order("write", "counter", TTL, until)
-            for pause, jump in steps:
-                time.sleep(pause)
-                server.shift_clock(jump)
-                tick()
-            total = counts_of(writers, RETRY_FOR)
-            fenced = int(server.admin.get(FENCED) or 0)
-        except ProcessFailed as error:
-            wrong.append(str(error))
-        plain = int(server.admin.get(PLAIN) or 0)
-    if total.fenced != fenced:
-        wrong.append(f"{total.fenced - fenced} of {total.fenced} fenced updates were lost")
-    if total.errors:
-        wrong.append(f"{total.errors} errors, the last of them {total.error}")
-    return Figure(
-        id="R22",
-        what="server clock jumps by 60 s and 1 h: fenced updates",
-        contender=contender.name,
-        tried=total.fenced,
-        bad=abs(total.fenced - fenced) + bool(total.errors) + (not total.fenced),
-        unit="lost updates",
-        measured={
-            "jumps": count,
-            "late writes refused by their fence": total.refused,
-            "updates lost without a fence": total.plain - plain,
-            "leases lost": total.lost,
-            "longest wait for the lock, s": round(total.longest_wait, 2),
-        },
-        examples=examples_of(wrong),
-    )
+        total = write(users, contender, task)
+    return total.figure(contender, "R22", "server clock jumps by 60 s and 1 h: fenced updates", jumps=count)
 
 
-def _stretched(contender: Contender, count: int, tick: Callable[[], None]) -> Figure:
+def _stretched(contender: Contender, count: int, tick: Tick) -> Figure:
     """Kill a holder after the clock has stepped back, and free the lock with `force_release`."""
     api, wrong = api_of(contender), list[str]()
     longest = 0.0
@@ -148,36 +114,30 @@ async def _freed(api: Api, server: ServerController, name: str, wrong: list[str]
             await settled(lease.release())
 
 
-def _wrong_clients(contender: Contender, seconds: float, tick: Callable[[], None]) -> Figure:
-    total, fenced, plain, wrong = Count(), 0, 0, list[str]()
+def _wrong_clients(contender: Contender, seconds: float, tick: Tick) -> Figure:
+    def set_clocks(writers: list[ChildProcess]) -> None:
+        for writer, ahead in zip(writers, (0.0, HOUR, -HOUR), strict=True):
+            writer.order("set the clock", ahead)
+            writer.expect("set", RETRY_FOR)
+
     with ServerController() as server, LockUsers(server.url, Writer) as users:
-        try:
-            writers = users.new(contender, WRITERS)
-            for writer, ahead in zip(writers, (0.0, HOUR, -HOUR), strict=True):
-                writer.order("set the clock", ahead)
-                writer.expect("set", RETRY_FOR)
-            for writer in writers:
-                writer.order("write", "counter", LONG, monotonic() + seconds)
-            total = counts_of(writers, seconds + RETRY_FOR)
-        except ProcessFailed as error:
-            wrong.append(str(error))
-        fenced, plain = (int(server.admin.get(key) or 0) for key in (FENCED, PLAIN))
+        total = write(users, contender, Task(seconds, LONG, RETRY_FOR, prepare=set_clocks))
     tick()
-    odd = {
-        "fenced updates lost": total.fenced - fenced,
-        "updates lost without a fence": total.plain - plain,
+    differences = {
+        "fenced updates lost": total.fenced_lost,
+        "updates lost without a fence": total.plain_lost,
         "late writes refused": total.refused,
         "leases lost": total.lost,
         "errors": total.errors,
     }
-    wrong += [f"{number} {what}" for what, number in odd.items() if number]
+    wrong = [f"{number} {what}" for what, number in differences.items() if number]
     return Figure(
         id="R23",
         what="client clocks 1 h ahead and behind",
         contender=contender.name,
         tried=total.plain,
-        bad=sum(map(abs, odd.values())) + (not total.plain),
+        bad=sum(map(abs, differences.values())) + len(total.failures),
         unit="differences",
         measured={"longest wait for the lock, s": round(total.longest_wait, 2)},
-        examples=examples_of([*wrong, *([total.error] if total.error else [])]),
+        examples=examples_of([*total.failures, *wrong, *filter(None, [total.error])]),
     )

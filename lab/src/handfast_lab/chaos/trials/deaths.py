@@ -14,11 +14,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import count as counting
 from queue import Empty, SimpleQueue
 from time import monotonic
 
@@ -29,7 +28,7 @@ from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.background import repeating
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers, without_renewal
-from handfast_lab.chaos.trials import Progress
+from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -74,11 +73,10 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Tr
 
 def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Kill `count` holders, and some waiters of a quarter as many queues."""
-    done = counting(1)
     kills = count if contender.is_ours else max(1, count // 10)
     kinds = [renew for renew in (True, False) if contender.is_ours or renew == ("renewal" in contender.has)]
     with ServerController() as server, LockUsers(server.url) as users:
-        setup = _Setup(contender, server, users, seed, lambda: progress(next(done)))
+        setup = _Setup(contender, server, users, seed, one_by_one(progress))
         holders = [_KilledHolders(setup, renew=renew) for renew in kinds]
         for part in holders:
             part.kill(max(1, kills // len(kinds)))
@@ -93,7 +91,7 @@ class _Setup:
     server: ServerController
     users: LockUsers
     seed: int
-    tick: Callable[[], object]
+    tick: Tick
 
     def wait_until_queued(self, name: str, waiting: int) -> None:
         """Block until the queue of the named lock has `waiting` entries; for a rival, sleep `SETTLE` seconds."""

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count as counting
 from math import ceil
 from typing import Any
 
@@ -23,7 +22,7 @@ from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import PRIMITIVES
-from handfast_lab.chaos.trials import Progress
+from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -57,11 +56,10 @@ def applies(contender: Contender) -> bool:
 def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run `count` disasters of each kind, fewer of the slow ones."""
     api = api_of(contender)
-    chance = random.Random(seed)  # noqa: S311 -- test data, not security
-    done = counting(1)
+    chance, tick = random.Random(seed), one_by_one(progress)  # noqa: S311 -- test data, not security
     figures: list[Figure] = []
     for disaster, share in ((_flushes, 1), (_evictions, 1), (_restarts, 4), (_failovers, 1), (_steps_back, 10)):
-        leases = _Leases(api, chance, lambda: progress(next(done)))
+        leases = _Leases(api, chance, tick)
         rounds = ceil(count / share)
         with log_silenced():
             fences = api.run(disaster(leases, rounds))
@@ -112,7 +110,7 @@ class _Fences:
 class _Leases:
     api: Api
     chance: random.Random
-    tick: Callable[[], object]
+    tick: Tick
 
     async def before(self, client: Any, fences: _Fences, *, keeping: bool = False) -> None:
         """Acquire a lease of each kind and release it, or with `keeping` about half of them."""

@@ -16,11 +16,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count as counting
 
 from handfast.testing import FaultProxy, ServerController
 from handfast_lab.chaos.figures import Figure, examples_of
-from handfast_lab.chaos.trials import Progress
+from handfast_lab.chaos.trials import Progress, one_by_one
 from handfast_lab.rivals.contender import Contender, Wire
 from handfast_lab.rivals.verbs import LEASE, Client, Lock
 
@@ -58,7 +57,7 @@ def applies(contender: Contender) -> bool:  # noqa: ARG001 -- required by the Tr
 
 def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run `count` rounds of each kind of call that the contender has."""
-    done = counting(1)
+    tick = one_by_one(progress)
     figures = []
     with _clients(contender) as clients:
         for run_round, sum_up in _KINDS:
@@ -69,7 +68,7 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
             tally = _Tally(contender.name, seed)
             for number in range(count):
                 run_round(clients, number, tally)
-                progress(next(done))
+                tick()
             figures.append(sum_up(tally, clients.left()))
             clients.server.admin.flushall()
     return figures

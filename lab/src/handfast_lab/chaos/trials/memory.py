@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count as counting
 from time import monotonic
 from typing import Any
 
@@ -25,7 +24,7 @@ from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, Started, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import LIMIT, PRIMITIVES
-from handfast_lab.chaos.trials import Progress
+from handfast_lab.chaos.trials import Progress, one_by_one
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -119,7 +118,7 @@ class _Tallies:
 
 
 async def _rounds(api: Api, server: ServerController, count: int, tallies: _Tallies, progress: Progress) -> None:
-    done = counting(1)
+    tick = one_by_one(progress)
     with redis.Redis.from_url(server.url) as raw:
         async with api.client(server.url) as one, api.client(server.url) as other:
             for _ in range(count):
@@ -134,7 +133,7 @@ async def _rounds(api: Api, server: ServerController, count: int, tallies: _Tall
                     for test, still_waits in zip(tests, waiting, strict=True):
                         await test.try_all(still_waits=still_waits)
                 server.admin.flushall()
-                progress(next(done))
+                tick()
 
 
 @dataclass

@@ -19,20 +19,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count as counting
 from time import monotonic
 from typing import Any, NamedTuple
 
 from handfast import AcquireTimeout
 from handfast._engine.calls import WAIT_MS
-from handfast.testing import FaultProxy, ProcessFailed, ServerController, anything
+from handfast.testing import ChildProcess, FaultProxy, ProcessFailed, ServerController, anything
 from handfast.testing.clock import find_compiler
 from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers
-from handfast_lab.chaos.trials import Progress
-from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer, counts_of
+from handfast_lab.chaos.trials import Progress, Tick, one_by_one
+from handfast_lab.chaos.writers import Task, Writer, write
 from handfast_lab.rivals.contender import Contender, microseconds
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -44,8 +43,8 @@ COUNT = 40
 TTL = 0.2
 """Lease duration of the stopped processes, in seconds."""
 
-WRITERS, FROZEN = 3, 4
-"""Writer processes, of which one at a time is stopped, and processes that are stopped together."""
+FROZEN = 4
+"""Processes that are stopped together, where it is not one at a time."""
 
 WAITERS = 16
 WAIT_LEASES = 10
@@ -71,12 +70,7 @@ def applies(contender: Contender) -> bool:
 
 def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Run all four parts with about `count` stops each."""
-    chance = random.Random(seed)  # noqa: S311 -- timing, not security
-    done = counting(1)
-
-    def tick() -> None:
-        progress(next(done))
-
+    chance, tick = random.Random(seed), one_by_one(progress)  # noqa: S311 -- timing, not security
     with log_silenced():
         figures = [_updates(contender, count, chance, tick), _resumed(contender, count, chance, tick)]
         if find_compiler() is not None:
@@ -88,51 +82,29 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
 # --- R10
 
 
-def _updates(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
-    failures: list[str] = []
+def _updates(contender: Contender, count: int, chance: random.Random, tick: Tick) -> Figure:
+    pauses = [(chance.uniform(0, 0.05), chance.uniform(1.2, 2) * TTL) for _ in range(count)]
+
+    def freeze(writers: list[ChildProcess]) -> None:
+        for awake, asleep in pauses:
+            time.sleep(awake)
+            process = chance.choice(writers)
+            process.freeze()
+            time.sleep(asleep)
+            process.thaw()
+            tick()
+
+    task = Task(sum(map(sum, pauses)) + TTL, TTL, RETRY_FOR, disturb=freeze)
     with ServerController() as server, LockUsers(server.url, Writer) as users:
-        try:
-            writers = users.new(contender, WRITERS)
-            pauses = [(chance.uniform(0, 0.05), chance.uniform(1.2, 2) * TTL) for _ in range(count)]
-            until = monotonic() + sum(map(sum, pauses)) + TTL
-            for writer in writers:
-                writer.order("write", "counter", TTL, until)
-            for awake, asleep in pauses:
-                time.sleep(awake)
-                process = chance.choice(writers)
-                process.freeze()
-                time.sleep(asleep)
-                process.thaw()
-                tick()
-            total = counts_of(writers, RETRY_FOR)
-        except ProcessFailed as error:
-            failures.append(str(error))
-            total = Count()
-        fenced, plain = (int(server.admin.get(key) or 0) for key in (FENCED, PLAIN))
-    if total.errors:
-        failures.append(f"{total.errors} errors, the last of them {total.error}")
-    lost = total.fenced - fenced
-    return Figure(
-        id="R10",
-        what="a holder stopped for longer than its lease: fenced updates",
-        contender=contender.name,
-        tried=total.fenced,
-        bad=abs(lost) + len(failures),
-        unit="lost updates",
-        measured={
-            "times stopped": count,
-            "late writes refused by their fence": total.refused,
-            "updates lost without a fence": total.plain - plain,
-            "leases lost": total.lost,
-        },
-        examples=examples_of([*failures, *([f"{lost} of {total.fenced} fenced updates were lost"] if lost else [])]),
-    )
+        total = write(users, contender, task)
+    what = "a holder stopped for longer than its lease: fenced updates"
+    return total.figure(contender, "R10", what, **{"times stopped": count})
 
 
 # --- R11
 
 
-def _resumed(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> Figure:
+def _resumed(contender: Contender, count: int, chance: random.Random, tick: Tick) -> Figure:
     wrong: list[str] = []
     took: list[float] = []
     with ServerController() as server, LockUsers(server.url, Writer) as users:
@@ -178,7 +150,7 @@ def _resumed(contender: Contender, count: int, chance: random.Random, tick: Call
 # --- R14
 
 
-def _long_waits(contender: Contender, tick: Callable[[], None]) -> Figure:
+def _long_waits(contender: Contender, tick: Tick) -> Figure:
     api, wrong = api_of(contender), list[str]()
     with ServerController(clock=True) as server:
         waited = api.run(_wait_long(api, server, wrong))
@@ -273,7 +245,7 @@ class _Overruns:
     wrong: list[str] = field(default_factory=list)
 
 
-def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Callable[[], None]) -> list[Figure]:
+def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Tick) -> list[Figure]:
     api = api_of(contender)
     figures = []
     for what, (link, allowed) in LINKS.items():
