@@ -244,7 +244,7 @@ def test_trial_finds_a_right_that_nothing_needs(monkeypatch):
 
 def lacking(use, command):
     """Run a workload without the right to that command and return what is wrong."""
-    api, tally = privileges.api_of(OURS), privileges._Tally()
+    api, tally = privileges.api_of(OURS), privileges.Tally()
     with privileges.log_silenced(), ServerController() as server:
         usual = api.run(privileges._run(api, server, use, privileges._rights(use)))
         api.run(privileges._run_without(api, server, use, command=command, usual=usual, tally=tally))

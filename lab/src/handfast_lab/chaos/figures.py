@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Figure", "examples_of"]
+from handfast_lab.bench.figures import quantile
+
+__all__ = ["Figure", "Tally", "duration", "durations", "examples_of"]
 
 FEW = 5
 """Number of failures kept as examples."""
@@ -38,6 +41,46 @@ class Figure:
     def as_dict(self) -> dict[str, Any]:
         """Return the figure as stored in the raw results."""
         return asdict(self)
+
+
+@dataclass
+class Tally:
+    """The tries and violations of one figure, counted while a trial runs."""
+
+    tried: int = 0
+    wrong: list[str] = field(default_factory=list)
+    measured: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, is_right: bool, otherwise: str, *about: object) -> None:  # noqa: FBT001 -- the condition to count
+        """Count one more try, and a violation if the condition does not hold."""
+        self.tried += 1
+        if not is_right:
+            self.wrong.append(otherwise.format(*map(repr, about)))
+
+    def count(self, what: str, by: float = 1) -> None:
+        """Add to the measurement with this name."""
+        self.measured[what] = self.measured.get(what, 0) + by
+
+    def figure(self, row: str, what: str, contender: str, unit: str, *, seed: int | None = None) -> Figure:
+        """Return the figure."""
+        wrong = examples_of(self.wrong)
+        return Figure(row, what, contender, self.tried, len(self.wrong), unit, self.measured, seed, wrong)
+
+
+_SCALES = {"s": (1.0, 3), "ms": (1e3, 1), "µs": (1e6, 1)}
+
+
+def duration(seconds: Iterable[float], share: float, unit: str) -> float:
+    """Return a quantile of durations in seconds, in `unit` and rounded for a table; 0 if there are none."""
+    scale, digits = _SCALES[unit]
+    return round(scale * (quantile(sorted(seconds), share) or 0.0), digits)
+
+
+def durations(seconds: Iterable[float], what: str, unit: str) -> dict[str, float | str]:
+    """Return the median, the 99th percentile and the longest of some durations, named for a table."""
+    known = list(seconds)
+    shares = {"p50": 0.5, "p99": 0.99, "longest": 1.0}
+    return {f"{word} {what}, {unit}": duration(known, share, unit) for word, share in shares.items()}
 
 
 def examples_of(wrong: list[str]) -> tuple[str, ...]:

@@ -24,9 +24,8 @@ from time import monotonic
 from handfast._engine.calls import CLAIM_MS
 from handfast.testing import ChildProcess, ProcessFailed, ServerController
 from handfast_lab.bench.crowd import inversions
-from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.background import repeating
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.figures import Figure, duration, durations, examples_of
 from handfast_lab.chaos.killable import LockUsers, without_renewal
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.rivals.contender import Contender
@@ -188,10 +187,6 @@ class _KilledHolders:
         """Return the figure. One late acquire in a hundred is tolerated."""
         seconds = sorted(self._seconds)
         late = [f"{second * 1000:.1f} ms after the end of the lease" for second in reversed(seconds) if second > SLACK]
-        measured: dict[str, float | str] = {
-            f"{word} beyond the ttl, ms": round(1000 * (quantile(seconds, share) or 0.0), 1)
-            for word, share in (("p50", 0.5), ("p99", 0.99), ("longest", 1.0))
-        }
         return Figure(
             id="R12",
             what=f"killed holder, {'renewed until then' if self._renew else 'not renewed'}",
@@ -200,13 +195,11 @@ class _KilledHolders:
             bad=max(0, len(late) - len(seconds) // 100) + len(self._early) + len(self._failures),
             unit="beyond ttl + 50 ms (p99)",
             measured={
-                **measured,
+                **durations(seconds, "beyond the ttl", "ms"),
                 "ttl, s": self._ttl,
                 "before the end": len(self._early),
                 "later than 50 ms": len(late),
-                "a plain sleep on this machine, p99 late, ms": round(
-                    1000 * (quantile(sorted(self._lateness), 0.99) or 0.0), 1
-                ),
+                "a plain sleep on this machine, p99 late, ms": duration(self._lateness, 0.99, "ms"),
             },
             seed=self._setup.seed,
             examples=examples_of(self._early + self._failures + late),
@@ -317,8 +310,8 @@ class _KilledWaiters:
             bad=len(late) + len(self._stuck),
             unit=f"stalls beyond {bound:g} s + 50 ms",
             measured={
-                "longest stall, s": round(stalls[-1], 3) if stalls else 0.0,
-                "median stall, ms": round(1000 * (quantile(stalls, 0.5) or 0.0), 1),
+                "longest stall, s": duration(stalls, 1.0, "s"),
+                "median stall, ms": duration(stalls, 0.5, "ms"),
                 "stalls beyond 50 ms": sum(stall > SLACK for stall in stalls),
                 "queues that got stuck": len(self._stuck),
             },

@@ -22,7 +22,7 @@ from handfast import AcquireTimeout, ServerRefused
 from handfast._protocol.acquire import HEAD_POLL_S
 from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, Started, api_of, log_silenced, settled
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.figures import Figure, Tally
 from handfast_lab.chaos.operations import LIMIT, PRIMITIVES
 from handfast_lab.chaos.trials import Progress, one_by_one
 from handfast_lab.rivals.contender import Contender
@@ -81,40 +81,17 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
     with log_silenced(), ServerController() as server:
         api.run(_rounds(api, server, count, tallies, progress))
     return [
-        tallies.releases.figure(contender, "no memory: release, extend, hand-off, cancel", "failed", seed),
-        tallies.acquires.figure(contender, "no memory: acquire", "not refused, or left a trace", seed),
+        tallies.releases.figure(
+            "R17", "no memory: release, extend, hand-off, cancel", contender.name, "failed", seed=seed
+        ),
+        tallies.acquires.figure("R17", "no memory: acquire", contender.name, "not refused, or left a trace", seed=seed),
     ]
 
 
 @dataclass
-class _Tally:
-    tried: int = 0
-    wrong: list[str] = field(default_factory=list)
-    outcomes: dict[str, int] = field(default_factory=dict)
-
-    def count(self, what: str) -> None:
-        """Count one more outcome of this kind."""
-        self.outcomes[what] = self.outcomes.get(what, 0) + 1
-
-    def figure(self, contender: Contender, what: str, unit: str, seed: int) -> Figure:
-        """Return the figure for the scoreboard."""
-        return Figure(
-            id="R17",
-            what=what,
-            contender=contender.name,
-            tried=self.tried,
-            bad=len(self.wrong),
-            unit=unit,
-            measured=dict(self.outcomes),
-            seed=seed,
-            examples=examples_of(self.wrong),
-        )
-
-
-@dataclass
 class _Tallies:
-    releases: _Tally = field(default_factory=_Tally)
-    acquires: _Tally = field(default_factory=_Tally)
+    releases: Tally = field(default_factory=Tally)
+    acquires: Tally = field(default_factory=Tally)
 
 
 async def _rounds(api: Api, server: ServerController, count: int, tallies: _Tallies, progress: Progress) -> None:

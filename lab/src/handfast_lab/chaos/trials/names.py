@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from redis.crc import key_slot
@@ -23,7 +23,7 @@ from handfast._engine.keys import KeySet, control_channel, inbox_channel
 from handfast.acl import NAMESPACED, rights_for
 from handfast.compat._shared import beside
 from handfast.fencing import guard_key
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.figures import Figure, Tally
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
 
@@ -94,7 +94,7 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
     """Check `count` names."""
     chance = random.Random(seed)  # noqa: S311 -- test data
     spaces = [_Namespace.of(text) for text in {hostile(chance) for _ in range(NAMESPACES)}]
-    keys, slots, rights = _Tally(), _Tally(), _Tally()
+    keys, slots, rights = Tally(), Tally(), Tally()
     tags, whose = set(), set()
     for number in range(1, count + 1):
         space, kind, name = chance.choice(spaces), chance.choice(list(PARTS)), hostile(chance)
@@ -103,46 +103,31 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
         whose.add(hash((space.text, kind, name)))
         found = {part: place.key(part) for part in PARTS[kind]}
         for part, key in found.items():
-            keys.hold(_read(key) == (space.text, kind, name, part), "{} is not read as it was written", key)
-        slots.hold(len({key_slot(key.encode()) for key in found.values()}) == 1, "{} is in several slots", place.tag)
+            keys.check(_read(key) == (space.text, kind, name, part), "{} is not read as it was written", key)
+        slots.check(len({key_slot(key.encode()) for key in found.values()}) == 1, "{} is in several slots", place.tag)
         for what in _beside(name, chance):
-            slots.hold(what == key_slot(name.encode()), "{} and what is kept beside it are in two slots", name)
+            slots.check(what == key_slot(name.encode()), "{} and what is kept beside it are in two slots", name)
         words = *found.values(), inbox_channel(space.text, "c", 1), control_channel(space.text, "c")
         is_open = all(space.opens(word, kind) for word in words)
-        rights.hold(is_open, "{} does not open its own {}", space.text, place.tag)
+        rights.check(is_open, "{} does not open its own {}", space.text, place.tag)
         for other in chance.sample(spaces, OTHERS):
             if other is not space:
-                rights.hold(not any(map(other.opens, words)), "{} opens one of {}", other.text, words)
+                rights.check(not any(map(other.opens, words)), "{} opens one of {}", other.text, words)
         if number % 1000 == 0 or number == count:
             progress(number)
     keys.wrong += ["two names share a tag"] * (len(whose) - len(tags))
+    keys.measured["names"] = slots.measured["names"] = len(whose)
+    rights.measured["namespaces"] = len(spaces)
     return [
-        keys.figure(contender, "hostile names: collisions", "keys", seed, names=len(whose)),
-        slots.figure(contender, "hostile names: slots", "in two slots", seed, names=len(whose)),
-        rights.figure(contender, "hostile names: rights of a namespace", "wrong", seed, namespaces=len(spaces)),
+        keys.figure("R30", "hostile names: collisions", contender.name, "keys", seed=seed),
+        slots.figure("R30", "hostile names: slots", contender.name, "in two slots", seed=seed),
+        rights.figure("R30", "hostile names: rights of a namespace", contender.name, "wrong", seed=seed),
     ]
 
 
 def hostile(chance: random.Random) -> str:
     """Return a random name of hostile pieces."""
     return "".join(chance.choices(PIECES, k=chance.randint(1, 6)))
-
-
-@dataclass
-class _Tally:
-    tried: int = 0
-    wrong: list[str] = field(default_factory=list)
-
-    def hold(self, is_right: bool, otherwise: str, *about: object) -> None:  # noqa: FBT001 -- the condition to count
-        """Count one more check."""
-        self.tried += 1
-        if not is_right:
-            self.wrong.append(otherwise.format(*map(repr, about)))
-
-    def figure(self, contender: Contender, what: str, unit: str, seed: int, **measured: float) -> Figure:
-        """Return the figure for the scoreboard."""
-        wrong = examples_of(self.wrong)
-        return Figure("R30", what, contender.name, self.tried, len(self.wrong), unit, {**measured}, seed, wrong)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

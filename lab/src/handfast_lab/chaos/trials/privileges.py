@@ -16,7 +16,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -25,7 +24,7 @@ from handfast._engine.keys import KeySet
 from handfast.acl import NAMESPACED, USES, Rights, rights_for, scripts_for
 from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.figures import Figure, Tally
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.workloads import KEYS, TTL, WORKLOADS, Observation, Workload
 from handfast_lab.rivals.contender import Contender
@@ -53,8 +52,9 @@ def applies(contender: Contender) -> bool:
 def trial(contender: Contender, count: int, seed: int, progress: Progress) -> list[Figure]:
     """Test with all rights, without each of up to `count` commands, and with preloaded scripts."""
     api, chance = api_of(contender), random.Random(seed)  # noqa: S311 -- test data
-    complete, parts, preloaded = _Tally(), _Tally(), _Tally()
     with log_silenced(), ServerController() as server:
+        version = str(server.admin.info("server")["redis_version"])
+        complete, parts, preloaded = (Tally(measured={"server": version}) for _ in range(3))
         usual = {use: api.run(_run(api, server, use, _rights(use))) for use in USES}
         for use, observations in usual.items():
             complete.tried += len(observations)
@@ -65,33 +65,11 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
             api.run(_run_without(api, server, use, command=command, usual=usual[use], tally=parts))
             parts.tried += 1
             progress(parts.tried)
-        version = str(server.admin.info("server")["redis_version"])
     return [
-        complete.figure(contender, "as the user that `handfast acl` makes", "failed", seed, version),
-        parts.figure(contender, "without one command", "not noticed, unclear, or not recovered", seed, version),
-        preloaded.figure(contender, "no EVAL where scripts are preloaded", "sent", seed, version),
+        complete.figure("R30", "as the user that `handfast acl` makes", contender.name, "failed", seed=seed),
+        parts.figure("R30", "without one command", contender.name, "not noticed, unclear, or not recovered", seed=seed),
+        preloaded.figure("R30", "no EVAL where scripts are preloaded", contender.name, "sent", seed=seed),
     ]
-
-
-@dataclass
-class _Tally:
-    tried: int = 0
-    wrong: list[str] = field(default_factory=list)
-    seen: dict[str, float] = field(default_factory=dict)
-
-    def count(self, what: str, by: float = 1) -> None:
-        """Add to the count of this outcome."""
-        self.seen[what] = self.seen.get(what, 0) + by
-
-    def most(self, what: str, value: float) -> None:
-        """Keep the largest value."""
-        self.seen[what] = max(self.seen.get(what, 0), value)
-
-    def figure(self, contender: Contender, what: str, unit: str, seed: int, version: str) -> Figure:
-        """Return the figure for the scoreboard."""
-        measured: dict[str, float | str] = {"server": version, **self.seen}
-        wrong = examples_of(self.wrong)
-        return Figure("R30", what, contender.name, self.tried, len(self.wrong), unit, measured, seed, wrong)
 
 
 def _rights(use: str, *, preloaded: bool = False) -> Rights:
@@ -131,7 +109,7 @@ async def _run(api: Api, server: ServerController, use: str, rights: Rights) -> 
 
 
 async def _run_without(
-    api: Api, server: ServerController, use: str, *, command: str, usual: list[Observation], tally: _Tally
+    api: Api, server: ServerController, use: str, *, command: str, usual: list[Observation], tally: Tally
 ) -> None:
     """Run the workload without one command, check its observations, and grant the command again."""
     rules, what = _rights(use).rules(), f"{use} without {command}"
@@ -151,11 +129,13 @@ async def _run_without(
         _grant(server, *rules)
         if use in NAMESPACED and use not in ("autocomplete", "scores"):
             with _acquiring(use, server) as take:
+                longest = tally.measured.get("longest until a name was free, s", 0.0)
                 for name in "abcdef":
                     began = monotonic()
                     if not take(name):
                         tally.wrong.append(f"{what}: {name!r} was not available for {FREE:g} s")
-                    tally.most("longest until a name was free, s", round(monotonic() - began, 3))
+                    longest = max(longest, monotonic() - began)
+                tally.measured["longest until a name was free, s"] = round(longest, 3)
         elif use == "compat":
             freed = await api.eventually(lambda: not server.admin.exists(KEYS[use]), FREE)
             tally.wrong += [] if freed else [f"{what}: the lock stayed"]
@@ -209,7 +189,7 @@ async def _release_late(api: Api, workload: Workload) -> None:
         await api.sleep(RETRY_FOR / 10)
 
 
-async def _run_preloaded(api: Api, server: ServerController, use: str, tally: _Tally) -> None:
+async def _run_preloaded(api: Api, server: ServerController, use: str, tally: Tally) -> None:
     """Run the workload as a user who may not send EVAL, with the scripts preloaded."""
     _grant(server, *_rights(use, preloaded=True).rules())
     server.admin.script_flush()

@@ -26,9 +26,8 @@ from handfast import AcquireTimeout
 from handfast._engine.calls import WAIT_MS
 from handfast.testing import ChildProcess, FaultProxy, ProcessFailed, ServerController, anything
 from handfast.testing.clock import find_compiler
-from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
-from handfast_lab.chaos.figures import Figure, examples_of
+from handfast_lab.chaos.figures import Figure, duration, examples_of
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.chaos.writers import Task, Writer, write
@@ -131,7 +130,6 @@ def _resumed(contender: Contender, count: int, chance: random.Random, tick: Tick
                         wrong.append("an expired lease was released as if it were valid")
                     users.discard(process)
                     tick()
-    took.sort()
     return Figure(
         id="R11",
         what="woken after the end of its lease, server stopped",
@@ -140,8 +138,8 @@ def _resumed(contender: Contender, count: int, chance: random.Random, tick: Tick
         bad=len(wrong),
         unit="leases taken for valid",
         measured={
-            "longest check, µs": round(took[-1] * 1e6, 1) if took else 0.0,
-            "median check, µs": round((quantile(took, 0.5) or 0.0) * 1e6, 1),
+            "longest check, µs": duration(took, 1.0, "µs"),
+            "median check, µs": duration(took, 0.5, "µs"),
         },
         examples=examples_of(wrong),
     )
@@ -304,8 +302,8 @@ def _overrun_figure(contender: Contender, what: str, allowed: float, seen: _Over
         bad=len(late) + len(early) + len(seen.wrong),
         unit=f"off by more than {allowed * 1000:g} ms",
         measured={
-            "median beyond the timeout, ms": round(1000 * (quantile(seconds, 0.5) or 0.0), 1),
-            "longest beyond the timeout, ms": round(1000 * (seconds[-1] if seconds else 0.0), 1),
+            "median beyond the timeout, ms": duration(seconds, 0.5, "ms"),
+            "longest beyond the timeout, ms": duration(seconds, 1.0, "ms"),
         },
         examples=examples_of(seen.wrong + late + early),
     )

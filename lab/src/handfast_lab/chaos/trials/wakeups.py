@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 from handfast._protocol.acquire import HEAD_POLL_S, POLL_STAGGER_S
 from handfast.testing import FaultProxy, ServerController
 from handfast_lab.bench.crowd import inversions
-from handfast_lab.bench.figures import quantile
 from handfast_lab.chaos.apis import Started, log_silenced, settled
-from handfast_lab.chaos.figures import Figure
+from handfast_lab.chaos.figures import Figure, durations
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.rivals.contender import Contender
@@ -130,23 +129,19 @@ class _LostMessages:
 
     def figure(self, messages: int) -> Figure:
         """Return the figure. Overtaking is reported and is not counted: waiters poll independently."""
-        stuck, delays = len(self.soak.wrong), sorted(self.delays)
-        quantiles = {"p50": 0.5, "p99": 0.99, "longest": 1.0}
+        stuck = len(self.soak.wrong)
         self.soak.wrong += self.late + self.lost
         bad = len(self.soak.wrong)
         self.soak.wrong += self.overtaken
         measured: dict[str, float | str] = {
-            **{
-                f"{word} from release to hold, s": round(quantile(delays, share) or 0.0, 3)
-                for word, share in quantiles.items()
-            },
+            **durations(self.delays, "from release to hold", "s"),
             "stuck": stuck,
             "leases that ended at once": len(self.lost),
             "queues out of order": len(self.overtaken),
             "messages lost": messages,
         }
         what, unit = "every wake-up message lost", "late, stuck, or ended at once"
-        return self.soak.figure("R15", what, unit, measured, tried=len(delays) + stuck, bad=bad)
+        return self.soak.figure("R15", what, unit, measured, tried=len(self.delays) + stuck, bad=bad)
 
 
 async def _wait(lock: Any, place: int) -> _Hold:
