@@ -180,13 +180,13 @@ class ServerRefused(HandfastError):
 
     Attributes:
         changed_nothing: True if the server is known to have refused before it wrote anything.
-        words: The server's message.
+        reply: The server's error reply.
     """
 
-    def __init__(self, message: str, *, name: str, changed_nothing: bool, words: str = "") -> None:
+    def __init__(self, message: str, *, name: str, changed_nothing: bool, reply: str = "") -> None:
         super().__init__(message, name=name)
         self.changed_nothing = changed_nothing
-        self.words = words
+        self.reply = reply
 
 
 def _rebuild(kind: type[HandfastError], args: tuple[object, ...], state: dict[str, object]) -> HandfastError:

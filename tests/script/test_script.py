@@ -386,7 +386,7 @@ async def test_an_error_reply_returned_by_a_script_is_raised_unchanged(user, our
     assert caught.value.__cause__ is None
     with pytest.raises(ServerRefused) as refused:
         await settled(Script(source, name="meant")(ours, keys=["k"]))
-    assert (refused.value.name, refused.value.words) == ("meant", words)
+    assert (refused.value.name, refused.value.reply) == ("meant", words)
 
 
 async def test_a_client_is_usable_after_an_error(user, ours, raw):

@@ -70,7 +70,7 @@ async def test_a_script_that_ran_is_not_sent_again_after_a_transient_error(api, 
     async with made(api, server.url) as ours:
         with pytest.raises(ServerRefused) as caught:
             await settled(script(ours, keys=["c"]))
-    assert (caught.value.name, caught.value.words) == ("late", f"{word} later")
+    assert (caught.value.name, caught.value.reply) == ("late", f"{word} later")
     assert raw.get("c") == "1"
 
 

@@ -148,7 +148,7 @@ def test_an_unknown_reaction_to_a_loss_is_refused(on_lost):
         WouldDeadlock("a", "wait elsewhere"),
         NoServer("none", name="a"),
         ScriptError("a", 2, "x()", "boom"),
-        ServerRefused("no", name="a", changed_nothing=True, words="OOM"),
+        ServerRefused("no", name="a", changed_nothing=True, reply="OOM"),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -91,7 +91,7 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
     code = _code(text)
     advice = _advice_on_rights(text) if code == "NOPERM" else _ADVICE.get(code, "see the server's message")
     message = f"the server refused a script for {name!r}: {advice} ({text})"
-    return ServerRefused(message, name=name, changed_nothing=code == "OOM" and not again, words=text)
+    return ServerRefused(message, name=name, changed_nothing=code == "OOM" and not again, reply=text)
 
 
 def subscribe_denied(text: str, inbox: str) -> ServerRefused:
@@ -102,7 +102,7 @@ def subscribe_denied(text: str, inbox: str) -> ServerRefused:
         f"the server refused the subscription to {inbox!r}: allow it with ACL SETUSER … +{command} &{inbox}, "
         f"or give the user all rights that `handfast acl` prints ({text})"
     )
-    return ServerRefused(message, name=inbox, changed_nothing=True, words=text)
+    return ServerRefused(message, name=inbox, changed_nothing=True, reply=text)
 
 
 def script_error(script: LuaScript, text: str) -> ScriptError | None:

@@ -77,7 +77,7 @@ def run_script(script: LuaScript, keys: Sequence[Any], args: Sequence[Any]) -> S
         answer: Answer = yield call
     except ServerRefused as refused:
         refused.changed_nothing = False  # the script may have written before it failed
-        fault = script_error(script, refused.words)
+        fault = script_error(script, refused.reply)
         if fault is None:
             raise
         raise fault from refused

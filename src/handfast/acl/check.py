@@ -74,7 +74,7 @@ def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
         if "eval" in rights.running:
             return ("+eval",)
         message = f"the script that checks rights is not loaded, and the user may not send it; run handfast script load ({error})"
-        raise ServerRefused(message, name=CHECK.name, changed_nothing=True, words=str(error)) from error
+        raise ServerRefused(message, name=CHECK.name, changed_nothing=True, reply=str(error)) from error
     unusable = {pattern for pattern in channels if all(f"&{pattern} {command}" in refused for command in senders)}
     key = next((key for pattern, key in keys.items() if f"~{pattern}" not in refused), None)
     channel = next((name for pattern, name in channels.items() if pattern not in unusable), None)

@@ -303,7 +303,7 @@ async def _awaited(coroutine: Coroutine[Any, Any, Any], key: str | bytes, read: 
 
 
 def _stale(error: Exception, key: str | bytes | None) -> StaleFence | None:
-    found = _REFUSED.search(error.words if isinstance(error, ServerRefused) else str(error))
+    found = _REFUSED.search(error.reply if isinstance(error, ServerRefused) else str(error))
     if found is None:
         return None
     stale = StaleFence(key, int(found[1]), int(found[2]))

@@ -1,19 +1,19 @@
--- names_best: of the names that begin with a prefix, a step towards those of the best rank.
+-- names_best: find the names with the best ranks among those that begin with a prefix; one step.
 --
 -- KEYS names ranks
 -- ARGV prefix limit way start after
 -- REPLY scanned matching entries_and_ranks last
 -- REPLY walked matching entries next last
 --
--- There are two ways. `scan` looks at the names that begin with the prefix, in the order of their
--- bytes, and gives the best of a piece. `walk` goes through all ranks from the best on, and gives
--- those of a piece that begin with the prefix: where many do, it has found enough after limit /
--- (share of those that match) steps, if ranks and prefixes have nothing to do with each other.
--- `any` takes the way that is likely to be shorter. A piece is what the server has time for.
+-- Two ways lead to the best names. `scan` reads the names with the prefix in the order of their bytes,
+-- and returns the best of them. `walk` reads all names from the best rank on, and returns those with the
+-- prefix; if ranks and prefixes are independent, it has found enough after limit / (share of names
+-- that match) steps. `any` chooses the way that is likely to be shorter. Each call reads a bounded
+-- number of names (invariant 13).
 --
--- matching is how many names begin with the prefix. A further scan goes on after the entry `last`,
--- which is empty at the end; a further walk goes on behind `last`, or from `next` if that is gone,
--- and `next` is 0 at the end.
+-- matching is the number of names with the prefix. The next scan starts after the entry `last`, which is
+-- empty at the end. The next walk starts after `last`, or at `next` if `last` was removed; `next` is 0
+-- at the end.
 --
 -- TWICE the same answer: it writes nothing.
 -- LATE no caller reads the reply, and nothing was written.
@@ -21,7 +21,9 @@
 local names, ranks = KEYS[1], KEYS[2]
 local prefix, limit, way = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local start, after = tonumber(ARGV[4]), ARGV[5]
-local SCAN, WALK, FEW = 500, 1000, 50
+local SCAN = 500 -- names that one scan reads
+local WALK = 1000 -- names that one walk reads at most
+local FEW = 50 -- largest limit for which a scan sorts the names itself
 
 local low, high = '[' .. prefix, '(' .. prefix .. '\255'
 local matching = redis.call('ZLEXCOUNT', names, low, high)
@@ -39,7 +41,7 @@ if way == 'scan' or way == 'any' and (matching <= SCAN or matching <= steps) the
       picked[#picked + 1], picked[#picked + 2] = entry, texts[place] or 'inf'
     end
   else
-    -- The places of the best so far, best first. Few of the others get in among so few.
+    -- The places of the best names so far, best first: an insertion sort, which is fast as long as the list is short.
     local best, best_ranks, count = {}, {}, 0
     for place, text in ipairs(texts) do
       local rank = text and tonumber(text) or math.huge
@@ -63,7 +65,7 @@ end
 
 local seen = after ~= '' and redis.call('ZRANK', ranks, after)
 local from = seen and seen + 1 or start
--- Twice the likely steps are enough as a rule; where they were not, the guess was wrong.
+-- Twice the expected steps are usually enough; if they are not, the expectation was wrong.
 local wanted = way == 'walk' and WALK or math.min(WALK, math.max(limit, math.ceil(2 * steps)))
 local piece = redis.call('ZRANGE', ranks, from, from + wanted - 1)
 local size, some, stop = #prefix, {}, 0

@@ -4,12 +4,13 @@
 -- ARGV scores_and_members...
 -- REPLY advanced added moved stale
 --
--- Members that are not there are added; those whose score is not larger than theirs are stale, and stay.
+-- Members that do not exist are added. A score that is not larger than the member's is stale and changes nothing.
 --
--- TWICE the same answer: it is remembered in `answer`, a key of this one call, for 20 s.
--- LATE it moves nothing back.
+-- TWICE the same answer: `answer`, a key of this call alone, stores it for ANSWER_MS.
+-- LATE it moves no member back.
 -- MEMORY the first write is a ZADD, which is refused, and nothing has changed.
 local scores, answer = KEYS[1], KEYS[2]
+local ANSWER_MS = 20000 -- 20 s: for as long the drivers retry
 
 local given = redis.call('GET', answer)
 if given then
@@ -20,5 +21,5 @@ local before = redis.call('ZCARD', scores)
 local changed = redis.call('ZADD', scores, 'GT', 'CH', unpack(ARGV))
 local added = redis.call('ZCARD', scores) - before
 local moved, stale = changed - added, #ARGV / 2 - changed
-redis.call('SET', answer, added .. ' ' .. moved .. ' ' .. stale, 'PX', 20000)
+redis.call('SET', answer, added .. ' ' .. moved .. ' ' .. stale, 'PX', ANSWER_MS)
 return {'advanced', added, moved, stale}
