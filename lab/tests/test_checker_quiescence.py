@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from handfast_lab.checker import check_permits, check_rest, immortal_keys
-from tests._support.helpers import Engine
+from tests._support.engine import Engine
 
 LOCK, SEMAPHORE = "{hf:lock:a}", "{hf:semaphore:s}"
 

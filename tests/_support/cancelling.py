@@ -27,7 +27,8 @@ import redis
 from handfast import AcquireTimeout, AsyncHandfast
 from handfast.embedded import PrivateServer
 from handfast.testing import Stepper
-from tests._support.helpers import Engine, eventually_async
+from tests._support.engine import Engine
+from tests._support.helpers import eventually_async
 
 STATES = ("unsent", "sent", "executed", "answered")
 AGAIN = ("sent", "answered")

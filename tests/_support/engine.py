@@ -1,4 +1,4 @@
-"""The engine's scripts under a clock that a test sets: for one name, for several names, and for an index of names."""
+"""The engine's scripts, called by hand: for one name, for several names, and for data; with a clock that a test sets, or cut off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import redis
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
 from handfast._engine.script import load
-from tests._support.helpers import Engine, eventually
+from tests._support.helpers import eventually
 
 NOW_US = 1_700_000_000_123_456
 """The first time that the clock shows."""
@@ -60,19 +60,131 @@ class Clock:
         return self._client.execute_command(name, SET_CLOCK % divmod(self.now_us, 10**6) + source, *rest)
 
 
-class Exact(Engine):
-    """The scripts of one name, and assertions on everything that they store."""
+CUT = """local left, server = %d, redis
+local redis = {error_reply = server.error_reply, status_reply = server.status_reply}
+for _, name in ipairs({'call', 'pcall'}) do
+  redis[name] = function(...)
+    if left == 0 then
+      error('cut off')
+    end
+    left = left - 1
+    return server[name](...)
+  end
+end
+"""
 
-    def acquire(self, token, weight=1, *, ttl=TTL_MS, claim=CLAIM_MS, wait=WAIT_MS, **options):
-        return super().acquire(token, weight, ttl=ttl, claim=claim, wait=wait, **options)
 
-    def renew(self, token, ttl=TTL_MS):
-        return super().renew(token, ttl)
+def runs_through(client, source, keys, argv, calls):
+    """Run a script that fails in place of its call number ``calls`` + 1. Return whether it reached its end before."""
+    try:
+        client.execute_command("EVAL", CUT % calls + source, len(keys), *keys, *argv)
+    except redis.ResponseError as error:
+        if "cut off" not in str(error):
+            raise
+        return False
+    return True
+
+
+class Engine:
+    """The scripts of one name, called with the argument names of their headers, and assertions on what they store."""
+
+    def __init__(self, client, name="a", *, limit=1, kind="lock"):
+        self.client = client
+        self.place = KeySet("hf", kind, name)
+        self.limit = limit
+        self.next_start = "-inf"
+        """The cursor of the last `revoke`: where the next one continues."""
 
     @property
     def engines(self):
         """The names, as `Several` has them."""
         return [self]
+
+    def run(self, verb, **args):
+        """Run a script with arguments by name. Return the reply, a list that begins with its tag."""
+        script = load(f"permit_{verb}")
+        keys = [self.place.key(part) for part in script.header.keys if part != "more"]
+        argv = [args.pop(name) for name in script.header.args]
+        assert not args
+        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
+        assert reply[0] in script.header.replies
+        assert len(reply) == 1 + len(script.header.replies[reply[0]])
+        return reply
+
+    def acquire(
+        self,
+        token,
+        weight=1,
+        *,
+        limit=None,
+        ttl=TTL_MS,
+        claim=CLAIM_MS,
+        wait=WAIT_MS,
+        inbox=None,
+        max_waiters=1000,
+        label="me",
+    ):
+        """Request permits. A waiter's inbox is ``inbox:<token>`` by default."""
+        return self.run(
+            "acquire",
+            token=token,
+            limit=limit or self.limit,
+            weight=weight,
+            ttl_ms=ttl,
+            claim_ms=claim,
+            wait_ms=wait,
+            max_waiters=max_waiters,
+            owner=f"{inbox or 'inbox:' + token} control:{token} {label}",
+        )
+
+    def release(self, token):
+        return self.run("release", token=token)
+
+    def cancel(self, token):
+        return self.run("cancel", token=token)
+
+    def renew(self, token, ttl=TTL_MS):
+        return self.run("renew", token=token, ttl_ms=ttl)
+
+    def revoke(self, up_to_fence, reason="test", start="-inf"):
+        *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
+        return answer
+
+    def lower(self, token, weight):
+        return self.run("lower", token=token, weight=weight)
+
+    def resize(self, limit):
+        return self.run("resize", limit=limit)
+
+    def inspect(self, max_shown=100):
+        return self.run("inspect", max_shown=max_shown)
+
+    def key(self, part):
+        return self.place.key(part)
+
+    def holders(self):
+        return self.client.zrange(self.key("holders"), 0, -1)
+
+    def queue(self):
+        return self.client.zrange(self.key("queue"), 0, -1)
+
+    def field(self, name):
+        """Return a field of ``tokens``: the record of a token, ``used``, ``fence`` or ``limit``."""
+        return self.client.hget(self.key("tokens"), name)
+
+    def dump(self):
+        """Return everything stored for the name, without the TTLs."""
+        found = {}
+        for part in PARTS:
+            kind = self.client.type(self.key(part))
+            read = {
+                "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),
+                "hash": self.client.hgetall,
+                "string": self.client.get,
+                "none": lambda _: None,
+            }[kind]
+            found[part] = read(self.key(part))
+        return found
 
     def has(self, *, holders=(), queue=(), tombstones=(), **tokens):
         """Assert that exactly this is stored: scores by token, and the fields of ``tokens``."""
@@ -120,7 +232,7 @@ class Several:
 
     def __init__(self, client, names, *, kind="lock"):
         self.client = client
-        self.engines = [Exact(client, name, kind=kind) for name in names]
+        self.engines = [Engine(client, name, kind=kind) for name in names]
 
     def run(self, verb, **args):
         script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
@@ -159,7 +271,7 @@ class Several:
         return [engine.dump() for engine in self.engines]
 
 
-class Mixed(Exact):
+class Mixed(Engine):
     """One name that is requested with both permit_acquire and multi_acquire."""
 
     def __init__(self, client):

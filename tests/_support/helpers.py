@@ -1,4 +1,4 @@
-"""Helpers of several folders: wait for a condition, call the engine's scripts by hand, cut a script off."""
+"""Helpers of several folders: wait for a condition, and choose the tests that are slow."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ import os
 import time
 
 import pytest
-import redis
-
-from handfast._engine.keys import KeySet
-from handfast._engine.script import load
-
-TTL_MS = 30_000
-WAIT_MS = 60_000
 
 
 def eventually(condition, within=10.0):
@@ -58,128 +51,6 @@ def slow_only(*values):
 def quick_ends(options):
     """Mark all but the first and the last combination of options as slow: each value of each option stays quick."""
     return [options[0], *slow_only(*options[1:-1]), options[-1]]
-
-
-CUT = """local left, server = %d, redis
-local redis = {error_reply = server.error_reply, status_reply = server.status_reply}
-for _, name in ipairs({'call', 'pcall'}) do
-  redis[name] = function(...)
-    if left == 0 then
-      error('cut off')
-    end
-    left = left - 1
-    return server[name](...)
-  end
-end
-"""
-
-
-def runs_through(client, source, keys, argv, calls):
-    """Run a script that fails in place of its call number ``calls`` + 1. Return whether it reached its end before."""
-    try:
-        client.execute_command("EVAL", CUT % calls + source, len(keys), *keys, *argv)
-    except redis.ResponseError as error:
-        if "cut off" not in str(error):
-            raise
-        return False
-    return True
-
-
-class Engine:
-    """The scripts of one name, called with the argument names of their headers."""
-
-    def __init__(self, client, name="a", *, limit=1, kind="lock"):
-        self.client = client
-        self.place = KeySet("hf", kind, name)
-        self.limit = limit
-        self.next_start = "-inf"
-        """The cursor of the last `revoke`: where the next one continues."""
-
-    def run(self, verb, **args):
-        """Run a script with arguments by name. Return the reply, a list that begins with its tag."""
-        script = load(f"permit_{verb}")
-        keys = [self.place.key(part) for part in script.header.keys if part != "more"]
-        argv = [args.pop(name) for name in script.header.args]
-        assert not args
-        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
-        assert reply[0] in script.header.replies
-        assert len(reply) == 1 + len(script.header.replies[reply[0]])
-        return reply
-
-    def acquire(
-        self,
-        token,
-        weight=1,
-        *,
-        limit=None,
-        ttl=TTL_MS,
-        claim=None,
-        wait=WAIT_MS,
-        inbox=None,
-        max_waiters=1000,
-        label="me",
-    ):
-        """Request permits. A waiter's inbox is ``inbox:<token>`` by default."""
-        return self.run(
-            "acquire",
-            token=token,
-            limit=limit or self.limit,
-            weight=weight,
-            ttl_ms=ttl,
-            claim_ms=ttl if claim is None else claim,
-            wait_ms=wait,
-            max_waiters=max_waiters,
-            owner=f"{inbox or 'inbox:' + token} control:{token} {label}",
-        )
-
-    def release(self, token):
-        return self.run("release", token=token)
-
-    def cancel(self, token):
-        return self.run("cancel", token=token)
-
-    def renew(self, token, ttl=TTL_MS):
-        return self.run("renew", token=token, ttl_ms=ttl)
-
-    def revoke(self, up_to_fence, reason="test", start="-inf"):
-        *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
-        return answer
-
-    def lower(self, token, weight):
-        return self.run("lower", token=token, weight=weight)
-
-    def resize(self, limit):
-        return self.run("resize", limit=limit)
-
-    def inspect(self, max_shown=100):
-        return self.run("inspect", max_shown=max_shown)
-
-    def key(self, part):
-        return self.place.key(part)
-
-    def holders(self):
-        return self.client.zrange(self.key("holders"), 0, -1)
-
-    def queue(self):
-        return self.client.zrange(self.key("queue"), 0, -1)
-
-    def field(self, name):
-        """Return a field of ``tokens``: the record of a token, ``used``, ``fence`` or ``limit``."""
-        return self.client.hget(self.key("tokens"), name)
-
-    def dump(self):
-        """Return everything stored for the name, without the TTLs."""
-        found = {}
-        for part in ("holders", "queue", "tokens", "tombstones"):
-            kind = self.client.type(self.key(part))
-            read = {
-                "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),
-                "hash": self.client.hgetall,
-                "string": self.client.get,
-                "none": lambda _: None,
-            }[kind]
-            found[part] = read(self.key(part))
-        return found
 
 
 def wall_clock():

@@ -13,7 +13,8 @@ import redis.asyncio
 from handfast import AcquireTimeout, Handfast, HandfastError, LeaseLost, NotHeld, QueueFull, ServerUnsupported
 from handfast.testing import FaultProxy, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
-from tests._support.helpers import Engine, eventually_async
+from tests._support.engine import Engine
+from tests._support.helpers import eventually_async
 
 NOWHERE = "redis://127.0.0.1:1/0"
 

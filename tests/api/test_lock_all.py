@@ -14,8 +14,9 @@ from handfast import AcquireTimeout, Handfast, LeaseLost, NotHeld, QueueFull
 from handfast.testing import FaultProxy, ProcessGroup, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import OPERATIONS, Scene, try_at_random, try_every_point
+from tests._support.engine import Engine
 from tests._support.family import until_listening
-from tests._support.helpers import Engine, eventually, eventually_async, slow_only
+from tests._support.helpers import eventually, eventually_async, slow_only
 from tests._support.lockall_pairs import campaign, hold
 
 pytestmark = pytest.mark.usefixtures("short_ticks")

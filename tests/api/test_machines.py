@@ -38,7 +38,8 @@ from handfast._engine.keys import KeySet
 from handfast._engine.script import LuaScript
 from handfast_lab.checker.models import MAX_PERMITS, Reentrant, Request, State
 from tests._support.apis import ASYNCIO, SYNC, Call
-from tests._support.helpers import Engine, eventually_async
+from tests._support.engine import Engine
+from tests._support.helpers import eventually_async
 
 EXAMPLES = int(os.environ.get("HANDFAST_EXAMPLES", "0"))
 

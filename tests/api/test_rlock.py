@@ -24,8 +24,9 @@ from handfast import (
     QueueFull,
 )
 from tests._support.apis import SYNC
+from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
-from tests._support.helpers import Engine, eventually_async
+from tests._support.helpers import eventually_async
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 

@@ -19,8 +19,9 @@ from handfast import (
 )
 from tests._support.actor import Actors, family_user
 from tests._support.apis import SYNC, until_queued
+from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
-from tests._support.helpers import Engine, eventually, eventually_async
+from tests._support.helpers import eventually, eventually_async
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 

@@ -26,7 +26,8 @@ from handfast.compat._shared import Token
 from handfast.testing import FaultProxy, Stepper, anything, script
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.cancelling import barrier
-from tests._support.helpers import eventually, eventually_async, runs_through, settled, until_alone, without_coverage
+from tests._support.engine import runs_through
+from tests._support.helpers import eventually, eventually_async, settled, until_alone, without_coverage
 
 pytestmark = pytest.mark.slow
 

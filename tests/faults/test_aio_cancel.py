@@ -24,7 +24,8 @@ from tests._support.cancelling import (
     try_at_random,
     try_every_point,
 )
-from tests._support.helpers import Engine, eventually, eventually_async, slow_only
+from tests._support.engine import Engine
+from tests._support.helpers import eventually, eventually_async, slow_only
 
 ROUNDS = 300
 """Cancellations at random moments, for each seed; ``python -m tests._support.cancelling --rounds`` goes further."""

@@ -25,7 +25,8 @@ from handfast._drivers.aio.session import Session
 from handfast.embedded import PrivateServer, find_binary, supervisor
 from handfast.testing import FaultProxy, containing, script
 from tests._support.cancelling import connections_since, context_of, newest, session_of, settled
-from tests._support.helpers import Engine, eventually, eventually_async
+from tests._support.engine import Engine
+from tests._support.helpers import eventually, eventually_async
 
 ROUNDS = 20
 CROWD = 200

@@ -16,7 +16,8 @@ import pytest
 from handfast import AsyncHandfast, HandfastError
 from handfast.embedded import PrivateServer
 from tests._support.cancelling import connections_since, context_of, newest, session_of, settled
-from tests._support.helpers import Engine, eventually, eventually_async
+from tests._support.engine import Engine
+from tests._support.helpers import eventually, eventually_async
 
 CYCLES = 50
 CROWD = 500

@@ -11,7 +11,8 @@ import pytest
 from handfast import AsyncHandfast, LeaseLost
 from handfast.embedded import PrivateServer
 from tests._support.cancelling import context_of, session_of, settled
-from tests._support.helpers import Engine, eventually_async
+from tests._support.engine import Engine
+from tests._support.helpers import eventually_async
 
 LONG = 60
 """Seconds that nothing here is to last."""

@@ -20,7 +20,8 @@ from handfast._protocol import lease as lease_module
 from handfast.testing import interrupt_at
 from tests._support import cancelling
 from tests._support.cancelling import Operation, Scene, try_every_point
-from tests._support.helpers import Engine, eventually, eventually_async, without_coverage
+from tests._support.engine import Engine
+from tests._support.helpers import eventually, eventually_async, without_coverage
 
 LIMIT = 3
 

@@ -20,7 +20,8 @@ from handfast._engine.keys import KeySet
 from handfast._engine.script import load
 from handfast_lab.checker.models import MAX_PERMITS, Request, State
 from tests._support.apis import SYNC, Call, until_queued
-from tests._support.helpers import TTL_MS, WAIT_MS, Engine, eventually
+from tests._support.engine import TTL_MS, WAIT_MS, Engine
+from tests._support.helpers import eventually
 
 PARTS = "holders", "queue", "tokens", "tombstones"
 

@@ -20,8 +20,9 @@ from handfast import Handfast, LeaseLost
 from handfast._drivers.sync import driver
 from handfast.embedded import PrivateServer
 from tests._support.apis import until_queued
+from tests._support.engine import Engine
 from tests._support.family import until_listening
-from tests._support.helpers import Engine, eventually, eventually_async, wall_clock
+from tests._support.helpers import eventually, eventually_async, wall_clock
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 

@@ -20,7 +20,8 @@ from handfast._drivers.sync import driver, renewer
 from handfast._drivers.sync.driver import SyncDriver
 from handfast.embedded import PrivateServer, find_binary, supervisor
 from handfast.testing import FaultProxy, ServerController, calm, containing, interrupt_at, script
-from tests._support.helpers import Engine, eventually, slow_only, without_coverage
+from tests._support.engine import Engine
+from tests._support.helpers import eventually, slow_only, without_coverage
 
 ROUNDS = 30
 CALLS = {verb: script(f"permit_{verb}") for verb in ("acquire", "release", "renew", "cancel")}

@@ -36,7 +36,8 @@ from handfast.testing import FaultProxy, containing
 from tests._support.actor import Actors, fenced_writer, write_late
 from tests._support.apis import SYNC
 from tests._support.cluster import Cluster
-from tests._support.helpers import eventually, quick_ends, runs_through, settled, slow_only
+from tests._support.engine import runs_through
+from tests._support.helpers import eventually, quick_ends, settled, slow_only
 from tests._support.scripting import OPTIONS, made, named, pipeline
 
 ODD = [

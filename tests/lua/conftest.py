@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handfast._engine.calls import MAX_PERMITS
-from tests._support.engine import Clock, Exact, Index, Several
+from tests._support.engine import Clock, Engine, Index, Several
 
 
 @pytest.fixture
@@ -16,13 +16,13 @@ def clock(raw):
 @pytest.fixture
 def make(clock):
     """Return a function that returns the scripts of a semaphore with a limit."""
-    return lambda limit=5, name="a": Exact(clock, name, limit=limit, kind="semaphore")
+    return lambda limit=5, name="a": Engine(clock, name, limit=limit, kind="semaphore")
 
 
 @pytest.fixture
 def rw(clock):
     """The scripts of a read-write lock."""
-    return Exact(clock, limit=MAX_PERMITS, kind="rwlock")
+    return Engine(clock, limit=MAX_PERMITS, kind="rwlock")
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 
 from handfast._engine.calls import PARTS
 from handfast._engine.script import load
-from tests._support.engine import NOW_US, TTL_MS, WAIT_MS
-from tests._support.helpers import runs_through
+from tests._support.engine import NOW_US, TTL_MS, WAIT_MS, runs_through
 
 CALLS = {
     "acquire": ("acquire", {"token": "new", "weight": 2}),

@@ -10,7 +10,8 @@ import redis
 
 from handfast import AcquireTimeout, Handfast, ServerRefused
 from handfast.embedded import PrivateServer
-from tests._support.helpers import Engine, eventually
+from tests._support.engine import Engine
+from tests._support.helpers import eventually
 
 HOSTILE = [
     "}",

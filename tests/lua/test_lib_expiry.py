@@ -1,6 +1,6 @@
 """lib/expiry.lua: every key outlives its contents, and ends (invariant 5; the fixture `raw` looks for keys without a TTL).
 
-How much longer each key lives is asserted wherever tests call `Exact.lives`.
+How much longer each key lives is asserted wherever tests call `Engine.lives`.
 """
 
 from __future__ import annotations

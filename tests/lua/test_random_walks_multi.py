@@ -12,8 +12,8 @@ import pytest
 
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
-from tests._support.engine import Exact, Several, fence_of
-from tests._support.helpers import TTL_MS, WAIT_MS, slow_only
+from tests._support.engine import TTL_MS, WAIT_MS, Engine, Several, fence_of
+from tests._support.helpers import slow_only
 
 NAMES = "abcd"
 KEYS = [KeySet("hf", "lock", name).key(part) for name in NAMES for part in PARTS]
@@ -40,7 +40,7 @@ class Token:
         self.names = names
         self.alive = alive
         self.single = single
-        self.scripts = Exact(raw, names[0]) if single else Several(raw, names)
+        self.scripts = Engine(raw, names[0]) if single else Several(raw, names)
         self.finished = False
 
     def acquire(self, ttl, wait):
@@ -132,12 +132,12 @@ class Walk:
         if order == "renew":
             return token.scripts.renew(token.text, self.random.choice([3, TTL_MS]))
         if order == "revoke":
-            engine = Exact(self.raw, self.random.choice(token.names))
+            engine = Engine(self.raw, self.random.choice(token.names))
             return engine.revoke(engine.inspect()[2])
         if order == "sleep":
             time.sleep(0.004)
         elif order == "lose a key":
-            self.raw.delete(Exact(self.raw, self.random.choice(NAMES)).key(self.random.choice(PARTS)))
+            self.raw.delete(Engine(self.raw, self.random.choice(NAMES)).key(self.random.choice(PARTS)))
             self.lost_a_key = True
         return [order]
 
@@ -231,7 +231,7 @@ class Walk:
                 token.scripts.release(token.text)
         for token in self.tokens.values():  # a grant whose holder is gone would last for its ttl
             for name in self.look.held_by(token.text) if token in frozen or not token.alive else ():
-                Exact(self.raw, name).revoke(2**53)
+                Engine(self.raw, name).revoke(2**53)
         waiting = [
             token for token in waiting if token not in frozen and token.acquire(TTL_MS, WAIT_MS)[0] != "finished"
         ]

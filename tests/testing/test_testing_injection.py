@@ -24,7 +24,8 @@ from handfast.testing import (
     interrupt_at,
     interrupt_everywhere,
 )
-from tests._support.helpers import Engine, eventually_async
+from tests._support.engine import Engine
+from tests._support.helpers import eventually_async
 
 HERE = Path(__file__)
 
