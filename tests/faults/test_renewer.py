@@ -18,6 +18,7 @@ import redis
 
 from handfast import Handfast, LeaseLost
 from handfast._drivers.sync import driver
+from handfast._drivers.sync import renewer as sync_renewer
 from handfast.embedded import PrivateServer
 from tests._support.apis import until_queued
 from tests._support.engine import Engine
@@ -65,6 +66,29 @@ async def test_force_release_lets_the_next_waiter_in(here, there):
     assert waiter.result() > lease.fence
     await eventually_async(lambda: lease.lost)
     assert await lease.release() is False
+
+
+def test_a_revocation_that_arrives_before_its_lease_is_added_is_not_missed(hf, monkeypatch):
+    """The renewal thread may read the message while the acquiring thread is still reading its grant."""
+    renewer = hf._driver._renewer
+    add = renewer.add
+
+    def add_late(lease):
+        assert not renewer.revoked(lease.token, "deploy")
+        add(lease)
+
+    monkeypatch.setattr(renewer, "add", add_late)
+    lease = hf.lock("a").acquire()
+    with pytest.raises(LeaseLost, match="deploy"):
+        lease.check()
+    assert lease.release() is False
+
+
+def test_revocations_of_unknown_leases_do_not_pile_up(hf):
+    renewer = hf._driver._renewer
+    for number in range(1000):
+        assert not renewer.revoked(b"%d" % number, "deploy")
+    assert len(renewer._early) <= sync_renewer.MAX_EARLY
 
 
 async def test_force_release_of_a_free_lock_takes_nothing(here):

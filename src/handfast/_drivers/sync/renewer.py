@@ -46,6 +46,9 @@ TICK_S = 0.5
 CLOSING_PAUSE_S = 0.05
 """Pause between two tries of the cleanups that are left when the client is closed, in seconds."""
 
+MAX_EARLY = 64
+"""Revocations that are kept for leases which are not in the table yet: a lease is added right after its reply was read."""
+
 
 class Renewer(LossNotifier):
     """Renews what is in the table. ``make_session`` makes the session that listens to the control channel."""
@@ -60,6 +63,7 @@ class Renewer(LossNotifier):
         self._session = make_session(self.revoked)
         self._response_timeout = response_timeout
         self._cleanups: list[Cleanup] = []
+        self._early: dict[bytes, str] = {}
         self._gate = threading.Lock()
         self._sending = False
         self._send_sources = False
@@ -72,7 +76,10 @@ class Renewer(LossNotifier):
     def add(self, lease: LeaseState) -> None:
         """Renew this lease from now on."""
         self._leases[lease.token] = lease
-        if lease.due_at < self._wakes_at:
+        reason = self._early.pop(lease.token, None)
+        if reason is not None:
+            self.lose(lease, reason)
+        elif lease.due_at < self._wakes_at:
             self._wake()
 
     def remove(self, lease: LeaseState) -> None:
@@ -81,6 +88,18 @@ class Renewer(LossNotifier):
         if self._sending:
             with self._gate:
                 pass
+
+    def revoked(self, token: bytes, reason: str) -> bool:
+        """Take a revocation. One that arrives before its lease is added is kept for `add`."""
+        # Note the reason before reading the table; add() writes the table before it takes the reason. One of the two
+        # always sees the other, and only the one that takes the reason reports the loss.
+        if len(self._early) >= MAX_EARLY:
+            self._early.clear()
+        self._early[token] = reason
+        lease = self._leases.get(token)
+        if lease is not None and self._early.pop(token, None) is not None:
+            self.lose(lease, reason)
+        return lease is not None
 
     def clean_up(self, steps: Steps[Any]) -> None:
         """Perform an undo as soon as the server can be reached."""
