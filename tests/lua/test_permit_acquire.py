@@ -358,6 +358,18 @@ def test_a_waiter_above_a_new_limit_leaves_the_queue_before_its_turn(make, liste
     assert engine.acquire("t4", 3, max_waiters=2)[0] == "queued"
 
 
+def test_a_waiter_above_a_new_limit_leaves_the_queue_from_behind_a_head_that_fits(make, listening):
+    engine = make()
+    listening("head", "last")
+    engine.acquire("t1", 5)
+    for token, weight in (("head", 3), ("large", 4), ("last", 1)):
+        engine.acquire(token, weight)
+    engine.resize(3)
+    assert engine.acquire("large", 4) == ["exceeds_limit", 3]
+    assert engine.queue() == ["head", "last"]
+    assert engine.field("large") is None
+
+
 def test_a_waiter_above_a_new_limit_that_leaves_lets_those_behind_it_in(make, listening):
     engine = make(4)
     listening("first", "large", "last")
