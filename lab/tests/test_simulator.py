@@ -29,6 +29,10 @@ from handfast_lab.simulator.world import Process, World
 SEEDS = 250
 
 
+def slow(*values):
+    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.timeout(300)])
+
+
 # --- the server
 
 
@@ -118,9 +122,9 @@ def test_some_hundreds_of_schedules_have_no_finding(tally):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300)
 def test_many_schedules_have_no_finding():
-    tally = hunt(1_000_000, 1_010_000, processes=2)
+    tally = hunt(1_000_000, 1_003_000)
     assert tally.findings == {}, "\n".join(tally.lines())
     assert set(tally.faults) == set(KINDS)
 
@@ -150,32 +154,47 @@ def test_every_planted_mistake_still_applies_to_the_source():
         broken(PLANTED[0]._replace(old="this text is nowhere"), ENGINE_SCRIPTS)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "release takes whatever is held",
-        "cancel leaves what was granted",
-        "newcomers overtake",
-        "no message is sent",
-        "the fence is a count",
-        "a bundle renews its first name only",
-        "a lease counts from the ring",
-        "the driver renews what is released",
-        "a cancelled request is owed no reply",
-        "a lock is released without a look",
-    ],
-)
+QUICK = {
+    "release takes whatever is held",
+    "cancel leaves what was granted",
+    "newcomers overtake",
+    "no message is sent",
+    "the fence is a count",
+    "a bundle renews its first name only",
+    "a lease counts from the ring",
+    "the driver renews what is released",
+    "a cancelled request is owed no reply",
+    "a lock is released without a look",
+}
+
+RARE = {
+    "what went astray is forgotten": 3_500,
+    "a request that was sent twice counts as sent once": 3_500,
+    "the wait-lease means nothing": 1_900,
+    "an operator's limit is not for the line": 700,
+    "a bundle has the fence of its first name": 600,
+}
+"""The seeds to begin with for mistakes that few schedules show: a search from 0 would take a minute."""
+
+
+@pytest.mark.parametrize("name", [one.name if one.name in QUICK else slow(one.name) for one in PLANTED])
 def test_a_planted_mistake_is_detected(name):
     (one,) = (one for one in PLANTED if one.name == name)
-    caught = catch(one, most=300)
+    caught = catch(one, first=RARE.get(name, 0))
     assert caught.schedules, f"not caught: {one.why}"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_all_planted_mistakes_are_detected():
-    lines = []
-    assert planted.show(lines.append, processes=2) == 0, "\n".join(lines)
+def test_the_named_mistakes_exist():
+    assert {one.name for one in PLANTED} > QUICK | RARE.keys()
+
+
+def test_a_mistake_that_is_not_caught_is_reported(monkeypatch):
+    caught, lines = PLANTED[0], []
+    harmless = caught._replace(name="harmless", new=caught.old)
+    monkeypatch.setattr(planted, "PLANTED", [caught, harmless])
+    assert planted.show(lines.append, most=50) == 1
+    assert [line.split()[0] == "-" for line in lines] == [False, True, False]
+    assert lines[2].startswith("1 of 2 caught")
 
 
 # --- reports
