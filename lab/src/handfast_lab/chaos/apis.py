@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -23,7 +24,7 @@ import redis.asyncio
 from handfast import AsyncHandfast, Handfast
 from handfast_lab.rivals.contender import Contender
 
-__all__ = ["APIS", "Api", "Started", "api_of", "log_silenced", "opened", "settled"]
+__all__ = ["APIS", "Api", "Started", "api_of", "is_renewed", "log_silenced", "opened", "settled"]
 
 T = TypeVar("T")
 
@@ -178,3 +179,15 @@ async def opened(contender: Contender, url: str) -> AsyncIterator[Any]:
     elif contender.aio is not None:
         async with contender.aio(url) as client:
             yield client
+
+
+def is_renewed(contender: Contender, admin: redis.Redis, name: str) -> Callable[[], bool]:
+    """Return a function that tells whether the lease of that name was renewed since its last call."""
+    remaining = math.inf
+
+    def is_longer() -> bool:
+        nonlocal remaining
+        before, remaining = remaining, contender.remaining(admin, name)
+        return remaining > before
+
+    return is_longer

@@ -13,19 +13,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
-import math
 import multiprocessing
 import multiprocessing.util
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import redis
 
 from handfast import HandfastError
 from handfast.testing import Command, FaultProxy, ServerController, run_in_subprocess
-from handfast_lab.chaos.apis import Api, api_of, settled
+from handfast_lab.chaos.apis import Api, api_of, is_renewed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.rivals.contender import Contender
@@ -94,20 +93,8 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
         bad += any(found.values())
         kinds.update(what for what, how in found.items() if how)
         wrong += [f"{fork.name}: {what}: {how}" for what, how in found.items() if how]
-    measured: dict[str, float | str] = {**kinds}
-    return [
-        Figure(
-            "R24",
-            "fork in the holder",
-            contender.name,
-            len(forks),
-            bad,
-            "children with an effect",
-            measured,
-            seed,
-            examples_of(wrong),
-        )
-    ]
+    what, unit = "fork in the holder", "children with an effect"
+    return [Figure("R24", what, contender.name, len(forks), bad, unit, {**kinds}, seed, examples_of(wrong))]
 
 
 def _sent_by_children(commands: list[Command]) -> Counter[str]:
@@ -142,64 +129,52 @@ def _fork_all(contender: Contender, direct: str, url: str, count: int, progress:
     api = api_of(contender)
     with redis.Redis.from_url(direct, decode_responses=True) as admin, redis.Redis.from_url(url) as marker:
         marker.ping()
-        return api.run(_fork_batches(_ForkingProcess(contender, api, admin, marker, url), count, progress))
+        return api.run(_Parent(api, contender, admin, marker).run(url, count, progress))
 
 
-class _ForkingProcess(NamedTuple):
-    """The process that holds leases, and what it needs to tell its children apart."""
+class _Parent(NamedTuple):
+    """The process that holds leases and forks."""
 
-    contender: Contender
     api: Api
+    contender: Contender
     admin: redis.Redis
     marker: redis.Redis
     """Sends markers through the proxy, which sees them in order with all other commands."""
-    url: str
 
+    async def run(self, url: str, count: int, progress: Progress) -> list[Fork]:
+        """Fork `count` children, in batches."""
+        forks: list[Fork] = []
+        async with _holder(self.contender, self.api, url) as hold:
+            anchor = await hold("anchor", "release")
+            if "renewal" in self.contender.has:  # opens the renewal connection
+                await self.api.eventually(is_renewed(self.contender, self.admin, "anchor"), WARM)
+            while len(forks) < count:
+                forks += await self._fork(hold, range(len(forks), min(count, len(forks) + BATCH)))
+                progress(len(forks))
+            await anchor.release()
+        return forks
 
-async def _fork_batches(process: _ForkingProcess, count: int, progress: Progress) -> list[Fork]:
-    contender, api, admin, marker, url = process
-    forks: list[Fork] = []
-    async with _holder(contender, api, url) as hold:
-        anchor = await hold("anchor", "release")
-        if "renewal" in contender.has:
-            await api.eventually(_renewed(contender, admin, "anchor"), WARM)  # opens the renewal connection
-        while len(forks) < count:
-            numbers = range(len(forks), min(count, len(forks) + BATCH))
-            held = [await hold(f"forked-{number:05}", MISUSES[number % len(MISUSES)]) for number in numbers]
-            marker.echo("forking")
-            children = [
-                _Child(api, hold, lease, EXITS[number // len(MISUSES) % len(EXITS)])
-                for number, lease in zip(numbers, held, strict=True)
-            ]
-            while not all([child.is_over() for child in children]):  # noqa: C419 -- poll every child
-                await api.sleep(0.01)
-            marker.echo("joined")
-            for child, lease in zip(children, held, strict=True):
-                forks.append(Fork(lease.name, child.report(), await _kept(contender, admin, lease)))
-            progress(len(forks))
-        await anchor.release()
-    return forks
+    async def _fork(self, hold: Hold, numbers: range) -> list[Fork]:
+        """Fork a batch of children, each while the parent holds a lease of its own for it."""
+        held = [await hold(f"forked-{number:05}", MISUSES[number % len(MISUSES)]) for number in numbers]
+        self.marker.echo("forking")
+        exits = [EXITS[number // len(MISUSES) % len(EXITS)] for number in numbers]
+        children = [_Child(self.api, hold, lease, way) for lease, way in zip(held, exits, strict=True)]
+        while not all([child.is_over() for child in children]):  # noqa: C419 -- poll every child
+            await self.api.sleep(0.01)
+        self.marker.echo("joined")
+        return [
+            Fork(lease.name, child.report(), await self._lost(lease))
+            for child, lease in zip(children, held, strict=True)
+        ]
 
-
-def _renewed(contender: Contender, admin: redis.Redis, name: str) -> Callable[[], bool]:
-    """Return a function that tells whether the lease's remaining time has grown since its last call."""
-    before = math.inf
-
-    def is_longer() -> bool:
-        nonlocal before
-        last, before = before, contender.remaining(admin, name)
-        return before > last
-
-    return is_longer
-
-
-async def _kept(contender: Contender, admin: redis.Redis, lease: _Held) -> str:
-    """Return what went wrong for the parent, or an empty string."""
-    gone = "" if contender.remaining(admin, lease.name) else "the server no longer had it"
-    try:
-        return gone if await lease.release() else gone or "its release reported that it was lost"
-    except Exception as error:  # noqa: BLE001 -- a contender may raise anything
-        return gone or f"its release raised {error!r}"
+    async def _lost(self, lease: _Held) -> str:
+        """Return what went wrong for the parent, or an empty string."""
+        gone = "" if self.contender.remaining(self.admin, lease.name) else "the server no longer had it"
+        try:
+            return gone if await lease.release() else gone or "its release reported that it was lost"
+        except Exception as error:  # noqa: BLE001 -- a contender may raise anything
+            return gone or f"its release raised {error!r}"
 
 
 class _Held:
@@ -273,10 +248,9 @@ class _Child:
     """A forked process that tries to use a lease of its parent."""
 
     def __init__(self, api: Api, hold: Hold, held: _Held, exit_by: Exit) -> None:
-        self._exit_by = exit_by
         self._reading, writing = os.pipe()
         self._over = False
-        self._report = b""
+        self._poll: Callable[[], bool]
 
         def run() -> None:
             report = "it did not end"
@@ -290,42 +264,36 @@ class _Child:
         if exit_by == "multiprocessing":
             process = multiprocessing.get_context("fork").Process(target=run)
             process.start()
-            self._pid = process.pid or 0
-            self._process = process
+            self._poll = lambda: process.exitcode is not None
         else:
-            self._pid = os.fork()
-            if self._pid == 0:
-                try:
-                    run()
-                    if exit_by == "exit":
-                        atexit.unregister(
-                            vars(multiprocessing.util)["_exit_function"]
-                        )  # it would wait for the parent's children
-                        gc.collect()
-                        atexit._run_exitfuncs()  # noqa: SLF001 -- the interpreter's last step; there is no other way
-                finally:
-                    os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                _run_and_exit(run, exit_by)
+            self._poll = lambda: os.waitpid(pid, os.WNOHANG)[0] == pid
         os.close(writing)
-        os.set_blocking(self._reading, False)
 
     def is_over(self) -> bool:
-        """Return whether the process has ended. Reads its report as well."""
-        if self._over:
-            return True
-        with contextlib.suppress(BlockingIOError):
-            self._report += os.read(self._reading, 4096)
-        if self._exit_by == "multiprocessing":
-            self._over = self._process.exitcode is not None
-        else:
-            self._over = os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
+        """Return whether the process has ended."""
+        self._over = self._over or self._poll()
         return self._over
 
     def report(self) -> str:
-        """Return what the child reported."""
-        with contextlib.suppress(BlockingIOError):
-            self._report += os.read(self._reading, 4096)
-        os.close(self._reading)
-        return self._report.decode().strip() if self._report else "it reported nothing"
+        """Return what the child reported, once it is over."""
+        with open(self._reading, errors="replace") as pipe:
+            report = pipe.read()
+        return report.strip() if report else "it reported nothing"
+
+
+def _run_and_exit(run: Callable[[], None], exit_by: Exit) -> NoReturn:
+    """In the child: run, and end as a program does, or at once."""
+    try:
+        run()
+        if exit_by == "exit":
+            atexit.unregister(vars(multiprocessing.util)["_exit_function"])  # it would wait for the parent's children
+            gc.collect()
+            atexit._run_exitfuncs()  # noqa: SLF001 -- the interpreter's last step; there is no other way
+    finally:
+        os._exit(0)
 
 
 async def _run_child(api: Api, hold: Hold, held: _Held) -> str:

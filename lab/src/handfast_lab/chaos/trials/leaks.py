@@ -11,7 +11,6 @@ All this runs in a process of its own, because memory is measured per process.
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections import Counter
 from itertools import count as counting
@@ -19,7 +18,7 @@ from itertools import count as counting
 import redis
 
 from handfast.testing import ServerController, run_in_subprocess
-from handfast_lab.chaos.apis import opened, settled
+from handfast_lab.chaos.apis import is_renewed, opened, settled
 from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
@@ -107,17 +106,11 @@ class _Churn:
 
     async def _warm_up(self) -> None:
         """Hold a lease until it was renewed, if the contender renews, and run two chunks."""
-        contender, remaining = self._soak.contender, math.inf
-
-        def is_renewed() -> bool:
-            nonlocal remaining
-            before, remaining = remaining, contender.remaining(self._admin, WARM)
-            return remaining > before
-
+        contender = self._soak.contender
         lock = self._client.lock(WARM, max(WARM_TTL, contender.shortest_ttl), renew=True)
         await settled(lock.acquire(0))
         if "renewal" in contender.has:
-            await self._soak.api.eventually(is_renewed, REST)
+            await self._soak.api.eventually(is_renewed(contender, self._admin, WARM), REST)
         await settled(lock.release())
         await self._run_chunk()
         await self._run_chunk()
