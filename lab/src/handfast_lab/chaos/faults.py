@@ -12,16 +12,17 @@ import contextlib
 import itertools
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 import redis
 
-from handfast.testing import Fault as WireFault
+from handfast.testing import Fault as MessageFault
 from handfast.testing import FaultProxy, ServerController, script
 from handfast_lab.chaos.background import repeating
 
@@ -67,10 +68,17 @@ class Count:
     strikes: int = 0
 
 
+Strike: TypeAlias = Callable[[Environment, random.Random], object]
+"""Strikes once."""
+
+Inflict: TypeAlias = Callable[[Environment, random.Random], AbstractContextManager[Count]]
+"""Strikes while the block runs."""
+
+
 class Fault(NamedTuple):
     """One kind of fault."""
 
-    inflict: Callable[[Environment, random.Random], AbstractContextManager[Count]]
+    inflict: Inflict
     loses_leases: bool = False
     """Whether the server loses leases that it had granted, or ends them early."""
     loses_messages: bool = True
@@ -87,170 +95,163 @@ class Fault(NamedTuple):
 
 
 @contextmanager
-def _nothing(_environment: Environment, _chance: random.Random) -> Iterator[Count]:
+def _nothing(_env: Environment, _chance: random.Random) -> Iterator[Count]:
     """Inject no fault."""
     yield Count()
 
 
-@contextmanager
-def _repeatedly(
-    strike: Callable[[], object], environment: Environment, chance: random.Random, every: float
-) -> Iterator[Count]:
-    """Strike at random moments, `every` seconds apart on average."""
-    count = Count()
-    pauses = itertools.chain(
-        [chance.uniform(0, FIRST)], iter(lambda: chance.expovariate(1 / every / environment.pace), None)
-    )
+def _every(seconds: float) -> Callable[[Strike], Inflict]:
+    """Make a fault of a function that strikes once: it strikes at random moments, `seconds` apart on average."""
 
-    def run() -> None:
-        with contextlib.suppress(redis.RedisError):  # a strike that finds the server down is not counted
-            strike()
-            count.strikes += 1
+    def fault_of(strike: Strike) -> Inflict:
+        @contextmanager
+        def inflict(env: Environment, chance: random.Random) -> Iterator[Count]:
+            count = Count()
+            pauses = itertools.chain(
+                [chance.uniform(0, FIRST)], iter(lambda: chance.expovariate(1 / seconds / env.pace), None)
+            )
 
-    with repeating(run, partial(next, pauses)):
-        yield count
+            def run() -> None:
+                with contextlib.suppress(redis.RedisError):  # a strike that finds the server down is not counted
+                    strike(env, chance)
+                    count.strikes += 1
 
+            with repeating(run, partial(next, pauses)):
+                yield count
 
-@contextmanager
-def _between(
-    inflict: Callable[[FaultProxy, random.Random], WireFault],
-    environment: Environment,
-    chance: random.Random,
-    every: float = 0.02,
-) -> Iterator[Count]:
-    """Set a fault of the proxy for a later message, again and again."""
-    struck: list[WireFault] = []
+        return inflict
 
-    def strike() -> None:
-        if not struck or struck[-1].happened:  # the previous fault has struck
-            struck.append(inflict(environment.proxy, chance))
-
-    count = Count()
-    with _repeatedly(strike, environment, chance, every):
-        try:
-            yield count
-        finally:
-            for fault in struck:
-                fault.clear()
-    count.strikes = sum(fault.happened for fault in struck)
+    return fault_of
 
 
-def _wire(inflict: Callable[[FaultProxy, random.Random], WireFault]) -> Callable[..., AbstractContextManager[Count]]:
-    return partial(_between, inflict)
+def _on_a_message(set_fault: Callable[[FaultProxy, random.Random], MessageFault]) -> Inflict:
+    """Make a fault of a function that sets a fault of the proxy for a later message: it is set again and again."""
+
+    @contextmanager
+    def inflict(env: Environment, chance: random.Random) -> Iterator[Count]:
+        faults: list[MessageFault] = []
+
+        @_every(0.02)
+        def setting(env: Environment, chance: random.Random) -> None:
+            if not faults or faults[-1].happened:  # the previous fault has struck
+                faults.append(set_fault(env.proxy, chance))
+
+        count = Count()
+        with setting(env, chance):
+            try:
+                yield count
+            finally:
+                for fault in faults:
+                    fault.clear()
+        count.strikes = sum(fault.happened for fault in faults)
+
+    return inflict
 
 
-_lost_replies = _wire(lambda proxy, chance: proxy.lose_reply(script(), after=chance.randint(0, 5)))
-_lost_requests = _wire(lambda proxy, chance: proxy.lose_request(script(), after=chance.randint(0, 5)))
-_late_duplicates = _wire(lambda proxy, chance: proxy.duplicate(script(), after=chance.choice((0.001, 0.01, 0.1, 0.4))))
-_delays = _wire(lambda proxy, chance: proxy.delay(script(), seconds=chance.choice((0.001, 0.02, 0.1, 0.7))))
-_cuts_within = _wire(
+_lost_replies = _on_a_message(lambda proxy, chance: proxy.lose_reply(script(), after=chance.randint(0, 5)))
+_lost_requests = _on_a_message(lambda proxy, chance: proxy.lose_request(script(), after=chance.randint(0, 5)))
+_late_duplicates = _on_a_message(
+    lambda proxy, chance: proxy.duplicate(script(), after=chance.choice((0.001, 0.01, 0.1, 0.4)))
+)
+_delays = _on_a_message(lambda proxy, chance: proxy.delay(script(), seconds=chance.choice((0.001, 0.02, 0.1, 0.7))))
+_cuts_within = _on_a_message(
     lambda proxy, chance: proxy.cut_after(chance.randint(1, 600), chance.choice(("to client", "to server")))
 )
 
 
 @contextmanager
-def _dribble(environment: Environment, _chance: random.Random) -> Iterator[Count]:
-    with environment.proxy.dribbling():
+def _dribble(env: Environment, _chance: random.Random) -> Iterator[Count]:
+    with env.proxy.dribbling():
         yield Count(1)
 
 
-def _cuts(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    return _repeatedly(environment.proxy.cut, environment, chance, 0.03)
+@_every(0.03)
+def _cuts(env: Environment, _chance: random.Random) -> None:
+    env.proxy.cut()
 
 
-def _black_holes(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    def strike() -> None:
-        with environment.proxy.black_hole(chance.choice(("to server", "to client", "both"))):
-            threading.Event().wait(chance.choice((0.02, 0.1, 0.7)))
-
-    return _repeatedly(strike, environment, chance, 0.15)
+@_every(0.15)
+def _black_holes(env: Environment, chance: random.Random) -> None:
+    with env.proxy.black_hole(chance.choice(("to server", "to client", "both"))):
+        time.sleep(chance.choice((0.02, 0.1, 0.7)))
 
 
-def _pauses(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    def strike() -> None:
-        with environment.server.paused():
-            threading.Event().wait(chance.choice((0.005, 0.05, 0.3, 0.7)))
-
-    return _repeatedly(strike, environment, chance, 0.15)
+@_every(0.15)
+def _pauses(env: Environment, chance: random.Random) -> None:
+    with env.server.paused():
+        time.sleep(chance.choice((0.005, 0.05, 0.3, 0.7)))
 
 
-def _write_pauses(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    def strike() -> None:
-        environment.server.admin.client_pause(chance.choice((5, 50, 300)), all=False)
-
-    return _repeatedly(strike, environment, chance, 0.15)
+@_every(0.15)
+def _write_pauses(env: Environment, chance: random.Random) -> None:
+    env.server.admin.client_pause(chance.choice((5, 50, 300)), all=False)
 
 
-def _flushed_scripts(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    return _repeatedly(environment.server.admin.script_flush, environment, chance, 0.01)
+@_every(0.01)
+def _flushed_scripts(env: Environment, _chance: random.Random) -> None:
+    env.server.admin.script_flush()
 
 
-def _killed_connections(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    return _repeatedly(
-        lambda: environment.server.kill_clients(chance.choice(("pubsub", "normal"))), environment, chance, 0.05
-    )
+@_every(0.05)
+def _killed_connections(env: Environment, chance: random.Random) -> None:
+    env.server.kill_clients(chance.choice(("pubsub", "normal")))
 
 
-@contextmanager
-def _restarts(keep_data: bool, environment: Environment, chance: random.Random) -> Iterator[Count]:  # noqa: FBT001 -- bound below, by name
-    def strike() -> None:
-        environment.server.kill()
-        threading.Event().wait(chance.choice((0.0, 0.05)))
-        environment.server.restart(keep_data=keep_data)
+def _restarts(*, keep_data: bool) -> Inflict:
+    @_every(0.3)
+    def restart(env: Environment, chance: random.Random) -> None:
+        env.server.kill()
+        time.sleep(chance.choice((0.0, 0.05)))
+        env.server.restart(keep_data=keep_data)
 
-    with _repeatedly(strike, environment, chance, 0.3) as count:
-        yield count
-
-
-def _flushes(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    return _repeatedly(environment.server.admin.flushall, environment, chance, 0.03)
+    return restart
 
 
-def _evictions(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    """Delete random keys one by one, as an evicting policy does."""
-
-    def strike() -> None:
-        keys = sorted(environment.server.admin.scan_iter(f"{{{environment.namespace}:*", count=1000))
-        if keys:
-            environment.server.admin.delete(chance.choice(keys))
-
-    return _repeatedly(strike, environment, chance, 0.005)
+@_every(0.03)
+def _flushes(env: Environment, _chance: random.Random) -> None:
+    env.server.admin.flushall()
 
 
-def _no_memory(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    def strike() -> None:
-        with environment.server.out_of_memory():
-            threading.Event().wait(chance.choice((0.005, 0.05)))
-
-    return _repeatedly(strike, environment, chance, 0.05)
-
-
-def _no_replicas(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    """Have writes refused now and then for lack of replicas."""
-
-    def strike() -> None:
-        environment.server.admin.config_set("min-replicas-to-write", 1)
-        threading.Event().wait(chance.choice((0.005, 0.05)))
-        environment.server.admin.config_set("min-replicas-to-write", 0)
-
-    return _repeatedly(strike, environment, chance, 0.1)
+@_every(0.005)
+def _evictions(env: Environment, chance: random.Random) -> None:
+    """Delete a random key, as an evicting policy does."""
+    keys = sorted(env.server.admin.scan_iter(f"{{{env.namespace}:*", count=1000))
+    if keys:
+        env.server.admin.delete(chance.choice(keys))
 
 
-def _demotions(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    """Make the server a replica of an unreachable primary now and then: it keeps its data and refuses writes."""
+@_every(0.05)
+def _no_memory(env: Environment, chance: random.Random) -> None:
+    with env.server.out_of_memory():
+        time.sleep(chance.choice((0.005, 0.05)))
 
-    def strike() -> None:
-        environment.server.admin.replicaof("127.0.0.1", 1)
-        threading.Event().wait(chance.choice((0.005, 0.05)))
-        environment.server.admin.replicaof("NO", "ONE")
 
-    return _repeatedly(strike, environment, chance, 0.1)
+@_every(0.1)
+def _no_replicas(env: Environment, chance: random.Random) -> None:
+    """Have writes refused for lack of replicas."""
+    env.server.admin.config_set("min-replicas-to-write", 1)
+    time.sleep(chance.choice((0.005, 0.05)))
+    env.server.admin.config_set("min-replicas-to-write", 0)
+
+
+@_every(0.1)
+def _demotions(env: Environment, chance: random.Random) -> None:
+    """Make the server a replica of an unreachable primary for a moment: it keeps its data and refuses writes."""
+    env.server.admin.replicaof("127.0.0.1", 1)
+    time.sleep(chance.choice((0.005, 0.05)))
+    env.server.admin.replicaof("NO", "ONE")
+
+
+@_every(0.1)
+def _clock_steps(env: Environment, chance: random.Random) -> None:
+    """Move the server's clock forward, so that leases end early. Backward steps are tested by the trial `fences`."""
+    env.server.shift_clock(chance.choice((0.5, 5.0, 60.0)))
 
 
 @contextmanager
-def _stale_failover(environment: Environment, chance: random.Random) -> Iterator[Count]:
+def _stale_failover(env: Environment, chance: random.Random) -> Iterator[Count]:
     """Fail over, in the middle of the history, to a replica that was frozen before the latest writes."""
-    replica = environment.replica()
+    replica = env.replica()
     count, stopping = Count(), threading.Event()
 
     def run() -> None:
@@ -258,8 +259,8 @@ def _stale_failover(environment: Environment, chance: random.Random) -> Iterator
         replica.freeze()
         stopping.wait(chance.uniform(0.01, 0.1))
         replica.promote()
-        environment.primary = replica
-        environment.proxy.retarget(replica.url)
+        env.primary = replica
+        env.proxy.retarget(replica.url)
         count.strikes += 1
 
     thread = threading.Thread(target=run, daemon=True)
@@ -271,23 +272,14 @@ def _stale_failover(environment: Environment, chance: random.Random) -> Iterator
         thread.join()
 
 
-def _clock_steps(environment: Environment, chance: random.Random) -> AbstractContextManager[Count]:
-    """Move the server's clock forward, so that leases end early. Backward steps are tested by the trial `fences`."""
-
-    def strike() -> None:
-        environment.server.shift_clock(chance.choice((0.5, 5.0, 60.0)))
-
-    return _repeatedly(strike, environment, chance, 0.1)
-
-
 @contextmanager
-def _several_at_once(environment: Environment, chance: random.Random) -> Iterator[Count]:
+def _several_at_once(env: Environment, chance: random.Random) -> Iterator[Count]:
     """Combine lost replies and requests, late duplicates, cut connections, flushed scripts and server pauses."""
-    environment.pace = 10.0  # all tasks share one connection, so each strike hits all of them
+    env.pace = 10.0  # all tasks share one connection, so each strike hits all of them
     kinds = _lost_replies, _lost_requests, _late_duplicates, _cuts, _flushed_scripts, _pauses
     total = Count()
     with contextlib.ExitStack() as stack:
-        counts = [stack.enter_context(kind(environment, chance)) for kind in kinds]
+        counts = [stack.enter_context(kind(env, chance)) for kind in kinds]
         yield total
     total.strikes = sum(count.strikes for count in counts)
 
@@ -306,8 +298,8 @@ FAULTS: dict[str, Fault] = {
     "paused writes": Fault(_write_pauses, ttl=0.5),
     "flushed scripts": Fault(_flushed_scripts, loses_messages=False),
     "killed connections": Fault(_killed_connections),
-    "restarts, data kept": Fault(partial(_restarts, True), needs=frozenset({"persistent"})),
-    "restarts, data lost": Fault(partial(_restarts, False), loses_leases=True),
+    "restarts, data kept": Fault(_restarts(keep_data=True), needs=frozenset({"persistent"})),
+    "restarts, data lost": Fault(_restarts(keep_data=False), loses_leases=True),
     "flushes": Fault(_flushes, loses_leases=True),
     "evictions": Fault(_evictions, loses_leases=True, ttl=0.5),
     "out of memory": Fault(_no_memory, loses_messages=False),
