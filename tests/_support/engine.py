@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from hashlib import sha1
 
 import pytest
 import redis
@@ -57,7 +58,11 @@ class Clock:
 
     def execute_command(self, name, source, *rest):
         assert name == "EVAL"
-        return self._client.execute_command(name, SET_CLOCK % divmod(self.now_us, 10**6) + source, *rest)
+        source = SET_CLOCK % divmod(self.now_us, 10**6) + source
+        try:
+            return self._client.execute_command("EVALSHA", sha1(source.encode()).hexdigest(), *rest)
+        except redis.exceptions.NoScriptError:
+            return self._client.execute_command("EVAL", source, *rest)
 
 
 CUT = """local left, server = %d, redis
