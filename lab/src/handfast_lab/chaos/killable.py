@@ -70,13 +70,19 @@ class LockUsers(ProcessGroup):
 
     def new(self, contender: Contender, count: int = 1) -> list[ChildProcess]:
         """Start `count` processes and wait until all are connected. Raises ProcessFailed."""
-        users = [self.start(_live, self._kind, contender, self.url) for _ in range(count)]
+        users = [self.start(_serve, self._kind, contender, self.url) for _ in range(count)]
         for user in users:
             user.expect("ready", START_TIMEOUT)
         return users
 
+    def hold(self, user: ChildProcess, name: str, ttl: float, *, within: float, renew: bool = False) -> None:
+        """Let a process acquire a lock. Raises ProcessFailed if it did not in time."""
+        user.order("acquire", name, ttl, renew=renew)
+        user.expect("acquiring", within)
+        user.expect("acquired", within)
 
-def _live(parent: Parent, kind: type[LockUser], contender: Contender, url: str) -> None:
+
+def _serve(parent: Parent, kind: type[LockUser], contender: Contender, url: str) -> None:
     logging.disable(logging.CRITICAL)  # leases are lost here by design
     with contextlib.ExitStack() as stack:
         user = kind(parent, contender, url)

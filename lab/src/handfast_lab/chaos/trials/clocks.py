@@ -79,9 +79,7 @@ def _stretched(contender: Contender, count: int, tick: Tick) -> Figure:
             name = f"stretched-{number}"
             try:
                 (holder,) = users.new(contender)
-                holder.order("acquire", name, TTL)
-                holder.expect("acquiring", RETRY_FOR)
-                holder.expect("acquired", RETRY_FOR)
+                users.hold(holder, name, TTL, within=RETRY_FOR)
             except ProcessFailed as error:
                 wrong.append(str(error))
                 continue

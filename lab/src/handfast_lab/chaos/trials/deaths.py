@@ -11,14 +11,12 @@ waiter reports its acquire on the machine's monotonic clock. The time of one rou
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from queue import Empty, SimpleQueue
 from time import monotonic
 
 from handfast._engine.calls import CLAIM_MS
@@ -92,8 +90,10 @@ class _Setup:
     seed: int
     tick: Tick
 
-    def wait_until_queued(self, name: str, waiting: int) -> None:
-        """Block until the queue of the named lock has `waiting` entries; for a rival, sleep `SETTLE` seconds."""
+    def queue(self, waiter: ChildProcess, name: str, ttl: float, waiting: int) -> None:
+        """Let a process wait for a lock. Return when the queue has `waiting` entries; for a rival, after `SETTLE`."""
+        waiter.order("acquire and release", name, ttl)
+        waiter.expect("acquiring", RETRY_FOR)
         if not self.contender.is_ours:
             time.sleep(SETTLE)
             return
@@ -112,7 +112,7 @@ class _KilledHolders:
         self._renew = renew
         self._ttl = max(TTL, setup.contender.shortest_ttl)
         self._holder = setup.contender if renew or not setup.contender.is_ours else without_renewal(setup.contender)
-        self._numbers: SimpleQueue[int] = SimpleQueue()
+        self._until = 0.0
         self._seconds: list[float] = []
         """From the end of each dead holder's lease to the next hold, in seconds."""
         self._lateness: list[float] = []
@@ -122,49 +122,39 @@ class _KilledHolders:
 
     def kill(self, count: int) -> None:
         """Kill `count` holders, in several parallel lanes."""
-        for number in range(count):
-            self._numbers.put(number)
-        until = monotonic() + LONGEST
+        self._until = monotonic() + LONGEST
+        numbers = iter(range(count))
         with ThreadPoolExecutor(LANES) as lanes, repeating(partial(_nap, self._lateness), lambda: 0.0):
             try:
-                list(lanes.map(partial(self._kill_some, until), range(LANES)))
+                list(lanes.map(partial(self._kill_some, numbers), range(LANES)))
             except BaseException:  # on an interrupt, stop the lanes early
-                with contextlib.suppress(Empty):
-                    while True:
-                        self._numbers.get_nowait()
+                self._until = 0.0
                 self._setup.users.kill_all()
                 raise
 
-    def _kill_some(self, until: float, lane: int) -> None:
+    def _kill_some(self, numbers: Iterator[int], lane: int) -> None:
+        users = self._setup.users
         chance = random.Random(f"{self._setup.seed}/{lane}/{self._renew}")  # noqa: S311 -- timing, not security
         waiter = None
-        with contextlib.suppress(Empty):
-            while monotonic() < until:
-                name = f"killed-{self._renew}-{self._numbers.get_nowait()}"
-                try:
-                    if waiter is None:
-                        (waiter,) = self._setup.users.new(self._setup.contender)
-                    for attempt in range(ATTEMPTS):
-                        if self._kill_one(f"{name}-{attempt}", waiter, chance):
-                            break
-                except ProcessFailed as error:
-                    self._failures.append(f"{name}: {error}")
-                    if waiter is not None:
-                        self._setup.users.discard(waiter)
-                        waiter = None
-                self._setup.tick()
+        while monotonic() < self._until and (number := next(numbers, None)) is not None:
+            name = f"killed-{self._renew}-{number}"
+            try:
+                waiter = waiter or users.new(self._setup.contender)[0]
+                any(self._kill_one(f"{name}-{attempt}", waiter, chance) for attempt in range(ATTEMPTS))
+            except ProcessFailed as error:
+                self._failures.append(f"{name}: {error}")
+                if waiter is not None:
+                    users.discard(waiter)
+                    waiter = None
+            self._setup.tick()
 
     def _kill_one(self, name: str, waiter: ChildProcess, chance: random.Random) -> bool:
         """Kill one holder. Return False if its lease ended before its remaining time could be read."""
         setup = self._setup
         (holder,) = setup.users.new(self._holder)
         try:
-            holder.order("acquire", name, self._ttl, renew=self._renew)
-            holder.expect("acquiring", RETRY_FOR)
-            holder.expect("acquired", RETRY_FOR)
-            waiter.order("acquire and release", name, self._ttl)
-            waiter.expect("acquiring", RETRY_FOR)
-            setup.wait_until_queued(name, 1)
+            setup.users.hold(holder, name, self._ttl, within=RETRY_FOR, renew=self._renew)
+            setup.queue(waiter, name, self._ttl, 1)
             time.sleep(chance.uniform(0, self._ttl * (1 if self._renew else 0.5)))
         finally:
             setup.users.discard(holder)
@@ -250,13 +240,9 @@ class _KilledWaiters:
         """Run one queue; return the processes that survive."""
         setup, chance = self._setup, self._chance
         holder, *waiters = processes
-        holder.order("acquire", name, self._ttl, renew=True)
-        holder.expect("acquiring", RETRY_FOR)
-        holder.expect("acquired", RETRY_FOR)
+        setup.users.hold(holder, name, self._ttl, within=RETRY_FOR, renew=True)
         for place, waiter in enumerate(waiters, 1):
-            waiter.order("acquire and release", name, self._ttl)
-            waiter.expect("acquiring", RETRY_FOR)
-            setup.wait_until_queued(name, place)
+            setup.queue(waiter, name, self._ttl, place)
         killed = {0, *chance.sample(range(1, WAITERS), chance.randrange(WAITERS - 2))}
         for place in killed:
             setup.users.discard(waiters[place])
