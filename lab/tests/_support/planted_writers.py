@@ -7,7 +7,7 @@ from time import monotonic
 import redis
 
 from handfast._protocol.lease import LeaseState
-from handfast_lab.chaos.writers import FENCED, PLAIN, Count, Writer
+from handfast_lab.chaos.writers import FENCED, PLAIN, WriteCount, Writer
 
 __all__ = ["Believing", "Lawless", "Silenced"]
 
@@ -16,7 +16,7 @@ class Lawless(Writer):
     """Writes without a lock, and without a check of its fence."""
 
     def write(self, name, ttl, until):  # noqa: ARG002 -- it uses no lock
-        count = Count()
+        count = WriteCount()
         with redis.Redis.from_url(self.url) as conn:
             while monotonic() < until:
                 fenced, plain = int(conn.get(FENCED) or 0), int(conn.get(PLAIN) or 0)

@@ -1,7 +1,7 @@
 """Faults that strike clients and servers while a history runs.
 
 A fault is a context manager over an `Environment`. Within the block it strikes; afterwards the server and the proxy work
-normally again. It yields a `Count` of its strikes. Faults that make the server lose data or that move its clock are
+normally again. It yields a `StrikeCount` of its strikes. Faults that make the server lose data or that move its clock are
 marked as `loses_leases`: a lock on a single server cannot guarantee exclusion then. `history_run` says what is checked
 instead.
 """
@@ -26,7 +26,7 @@ from handfast.testing import Fault as MessageFault
 from handfast.testing import FaultProxy, ServerController, script
 from handfast_lab.chaos.background import repeating
 
-__all__ = ["FAULTS", "Count", "Environment", "Fault"]
+__all__ = ["FAULTS", "Environment", "Fault", "StrikeCount"]
 
 FIRST = 0.03
 """Seconds within which a fault strikes first; histories can be short."""
@@ -62,7 +62,7 @@ class Environment:
 
 
 @dataclass
-class Count:
+class StrikeCount:
     """How often a fault struck."""
 
     strikes: int = 0
@@ -71,7 +71,7 @@ class Count:
 Strike: TypeAlias = Callable[[Environment, random.Random], object]
 """Strikes once."""
 
-Inflict: TypeAlias = Callable[[Environment, random.Random], AbstractContextManager[Count]]
+Inflict: TypeAlias = Callable[[Environment, random.Random], AbstractContextManager[StrikeCount]]
 """Strikes while the block runs."""
 
 
@@ -95,9 +95,9 @@ class Fault(NamedTuple):
 
 
 @contextmanager
-def _nothing(_env: Environment, _chance: random.Random) -> Iterator[Count]:
+def _nothing(_env: Environment, _chance: random.Random) -> Iterator[StrikeCount]:
     """Inject no fault."""
-    yield Count()
+    yield StrikeCount()
 
 
 def _every(seconds: float) -> Callable[[Strike], Inflict]:
@@ -105,8 +105,8 @@ def _every(seconds: float) -> Callable[[Strike], Inflict]:
 
     def fault_of(strike: Strike) -> Inflict:
         @contextmanager
-        def inflict(env: Environment, chance: random.Random) -> Iterator[Count]:
-            count = Count()
+        def inflict(env: Environment, chance: random.Random) -> Iterator[StrikeCount]:
+            count = StrikeCount()
             pauses = itertools.chain(
                 [chance.uniform(0, FIRST)], iter(lambda: chance.expovariate(1 / seconds / env.pace), None)
             )
@@ -128,7 +128,7 @@ def _on_a_message(set_fault: Callable[[FaultProxy, random.Random], MessageFault]
     """Make a fault of a function that sets a fault of the proxy for a later message: it is set again and again."""
 
     @contextmanager
-    def inflict(env: Environment, chance: random.Random) -> Iterator[Count]:
+    def inflict(env: Environment, chance: random.Random) -> Iterator[StrikeCount]:
         faults: list[MessageFault] = []
 
         @_every(0.02)
@@ -136,7 +136,7 @@ def _on_a_message(set_fault: Callable[[FaultProxy, random.Random], MessageFault]
             if not faults or faults[-1].happened:  # the previous fault has struck
                 faults.append(set_fault(env.proxy, chance))
 
-        count = Count()
+        count = StrikeCount()
         with setting(env, chance):
             try:
                 yield count
@@ -160,9 +160,9 @@ _cuts_within = _on_a_message(
 
 
 @contextmanager
-def _dribble(env: Environment, _chance: random.Random) -> Iterator[Count]:
+def _dribble(env: Environment, _chance: random.Random) -> Iterator[StrikeCount]:
     with env.proxy.dribbling():
-        yield Count(1)
+        yield StrikeCount(1)
 
 
 @_every(0.03)
@@ -249,10 +249,10 @@ def _clock_steps(env: Environment, chance: random.Random) -> None:
 
 
 @contextmanager
-def _stale_failover(env: Environment, chance: random.Random) -> Iterator[Count]:
+def _stale_failover(env: Environment, chance: random.Random) -> Iterator[StrikeCount]:
     """Fail over, in the middle of the history, to a replica that was frozen before the latest writes."""
     replica = env.replica()
-    count, stopping = Count(), threading.Event()
+    count, stopping = StrikeCount(), threading.Event()
 
     def run() -> None:
         stopping.wait(chance.uniform(0.02, 0.1))
@@ -273,11 +273,11 @@ def _stale_failover(env: Environment, chance: random.Random) -> Iterator[Count]:
 
 
 @contextmanager
-def _several_at_once(env: Environment, chance: random.Random) -> Iterator[Count]:
+def _several_at_once(env: Environment, chance: random.Random) -> Iterator[StrikeCount]:
     """Combine lost replies and requests, late duplicates, cut connections, flushed scripts and server pauses."""
     env.pace = 10.0  # all tasks share one connection, so each strike hits all of them
     kinds = _lost_replies, _lost_requests, _late_duplicates, _cuts, _flushed_scripts, _pauses
-    total = Count()
+    total = StrikeCount()
     with contextlib.ExitStack() as stack:
         counts = [stack.enter_context(kind(env, chance)) for kind in kinds]
         yield total

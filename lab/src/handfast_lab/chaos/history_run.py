@@ -22,7 +22,7 @@ from handfast.testing import FaultProxy, ServerController
 from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.faults import FAULTS, Environment, Fault
 from handfast_lab.chaos.queue_observer import observing_queues
-from handfast_lab.chaos.workers import Plan, acquire_all, run_workers
+from handfast_lab.chaos.workers import HistoryPlan, acquire_all, run_workers
 from handfast_lab.checker import check_all
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.history import Operation
@@ -119,7 +119,7 @@ def _run(cell: Cell, fault: Fault, environment: Environment, seed: int) -> tuple
 
     Return the operations, the number of strikes, and what the workers must not see.
     """
-    plan = Plan(
+    plan = HistoryPlan(
         primitive=cell.primitive,
         names=NAMES,
         workers=WORKERS,

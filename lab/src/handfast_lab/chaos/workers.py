@@ -22,7 +22,7 @@ from handfast._engine.calls import MAX_PERMITS
 from handfast_lab.chaos.apis import Api, settled
 from handfast_lab.checker.history import Kind, Operation, Outcome
 
-__all__ = ["LIMIT", "PRIMITIVES", "Plan", "Recording", "acquire_all", "run_workers"]
+__all__ = ["LIMIT", "PRIMITIVES", "HistoryPlan", "Recording", "acquire_all", "run_workers"]
 
 PRIMITIVES = "lock", "semaphore", "rwlock", "rlock", "lock_all"
 
@@ -39,7 +39,7 @@ LIMIT = 3
 """Permits of a semaphore."""
 
 
-class Plan(NamedTuple):
+class HistoryPlan(NamedTuple):
     """What the workers of one history do."""
 
     primitive: str
@@ -76,7 +76,7 @@ class Recording:
     """Failures of the workers themselves: stuck ones, and exceptions from neither Handfast nor redis-py."""
 
 
-def run_workers(api: Api, plan: Plan, url: str, namespace: str, timeout: float) -> Recording:
+def run_workers(api: Api, plan: HistoryPlan, url: str, namespace: str, timeout: float) -> Recording:
     """Run the workers and return what they recorded."""
     recording = Recording()
 
@@ -136,7 +136,7 @@ class _SharedClient:
 class _Worker:
     """One thread or task and its operations."""
 
-    def __init__(self, api: Api, plan: Plan, number: int, recording: Recording, client: _SharedClient) -> None:
+    def __init__(self, api: Api, plan: HistoryPlan, number: int, recording: Recording, client: _SharedClient) -> None:
         self._api, self._plan, self._recording, self._client = api, plan, recording, client
         self._name = f"{api.name}-{number}"
         self._chance = random.Random(f"{plan.seed}/{number}")  # noqa: S311 -- test data, not security
@@ -164,7 +164,7 @@ class _Worker:
             if held is not None:
                 await self._hold(held)
 
-    async def _hold(self, held: _Held) -> None:
+    async def _hold(self, held: _HeldLease) -> None:
         """Use a lease as applications do: hold, downgrade, forget or release it."""
         action = self._draw(("none", 70), ("linger", 25), ("lower", 15), *ABANDONING[: 3 * self._abandons])
         if action in ("abandon", "close"):
@@ -209,7 +209,7 @@ class _Worker:
             targets += [_Target(client.lock_all(pair, **options), pair) for pair in pairs]
         return targets
 
-    async def _acquire(self, target: _Target) -> _Held | None:
+    async def _acquire(self, target: _Target) -> _HeldLease | None:
         self._attempts += 1
         attempt = _Attempt(self._recording, self._name, f"{self._name}/{self._attempts}", target)
         options = {"permits": target.weight} if self._plan.primitive == "semaphore" else {}
@@ -218,8 +218,8 @@ class _Worker:
         timeout = self._chance.choice((None, None, 5.0, 0.02, 0.002))
         attempt.begin("acquire" if waits else "try_acquire")
         try:
-            asked = primitive.acquire(timeout=timeout, **options) if waits else primitive.try_acquire(**options)
-            lease = await self._awaited(asked)
+            acquiring = primitive.acquire(timeout=timeout, **options) if waits else primitive.try_acquire(**options)
+            lease = await self._awaited(acquiring)
         except AcquireTimeout as error:
             attempt.end("failed" if error.__cause__ else "timeout")
         except (redis.RedisError, HandfastError, _Cancelled):
@@ -229,25 +229,25 @@ class _Worker:
             raise
         else:
             if lease is not None:
-                held = _Held(lease, attempt)
+                held = _HeldLease(lease, attempt)
                 self._recording.tokens[attempt.lease] = lease.token
                 attempt.end("granted", fence=lease.fence, deadline=held.until())
                 return held
             attempt.end("refused")
         return None
 
-    async def _awaited(self, asked: Any) -> Any:
+    async def _awaited(self, acquiring: Any) -> Any:
         """Await the acquire, or cancel it at a random moment if the worker has the habit ``cancel``."""
-        if not inspect.isawaitable(asked) or "cancel" not in self._plan.habits or self._chance.random() < 0.5:
-            return await settled(asked)
-        task = asyncio.ensure_future(settled(asked))
+        if not inspect.isawaitable(acquiring) or "cancel" not in self._plan.habits or self._chance.random() < 0.5:
+            return await settled(acquiring)
+        task = asyncio.ensure_future(settled(acquiring))
         asyncio.get_running_loop().call_later(self._chance.uniform(0, 0.004), task.cancel)
         await asyncio.wait((task,))
         if task.cancelled():
             raise _Cancelled
         return task.result()
 
-    async def _call(self, held: _Held, kind: Kind, verb: Callable[[], Any]) -> None:
+    async def _call(self, held: _HeldLease, kind: Kind, verb: Callable[[], Any]) -> None:
         until = held.until()
         held.attempt.begin(kind)
         outcome: Outcome = "failed"
@@ -304,7 +304,7 @@ class _Attempt:
 
 
 @dataclass
-class _Held:
+class _HeldLease:
     lease: Any
     attempt: _Attempt
     known: float = 0.0

@@ -24,7 +24,7 @@ from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUser, LockUsers
 from handfast_lab.rivals.contender import Contender
 
-__all__ = ["FENCED", "PLAIN", "WRITERS", "Count", "Task", "Writer", "write"]
+__all__ = ["FENCED", "PLAIN", "WRITERS", "Task", "WriteCount", "Writer", "write"]
 
 FENCED, PLAIN = "counter:fenced", "counter:plain"
 
@@ -56,7 +56,7 @@ class Task:
 
 
 @dataclass
-class Count:
+class WriteCount:
     """What writers did."""
 
     fenced: int = 0
@@ -77,7 +77,7 @@ class Count:
     failures: list[str] = field(default_factory=list)
     """What kept the writers from writing."""
 
-    def add(self, other: Count) -> None:
+    def add(self, other: WriteCount) -> None:
         """Add what another writer did."""
         self.fenced += other.fenced
         self.plain += other.plain
@@ -126,12 +126,12 @@ class Writer(LockUser):
 
     def write(self, name: str, ttl: float, until: float) -> None:
         """Write until the given moment of the monotonic clock, in seconds."""
-        count = Count()
+        count = WriteCount()
         with redis.Redis.from_url(self.url) as conn:
             self._api.run(self._write(conn, name, ttl, until, count))
         self.report("written", count)
 
-    async def _write(self, conn: redis.Redis, name: str, ttl: float, until: float, count: Count) -> None:
+    async def _write(self, conn: redis.Redis, name: str, ttl: float, until: float, count: WriteCount) -> None:
         async with self._api.client(self.url) as client:
             lock = client.lock(name, ttl=ttl)
             while monotonic() < until:
@@ -147,7 +147,7 @@ class Writer(LockUser):
                     count.errors += 1
                     count.error = f"{type(error).__name__}: {error}"
 
-    def _increment(self, conn: redis.Redis, fence: int, count: Count) -> None:
+    def _increment(self, conn: redis.Redis, fence: int, count: WriteCount) -> None:
         plain: Any = conn.get(PLAIN)
         with contextlib.suppress(StaleFence):
             count.refused += 1
@@ -178,9 +178,9 @@ class Writer(LockUser):
             self.report("released", await settled(lease.release()))
 
 
-def write(users: LockUsers, contender: Contender, task: Task) -> Count:
+def write(users: LockUsers, contender: Contender, task: Task) -> WriteCount:
     """Let processes write, and compare what they have written with the counters."""
-    total = Count()
+    total = WriteCount()
     try:
         writers = users.new(contender, WRITERS)
         task.prepare(writers)
@@ -191,7 +191,7 @@ def write(users: LockUsers, contender: Contender, task: Task) -> Count:
         for writer in writers:
             total.add(writer.expect("written", task.seconds + task.retry_for).value)
     except ProcessFailed as error:
-        return Count(failures=[str(error)])
+        return WriteCount(failures=[str(error)])
     with redis.Redis.from_url(users.url) as conn:
         fenced, plain = (int(conn.get(key) or 0) for key in (FENCED, PLAIN))
     total.fenced_lost, total.plain_lost = total.fenced - fenced, total.plain - plain

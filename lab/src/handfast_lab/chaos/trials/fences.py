@@ -211,19 +211,19 @@ def _fence(server: ServerController) -> int:
 
 async def _steps_back(leases: _Leases, rounds: int) -> list[_Fences]:
     """Step the clock back, with the keys kept, and with the keys lost (the documented exception)."""
-    kept, gone, again = _Fences("clock back 1 h, keys kept"), _Fences(""), _Fences("clock back 1 h, and forward again")
+    kept, lost, again = _Fences("clock back 1 h, keys kept"), _Fences(""), _Fences("clock back 1 h, and forward again")
     with ServerController(clock=True) as server:
         async with leases.api.client(server.url) as client:
             for _ in range(rounds):
                 await leases.before(client, kept)
                 server.shift_clock(-HOUR)
                 await leases.after(client, kept)
-                gone.latest = dict(kept.latest)
+                lost.latest = dict(kept.latest)
                 server.admin.flushall()
-                await leases.after(client, gone)
+                await leases.after(client, lost)
                 server.shift_clock(HOUR)
                 again.latest = dict(kept.latest)
                 await leases.after(client, again)
-    exception = _Fences("clock back 1 h with all data lost (documented)", tried=gone.tried, failures=gone.failures)
-    exception.measured["smaller fences, as documented"] = len(gone.backwards)
+    exception = _Fences("clock back 1 h with all data lost (documented)", tried=lost.tried, failures=lost.failures)
+    exception.measured["smaller fences, as documented"] = len(lost.backwards)
     return [kept, exception, again]

@@ -105,14 +105,14 @@ def _sent_by_children(commands: list[Command]) -> Counter[str]:
     """
     sent: Counter[str] = Counter()
     newest, before = 0, None
-    for asked in commands:
-        if asked.name == "ECHO":
-            before = newest if asked.args == (b"forking",) else None
-        newest = max(newest, asked.connection)
+    for command in commands:
+        if command.name == "ECHO":
+            before = newest if command.args == (b"forking",) else None
+        newest = max(newest, command.connection)
         if before is not None:
-            mine = b"child-of-" if asked.connection <= before else b""
+            mine = b"child-of-" if command.connection <= before else b""
             about = [
-                arg for arg in asked.args if b"forked-" in arg and (mine in arg if mine else b"child-of-" not in arg)
+                arg for arg in command.args if b"forked-" in arg and (mine in arg if mine else b"child-of-" not in arg)
             ]
             sent.update({_name_in(arg) for arg in about})
     return sent
@@ -168,7 +168,7 @@ class _Parent(NamedTuple):
             for child, lease in zip(children, held, strict=True)
         ]
 
-    async def _lost(self, lease: _Held) -> str:
+    async def _lost(self, lease: _ParentLease) -> str:
         """Return what went wrong for the parent, or an empty string."""
         gone = "" if self.contender.remaining(self.admin, lease.name) else "the server no longer had it"
         try:
@@ -177,7 +177,7 @@ class _Parent(NamedTuple):
             return gone or f"its release raised {error!r}"
 
 
-class _Held:
+class _ParentLease:
     """A lease of the parent, and what a child can do with it."""
 
     def __init__(self, name: str, misuse: Misuse, thing: Any, lease: Any) -> None:
@@ -222,12 +222,12 @@ async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hol
     if contender.is_ours:
         async with api.client(url) as client:
 
-            async def take(name: str, misuse: Misuse) -> _Held:
+            async def take(name: str, misuse: Misuse) -> _ParentLease:
                 thing = client.lock(name, ttl=TTL)
                 if misuse != "leave":
-                    return _Held(name, misuse, thing, await settled(thing.acquire()))
+                    return _ParentLease(name, misuse, thing, await settled(thing.acquire()))
                 enter = getattr(thing, "__aenter__", None) or thing.__enter__
-                return _Held(name, misuse, thing, await settled(enter()))
+                return _ParentLease(name, misuse, thing, await settled(enter()))
 
             yield take
     else:
@@ -235,11 +235,11 @@ async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hol
         ttl = max(TTL, contender.shortest_ttl) if renews else LEASE
         with contender.client(url) as rival:
 
-            async def take_rivals(name: str, misuse: Misuse) -> _Held:  # noqa: ARG001 -- see above
+            async def take_rivals(name: str, misuse: Misuse) -> _ParentLease:  # noqa: ARG001 -- see above
                 lock = rival.lock(name, ttl, renew=renews)
                 if not lock.acquire(10):
                     raise RuntimeError(f"{name} is free, and could not be acquired")
-                return _Held(name, "release", lock, lock)
+                return _ParentLease(name, "release", lock, lock)
 
             yield take_rivals
 
@@ -247,7 +247,7 @@ async def _holder(contender: Contender, api: Api, url: str) -> AsyncIterator[Hol
 class _Child:
     """A forked process that tries to use a lease of its parent."""
 
-    def __init__(self, api: Api, hold: Hold, held: _Held, exit_by: Exit) -> None:
+    def __init__(self, api: Api, hold: Hold, held: _ParentLease, exit_by: Exit) -> None:
         self._reading, writing = os.pipe()
         self._over = False
         self._poll: Callable[[], bool]
@@ -296,7 +296,7 @@ def _run_and_exit(run: Callable[[], None], exit_by: Exit) -> NoReturn:
         os._exit(0)
 
 
-async def _run_child(api: Api, hold: Hold, held: _Held) -> str:
+async def _run_child(api: Api, hold: Hold, held: _ParentLease) -> str:
     """Run the child's part; return what went wrong, or an empty string."""
     wrong = await held.misuse()
     mine = await hold(f"child-of-{held.name}", "release")

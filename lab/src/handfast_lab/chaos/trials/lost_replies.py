@@ -65,17 +65,17 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
                 continue
             if run_round is _Clients.permit and "semaphore" not in contender.has:
                 continue
-            tally = _Tally(contender.name, seed)
+            rounds = _Rounds(contender.name, seed)
             for number in range(count):
-                run_round(clients, number, tally)
+                run_round(clients, number, rounds)
                 tick()
-            figures.append(sum_up(tally, clients.left()))
+            figures.append(sum_up(rounds, clients.left()))
             clients.server.admin.flushall()
     return figures
 
 
 @dataclass
-class _Tally:
+class _Rounds:
     """Results of the rounds of one kind."""
 
     contender: str
@@ -129,58 +129,58 @@ class _Clients:
     lossy: Client
     direct: Client
 
-    def acquire(self, number: int, tally: _Tally) -> None:
+    def acquire(self, number: int, rounds: _Rounds) -> None:
         """Lose the reply of an acquire, of a free lock or of one that another client holds."""
         name = f"acquired-{number}"
         lock, other = self.lossy.lock(name), self.direct.lock(name)
         taken = number % 4 == 3 and other.acquire(0)
-        answer = self._answer(self.wire.takes, lambda: lock.acquire(self._timeout(number)), tally)
-        self._judge_acquire(name, answer, taken=taken, tally=tally)
+        answer = self._answer(self.wire.takes, lambda: lock.acquire(self._timeout(number)), rounds)
+        self._judge_acquire(name, answer, taken=taken, rounds=rounds)
         if answer is True:
             lock.release()
         if taken:
             other.release()
-        self._acquire_next(name, self.direct.lock(name), tally)
+        self._acquire_next(name, self.direct.lock(name), rounds)
 
-    def permit(self, number: int, tally: _Tally) -> None:
+    def permit(self, number: int, rounds: _Rounds) -> None:
         """Lose the reply of a semaphore's acquire, with none, some or all permits held by others."""
         name = f"permits-{number}"
         permit = self.lossy.semaphore(name, LIMIT)
         others = [self.direct.semaphore(name, LIMIT) for _ in range(LIMIT if number % 4 == 3 else number % 4)]
         for other in others:
             other.acquire(0)
-        answer = self._answer(self.wire.permits, lambda: permit.acquire(self._timeout(number)), tally)
-        self._judge_acquire(name, answer, taken=len(others) == LIMIT, tally=tally)
+        answer = self._answer(self.wire.permits, lambda: permit.acquire(self._timeout(number)), rounds)
+        self._judge_acquire(name, answer, taken=len(others) == LIMIT, rounds=rounds)
         if answer is True:
             permit.release()
         for other in others:
             other.release()
-        self._acquire_next(name, _All([self.direct.semaphore(name, LIMIT) for _ in range(LIMIT)]), tally)
+        self._acquire_next(name, _All([self.direct.semaphore(name, LIMIT) for _ in range(LIMIT)]), rounds)
 
-    def release(self, number: int, tally: _Tally) -> None:
+    def release(self, number: int, rounds: _Rounds) -> None:
         """Lose the reply of a release."""
         name = f"released-{number}"
         lock = self.lossy.lock(name)
         lock.acquire(0)
-        answer = self._answer(self.wire.gives, lock.release, tally)
+        answer = self._answer(self.wire.gives, lock.release, rounds)
         if answer not in (True, NETWORK_ERROR):
-            tally.wrong_answers.append(f"{name}: it was released, and the answer was {_described(answer)}")
-        self._acquire_next(name, self.direct.lock(name), tally)
+            rounds.wrong_answers.append(f"{name}: it was released, and the answer was {_described(answer)}")
+        self._acquire_next(name, self.direct.lock(name), rounds)
 
-    def extend(self, number: int, tally: _Tally) -> None:
+    def extend(self, number: int, rounds: _Rounds) -> None:
         """Lose the reply of an extend."""
         name = f"extended-{number}"
         lock = self.lossy.lock(name, SHORT)
         lock.acquire(0)
         before = self._remaining(name)
-        answer = self._answer(self.wire.extends, lambda: lock.extend(MORE), tally)
-        asked = {"to": MORE, "by": before / 1000 + MORE, "again": SHORT}[self.contender.extends] * 1000
-        excess = self._remaining(name) - asked
+        answer = self._answer(self.wire.extends, lambda: lock.extend(MORE), rounds)
+        requested = {"to": MORE, "by": before / 1000 + MORE, "again": SHORT}[self.contender.extends] * 1000
+        excess = self._remaining(name) - requested
         if isinstance(answer, Exception):
-            tally.wrong_answers.append(f"{name}: it was extended, and the answer was {_described(answer)}")
-        tally.longest = max(tally.longest, excess)
+            rounds.wrong_answers.append(f"{name}: it was extended, and the answer was {_described(answer)}")
+        rounds.longest = max(rounds.longest, excess)
         if excess > 1:
-            tally.longer.append(f"{name}: asked for {asked:.0f} ms, got {excess:.0f} ms more")
+            rounds.longer.append(f"{name}: requested {requested:.0f} ms, got {excess:.0f} ms more")
         lock.release()
 
     def left(self) -> list[str]:
@@ -190,7 +190,7 @@ class _Clients:
             time.sleep(0.05)
         return left
 
-    def _answer(self, words: frozenset[str], call: Callable[[], object], tally: _Tally) -> object:
+    def _answer(self, words: frozenset[str], call: Callable[[], object], rounds: _Rounds) -> object:
         """Make the call with its reply lost. Return its result, the exception, or `NETWORK_ERROR` for a network error."""
         fault = self.proxy.lose_reply(Wire.match(words))
         begun = time.monotonic()
@@ -198,32 +198,32 @@ class _Clients:
             answer = call()
         except Exception as error:  # noqa: BLE001 -- a contender may raise anything
             answer = NETWORK_ERROR if _is_of_network(error) else error
-            tally.network_errors += answer is NETWORK_ERROR
-        tally.answered = max(tally.answered, time.monotonic() - begun)
+            rounds.network_errors += answer is NETWORK_ERROR
+        rounds.answered = max(rounds.answered, time.monotonic() - begun)
         fault.clear()
-        tally.tried += 1
-        tally.not_lost += not fault.happened
+        rounds.tried += 1
+        rounds.not_lost += not fault.happened
         return answer
 
-    def _judge_acquire(self, name: str, answer: object, *, taken: bool, tally: _Tally) -> None:
+    def _judge_acquire(self, name: str, answer: object, *, taken: bool, rounds: _Rounds) -> None:
         if answer is NETWORK_ERROR:
             return
         if taken and answer is not False:
-            tally.wrong_answers.append(f"{name}: it was held, and the answer was {_described(answer)}")
+            rounds.wrong_answers.append(f"{name}: it was held, and the answer was {_described(answer)}")
         elif not taken and answer is not True:
-            tally.wrong_answers.append(f"{name}: it was free, and the answer was {_described(answer)}")
+            rounds.wrong_answers.append(f"{name}: it was free, and the answer was {_described(answer)}")
 
-    def _acquire_next(self, name: str, lock: Lock, tally: _Tally) -> None:
+    def _acquire_next(self, name: str, lock: Lock, rounds: _Rounds) -> None:
         """Check that the next caller acquires at once; if not, record how long it took."""
         begun = time.monotonic()
-        had = lock.acquire(0)
-        if not had:
-            tally.refused.append(f"{name}: all was released, and the next caller could not acquire")
+        acquired = lock.acquire(0)
+        if not acquired:
+            rounds.refused.append(f"{name}: all was released, and the next caller could not acquire")
             until = begun + (REST if self.contender.is_ours else 0)
-            while not (had := lock.acquire(0)) and time.monotonic() < until:
+            while not (acquired := lock.acquire(0)) and time.monotonic() < until:
                 time.sleep(0.005)
-            tally.free_again = max(tally.free_again, time.monotonic() - begun if had else 0)
-        if had:
+            rounds.free_again = max(rounds.free_again, time.monotonic() - begun if acquired else 0)
+        if acquired:
             lock.release()
 
     def _timeout(self, number: int) -> float:
@@ -253,15 +253,15 @@ class _All:
 
     def acquire(self, timeout: float | None = None) -> bool:
         """Acquire all permits one by one; release them again if one is missing."""
-        had = []
+        acquired = []
         for permit in self._permits:
             if not permit.acquire(timeout):
                 break
-            had.append(permit)
-        if len(had) < len(self._permits):
-            for permit in had:
+            acquired.append(permit)
+        if len(acquired) < len(self._permits):
+            for permit in acquired:
                 permit.release()
-        return len(had) == len(self._permits)
+        return len(acquired) == len(self._permits)
 
     def release(self) -> bool:
         return all([permit.release() for permit in self._permits])  # noqa: C419 -- release each of them
@@ -298,26 +298,31 @@ def _described(answer: object) -> str:
     return type(answer).__name__ if isinstance(answer, Exception) else repr(answer)
 
 
-def _acquired(tally: _Tally, left: list[str]) -> Figure:
-    return tally.figure("R4", "lost reply of acquire", "orphans", tally.orphans(left), len(left))
+def _acquired(rounds: _Rounds, left: list[str]) -> Figure:
+    return rounds.figure("R4", "lost reply of acquire", "orphans", rounds.orphans(left), len(left))
 
 
-def _permitted(tally: _Tally, left: list[str]) -> Figure:
-    return tally.figure("R7", "lost reply of a semaphore's acquire", "leaked permits", tally.orphans(left), len(left))
+def _permitted(rounds: _Rounds, left: list[str]) -> Figure:
+    return rounds.figure("R7", "lost reply of a semaphore's acquire", "leaked permits", rounds.orphans(left), len(left))
 
 
-def _released(tally: _Tally, left: list[str]) -> Figure:
-    return tally.figure(
-        "R5", "lost reply of release", "wrong errors", tally.wrong_answers, len(tally.wrong_answers), orphans=len(left)
+def _released(rounds: _Rounds, left: list[str]) -> Figure:
+    return rounds.figure(
+        "R5",
+        "lost reply of release",
+        "wrong errors",
+        rounds.wrong_answers,
+        len(rounds.wrong_answers),
+        orphans=len(left),
     )
 
 
-def _extended(tally: _Tally, left: list[str]) -> Figure:  # noqa: ARG001 -- only durations count here
-    wrong, most = tally.longer + tally.wrong_answers, {"longest excess, ms": round(tally.longest, 1)}
-    return tally.figure("R6", "lost reply of extend", "leases too long", wrong, len(tally.longer), **most)
+def _extended(rounds: _Rounds, left: list[str]) -> Figure:  # noqa: ARG001 -- only durations count here
+    wrong, most = rounds.longer + rounds.wrong_answers, {"longest excess, ms": round(rounds.longest, 1)}
+    return rounds.figure("R6", "lost reply of extend", "leases too long", wrong, len(rounds.longer), **most)
 
 
-_KINDS: tuple[tuple[Callable[[_Clients, int, _Tally], None], Callable[[_Tally, list[str]], Figure]], ...] = (
+_KINDS: tuple[tuple[Callable[[_Clients, int, _Rounds], None], Callable[[_Rounds, list[str]], Figure]], ...] = (
     (_Clients.acquire, _acquired),
     (_Clients.release, _released),
     (_Clients.extend, _extended),

@@ -66,8 +66,8 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
     ttl = max(TTL, contender.shortest_ttl)
     soak = Soak(contender, max(1, round(count * TTL / ttl)), seed, progress)
     with ServerController() as server, _Monitor(server.url, contender.wire().extends) as monitor:
-        plan = _Plan(contender, soak.count, seed, ttl)
-        lost, failed = run_in_subprocess(_hold_and_release, plan, server.url, on_progress=progress)
+        load = _Load(contender, soak.count, seed, ttl)
+        lost, failed = run_in_subprocess(_hold_and_release, load, server.url, on_progress=progress)
         monitor.join()
     soak.wrong = [f"renewed-{number:07}: renewed after its release had returned" for number in monitor.late] + failed
     measured: dict[str, float | str] = {
@@ -170,16 +170,16 @@ class _Marker:
 # --- in the process that holds
 
 
-class _Plan(NamedTuple):
+class _Load(NamedTuple):
     contender: Contender
     tries: int
     seed: int
     ttl: float
 
 
-def _hold_and_release(plan: _Plan, url: str, progress: Progress) -> tuple[int, list[str]]:
+def _hold_and_release(load: _Load, url: str, progress: Progress) -> tuple[int, list[str]]:
     """Return how many leases were lost, and what else went wrong."""
-    holders = _Holders(plan, url, progress)
+    holders = _Holders(load, url, progress)
     holders.soak.api.run(holders.run())
     _Marker(url).mark(END)
     return len(holders.lost), holders.soak.wrong
@@ -188,11 +188,11 @@ def _hold_and_release(plan: _Plan, url: str, progress: Progress) -> tuple[int, l
 class _Holders:
     """The threads or tasks that hold leases."""
 
-    def __init__(self, plan: _Plan, url: str, progress: Progress) -> None:
-        self.soak = Soak(plan.contender, plan.tries, plan.seed, progress)
+    def __init__(self, load: _Load, url: str, progress: Progress) -> None:
+        self.soak = Soak(load.contender, load.tries, load.seed, progress)
         self.lost: list[int] = []
-        self._url, self._ttl = url, plan.ttl
-        self._longest = plan.ttl * (SLOW_LONGEST if plan.ttl > TTL else LONGEST)
+        self._url, self._ttl = url, load.ttl
+        self._longest = load.ttl * (SLOW_LONGEST if load.ttl > TTL else LONGEST)
 
     async def run(self) -> None:
         """Acquire and release until enough was done."""

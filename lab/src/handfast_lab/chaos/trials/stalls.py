@@ -211,7 +211,7 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
 # --- R31
 
 
-class _Setup(NamedTuple):
+class _Link(NamedTuple):
     api: Api
     server: ServerController
     proxy: FaultProxy
@@ -226,7 +226,7 @@ def _slow(proxy: FaultProxy) -> Iterator[None]:
         fault.clear()
 
 
-LINKS: dict[str, tuple[Callable[[_Setup], AbstractContextManager[Any]], float]] = {
+LINKS: dict[str, tuple[Callable[[_Link], AbstractContextManager[Any]], float]] = {
     "held by others": (lambda _: contextlib.nullcontext(), 0.0),
     "slow link": (lambda setup: _slow(setup.proxy), 2 * DELAY),
     "byte by byte": (lambda setup: setup.proxy.dribbling(), 0.0),
@@ -249,7 +249,7 @@ def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Ti
     for what, (link, allowed) in LINKS.items():
         seen = _Overruns()
         with ServerController() as server, FaultProxy(server.url, record=False) as proxy:
-            setup = _Setup(api, server, proxy)
+            setup = _Link(api, server, proxy)
             timeouts = [chance.uniform(0.03, 0.15) for _ in range(max(1, count // 3))]
             api.run(_time_out(setup, partial(link, setup), timeouts, seen))
         tick()
@@ -258,7 +258,7 @@ def _deadlines(contender: Contender, count: int, chance: random.Random, tick: Ti
 
 
 async def _time_out(
-    setup: _Setup, link: Callable[[], AbstractContextManager[Any]], timeouts: Sequence[float], seen: _Overruns
+    setup: _Link, link: Callable[[], AbstractContextManager[Any]], timeouts: Sequence[float], seen: _Overruns
 ) -> None:
     api = setup.api
     async with api.client(setup.server.url) as holder:
