@@ -19,7 +19,7 @@ local record = read_record(ARGV[1])
 local function text(number) return string.format('%.0f', number) end
 return record and {{
   text(record.weight), text(record.limit), text(record.claim_ms), text(record.wait_until), text(record.fence),
-  record.since, record.inbox, record.control, record.owner, text(weight_of(ARGV[1])),
+  record.since, record.inbox, record.owner, text(weight_of(ARGV[1])),
 }}"""
 
 RECORDS = [
@@ -35,9 +35,9 @@ def test_what_lua_writes_python_and_lua_read(raw, record):
     owner = owner_text(record.inbox, record.control, record.label)
     text = raw.execute_command("EVAL", WRITE, 0, *record[:6], owner)
     assert read_record(text.encode()) == record
-    *numbers, inbox, control, owner_read, weight = raw.execute_command("EVAL", READ, 0, text)
+    *numbers, inbox, owner_read, weight = raw.execute_command("EVAL", READ, 0, text)
     assert tuple(map(int, numbers)) == record[:6]
-    assert (inbox, control, owner_read, int(weight)) == (record.inbox, record.control, owner, record.weight)
+    assert (inbox, owner_read, int(weight)) == (record.inbox, owner, record.weight)
 
 
 def test_a_record_that_was_evicted_is_none(raw):

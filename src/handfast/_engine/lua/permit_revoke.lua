@@ -43,7 +43,8 @@ for i = 1, #found, 2 do
     count = count + 1
     if record then
       s.used = s.used - record.weight
-      redis.call('PUBLISH', record.control, 'revoked ' .. token .. ' ' .. reason)
+      local control = string.match(record.owner, '^%S+ (%S+)')
+      redis.call('PUBLISH', control, 'revoked ' .. token .. ' ' .. reason)
     end
   end
 end

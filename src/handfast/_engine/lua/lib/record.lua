@@ -21,8 +21,8 @@ end
 
 -- Returns the fields by their names, with `since` as text; nothing for a record that was evicted.
 local function read_record(text)
-  local weight, limit, claim_ms, wait_until, fence, since, owner, inbox, control =
-    string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ((%S+) (%S+) .*)$')
+  local weight, limit, claim_ms, wait_until, fence, since, owner, inbox =
+    string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ((%S+) .*)$')
   return weight
     and {
       weight = tonumber(weight),
@@ -33,7 +33,6 @@ local function read_record(text)
       since = since,
       owner = owner,
       inbox = inbox,
-      control = control,
     }
 end
 
