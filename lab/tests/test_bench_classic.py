@@ -139,7 +139,7 @@ def test_the_page_shows_tables_published_figures_machine_and_caveats(measured):
         assert all(f"{successes:,}" in page.text for successes in alone)
     assert all(table.about in page.text for table in TABLES.values())
     assert raw["machine"]["server"] in page.text
-    assert "With which doubt" in page.text
+    assert "Doubts" in page.text
     assert "$" not in page.text
     assert "FAILED" not in page.text
 

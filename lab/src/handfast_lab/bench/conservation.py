@@ -165,14 +165,14 @@ def _rest(settings: KillLoopSettings, semaphore: Semaphore) -> tuple[int, list[s
     wrong = []
     if before.holders or before.free != settings.limit:
         wrong.append(
-            f"at rest {before.free} of {settings.limit} permits were free, and {len(before.holders)} leases there"
+            f"at rest {before.free} of {settings.limit} permits were free, and {len(before.holders)} leases existed"
         )
     try:
         everything = semaphore.try_acquire(permits=settings.limit)
         if everything is None or not everything.release():
-            wrong.append("at rest nobody could take all permits at once")
+            wrong.append("at rest no client could acquire all permits at once")
     except HandfastError as error:
-        wrong.append(f"at rest nobody could take all permits at once: {error}")
+        wrong.append(f"at rest no client could acquire all permits at once: {error}")
     after = semaphore.status()
     if after.holders or after.waiting or after.free != settings.limit:
         wrong.append(f"something was left in the end: {after}")

@@ -1,6 +1,6 @@
 """What the callers of a client do, as their plans say: each order is a task that uses the public asyncio API.
 
-What they do and what comes of it is noted for the checkers of histories.
+Operations and their outcomes are recorded for the checkers of histories.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENDS = RedisError, HandfastError, asyncio.CancelledError, _ScopeFailed
 
 
 async def carry_out(world: World, watch: Watch, client: Client, orders: list[Order]) -> None:
-    """Do what one caller is told, one order after the other."""
+    """Carry out the orders of one caller, one after the other."""
     for order in orders:
         await asyncio.sleep(order.pause)
         doing = _Doing(world, watch, client, order)

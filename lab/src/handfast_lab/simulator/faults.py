@@ -348,7 +348,7 @@ class Faults:
                 self._watch.forget_fences()
         else:
             self._damage.jumped_forward = True
-            self._watch.forget_past()
+            self._watch.forget_finished()
         self._damage.grace += seconds if back else 0.0
         if self._world.log is not None:
             self._world.say("FAULT", f"the server's clock jumps by {-seconds if back else seconds:.6f} s")

@@ -1,21 +1,22 @@
--- invariants: what must be true of every name after every script, whatever has happened.
+-- invariants: the conditions that must hold for every name after every script, under all faults.
 --
--- It reads what the server stores, and remembers what it saw before: the line, who was granted what, and which tokens are
--- over. Where data was lost, it is told so and forgets what cannot be known any more. Numbers are those of the design.
+-- The checks read the data on the server and compare it with earlier states: the queue, the grants, the finished tokens.
+-- `watch.lost` reports lost data, after which they forget what can no longer be known. The numbers are those of the design
+-- pages.
 local server = ...
 local peek, heard, format, floor, insert = server.peek, server.heard, string.format, math.floor, table.insert
 
-local names, by_tag, by_key = {}, {}, {} -- what is watched: in order, by tag, and by the key of the holders
-local over = {} -- tokens whose owners are done with them: they hold nothing, wait for nothing, and never come back
-local turn = 0 -- how many scripts were looked at
-local parsed = {} -- records, read once
+local names, by_tag, by_key = {}, {}, {} -- the watched names: in order, by tag, and by the key of the holders
+local finished = {} -- tokens whose requests have ended: they must neither hold nor wait again
+local turn = 0 -- number of scripts checked
+local parsed = {} -- records, each parsed once
 local complaints = {}
 
 local function complain(number, name, words, ...)
   insert(complaints, 'invariant ' .. number .. ': ' .. name.tag .. ' ' .. format(words, ...))
 end
 
--- A record of a token, as lua/lib/record.lua writes it.
+-- Parse a record as lua/lib/record.lua writes it.
 local function read(record)
   local known = parsed[record]
   if not known then
@@ -39,12 +40,12 @@ end
 
 local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
 
--- Whether nobody may pass this waiter, or drop it.
-local function counts(waiter, most, now)
+-- Return whether no request may overtake this waiter, and no script may remove it.
+local function is_protected(waiter, most, now)
   return waiter.wait_until >= now and waiter.weight <= most and heard(waiter.inbox) > 0
 end
 
--- Whether a part of another name was lost: a request for both is granted anew then, and with it what was left of it.
+-- Return whether a part of another name's data was lost: a request for both is then granted again.
 local function is_torn_elsewhere(name)
   for _, other in ipairs(names) do
     if other ~= name and other.torn then
@@ -54,7 +55,7 @@ local function is_torn_elsewhere(name)
   return false
 end
 
--- Invariants 1, 2 and 3: who was let in by this script found room, had waited longest, and got the largest fence.
+-- Invariants 1, 2 and 3: each new grant fits the limit, overtakes no waiter, and has the largest fence.
 local function check_grants(name, state, caller, caller_moves, now)
   local new, all = nil, state.holders.order
   for i = 1, #all do
@@ -89,71 +90,71 @@ local function check_grants(name, state, caller, caller_moves, now)
     end
     local most = state.resized or record.limit
     if out > most then
-      complain(1, name, '%s was let in as number %.0f of %.0f', token, out, most)
+      complain(1, name, '%s was granted permit %.0f of %.0f', token, out, most)
     end
-    for _, before in ipairs(name.line) do
+    for _, before in ipairs(name.queue) do
       if before == token then
         break
       end
       local waiter = state.queue.scores[before] and not (before == caller and caller_moves) and state.records[before]
-      if waiter and counts(waiter, state.resized or waiter.limit, now) then
-        complain(2, name, '%s was let in before %s, who waits', token, before)
+      if waiter and is_protected(waiter, state.resized or waiter.limit, now) then
+        complain(2, name, '%s was granted before %s, which waits', token, before)
       end
     end
     if token ~= caller then
       local waiter = name.waiters[token]
       if waiter and waiter.wait_until < now then
-        complain(6, name, '%s was let in though its wait-lease is over', token)
+        complain(6, name, '%s was granted after the end of its wait-lease', token)
       end
       local lease = state.holders.scores[token] - now
-      local ring = format('granted %s %.0f %.0f %.0f', token, record.fence, now, lease)
-      local published, rung = {server.messages()}, false
+      local message = format('granted %s %.0f %.0f %.0f', token, record.fence, now, lease)
+      local published, is_sent = {server.messages()}, false
       for i = 1, #published, 2 do
-        rung = rung or published[i] == record.inbox and published[i + 1] == ring
+        is_sent = is_sent or published[i] == record.inbox and published[i + 1] == message
       end
-      if not rung then
-        complain(6, name, '%s was let in and was not rung', token)
+      if not is_sent then
+        complain(6, name, '%s was granted without a message', token)
       elseif heard(record.inbox) == 0 then
-        complain(6, name, '%s was let in and nobody is there', token)
+        complain(6, name, '%s was granted without a listener', token)
       end
     end
   end
 end
 
--- Invariants 2 and 6: the line keeps its order, newcomers stand at its end, and nobody who counts is dropped.
-local function check_line(name, state, caller, caller_moves, unsure, now)
-  local line, was = state.queue.order, name.place
+-- Invariants 2 and 6: the queue keeps its order, new requests are at its end, and no protected waiter is removed.
+local function check_queue(name, state, caller, caller_moves, unsure, now)
+  local queue, was = state.queue.order, name.place
   local last, newcomer = 0, nil
-  for i = 1, #line do
-    local token = line[i]
+  for i = 1, #queue do
+    local token = queue[i]
     local place = was[token]
     if token == caller and caller_moves then
       place = nil
     end
     if token == caller and unsure then
-      place = nil -- where it stands now depends on what of it was lost
+      place = nil -- its position depends on the data that was lost
     elseif not place then
       newcomer = token
     elseif newcomer or place < last then
-      complain(2, name, '%s stands behind %s, who came later', token, newcomer or name.line[last])
+      complain(2, name, '%s is queued behind %s, which came later', token, newcomer or name.queue[last])
     else
       last = place
     end
   end
-  local before = name.line
+  local before = name.queue
   for i = 1, #before do
     local token = before[i]
     local waiter = name.waiters[token]
     if not state.queue.scores[token] and not state.holders.scores[token] and token ~= caller and waiter and not name.torn then
-      if counts(waiter, state.resized or waiter.limit, now) then
-        complain(6, name, '%s waits and was dropped', token)
+      if is_protected(waiter, state.resized or waiter.limit, now) then
+        complain(6, name, '%s waited and was removed', token)
       end
     end
   end
 end
 
--- The books: each token has a record and stands in one place, and `used` is the sum of what is out.
-local function check_books(name, state, now)
+-- Each token has a record and either holds or waits, and `used` is the number of permits held.
+local function check_records(name, state, now)
   local sum, fields = 0, state.hash.fields
   local records = state.hash.size - (fields.used and 1 or 0) - (fields.fence and 1 or 0) - (fields.limit and 1 or 0)
   local order, scores, torn = state.holders.order, state.holders.scores, name.torn
@@ -162,28 +163,28 @@ local function check_books(name, state, now)
     local record = state.records[token]
     sum = sum + (record and record.weight or 0)
     if not record and not torn then
-      complain('books', name, '%s holds and has no record', token)
+      complain('records', name, '%s holds and has no record', token)
     elseif state.queue.scores[token] and not torn then
-      complain('books', name, '%s holds and waits', token)
-    elseif over[token] and scores[token] > now then
-      complain(7, name, '%s holds, and its owner is done with it', token)
+      complain('records', name, '%s holds and waits', token)
+    elseif finished[token] and scores[token] > now then
+      complain(7, name, '%s holds after its end', token)
     end
   end
   order = state.queue.order
   for i = 1, #order do
     local token = order[i]
     if not state.records[token] and not torn then
-      complain('books', name, '%s waits and has no record', token)
-    elseif over[token] then
-      complain(7, name, '%s waits, and its owner is done with it', token)
+      complain('records', name, '%s waits and has no record', token)
+    elseif finished[token] then
+      complain(7, name, '%s waits after its end', token)
     end
   end
   local used = fields.used and tonumber(fields.used)
   if used and state.holders.size > 0 and used ~= sum then
-    complain('books', name, '%.0f permits are out, and used says %.0f', sum, used)
+    complain('records', name, '%.0f permits are held, and used is %.0f', sum, used)
   end
   if not torn and records ~= state.holders.size + state.queue.size then
-    complain('books', name, '%d records for %d holders and %d waiters', records, state.holders.size, state.queue.size)
+    complain('records', name, '%d records for %d holders and %d waiters', records, state.holders.size, state.queue.size)
   end
   local fence = fields.fence and not name.was_lost and tonumber(fields.fence)
   if fence and fence < name.fence then
@@ -191,13 +192,13 @@ local function check_books(name, state, now)
   end
 end
 
--- Nobody but its owner and time takes a lease away, and an operator those up to the fence that was seen.
+-- A lease ends only by its owner, by its deadline, or by a revoke whose fence is not smaller.
 local function check_kept(name, state, script, caller, argv, now)
   local bound = script == 'permit_revoke' and tonumber(argv[1]) or -1
   for token, deadline in pairs(name.held) do
     if deadline > now and not state.holders.scores[token] and token ~= caller and not name.torn then
       if name.granted[token] and name.granted[token] > bound then
-        complain('kept', name, '%s had %.0f us left and was thrown out', token, deadline - now)
+        complain('kept', name, '%s lost its lease with %.0f us left', token, deadline - now)
       end
     end
   end
@@ -213,13 +214,13 @@ local function check_ttl(name, found, part, moment, now)
   if not found.expires then
     complain(5, name, 'the %s have no TTL', part)
   elseif moment > now and found.expires < floor(moment / 1000) then
-    complain(5, name, 'the %s end %.0f ms before what is in them', part, moment / 1000 - found.expires)
+    complain(5, name, 'the %s expire %.0f ms before their content', part, moment / 1000 - found.expires)
   end
 end
 
--- Invariant 5: each key has a TTL, and outlives what is in it.
+-- Invariant 5: each key has a TTL, and outlives its content.
 local function check_ttls(name, state, now)
-  local longest, patience = 0, 0
+  local longest, latest = 0, 0
   local order, scores = state.holders.order, state.holders.scores
   if order[1] then
     longest = scores[order[#order]]
@@ -228,15 +229,15 @@ local function check_ttls(name, state, now)
   order = state.queue.order
   for i = 1, #order do
     local record = state.records[order[i]]
-    if record and record.wait_until > patience then
-      patience = record.wait_until
+    if record and record.wait_until > latest then
+      latest = record.wait_until
     end
   end
   if order[1] then
-    check_ttl(name, state.queue, 'queue', patience, now)
+    check_ttl(name, state.queue, 'queue', latest, now)
   end
   if state.hash.size > 0 then
-    check_ttl(name, state.hash, 'tokens', longest > patience and longest or patience, now)
+    check_ttl(name, state.hash, 'tokens', longest > latest and longest or latest, now)
   end
   local tombstones = peek(name.keys.tombstones, now)
   if tombstones then
@@ -254,7 +255,7 @@ local SERVES = {
   multi_acquire = {queued = true},
 }
 
--- A script that serves the line leaves no permit free that the head of the line could have.
+-- A script that serves the queue leaves no permit free that the first waiter could have.
 local function check_served(name, state, script, reply, caller, now)
   local tag = reply and reply[1]
   if not (SERVES[script] and SERVES[script][tag]) or reply.more == 1 then
@@ -268,7 +269,7 @@ local function check_served(name, state, script, reply, caller, now)
   local most, out = state.resized or waiter.limit, 0
   for _, record in pairs(state.records) do
     if record.limit ~= most and not state.resized then
-      return -- who counts by another limit does not look for everybody
+      return -- a request with another limit does not serve all others
     end
   end
   for token, _ in pairs(state.holders.scores) do
@@ -277,44 +278,44 @@ local function check_served(name, state, script, reply, caller, now)
   end
   if (waiter.wait_until < now or waiter.weight > most or heard(waiter.inbox) == 0) and out < most then
     if head ~= caller then
-      complain(6, name, '%s can never be let in, and heads the line', head)
+      complain(6, name, '%s can never be granted, and is first in the queue', head)
     end
   elseif out + waiter.weight <= most then
-    complain('service', name, '%s fits and waits: %.0f of %.0f are out', head, out, most)
+    complain('service', name, '%s fits and waits: %.0f of %.0f are held', head, out, most)
   end
 end
 
--- Invariant 4 and 8: what a script says is so.
+-- Invariants 4 and 8: the reply of a script agrees with the data.
 local function check_reply(name, state, script, reply, caller, several, now)
   local tag = reply and reply[1]
   local deadline = state.holders.scores[caller]
   if tag == 'granted' then
     local record = state.records[caller]
     if not deadline or not record or record.fence ~= tonumber(reply[2]) then
-      complain(4, name, '%s is told that it holds, with fence %s', caller, tostring(reply[2]))
+      complain(4, name, 'the reply grants %s the fence %s', caller, tostring(reply[2]))
     elseif deadline - now < reply[3] or script == 'permit_acquire' and deadline - now > reply[3] then
-      complain(8, name, '%s has %.0f us, and is told %.0f', caller, deadline - now, reply[3])
+      complain(8, name, '%s has %.0f us, and the reply says %.0f', caller, deadline - now, reply[3])
     end
   elseif tag == 'renewed' then
     if not deadline or deadline - now < reply[2] then
-      complain(8, name, '%s is told that it has %.0f us', caller, reply[2])
+      complain(8, name, 'the reply gives %s %.0f us', caller, reply[2])
     end
   elseif tag == 'queued' then
     if not state.queue.scores[caller] then
-      complain(4, name, '%s is told that it waits', caller)
+      complain(4, name, 'the reply queues %s', caller)
     end
     name.queued_in[caller] = turn
   elseif tag and tag ~= 'lowered' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
     local lost = tag == 'lost' and several and (script == 'permit_renew' or script == 'permit_release')
     if deadline and deadline > now and not lost and not name.torn then
-      complain(4, name, '%s holds, and is told %s', caller, tag)
+      complain(4, name, '%s holds, and the reply is %s', caller, tag)
     elseif state.queue.scores[caller] and script ~= 'permit_release' and script ~= 'permit_renew' and not lost then
-      complain(4, name, '%s waits, and is told %s', caller, tag)
+      complain(4, name, '%s waits, and the reply is %s', caller, tag)
     end
   end
 end
 
--- What is stored of a name.
+-- Return the data of a name.
 local function look(name, now)
   local hash = peek(name.keys.tokens, now) or NO_HASH
   local state = {
@@ -339,13 +340,13 @@ local function look(name, now)
 end
 
 local function remember(name, state)
-  local line, place, waiters = {}, {}, {}
+  local queue, place, waiters = {}, {}, {}
   local order = state.queue.order
   for i = 1, #order do
     local token = order[i]
-    line[i], place[token], waiters[token] = token, i, state.records[token]
+    queue[i], place[token], waiters[token] = token, i, state.records[token]
   end
-  name.line, name.place, name.waiters = line, place, waiters
+  name.queue, name.place, name.waiters = queue, place, waiters
   local deadlines, scores, held = name.deadlines, state.holders.scores, {}
   name.held = held
   order = state.holders.order
@@ -361,11 +362,11 @@ end
 
 local watch = {}
 
--- Begin anew, with these names.
+-- Start with these names.
 function watch.begin(...)
-  names, by_tag, by_key, over, parsed = {}, {}, {}, {}, {}
+  names, by_tag, by_key, finished, parsed = {}, {}, {}, {}, {}
   for _, tag in ipairs({...}) do
-    local name = {tag = tag, keys = {}, line = {}, place = {}, waiters = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
+    local name = {tag = tag, keys = {}, queue = {}, place = {}, waiters = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
     name.granted_in, name.queued_in = {}, {}
     for _, part in ipairs({'holders', 'queue', 'tokens', 'tombstones'}) do
       name.keys[part] = tag .. ':' .. part
@@ -375,13 +376,13 @@ function watch.begin(...)
   end
 end
 
--- Look at the names that a script was run for, after it. Answers what is wrong, or nothing.
+-- Check the names of a script after its call. Return the violations as text, or nothing.
 function watch.after(script, now)
   complaints, turn = {}, turn + 1
   local keys, argv, reply = server.last()
   local caller = argv[1]
   local touched, unsure = {}, false
-  local caller_moves = script == 'multi_acquire' -- unless it stands in all lines already
+  local caller_moves = script == 'multi_acquire' -- unless it is in all queues already
   for i = 1, #keys do
     local name = by_key[keys[i]]
     if name then
@@ -406,9 +407,9 @@ function watch.after(script, now)
   end
   for _, name in ipairs(touched) do
     local state = look(name, now)
-    check_line(name, state, caller, caller_moves, unsure, now)
+    check_queue(name, state, caller, caller_moves, unsure, now)
     check_grants(name, state, caller, caller_moves, now)
-    check_books(name, state, now)
+    check_records(name, state, now)
     check_kept(name, state, script, caller, argv, now)
     check_ttls(name, state, now)
     check_served(name, state, script, reply, caller, now)
@@ -420,16 +421,16 @@ function watch.after(script, now)
   end
 end
 
--- The owner of a token is done with it: it has nothing any more, and never will.
-function watch.is_over(token, now)
-  over[token] = true
+-- The request of a token has ended: check that it neither holds nor waits, now and after later scripts.
+function watch.finish(token, now)
+  finished[token] = true
   complaints = {}
   for _, name in ipairs(names) do
     local state = look(name, now)
     if (state.holders.scores[token] or 0) > now then
-      complain(7, name, '%s holds, and its owner is done with it', token)
+      complain(7, name, '%s holds after its end', token)
     elseif state.queue.scores[token] then
-      complain(7, name, '%s waits, and its owner is done with it', token)
+      complain(7, name, '%s waits after its end', token)
     end
   end
   if complaints[1] then
@@ -437,21 +438,21 @@ function watch.is_over(token, now)
   end
 end
 
--- What a token may believe of a name: whether the last that it was told, or was to be rung, is that it holds; and until
--- when the server let it hold, or will, if it ever did.
+-- Return whether the latest reply or message of a token granted it the name, and the latest deadline of its lease, if
+-- it ever had one.
 function watch.belief(tag, token)
   local name = by_tag[tag]
   return (name.granted_in[token] or 0) > (name.queued_in[token] or 0), name.deadlines[token]
 end
 
--- The server's clock has jumped ahead: tombstones are over before their time, and so may be the leases.
-function watch.forget_past()
-  over = {}
+-- The server's clock has jumped forward: tombstones and leases may have expired early.
+function watch.forget_finished()
+  finished = {}
 end
 
--- Data of a name was lost, or of all of them; what is left may be `torn`: parts of it without the others.
+-- The data of a name, or of all names, was lost; if `torn`, only some of its keys were.
 function watch.lost(tag, torn, forget_fences, now)
-  over = {}
+  finished = {}
   for _, name in ipairs(names) do
     if not tag or name.tag == tag then
       name.granted = {}
@@ -466,14 +467,14 @@ function watch.lost(tag, torn, forget_fences, now)
   end
 end
 
--- The server's clock went back while the latest fence may have been forgotten: the one documented exception.
+-- The server's clock was set back while the latest fence may have been lost: the one documented exception.
 function watch.forget_fences()
   for _, name in ipairs(names) do
     name.fence = 0
   end
 end
 
--- Who holds or waits at this moment: tags and tokens in turn.
+-- Return the tags and tokens of all current holders and waiters.
 function watch.present(now)
   local found = {}
   for _, name in ipairs(names) do
@@ -493,7 +494,7 @@ function watch.present(now)
   return unpack(found)
 end
 
--- Who waits for what is free: the first one in line that is there, if it fits, as far as anybody may know.
+-- Return each first live waiter that fits and nevertheless waits, as far as a client could know.
 function watch.idle(now)
   local found = {}
   for _, name in ipairs(names) do
@@ -501,7 +502,7 @@ function watch.idle(now)
     for _, token in ipairs(state.queue.order) do
       local waiter = state.records[token]
       local most = waiter and (state.resized or waiter.limit)
-      if waiter and counts(waiter, most, now) then
+      if waiter and is_protected(waiter, most, now) then
         local out = 0
         for holder, deadline in pairs(state.holders.scores) do
           local record = state.records[holder]

@@ -1,7 +1,7 @@
-"""Broken variants of the engine, each of which the simulation must catch: a check that finds nothing must be able to.
+"""Mistakes planted in the engine, each of which the simulation must detect: this tests the checks.
 
-A variant is one text of one file replaced by another: in a script, in a protocol or in the asyncio driver. Seeds are run
-from 0 on until something is found; how many that took is the strength of the checks.
+A planted mistake replaces one text of one file by another: in a script, in a protocol or in the asyncio driver. Seeds run
+from 0 on until one has a finding; their number shows how strong the checks are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer
 __all__ = ["PLANTED", "Caught", "Planted", "broken", "catch", "planting", "show"]
 
 MOST = 50_000
-"""Schedules after which a variant counts as not caught."""
+"""Number of schedules after which a mistake counts as not caught."""
 
 CHUNK = 25
 
@@ -41,94 +41,94 @@ class Planted(NamedTuple):
 
 
 class Caught(NamedTuple):
-    """How it ended."""
+    """The result of a planted mistake."""
 
     planted: Planted
     schedules: int
-    """How many it took; 0 if it was not caught."""
+    """Number of schedules until it was caught; 0 if it was not."""
     finding: str
 
 
 PLANTED = (
-    # --- who may hold
+    # --- grants and leases
     Planted(
-        "release takes whatever is held",
+        "a release without a token check",
         "permit_release",
         "redis.call('ZREM', holders, token) == 1",
         "redis.call('DEL', holders) == 1",
-        "a release without a look at the token gives up what others hold",
+        "a release without a token check releases the leases of others",
     ),
     Planted(
-        "renew brings back what was lost",
+        "a renewal revives an expired lease",
         "permit_renew",
         "if deadline <= now then",
         "if false then",
-        "a renewal that comes late makes a holder of one who holds nothing",
+        "a late renewal makes a holder of a client without a lease",
     ),
     Planted(
         "renew adds to the deadline",
         "permit_renew",
         "math.max(deadline, now + ttl_ms * 1000)",
         "deadline + ttl_ms * 1000",
-        "each renewal that is sent again prolongs the lease once more",
+        "each repeated renewal extends the lease again",
     ),
     Planted(
         "one permit too many",
         "permit_acquire",
         "if not last[1] and s.used + weight <= limit_in_force then",
         "if not last[1] and s.used + weight <= limit_in_force + 1 then",
-        "a newcomer is let in where one permit is missing",
+        "a new request is granted although one permit is missing",
     ),
     Planted(
-        "one permit too many for the line",
+        "one permit too many for the queue",
         "scripts",
         "local fits = alive and s.used + waiter.weight <= limit_in_force",
         "local fits = alive and s.used + waiter.weight <= limit_in_force + 1",
-        "the line is handed one permit more than there are",
+        "waiters are granted one permit more than there are",
     ),
     Planted(
-        "an operator's limit is not for the line",
+        "an operator's limit is ignored for waiters",
         "scripts",
         "local limit_in_force = waiter and (s.limit or waiter.limit)",
         "local limit_in_force = waiter and waiter.limit",
-        "who waits is let in by its own limit, whatever an operator has set",
+        "a waiter is granted by its own limit, not by the one that an operator has set",
     ),
     Planted(
-        "used does not sink",
+        "used ignores releases",
         "permit_release",
         "s.used = s.used - weight_of(s.record)",
         "s.used = s.used - 0",
-        "what is given up stays counted, so permits get fewer",
+        "released permits stay counted, so fewer remain",
     ),
     Planted(
-        "used does not sink with what is over",
+        "used ignores expired leases",
         "scripts",
         "s.used = s.used - weight_of(record)\n    end",
         "s.used = s.used - 0\n    end",
-        "what ran out stays counted, so permits get fewer",
+        "expired permits stay counted, so fewer remain",
     ),
     Planted(
-        "what is over is not swept up",
+        "expired leases are not removed",
         "scripts",
         "if next_expiry and next_expiry <= now then",
         "if false then",
-        "the permits of a dead holder never come back",
+        "the permits of a dead holder never become free",
     ),
     Planted(
-        "records of what is over stay",
+        "records of expired leases stay",
         "scripts",
         "    redis.call('HDEL', s.tokens, unpack(expired))\n",
         "",
-        "each lease that runs out leaves something behind",
+        "each expired lease leaves a record",
     ),
     Planted(
-        "force takes newer leases, too",
+        "force_release takes newer leases",
         "permit_revoke",
         "if not record or record.fence <= up_to_fence then",
         "if true then",
-        "a force_release that is sent again hits those who came after it",
+        "a repeated force_release takes the leases granted after it",
     ),
-    # --- once and again
+    # --- repeated calls
     Planted(
         "no tombstones",
         "scripts",
@@ -138,110 +138,110 @@ PLANTED = (
         "an acquire that arrives after its cancel is granted without an owner",
     ),
     Planted(
-        "a release is forgotten",
+        "a release leaves no tombstone",
         "permit_release",
         "    add_tombstone(tombstones, token)\n",
         "",
-        "a release that is sent again is answered with lost",
+        "a repeated release is answered with lost",
     ),
     Planted(
-        "tombstones are not looked at",
+        "tombstones are ignored",
         "permit_acquire",
         "if redis.call('ZSCORE', tombstones, token) then",
         "if false then",
         "an acquire that arrives after its cancel is granted without an owner",
     ),
     Planted(
-        "granted anew each time",
+        "a repeated acquire is granted again",
         "permit_acquire",
         "  if deadline > now then\n    return {'granted', record.fence, deadline - now}\n  end\n",
         "",
-        "an acquire that is sent again is no second look, but a second grant",
+        "a repeated acquire gets a second grant instead of the first",
     ),
     Planted(
-        "cancel leaves what was granted",
+        "a cancel leaves the grant",
         "permit_cancel",
         "if redis.call('ZREM', holders, token) == 1 then",
         "if false then",
         "a grant that came together with the timeout stays without an owner",
     ),
     Planted(
-        "cancel leaves the place in line",
+        "a cancel leaves the queue entry",
         "permit_cancel",
         "redis.call('ZREM', queue, token)\n  if",
         "if",
-        "who has given up still stands in line",
+        "a cancelled request is still in the queue",
     ),
     Planted(
-        "bundles keep their part of the places",
+        "a cancel of several locks leaves the queue entries",
         "permit_cancel",
         "  redis.call('ZREM', queue, token)\n",
         "  if #KEYS == 4 then\n    redis.call('ZREM', queue, token)\n  end\n",
-        "who has given up several locks still stands in their lines",
+        "a cancelled request for several locks is still in their queues",
     ),
-    # --- the line
+    # --- the queue
     Planted(
-        "newcomers overtake",
+        "new requests overtake waiters",
         "permit_acquire",
         "if not last[1] and s.used + weight <= limit_in_force then",
         "if s.used + weight <= limit_in_force then",
-        "who comes while something is free gets in before those who wait",
+        "a new request is granted before the waiters if a permit is free",
     ),
     Planted(
-        "asking again costs the place",
+        "a repeated acquire loses the position",
         "permit_acquire",
         "if not place then\n    redis.call('ZADD', queue",
         "if true then\n    redis.call('ZADD', queue",
-        "each waiter that asks again stands at the end of the line",
+        "a waiter that repeats its request moves to the end of the queue",
     ),
     Planted(
-        "a dead head stays",
+        "a dead first waiter stays",
         "scripts",
         "return redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] ~= 0",
         "return true",
-        "a writer that died at the head of the line keeps all readers out",
+        "a dead writer that is first in the queue blocks all readers",
     ),
     Planted(
-        "the wait-lease means nothing",
+        "the wait-lease is ignored",
         "scripts",
         "local alive = waiter and waiter.wait_until >= now",
         "local alive = waiter",
-        "who said nothing for a minute still keeps its place",
+        "a waiter that was silent for a minute keeps its position",
     ),
     Planted(
         "the wait-lease is not renewed",
         "permit_acquire",
         "string.format('%.0f', now + wait_ms * 1000)",
         "string.format('%.0f', since + wait_ms * 1000)",
-        "who waits for more than a minute is dropped, alive or not",
+        "a waiter is removed after a minute, alive or not",
     ),
     Planted(
-        "a release hands nothing over",
+        "a release makes no handoff",
         "permit_release",
         "more = more == 0 and hand_over(s) or more",
         "more = 0",
-        "what is given up stays free until a client asks",
+        "released permits stay free until the next request",
     ),
     Planted(
-        "lowering hands nothing over",
+        "a lower makes no handoff",
         "permit_lower",
         "local more = hand_over(s)",
         "local more = 0",
-        "readers wait though the writer has become one of them",
+        "readers wait although the writer has become a reader",
     ),
     Planted(
         "no message is sent",
         "scripts",
         "if redis.call('PUBLISH', waiter.inbox, message) > 0 then",
         "if true then",
-        "a grant that its waiter does not hear of is over before it asks",
+        "a grant without a message expires before its waiter polls",
     ),
     Planted(
-        "those who do not hear are let in",
+        "waiters without a listener are granted",
         "scripts",
         "if redis.call('PUBLISH', waiter.inbox, message) > 0 then",
         "if redis.call('PUBLISH', waiter.inbox, message) >= 0 then",
-        "permits are handed to the dead, one claim window each",
+        "permits are granted to dead waiters, one claim window each",
     ),
     # --- fences
     Planted(
@@ -249,21 +249,21 @@ PLANTED = (
         "scripts",
         "fence = math.max(s.fence + 1, now, min_fence or 0)",
         "fence = math.max(s.fence, now, min_fence or 0)",
-        "when the clock steps back, two grants have one fence",
+        "after the clock is set back, two grants have the same fence",
     ),
     Planted(
-        "the fence is a count",
+        "the fence is a counter",
         "scripts",
         "fence = math.max(s.fence + 1, now, min_fence or 0)",
         "fence = math.max(s.fence + 1, min_fence or 0)",
-        "a server that forgets begins to count anew",
+        "a server that lost its data starts counting again",
     ),
     Planted(
         "the fence is the time",
         "scripts",
         "fence = math.max(s.fence + 1, now, min_fence or 0)",
         "fence = math.max(now, min_fence or 0)",
-        "when the clock steps back, fences fall",
+        "after the clock is set back, fences decrease",
     ),
     Planted(
         "the fence loses digits",
@@ -273,11 +273,11 @@ PLANTED = (
         "tostring keeps 14 digits",
     ),
     Planted(
-        "a bundle has the fence of its first name",
+        "several locks have the fence of the first",
         "multi_acquire",
         "  min_fence = math.max(min_fence, s.fence + 1)\nend",
         "end",
-        "of two names of a bundle one has had that fence before",
+        "one of the names has had that fence before",
     ),
     # --- keys
     Planted(
@@ -292,182 +292,182 @@ PLANTED = (
         "scripts",
         "redis.call('PEXPIRE', key, ms + SLACK_MS)",
         "redis.call('PEXPIRE', key, 100)",
-        "a key ends before the lease that is in it",
+        "a key expires before the lease in it",
     ),
-    # --- what the server answers
+    # --- replies and messages
     Planted(
-        "a ring promises too much",
+        "a grant message states too long a lease",
         "scripts",
         "claim_ms .. '000'\n",
         "claim_ms .. '0000'\n",
-        "a holder believes ten times as long as the server",
+        "the holder's lease is ten times as long as the server's",
     ),
     Planted(
-        "a second answer promises too much",
+        "a repeated reply states too long a lease",
         "permit_acquire",
         "return {'granted', record.fence, deadline - now}",
         "return {'granted', record.fence, ttl_ms * 1000}",
-        "who asks again believes in a whole ttl",
+        "a client that repeats its acquire assumes a whole ttl",
     ),
     # --- memory
     Planted(
-        "sweeping opens the door",
+        "removing expired leases permits a grant at maxmemory",
         "scripts",
         "    require_memory(s.holders)\n    local expired",
         "    local expired",
-        "an acquire that sweeps first is let in at maxmemory",
+        "an acquire that first removes expired leases is granted at maxmemory",
     ),
     Planted(
-        "renewing needs memory",
+        "a renewal needs memory",
         "permit_renew",
         "    allow_at_maxmemory(holders)\n",
         "",
-        "at maxmemory leases end though their holders live",
+        "at maxmemory leases expire although their holders live",
     ),
     # --- several locks
     Planted(
-        "a bundle takes what is not free",
+        "several locks are granted while one is held",
         "multi_acquire",
         "if position == 0 then",
         "if position <= 1 then",
-        "all locks are granted where one of them is held",
+        "all locks are granted while one of them is held",
     ),
     Planted(
-        "a bundle gives up its first name only",
+        "a release of several locks releases the first only",
         "permit_release",
         "for k = 1, #KEYS, 4 do",
         "for k = 1, 4, 4 do",
         "the other names stay held",
     ),
     Planted(
-        "a bundle renews its first name only",
+        "a renewal of several locks renews the first only",
         "permit_renew",
         "for k = 1, #KEYS, 4 do\n  local holders",
         "for k = 1, 4, 4 do\n  local holders",
-        "the other names end, and their holder believes in them",
+        "the other leases expire, and their holder assumes that it has them",
     ),
     # --- protocols
     Planted(
-        "a lease counts from the ring",
+        "a lease starts at its message",
         "handfast._protocol.acquire",
         "granted_at = min(sent_at + (message.granted_us - asked_us) / 1e6, woke_at)",
         "granted_at = woke_at",
-        "a holder believes longer than the server, by the time that the ring travelled",
+        "the holder's deadline is later than the server's, by the travel time of the message",
     ),
     Planted(
-        "an error leaves nothing to undo",
+        "an error reply is not undone",
         "handfast._protocol.acquire",
         "            if error.changed_nothing:\n                attempt.apply(REFUSE)\n",
         "            attempt.state = NEW\n",
-        "a waiter that the server refuses at last stays in line",
+        "a waiter whose last request fails stays in the queue",
     ),
     Planted(
-        "a try leaves nothing to undo",
+        "a try_acquire is not undone",
         "handfast._protocol.acquire",
         "        answer: Answer = yield attempt.request.try_acquire(attempt.token)\n",
         "        attempt.state = NEW\n        answer: Answer = yield attempt.request.try_acquire(attempt.token)\n"
         "        attempt.state = SENT\n",
-        "a try whose reply was lost holds what its caller never got",
+        "a try_acquire whose reply was lost holds a lease without an owner",
     ),
     Planted(
-        "a renewal counts from its reply",
+        "a renewal starts at its reply",
         "handfast._protocol.lease",
         "lease.renewed(answer.sent_at, answer.reply[1])",
         "lease.renewed(answer.sent_at + 0.05, answer.reply[1])",
-        "a holder believes longer than the server, by the way there and back",
+        "the holder's deadline is later than the server's, by the round trip",
     ),
     Planted(
-        "what went astray is forgotten",
+        "a duplicate request is ignored",
         "handfast._protocol.acquire",
         "    if again:\n        attempt.apply(DUPLICATE)\n    if reply",
         "    if reply",
-        "a try that was sent twice and refused is granted without an owner when the first copy arrives",
+        "a try_acquire that was sent twice and refused is granted without an owner when its first copy arrives",
     ),
     # --- the asyncio driver
     Planted(
-        "the driver does not undo",
+        "the driver does not undo a cancelled acquire",
         "handfast._drivers.aio.driver",
         "        if not attempt.needs_undo or not self._connector.reached or context is None:\n",
         "        if True:\n",
-        "a cancelled acquire leaves its place, or its lease",
+        "a cancelled acquire leaves its queue entry, or its lease",
     ),
     Planted(
-        "a request that was sent twice counts as sent once",
+        "the driver does not report a request that was sent twice",
         "handfast._drivers.aio.driver",
         "return outcome if session.breaks == breaks else outcome._replace(again=True)",
         "return outcome",
-        "a try whose first copy arrives after the answer to the second is granted without an owner",
+        "a try_acquire whose first copy arrives after the reply to the second is granted without an owner",
     ),
     Planted(
-        "the driver renews what is released",
+        "the driver renews a released lease",
         "handfast._drivers.aio.loop_context",
         "        self.leases.pop(lease.token, None)\n        if lease.token in",
         "        if not lease.request.renew:\n            self.leases.pop(lease.token, None)\n        if lease.token in",
-        "renewals go on when the release has returned",
+        "renewals continue after the release has returned",
     ),
     Planted(
-        "a lease counts from its reply",
+        "a lease starts at its reply",
         "handfast._drivers.aio.session",
         "request.future.set_result(Answer(request.sent_at, frame))",
         "request.future.set_result(Answer(monotonic(), frame))",
-        "a holder believes longer than the server, by the way back",
+        "the holder's deadline is later than the server's, by the travel time of the reply",
     ),
     Planted(
-        "a cancelled request is owed no reply",
+        "the driver expects no reply to a cancelled request",
         "handfast._drivers.aio.session",
         "                request = sent.popleft()\n",
         "                while len(sent) > 1 and sent[0].future.done():\n                    sent.popleft()\n"
         "                request = sent.popleft()\n",
-        "the reply to a request that was cancelled is taken for that to the next one",
+        "the reply to a cancelled request is taken for the reply to the next one",
     ),
     # --- the well-known listings
     Planted(
-        "a lock is taken without a look",
+        "a lock is acquired without a check",
         "classic/lock_acquire",
         "if redis.call('EXISTS', lock) == 0 then",
         "if true then",
-        "two hold it",
+        "two clients hold it",
     ),
     Planted(
-        "a lock is released without a look",
+        "a lock is released without a check",
         "classic/lock_release",
         "if redis.call('GET', lock) == identifier then",
         "if true then",
-        "a release after the end of one's own time gives up what another holds",
+        "a release after the deadline releases the lease of another client",
     ),
     Planted(
         "a lock without a TTL",
         "classic/lock_acquire",
         "redis.call('SETEX', lock, lock_seconds, identifier)",
         "redis.call('SET', lock, identifier)",
-        "a client that dies holds it for all time",
+        "a dead client holds it without end",
     ),
     Planted(
-        "a place too many",
+        "a semaphore grants one place too many",
         "classic/semaphore_acquire",
         "< limit then",
         "<= limit then",
-        "one more than the limit holds",
+        "one client more than the limit holds",
     ),
     Planted(
-        "places of the dead are kept",
+        "places of dead clients stay",
         "classic/semaphore_acquire",
         "redis.call('ZREMRANGEBYSCORE', semaphore, '-inf', oldest)\n",
         "",
-        "a client that dies keeps its place for all time",
+        "a dead client keeps its place without end",
     ),
     Planted(
         "a lost place is refreshed",
         "classic/semaphore_refresh",
         "if redis.call('ZSCORE', semaphore, identifier) then",
         "if true then",
-        "who was thrown out comes back, as one too many",
+        "a client that lost its place returns, as one too many",
     ),
 )
 
 
 def catch(planted: Planted, most: int = MOST, first: int = 0) -> Caught:
-    """Run seeds until one finds it. One that finds something without the mistake does not count."""
+    """Run seeds until one has a finding, which it must not have without the mistake."""
     start, end = first, first + most
     while start < end:
         with _seeds(planted) as seeds:
@@ -482,13 +482,13 @@ def catch(planted: Planted, most: int = MOST, first: int = 0) -> Caught:
 
 
 def catch_all(processes: int = 1, most: int = MOST) -> Iterator[Caught]:
-    """Run all variants, one after the other."""
+    """Run all mistakes, in order."""
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         yield from pool.imap(partial(catch, most=most), PLANTED)
 
 
 def show(tell: Callable[[str], object], processes: int = 1, most: int = MOST) -> int:
-    """Run all variants, and say what came of them; 1 if any was not caught."""
+    """Run all mistakes and report each. Return 1 if one was not caught."""
     caught = []
     for one in catch_all(processes, most):
         caught.append(one)

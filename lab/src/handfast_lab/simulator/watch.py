@@ -97,7 +97,7 @@ class Watch:
         self.revoked = False
         """Whether leases were taken away by force."""
         self.fates: dict[bytes, str] = {}
-        """What became of each token: ``asking``, ``held``, ``ending`` (its owner has left, and taking it back goes on),
+        """The state of each token: ``asking``, ``held``, ``ending`` (its owner has left, and taking it back goes on),
         ``over``, ``dropped`` or ``dead``."""
         self._older: set[bytes] = set()
         """Tokens that are older than a loss of data: the server may have forgotten them, or may know them again."""
@@ -110,7 +110,7 @@ class Watch:
         """Whether a request that was sent again found the lease over that its first copy was granted."""
         self._fences: dict[bytes, int] = {}
         self._entered: set[bytes] = set()
-        """Tokens that the server has let in or enqueued."""
+        """Tokens that the server has granted or queued."""
         self._released: dict[bytes, float] = {}
         self._believers: dict[bytes, Believer] = {}
         self._notes: dict[int, Note] = {}
@@ -170,7 +170,7 @@ class Watch:
             self._fences[token] = fence
         if tag in (b"granted", b"queued"):
             if self._network.out_of_memory and token not in self._entered:
-                self.find(f"invariant 11: {token.decode()} is let in at maxmemory")
+                self.find(f"invariant 11: {token.decode()} is granted at maxmemory")
             self._entered.add(token)
 
     # --- what is believed
@@ -271,7 +271,7 @@ class Watch:
         self.fates[token] = "over"
         if token in self._older:
             return
-        complaint = self._invariants[b"is_over"](token, self._network.now_us())
+        complaint = self._invariants[b"finish"](token, self._network.now_us())
         if complaint is not None:
             self.find(complaint.decode())
 
@@ -297,9 +297,9 @@ class Watch:
         """The server's clock went back, and the server may have forgotten the latest fence."""
         self._invariants[b"forget_fences"]()
 
-    def forget_past(self) -> None:
+    def forget_finished(self) -> None:
         """The server's clock jumped ahead, which ends tombstones and leases early."""
-        self._invariants[b"forget_past"]()
+        self._invariants[b"forget_finished"]()
         self._older.update(self.fates)
 
     # --- at the end

@@ -43,8 +43,8 @@ LOCKS = Table(
     "One lock",
     "acquires",
     "tries",
-    "Each client takes the lock, waiting as long as it takes, and releases it at once. A try is each time that it asks the "
-    "server for the lock. The listings poll every millisecond; Handfast waits in line.",
+    "Each client acquires the lock, without a timeout, and releases it at once. A try is one request for the lock. The "
+    "listings poll every millisecond; Handfast waits in a queue.",
     Contention((FIRST, LUA, HANDFAST)),
 )
 """``acquire_lock_with_timeout`` and ``release_lock``, and ``hf.lock``."""
@@ -56,7 +56,7 @@ AUTOCOMPLETE = Table(
     "retries",
     f"A guild has {guilds.MEMBERS:,} members. Each client completes one prefix after the other, of one to three letters, "
     "drawn from the names: at most ten names for each. The listings write two sentinels to find the place, and the first "
-    "form starts over when anybody else wrote meanwhile; Handfast reads once and writes nothing.",
+    "form starts over if another client wrote meanwhile; Handfast reads once and writes nothing.",
     guilds.Guilds(),
 )
 """``autocomplete_on_prefix``, and ``hf.autocomplete``."""
@@ -66,10 +66,10 @@ SEMAPHORES = Table(
     f"One semaphore with {LIMIT} places",
     "acquires",
     "tries",
-    f"Each client takes one of {LIMIT} places, waiting as long as it takes, and gives it up at once. A try is each time "
-    "that it asks. The listings ask again after 1 ms; Handfast waits in line. The fair form ranks by a counter and closes "
-    "its race with a lock, for which it waits 10 ms at most. The first form's places may be stolen, here by two clients "
-    "whose commands arrive in another order than their clocks were read; that is counted and told.",
+    f"Each client acquires one of {LIMIT} places, without a timeout, and releases it at once. A try is one request. The "
+    "listings poll every millisecond; Handfast waits in a queue. The fair form ranks by a counter and closes its race with "
+    "a lock, for which it waits 10 ms at most. The first form may exceed the limit if the commands of two clients arrive in "
+    "another order than their clock readings; this is counted and reported.",
     Contention((FIRST, FAIR, LUA, HANDFAST), permits=LIMIT),
     lenient=LENIENT,
 )
@@ -80,10 +80,10 @@ MARKET = Table(
     "One marketplace",
     "purchases",
     "retries",
-    f"Each client is a user who owns {market.ITEMS} items at first. Again and again it lists one that it owns, looks at the "
-    "whole market, picks an offer and tries to buy it (a try), which fails when somebody else was faster. The first form "
-    "watches the market, so everybody's trade makes everybody else start over. After each measurement all items must be "
-    "there once, and all funds.",
+    f"Each client is a user who initially owns {market.ITEMS} items. It repeatedly lists one of its items, reads the whole "
+    "market, picks an offer and tries to buy it (a try), which fails if another client was faster. The first form watches "
+    "the market, so each trade makes all other clients start over. After each measurement every item must exist exactly "
+    "once, and the total of the funds must be unchanged.",
     market.Market(),
 )
 """``list_item`` and ``purchase_item``. Handfast has no market in its API: see the examples for a modern one."""

@@ -51,5 +51,5 @@ def command(*, url: str | None, waiters: int, file: IO[str] | None) -> None:
         if scripts:
             show(script_table(scripts))
         if len(seen.order) != waiters or result["inversions"]:
-            trouble.append("not everybody got in, in the order of coming")
+            trouble.append("not all tasks acquired the lock in the order of their requests")
     fail([f"FAILED: {text}" for text in trouble])

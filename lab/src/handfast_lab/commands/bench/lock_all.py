@@ -67,7 +67,7 @@ def command(
         where = f"{one.contender}, round {one.round + 1}"
         complaints += [f"FAILED: {where}: {trouble}" for trouble in one.trouble]
         if one.timeouts:
-            complaints.append(f"DEADLOCK: {where}: {one.timeouts} times nobody got on")
+            complaints.append(f"DEADLOCK: {where}: {one.timeouts} waits timed out")
         if one.overlaps:
             complaints.append(f"VIOLATION: {where}: {one.overlaps} times two clients held a lock at once")
     fail(complaints)
