@@ -368,7 +368,7 @@ def waiting_for_several(token, wait_ms=WAIT_MS, **times_us):
 
 def received(pubsub):
     """Wait for the next message and return its text."""
-    message = pubsub.get_message(timeout=10)
+    message = pubsub.get_message(timeout=3)
     assert message, "no message came"
     return message["data"]
 
