@@ -43,6 +43,7 @@ PROPERTIES = [
         "lib_expiry",
         "lib_record",
         "lost_keys",
+        "declared_keys",
         "cut_off",
         "random_walks",
         "model_walks",

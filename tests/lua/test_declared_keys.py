@@ -1,0 +1,49 @@
+"""Scripts touch only the keys of their names (invariant 14): the server refuses all others to the user of this test."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from handfast._engine.calls import PARTS
+from tests._support.engine import TTL_US, Clock
+
+
+@pytest.fixture
+def confined(locks, server, raw):
+    """The scripts of one or two locks, called by a user with rights to their keys only."""
+    keys = [f"~{engine.key(part)}" for engine in locks.engines for part in PARTS]
+    raw.execute_command("ACL", "SETUSER", "confined", "on", ">x", "&*", "+@all", *keys)
+    client = redis.Redis.from_url(server.url, username="confined", password="x", decode_responses=True)
+    locks.client = Clock(client)
+    for engine in locks.engines:
+        engine.client = locks.client
+    yield locks
+    client.close()
+    raw.execute_command("ACL", "DELUSER", "confined")
+
+
+def test_no_script_touches_another_key(confined, raw, listening):
+    listening("t2")
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        confined.client.get("0")
+    assert confined.acquire("t1")[0] == "granted"
+    for _ in range(2):
+        assert confined.acquire("t2")[0] == "queued"
+    assert confined.cancel("t2")[0] == "cancelled"
+    confined.client.now_us += TTL_US
+    assert confined.acquire("t3", wait=0)[0] == "granted"
+    raw.config_set("maxmemory", 1)
+    assert confined.renew("t3")[0] == "renewed"
+    assert confined.release("t3")[0] == "released"
+    raw.config_set("maxmemory", 0)
+    name = confined.engines[0]
+    _, fence, _ = name.acquire("t4")
+    assert name.lower("t4", 1)[0] == "lowered"
+    assert name.resize(2)[0] == "resized"
+    assert name.inspect()[0] == "state"
+    assert name.revoke(fence)[:2] == ["revoked", 1]
+    name.client.delete(name.key("tokens"))
+    assert name.acquire("t5")[0] == "granted"
+    name.client.delete(name.key("holders"))
+    assert name.acquire("t6")[0] == "granted", "the state of the expired holder was dropped"
