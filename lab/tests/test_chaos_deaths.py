@@ -61,7 +61,7 @@ def test_a_stuck_queue_is_detected(monkeypatch):
     monkeypatch.setattr(deaths, "RETRY_FOR", 0.3)
     monkeypatch.setattr(deaths, "QUEUE_TTL", 0.02)
     with ServerController() as server, LockUsers(server.url) as users:
-        queues = deaths._KilledWaiters(deaths._Setup(planted(kept), server, users, 1, lambda: None))
+        queues = deaths._KilledWaiters(deaths._KillTest(planted(kept), server, users, 1, lambda: None))
         queues.kill(1)
     assert queues.stall().bad == 1
     assert queues.stall().measured["queues that got stuck"] == 1

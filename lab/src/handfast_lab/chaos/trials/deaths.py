@@ -73,17 +73,17 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
     kills = count if contender.is_ours else max(1, count // 10)
     kinds = [renew for renew in (True, False) if contender.is_ours or renew == ("renewal" in contender.has)]
     with ServerController() as server, LockUsers(server.url) as users:
-        setup = _Setup(contender, server, users, seed, one_by_one(progress))
-        holders = [_KilledHolders(setup, renew=renew) for renew in kinds]
+        test = _KillTest(contender, server, users, seed, one_by_one(progress))
+        holders = [_KilledHolders(test, renew=renew) for renew in kinds]
         for part in holders:
             part.kill(max(1, kills // len(kinds)))
-        queues = _KilledWaiters(setup)
+        queues = _KilledWaiters(test)
         queues.kill(max(1, kills // 4))
         return [*(part.figure() for part in holders), queues.order(), queues.stall()]
 
 
 @dataclass(frozen=True)
-class _Setup:
+class _KillTest:
     contender: Contender
     server: ServerController
     users: LockUsers
@@ -107,11 +107,11 @@ class _Setup:
 class _KilledHolders:
     """R12: holders that die."""
 
-    def __init__(self, setup: _Setup, *, renew: bool) -> None:
-        self._setup = setup
+    def __init__(self, test: _KillTest, *, renew: bool) -> None:
+        self._test = test
         self._renew = renew
-        self._ttl = max(TTL, setup.contender.shortest_ttl)
-        self._holder = setup.contender if renew or not setup.contender.is_ours else without_renewal(setup.contender)
+        self._ttl = max(TTL, test.contender.shortest_ttl)
+        self._holder = test.contender if renew or not test.contender.is_ours else without_renewal(test.contender)
         self._until = 0.0
         self._seconds: list[float] = []
         """From the end of each dead holder's lease to the next hold, in seconds."""
@@ -129,39 +129,39 @@ class _KilledHolders:
                 list(lanes.map(partial(self._kill_some, numbers), range(LANES)))
             except BaseException:  # on an interrupt, stop the lanes early
                 self._until = 0.0
-                self._setup.users.kill_all()
+                self._test.users.kill_all()
                 raise
 
     def _kill_some(self, numbers: Iterator[int], lane: int) -> None:
-        users = self._setup.users
-        chance = random.Random(f"{self._setup.seed}/{lane}/{self._renew}")  # noqa: S311 -- timing, not security
+        users = self._test.users
+        chance = random.Random(f"{self._test.seed}/{lane}/{self._renew}")  # noqa: S311 -- timing, not security
         waiter = None
         while monotonic() < self._until and (number := next(numbers, None)) is not None:
             name = f"killed-{self._renew}-{number}"
             try:
-                waiter = waiter or users.new(self._setup.contender)[0]
+                waiter = waiter or users.new(self._test.contender)[0]
                 any(self._kill_one(f"{name}-{attempt}", waiter, chance) for attempt in range(ATTEMPTS))
             except ProcessFailed as error:
                 self._failures.append(f"{name}: {error}")
                 if waiter is not None:
                     users.discard(waiter)
                     waiter = None
-            self._setup.tick()
+            self._test.tick()
 
     def _kill_one(self, name: str, waiter: ChildProcess, chance: random.Random) -> bool:
         """Kill one holder. Return False if its lease ended before its remaining time could be read."""
-        setup = self._setup
-        (holder,) = setup.users.new(self._holder)
+        test = self._test
+        (holder,) = test.users.new(self._holder)
         try:
-            setup.users.hold(holder, name, self._ttl, within=RETRY_FOR, renew=self._renew)
-            setup.queue(waiter, name, self._ttl, 1)
+            test.users.hold(holder, name, self._ttl, within=RETRY_FOR, renew=self._renew)
+            test.queue(waiter, name, self._ttl, 1)
             time.sleep(chance.uniform(0, self._ttl * (1 if self._renew else 0.5)))
         finally:
-            setup.users.discard(holder)
+            test.users.discard(holder)
         if self._renew:
             time.sleep(0.01)  # let requests that it had already sent be executed
         asked = monotonic()
-        remaining = setup.contender.remaining(setup.server.admin, name) / 1000
+        remaining = test.contender.remaining(test.server.admin, name) / 1000
         answered = monotonic()
         entered = waiter.expect("acquired", self._ttl + RETRY_FOR)
         waiter.expect("released", RETRY_FOR)
@@ -180,7 +180,7 @@ class _KilledHolders:
         return Figure(
             id="R12",
             what=f"killed holder, {'renewed until then' if self._renew else 'not renewed'}",
-            contender=self._setup.contender.name,
+            contender=self._test.contender.name,
             tried=len(seconds) + len(self._failures),
             bad=max(0, len(late) - len(seconds) // 100) + len(self._early) + len(self._failures),
             unit="beyond ttl + 50 ms (p99)",
@@ -191,7 +191,7 @@ class _KilledHolders:
                 "later than 50 ms": len(late),
                 "a plain sleep on this machine, p99 late, ms": duration(self._lateness, 0.99, "ms"),
             },
-            seed=self._setup.seed,
+            seed=self._test.seed,
             examples=examples_of(self._early + self._failures + late),
         )
 
@@ -206,10 +206,10 @@ def _nap(lateness: list[float]) -> None:
 class _KilledWaiters:
     """R13: queues that lose some of their waiters."""
 
-    def __init__(self, setup: _Setup) -> None:
-        self._setup = setup
-        self._ttl = max(QUEUE_TTL, setup.contender.shortest_ttl)
-        self._chance = random.Random(setup.seed)  # noqa: S311 -- timing, not security
+    def __init__(self, test: _KillTest) -> None:
+        self._test = test
+        self._ttl = max(QUEUE_TTL, test.contender.shortest_ttl)
+        self._chance = random.Random(test.seed)  # noqa: S311 -- timing, not security
         self._queues = 0
         self._killed = 0
         self._survivors = 0
@@ -226,26 +226,26 @@ class _KilledWaiters:
         while self._queues < count and monotonic() < until:
             name = f"queue-{self._queues}"
             try:
-                processes += self._setup.users.new(self._setup.contender, WAITERS + 1 - len(processes))
+                processes += self._test.users.new(self._test.contender, WAITERS + 1 - len(processes))
                 processes = self._kill_some(name, processes)
             except ProcessFailed as error:
                 self._stuck.append(f"{name}: {error}")
                 for user in processes:
-                    self._setup.users.discard(user)
+                    self._test.users.discard(user)
                 processes = []
             self._queues += 1
-            self._setup.tick()
+            self._test.tick()
 
     def _kill_some(self, name: str, processes: Sequence[ChildProcess]) -> list[ChildProcess]:
         """Run one queue; return the processes that survive."""
-        setup, chance = self._setup, self._chance
+        test, chance = self._test, self._chance
         holder, *waiters = processes
-        setup.users.hold(holder, name, self._ttl, within=RETRY_FOR, renew=True)
+        test.users.hold(holder, name, self._ttl, within=RETRY_FOR, renew=True)
         for place, waiter in enumerate(waiters, 1):
-            setup.queue(waiter, name, self._ttl, place)
+            test.queue(waiter, name, self._ttl, place)
         killed = {0, *chance.sample(range(1, WAITERS), chance.randrange(WAITERS - 2))}
         for place in killed:
-            setup.users.discard(waiters[place])
+            test.users.discard(waiters[place])
         time.sleep(chance.choice((0.0, chance.uniform(0, 0.02))))  # the server may not have noticed the kill yet
         free_since = monotonic()
         holder.order("release", name)
@@ -274,24 +274,24 @@ class _KilledWaiters:
         return Figure(
             id="R13",
             what="killed waiters, the head among them: order",
-            contender=self._setup.contender.name,
+            contender=self._test.contender.name,
             tried=self._survivors,
             bad=self._inversions,
             unit="inversions",
             measured={"queues": self._queues, "waiters killed": self._killed, "waiters in each": WAITERS},
-            seed=self._setup.seed,
+            seed=self._test.seed,
             examples=examples_of(self._wrong),
         )
 
     def stall(self) -> Figure:
         """Report how long the lock was free. A dead waiter may cost Handfast its claim window, a rival one lease."""
-        bound = min(self._ttl, CLAIM_MS / 1000) if self._setup.contender.is_ours else self._ttl
+        bound = min(self._ttl, CLAIM_MS / 1000) if self._test.contender.is_ours else self._ttl
         stalls = sorted(self._stalls)
         late = [f"the lock was free for {stall:.3f} s" for stall in reversed(stalls) if stall > bound + SLACK]
         return Figure(
             id="R13",
             what="killed waiters, the head among them: stall",
-            contender=self._setup.contender.name,
+            contender=self._test.contender.name,
             tried=self._queues,
             bad=len(late) + len(self._stuck),
             unit=f"stalls beyond {bound:g} s + 50 ms",
@@ -301,6 +301,6 @@ class _KilledWaiters:
                 "stalls beyond 50 ms": sum(stall > SLACK for stall in stalls),
                 "queues that got stuck": len(self._stuck),
             },
-            seed=self._setup.seed,
+            seed=self._test.seed,
             examples=examples_of(self._stuck + late),
         )

@@ -105,7 +105,7 @@ async def _run(soak: Soak, url: str, reader: _TTLReader) -> None:
             await soak.run([one.run for one in callers], TIMEOUT)
 
 
-class _Caller(ABC):
+class _StepCaller(ABC):
     """Runs random steps, and keeps the leases that it holds until its client is closed."""
 
     def __init__(self, soak: Soak, client: Any, number: int) -> None:
@@ -139,7 +139,7 @@ class _Caller(ABC):
         return self._held.pop(self._chance.randrange(len(self._held)))
 
 
-class _OurCaller(_Caller):
+class _OurCaller(_StepCaller):
     def _steps(self) -> list[Step]:
         steps: list[Step] = [
             self._acquire,
@@ -213,7 +213,7 @@ class _OurCaller(_Caller):
         return semaphore
 
 
-class _RivalCaller(_Caller):
+class _RivalCaller(_StepCaller):
     """Uses locks and, if the rival has them, semaphores."""
 
     def _steps(self) -> list[Step]:
