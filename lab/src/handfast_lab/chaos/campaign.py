@@ -9,23 +9,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import multiprocessing
-import signal
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from time import monotonic
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from handfast.testing import ChildProcess, Parent, ProcessFailed, ProcessGroup
 from handfast_lab.chaos.faults import FAULTS
 from handfast_lab.chaos.history_run import Cell, HistoryRunner, Verdict
 
 __all__ = ["Campaign", "cells", "played", "run"]
 
 RETRY_FOR = 60.0
-"""Seconds that a process may take to finish its current history."""
+"""Seconds that a process may take to stop its servers."""
 
 
 class Campaign(NamedTuple):
@@ -46,31 +44,32 @@ def cells(primitives: Sequence[str], apis: Sequence[str], faults: Sequence[str])
 
 def run(campaign: Campaign, progress: Callable[[Verdict], object]) -> None:
     """Run the campaign; call `progress` with each verdict."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["handfast_lab.chaos.history_run"])
     numbers = itertools.count()
     until = monotonic() + campaign.seconds
-    workers = dict(_started(context, campaign.processes))
-    played = 0
-    try:
-        waiting = set(workers)
-        for pipe in workers:
-            _assign(pipe, campaign, next(numbers))
-        while waiting:
-            for ready in wait(list(waiting)):
-                pipe = cast("Connection", ready)
-                waiting.discard(pipe)
-                progress(pipe.recv())
-                played += 1
-                if played + len(waiting) < campaign.histories and monotonic() < until:
-                    _assign(pipe, campaign, next(numbers))
-                    waiting.add(pipe)
-    finally:
-        for pipe, process in workers.items():
-            pipe.close()
-            process.join(RETRY_FOR)
-            process.kill()
-            process.join()
+
+    def assign(worker: ChildProcess) -> bool:
+        """Let a worker run the next history, if there is one."""
+        number = next(numbers)
+        is_left = number < campaign.histories and monotonic() < until
+        if is_left:
+            worker.order("run", campaign.cells[number % len(campaign.cells)], campaign.seed + number)
+        return is_left
+
+    with ProcessGroup(preload=[HistoryRunner.__module__]) as group:
+        workers = [group.start(_work) for _ in range(campaign.processes)]
+        busy = {worker for worker in workers if assign(worker)}
+        while busy:
+            for worker, report in group.receive(RETRY_FOR):
+                if report.word != "done":
+                    raise ProcessFailed(f"a history failed: {report.value}")
+                progress(report.value)
+                if not assign(worker):
+                    busy.discard(worker)
+        for worker in workers:
+            worker.order("end")
+        for worker in workers:
+            with contextlib.suppress(ProcessFailed):  # it has ended
+                worker.receive(RETRY_FOR)
 
 
 def played(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
@@ -88,24 +87,8 @@ def played(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
     return [cell._asdict() | entry for cell, entry in sorted(sums.items())]
 
 
-def _assign(pipe: Connection, campaign: Campaign, number: int) -> None:
-    pipe.send((campaign.cells[number % len(campaign.cells)], campaign.seed + number))
-
-
-def _started(context: multiprocessing.context.BaseContext, count: int) -> Iterator[tuple[Connection, BaseProcess]]:
-    for _ in range(count):
-        parent_end, child_end = context.Pipe()
-        process = context.Process(target=_work, args=(child_end,))  # type: ignore[attr-defined]  # each has it
-        process.start()
-        child_end.close()
-        yield parent_end, process
-
-
-def _work(pipe: Connection) -> None:
-    """Run the histories requested through the pipe until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the parent alone
+def _work(parent: Parent) -> None:
+    """Run the histories that the parent orders."""
     logging.getLogger("handfast").setLevel(logging.CRITICAL)  # lost leases are expected here
-    with HistoryRunner() as runner, contextlib.suppress(EOFError):
-        while True:
-            cell, seed = pipe.recv()
-            pipe.send(runner.run(cell, seed))
+    with HistoryRunner() as runner:
+        parent.serve({"run": runner.run, "end": sys.exit}, answer=True)
