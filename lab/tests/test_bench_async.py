@@ -179,7 +179,7 @@ async def test_a_task_that_swallows_a_cancellation_is_cancelled_again():
         await asyncio.sleep(3600)
 
     task = asyncio.create_task(stubborn())
-    await end([task], patience=0)
+    await end([task], timeout=0)
     assert (len(lost), task.cancelled()) == (2, True)
 
 

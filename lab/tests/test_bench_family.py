@@ -206,7 +206,7 @@ def test_a_stuck_process_is_reported(server, hf, raw, tmp_path):
 
 
 def test_permits_that_stay_taken_at_rest_are_reported(monkeypatch, server, hf, raw):
-    monkeypatch.setattr(conservation, "RETRY_FOR", 1.0)
+    monkeypatch.setattr(conservation, "STOP_TIMEOUT", 1.0)
     with hf.semaphore("bench", 4).acquire(permits=4):
         found = conservation.run(plan_of(server))
     assert found.operations == 0

@@ -31,7 +31,7 @@ __all__ = ["Conservation", "Sampling", "run"]
 SAMPLE_EVERY, COUNT_EVERY = 0.001, 0.1
 """Seconds between two samples of the server, and between two readings of the progress."""
 
-SLOWEST, RETRY_FOR = 100, 20.0
+SLOWEST, STOP_TIMEOUT = 100, 20.0
 """Operations per second below which the run is given up, and seconds allowed for all processes to stop."""
 
 SLACK = 0.5
@@ -110,7 +110,7 @@ def run(settings: KillLoopSettings, tell: Callable[[int], object] = lambda _: No
             kill_loop.fill()
             trouble = _watch(settings, kill_loop, semaphore, sampling, tell)
             seconds = monotonic() - begin
-            trouble += kill_loop.stop(RETRY_FOR)
+            trouble += kill_loop.stop(STOP_TIMEOUT)
         finally:
             kill_loop.dismiss()
         dead_in_line, wrong = _rest(settings, semaphore)
@@ -142,7 +142,7 @@ def _watch(
     tell: Callable[[int], object],
 ) -> list[str]:
     """Sample and kill until enough operations are done; return the errors."""
-    give_up_at = monotonic() + RETRY_FOR + settings.operations / SLOWEST
+    give_up_at = monotonic() + STOP_TIMEOUT + settings.operations / SLOWEST
     next_kill, next_count = kill_loop.next_kill(), monotonic()
     while (now := monotonic()) < give_up_at:
         sampling.look(semaphore)
@@ -155,7 +155,7 @@ def _watch(
                 return []
             next_count = now + COUNT_EVERY
         time.sleep(SAMPLE_EVERY)
-    return [f"there were only {kill_loop.done()} operations within {RETRY_FOR + settings.operations / SLOWEST:g} s"]
+    return [f"there were only {kill_loop.done()} operations within {STOP_TIMEOUT + settings.operations / SLOWEST:g} s"]
 
 
 def _rest(settings: KillLoopSettings, semaphore: Semaphore) -> tuple[int, list[str]]:

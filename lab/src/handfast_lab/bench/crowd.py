@@ -98,7 +98,7 @@ class CrowdJob(NamedTuple):
                     await asyncio.gather(*tasks)
                 seconds = monotonic() - begin
             finally:
-                await end(tasks, patience=0)
+                await end(tasks, timeout=0)
         return Crowd(connections, None if before is None or after is None else after - before, seconds, order)
 
 

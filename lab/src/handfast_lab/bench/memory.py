@@ -21,7 +21,7 @@ from handfast_lab.bench.worker import Start
 
 __all__ = ["Cost", "CostRow", "all_wait", "run", "summarize"]
 
-RETRY_FOR = 20.0
+START_TIMEOUT = 20.0
 """Seconds for all tasks to start waiting, and for their cancellation."""
 
 LOOK, STEADY, LOOKS = 0.2, 3, 40
@@ -95,7 +95,7 @@ class WaitersJob(NamedTuple):
                 grown = None if before is None or after is None else after - before
                 return Weight(grown, counter.count())
             finally:
-                await end(tasks, patience=0)
+                await end(tasks, timeout=0)
                 await holder.release()
 
 
@@ -105,7 +105,7 @@ def run(url: str, contenders: tuple[str, ...], waiters: int, rounds: int) -> Ite
         for contender in in_turn(contenders, number):
             job = WaitersJob(contender, url, f"bench-memory-{contender}-{number}", waiters)
             with ClientPool() as pool:
-                _, weights, trouble = pool.do([job], RETRY_FOR)
+                _, weights, trouble = pool.do([job], START_TIMEOUT)
             grown, connections = weights[0] if weights else (None, None)
             per_waiter = None if grown is None else grown / waiters
             yield Cost(number, contender, waiters, per_waiter, connections, tuple(trouble))

@@ -33,7 +33,10 @@ __all__ = ["CONTENDERS", "Drawn", "PairsPlan", "PairsRow", "Pass", "measure", "r
 
 AT_ONCE, NESTED = "lock_all", "nested"
 
-RETRY_FOR, SEED = 10.0, 2012
+ACQUIRE_TIMEOUT = 10.0
+"""Seconds; a longer wait counts as a deadlock."""
+
+SEED = 2012
 
 SLOWEST = 100
 """Pairs per second below which the run is given up."""
@@ -41,14 +44,14 @@ SLOWEST = 100
 
 @contextmanager
 def _at_once(client: Handfast, names: Sequence[str]) -> Iterator[None]:
-    with client.lock_all(names).acquire(timeout=RETRY_FOR):
+    with client.lock_all(names).acquire(timeout=ACQUIRE_TIMEOUT):
         yield
 
 
 @contextmanager
 def _nested(client: Handfast, names: Sequence[str]) -> Iterator[None]:
     outer, inner = sorted(names)
-    with client.lock(outer).acquire(timeout=RETRY_FOR), client.lock(inner).acquire(timeout=RETRY_FOR):
+    with client.lock(outer).acquire(timeout=ACQUIRE_TIMEOUT), client.lock(inner).acquire(timeout=ACQUIRE_TIMEOUT):
         yield
 
 
@@ -75,9 +78,9 @@ class PairsPlan(NamedTuple):
         return self.rounds * len(CONTENDERS)
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """Seconds after which a measurement is given up."""
-        return RETRY_FOR + self.clients * self.pairs * (self.hold + 1 / SLOWEST)
+        return ACQUIRE_TIMEOUT + self.clients * self.pairs * (self.hold + 1 / SLOWEST)
 
 
 class Drawn(NamedTuple):
@@ -184,7 +187,7 @@ def run(plan: PairsPlan) -> Iterator[Pass]:
                 PairsJob(case.contender, plan.url, name, plan.names, plan.pairs, plan.hold, SEED + client)
                 for client in range(plan.clients)
             ]
-            yield measure(plan, case, *pool.do(jobs, plan.patience))
+            yield measure(plan, case, *pool.do(jobs, plan.timeout))
 
 
 def measure(plan: PairsPlan, case: Case, schedule: Schedule, drawn: Sequence[Drawn], trouble: Sequence[str]) -> Pass:
@@ -199,7 +202,7 @@ def measure(plan: PairsPlan, case: Case, schedule: Schedule, drawn: Sequence[Dra
     wrong = list(trouble)
     timeouts = sum(mine.timeouts for mine in drawn)
     if not wrong and len(waits) + timeouts < plan.clients * plan.pairs:
-        wrong.append(f"only {len(waits)} pairs were held within {plan.patience:g} s")
+        wrong.append(f"only {len(waits)} pairs were held within {plan.timeout:g} s")
     end = max((hold.released for some in holds.values() for hold in some), default=schedule.until)
     return Pass(
         round=case.round,

@@ -26,7 +26,7 @@ from handfast_lab.rivals.verbs import AioClient, AioLock
 
 __all__ = ["TaskContention", "TasksJob", "end", "hush", "open_client"]
 
-RETRY_FOR, RETRY, CLEANUP = 0.5, 0.2, 5.0
+END_TIMEOUT, CANCEL_AGAIN, CANCEL_TIMEOUT = 0.5, 0.2, 5.0
 """Seconds that tasks may take to end on their own, between two cancellations, and in total after the first."""
 
 
@@ -138,16 +138,18 @@ async def _watch(tasks: Sequence[asyncio.Task[None]], until: float) -> None:
         await task
 
 
-async def end(tasks: Iterable[asyncio.Future[Any]], patience: float = RETRY_FOR) -> None:
-    """Let the tasks end within ``patience`` seconds, then cancel them. Raises TimeoutError if they ignore that."""
-    done, pending = await asyncio.wait(tasks, timeout=patience)
-    give_up_at = monotonic() + CLEANUP
+async def end(tasks: Iterable[asyncio.Future[Any]], timeout: float = END_TIMEOUT) -> None:
+    """Let the tasks end within ``timeout`` seconds, then cancel them. Raises TimeoutError if they ignore that."""
+    done, pending = await asyncio.wait(tasks, timeout=timeout)
+    give_up_at = monotonic() + CANCEL_TIMEOUT
     while pending:
         if monotonic() >= give_up_at:
-            raise TimeoutError(f"{len(pending)} tasks had not ended {CLEANUP:g} s after they were cancelled first")
+            raise TimeoutError(
+                f"{len(pending)} tasks had not ended {CANCEL_TIMEOUT:g} s after they were cancelled first"
+            )
         for task in pending:
             task.cancel()
-        ended, pending = await asyncio.wait(pending, timeout=RETRY)
+        ended, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN)
         done |= ended
     for task in done:
         _ = task.cancelled() or task.exception()  # retrieve it: asyncio logs exceptions that are never retrieved

@@ -163,7 +163,7 @@ class _Doing:
             return None
         state = state_of(lease)
         watch.holds(token)
-        watch.believes(client, order.target, state)
+        watch.acquired(client, order.target, state)
         watch.noted(self._note, "granted", state)
         return lease
 

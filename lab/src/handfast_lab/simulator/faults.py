@@ -1,22 +1,24 @@
-"""What may go wrong, and which checks hold under it.
+"""The faults, and the checks that hold under each of them.
 
-A fault strikes when a command is sent. It is about that command, its connection, its process or the server, and it takes
-effect at once, around the command, or a little later: so it meets clients that wait or hold, too. Each seed has some kinds of
-faults, or none, and they end after a while, since some checks are about what must happen in the end.
+A fault occurs when a command is sent. It concerns that command, its connection, its process or the server, and takes
+effect at once, around the command, or a little later, so that it also affects clients that wait or hold. Each seed has
+some kinds of faults, or none. Faults end after a while, because some checks concern the final state.
 
     check                                               holds under
-    the state after each script (invariants.lua)        all; what it knew is forgotten with the data that is lost
-    fences grow strictly                                all, but for data that is lost where the clock had stepped back
-    a token whose owner is done with it stays finished  all; a loss of data loses tombstones, too
+    the state after each script (invariants.lua)        all; after lost data the check starts again
+    fences grow strictly                                all but lost data after the clock was set back
+    a token stays ended after its release               all but lost data, which includes tombstones
     nothing is sent for a token after its release       all
-    a client believes no longer than the server (8)     all but `jump` forwards, which ends leases early
-    no more permits are believed in than there are      all but `jump` forwards, lost data, and leases taken by force
-    the history as a whole (checker)                    the same; its fences under all but lost data where the clock had stepped back
-    every caller comes to an end                        all; a `jump` back adds its length
-    nothing is left in the end                          all; but what its owner could not take back within 20 s, and what a
-                                                        stale replica brings back or an eviction leaves, expires
+    no lease lasts longer for its client than on the    all but `jump` forwards, which ends leases early
+    server (8)
+    clients rely on no more permits than the limit      all but `jump` forwards, lost data and revokes
+    the history as a whole (checker)                    the same; fences under all but lost data after the
+                                                        clock was set back
+    every operation ends                                all; a `jump` back adds its length
+    no holder or waiter remains at the end              all; data that its owner could not undo within 20 s, or that
+                                                        a stale replica or an eviction leaves, expires
 
-Lost data are `flush`, `restart`, `failover` and `evict`.
+Data is lost by `flush`, `restart`, `failover` and `evict`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from handfast_lab.simulator.world import Process
 __all__ = ["KINDS", "Faults"]
 
 LATEST = 15.0
-"""Seconds that a late duplicate comes late at most: within the 20 s for which the server remembers what is over."""
+"""Longest delay of a duplicate in seconds: less than the 20 s for which the server keeps tombstones."""
 
 REFUSALS = tuple(
     map(
@@ -56,7 +58,7 @@ NO_WRITES = (
 
 
 class Faults:
-    """What goes wrong in one simulation, as its plan says.
+    """Causes the faults of one simulation, as its plan says.
 
     ``kill`` ends a client; its second argument says whether its connections are closed at once.
     """
@@ -84,7 +86,7 @@ class Faults:
             self._save()
 
     def end(self) -> None:
-        """Nothing goes wrong from now on, and faults that last are over."""
+        """End all faults."""
         self._left = 0
         network = self._network
         network.set_memory(out=False)
@@ -105,7 +107,7 @@ class Faults:
         self._note_time(self._world.now)
 
     def strike(self, command: Command) -> None:
-        """A command is about to be sent: perhaps something goes wrong."""
+        """Cause a fault at this command, or not."""
         chance = self._world.chance
         if self._left <= 0 or chance() >= self._rate:
             return

@@ -1,6 +1,6 @@
-"""What is checked while a simulation runs: what the server stores, what clients believe, and how each token ends.
+"""The checks during a simulation: the data on the server, the leases that clients rely on, and the end of each token.
 
-Which check holds under which faults stands at the top of `faults`.
+The docstring of `faults` lists the faults under which each check holds.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from handfast_lab.simulator.network import Command, Network
 from handfast_lab.simulator.orders import Plan, Target
 from handfast_lab.simulator.world import Process, readable
 
-__all__ = ["Believer", "Damage", "Note", "Watch"]
+__all__ = ["Damage", "HeldLease", "Note", "Watch"]
 
 ROUNDING_S = 2e-6
-"""The difference between two clocks that comes from one of them counting in microseconds."""
+"""Largest difference between two clocks that results from rounding to microseconds."""
 
 NOTICED_S = 8.0
-"""Time after a fault in which even those clients notice it that nothing tells them of it."""
+"""Time after a fault within which every client has noticed it, also without a message."""
 
 UNDONE_S = 3.0
-"""Time within which a driver whose server answers has taken back what an operation may have left there."""
+"""Time within which a driver has undone an operation, if its server answers."""
 
 REMEMBERED_S = 20.0
-"""Time for which the server remembers what was released."""
+"""Time for which the server keeps tombstones of releases."""
 
 _ENDS = frozenset(script.name.encode() for script in (CANCEL, RELEASE))
 _ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, MULTI_ACQUIRE))
@@ -38,23 +38,23 @@ _MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode()}
 
 @dataclass
 class Damage:
-    """What faults have done so far that a check must take into account."""
+    """The effects of faults that the checks must take into account."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    """How often each kind of fault struck."""
+    """Number of faults of each kind."""
     lost_data: bool = False
     jumped_forward: bool = False
     stepped_back: bool = False
     grace: float = 0.0
-    """Seconds by which everything may take longer."""
+    """Seconds by which operations may take longer."""
     last: float = 0.0
-    """When the last fault came, or ended."""
+    """When the last fault began or ended."""
     is_over: bool = False
-    """Whether no fault strikes any more."""
+    """Whether the faults have ended."""
 
 
 class Note:
-    """An operation that has begun."""
+    """The start of an operation."""
 
     __slots__ = ("client", "invoked", "kind", "lease", "limit", "target", "weight")
 
@@ -68,8 +68,8 @@ class Note:
         self.weight = target.weight
 
 
-class Believer:
-    """A lease that a client believes to hold. ``weight`` is what it counts on."""
+class HeldLease:
+    """A lease that a client relies on. ``weight`` is the number of permits it relies on."""
 
     __slots__ = ("client", "deadline", "state", "target", "weight")
 
@@ -79,11 +79,11 @@ class Believer:
         self.state = state
         self.weight = target.weight
         self.deadline = state.deadline
-        """Until when it was believed in when that was last checked."""
+        """The deadline at the last check."""
 
 
 class Watch:
-    """Sees what is sent, what is executed and what is believed. What is wrong it adds to ``findings``."""
+    """Checks commands, scripts and leases, and adds violations to ``findings``."""
 
     def __init__(self, plan: Plan, network: Network, *, records: bool) -> None:
         self._network = network
@@ -93,26 +93,26 @@ class Watch:
         self._records = records
         self.findings: list[str] = []
         self.history: list[Operation] = []
-        """What clients did, if it ``records`` that."""
+        """The operations of the clients, if ``records`` is true."""
         self.revoked = False
-        """Whether leases were taken away by force."""
+        """Whether an operator revoked leases."""
         self.fates: dict[bytes, str] = {}
-        """The state of each token: ``asking``, ``held``, ``ending`` (its owner has left, and taking it back goes on),
+        """The state of each token: ``asking``, ``held``, ``ending`` (its owner has left, and the driver is undoing it),
         ``over``, ``dropped`` or ``dead``."""
         self._older: set[bytes] = set()
-        """Tokens that are older than a loss of data: the server may have forgotten them, or may know them again."""
+        """Tokens that existed before a loss of data: the server may have forgotten them, or may know them again."""
         self._torn: set[bytes] = set()
-        """Those of which the server may have lost a part and kept the rest."""
+        """Tokens of which the server may have lost some data and kept the rest."""
         self._ended_at: dict[bytes, float] = {}
         self._returned: set[bytes] = set()
-        """Tokens whose owners have an answer: nothing may be sent for them again."""
+        """Tokens whose operations have returned: no command may be sent for them again."""
         self.held_unheard = False
-        """Whether a request that was sent again found the lease over that its first copy was granted."""
+        """Whether a repeated request found that the lease of its first copy had expired."""
         self._fences: dict[bytes, int] = {}
         self._entered: set[bytes] = set()
         """Tokens that the server has granted or queued."""
         self._released: dict[bytes, float] = {}
-        self._believers: dict[bytes, Believer] = {}
+        self._held: dict[bytes, HeldLease] = {}
         self._notes: dict[int, Note] = {}
         self._stamp = 0.0
         self._invariants = network.server.invariants
@@ -120,26 +120,26 @@ class Watch:
         self._after, self._belief = self._invariants[b"after"], self._invariants[b"belief"]
 
     def discard(self) -> None:
-        """Let go of all clients, once the simulation is over."""
-        self._believers.clear()
+        """Drop the references to all clients after the simulation."""
+        self._held.clear()
         self._notes.clear()
 
-    def find(self, words: str) -> None:
+    def find(self, text: str) -> None:
         """Add a finding."""
-        words = readable(words)
-        if words not in self.findings:
-            self.findings.append(words)
-            self._world.say("FOUND", words)
+        text = readable(text)
+        if text not in self.findings:
+            self.findings.append(text)
+            self._world.say("FOUND", text)
 
-    # --- what is sent and executed
+    # --- commands and scripts
 
     def sent(self, command: Command) -> None:
-        """Check a command that is about to leave."""
+        """Check a command before it is sent."""
         if command.token in self._returned:
-            self.find(f"invariant 10: {command.name.decode()} is sent for {command.token.decode()}, which is over")
+            self.find(f"invariant 10: {command.name.decode()} is sent for {command.token.decode()} after its end")
 
     def executed(self, command: Command, frame: object, now_us: int) -> None:
-        """Check a script that the server has run, before any client learns of it."""
+        """Check a script that the server has run, before its reply is sent."""
         name, token = command.name, command.token
         if isinstance(frame, ErrorReply):
             if frame.startswith("ERR"):
@@ -147,10 +147,10 @@ class Watch:
             elif frame.startswith("OOM") and name not in _MAY_BE_REFUSED:
                 self.find(f"invariant 11: {name.decode()} of {token.decode()} is refused at maxmemory")
             return
-        assert isinstance(frame, list)  # noqa: S101 -- every script of ours answers with an array
+        assert isinstance(frame, list)  # noqa: S101 -- every script replies with an array
         complaint = self._after(name, now_us)
         tag = frame[0]
-        # A late copy of the first look may be answered "busy" while its token waits: no client gets that reply.
+        # A late copy of the first request may get the reply "busy" while its token waits: no client receives that reply.
         if complaint is not None and not (command.late and tag == b"busy"):
             self.find(complaint.decode())
         if name in _ACQUIRES:
@@ -158,7 +158,7 @@ class Watch:
         elif name in _ENDS:
             if tag == b"lost":
                 if self._released.get(token, -inf) > self._world.now - REMEMBERED_S and token not in self._older:
-                    self.find(f"invariant 4: {token.decode()} was released, and its release is answered with lost")
+                    self.find(f"invariant 4: {token.decode()} was released, and the reply to its release is lost")
             else:
                 self._released.setdefault(token, self._world.now)
                 if self.fates[token] != "over":
@@ -173,79 +173,81 @@ class Watch:
                 self.find(f"invariant 11: {token.decode()} is granted at maxmemory")
             self._entered.add(token)
 
-    # --- what is believed
+    # --- leases of the clients
 
-    def believes(self, client: Client, target: Target, state: LeaseState) -> None:
-        """A client has acquired a lease."""
-        self._believers[state.token] = believer = Believer(client, target, state)
-        self._check(believer)
+    def acquired(self, client: Client, target: Target, state: LeaseState) -> None:
+        """Record that a client has acquired a lease."""
+        self._held[state.token] = lease = HeldLease(client, target, state)
+        self._check(lease)
 
     def look(self, process: Process) -> None:
-        """Check the leases of a process that were renewed since the last look."""
-        for believer in list(self._believers.values()):
-            if believer.state.deadline != believer.deadline and believer.client.process is process:
-                believer.deadline = believer.state.deadline
-                self._check(believer)
+        """Check the leases of a process that were renewed since the last call."""
+        for lease in list(self._held.values()):
+            if lease.state.deadline != lease.deadline and lease.client.process is process:
+                lease.deadline = lease.state.deadline
+                self._check(lease)
 
-    def _check(self, believer: Believer) -> None:
-        state, world = believer.state, self._world
+    def _check(self, lease: HeldLease) -> None:
+        state, world = lease.state, self._world
         token = state.token
-        ends = state.deadline - believer.client.process.offset
+        ends = state.deadline - lease.client.process.offset
         if world.log is not None:
-            lease = f"{ends - world.now:.6f} s, fence {state.fence}"
-            world.say(believer.client.process.name, f"{token.decode()} of {believer.target.name}: {lease}")
-        for tag in believer.target.tags:
+            text = f"{ends - world.now:.6f} s, fence {state.fence}"
+            world.say(lease.client.process.name, f"{token.decode()} of {lease.target.name}: {text}")
+        for tag in lease.target.tags:
             holds, until = self._belief(tag, token)
             if not holds and token not in self._older:
-                self.find(f"invariant 4: {token.decode()} believes in a grant that was over when it asked again")
+                self.find(
+                    f"invariant 4: {token.decode()} relies on a grant that had ended when it repeated its request"
+                )
             is_too_long = until is None or ends > self._network.moment(until) + ROUNDING_S
             if is_too_long and not self.damage.jumped_forward:
                 there = "never" if until is None else f"until {self._network.moment(until):.6f}"
-                self.find(f"invariant 8: {token.decode()} believes until {ends:.6f}, the server {there}")
+                self.find(f"invariant 8: {token.decode()} relies on its lease until {ends:.6f}, the server {there}")
         if self._uniform and not (self.revoked or self.damage.lost_data or self.damage.jumped_forward):
-            self._count_believers()
+            self._count_permits()
 
-    def _count_believers(self) -> None:
+    def _count_permits(self) -> None:
         out: dict[bytes, int] = {}
-        for believer in self._believers.values():
-            state, offset = believer.state, believer.client.process.offset
+        for lease in self._held.values():
+            state, offset = lease.state, lease.client.process.offset
             if not state.loss and state.deadline - offset > self._world.now:
-                for tag in believer.target.tags:
-                    out[tag] = out.get(tag, 0) + believer.weight
-                    if out[tag] > believer.target.limit:
-                        held = " ".join(sorted(token.decode() for token in self._believers))
-                        found = f"{out[tag]} of {believer.target.limit} permits are believed to be held: {held}"
+                for tag in lease.target.tags:
+                    out[tag] = out.get(tag, 0) + lease.weight
+                    if out[tag] > lease.target.limit:
+                        held = " ".join(sorted(token.decode() for token in self._held))
+                        found = f"{out[tag]} of {lease.target.limit} permits are relied on: {held}"
                         self.find(f"invariant 1: {found}")
 
-    # --- how a token ends
+    # --- the end of a token
 
     def asks(self, token: bytes) -> None:
-        """A caller begins to acquire."""
+        """Record that a caller begins to acquire."""
         self.fates[token] = "asking"
 
     def holds(self, token: bytes) -> None:
-        """A caller has its lease."""
+        """Record that a caller has its lease."""
         if self.fates[token] == "asking":
             self.fates[token] = "held"
 
     def downgrades(self, token: bytes) -> None:
-        """Its owner counts on one permit from now on."""
-        if token in self._believers:
-            self._believers[token].weight = 1
+        """Record that the owner keeps one permit only."""
+        if token in self._held:
+            self._held[token].weight = 1
 
     def gives_up(self, token: bytes) -> None:
-        """Its owner lets go of it now."""
-        self._believers.pop(token, None)
+        """Record that the owner begins to release it."""
+        self._held.pop(token, None)
         if self.fates[token] != "over":
             self.fates[token] = "ending"
 
     def drops(self, token: bytes) -> None:
-        """Its owner forgets it without a release."""
-        self._believers.pop(token, None)
+        """Record that the owner drops it without a release."""
+        self._held.pop(token, None)
         self.fates[token] = "dropped"
 
     def ended(self, client: Client, token: bytes, *, certain: bool) -> None:
-        """Its owner has got an answer, and is done with it; if it is certain, so is the server."""
+        """Record that the operation has returned; if ``certain``, the token has ended on the server too."""
         self._ended_at[token] = self._world.now
         if certain:
             self._returned.add(token)
@@ -254,18 +256,18 @@ class Watch:
                 self._over(token)
             else:
                 self.fates[token] = "ending"
-                self._world.at(self._world.now + UNDONE_S, self._look_back, client, token)
+                self._world.at(self._world.now + UNDONE_S, self._check_undone, client, token)
         if client.closed and self.fates[token] != "over":
-            self.fates[token] = "dropped"  # a closed client takes nothing back
+            self.fates[token] = "dropped"  # a closed client undoes nothing
 
-    def _look_back(self, client: Client, token: bytes) -> None:
-        """Where no fault has struck since, the driver must have taken back what it had to."""
+    def _check_undone(self, client: Client, token: bytes) -> None:
+        """Check that the driver has undone the operation, unless faults have occurred since."""
         quiet_for = self._ended_at[token] - self.damage.last
         if self.fates[token] != "ending" or quiet_for < NOTICED_S or token in self._older or not client.process.alive:
             return
         for name, other in self._lines(b"present"):
             if other == token:
-                self.find(f"invariant 7: {name} {token.decode()} is there long after its owner has left")
+                self.find(f"invariant 7: {name} {token.decode()} remains long after its owner has left")
 
     def _over(self, token: bytes) -> None:
         self.fates[token] = "over"
@@ -276,29 +278,29 @@ class Watch:
             self.find(complaint.decode())
 
     def died(self, client: Client, tokens: list[bytes]) -> None:
-        """A process is gone, and what these tokens of it have on the server will expire."""
+        """Record that a process died; the data of these tokens expires."""
         for token in tokens:
-            self._believers.pop(token, None)
+            self._held.pop(token, None)
             if self.fates[token] != "over":
                 self.fates[token] = "dead"
         for note in [note for note in self._notes.values() if note.client is client]:
             self.noted(note, "pending")
 
-    # --- what cannot be known any more
+    # --- lost data
 
     def forget(self, tag: str | None, *, torn: bool) -> None:
-        """The server lost data of a name, or of all. What is left may be ``torn``: some parts without the others."""
+        """Record that the server lost the data of a name, or of all names; if ``torn``, only some of its keys."""
         self._invariants[b"lost"](tag and tag.encode(), torn, self.damage.stepped_back, self._network.now_us())
         self._older.update(self.fates)
         if torn:
             self._torn.update(self.fates)
 
     def forget_fences(self) -> None:
-        """The server's clock went back, and the server may have forgotten the latest fence."""
+        """Record that the server's clock was set back and the latest fence may be lost."""
         self._invariants[b"forget_fences"]()
 
     def forget_finished(self) -> None:
-        """The server's clock jumped ahead, which ends tombstones and leases early."""
+        """Record that the server's clock jumped forward: tombstones and leases may have expired early."""
         self._invariants[b"forget_finished"]()
         self._older.update(self.fates)
 
@@ -312,17 +314,17 @@ class Watch:
         return [one for one in found if self.fates[one[1]] not in ("dead", "ending") and one[1] not in back]
 
     def check_remains(self) -> None:
-        """Check what is left when no caller does anything any more."""
+        """Check the data on the server after the last operation."""
         for name, token in self._lines(b"present"):
             fate = self.fates[token]
             forgotten = fate == "ending" and self._ended_at[token] > self.damage.last + 1
             if (fate == "over" or forgotten) and token not in self._older:
-                self.find(f"rest: {name} {token.decode()} is still there")
+                self.find(f"rest: {name} {token.decode()} remains at the end")
 
     def check_all_expired(self) -> None:
-        """Check that nothing is left when all leases have expired."""
+        """Check that all leases and queue entries have expired."""
         for name, token in self._lines(b"present"):
-            # Of a token of which a part was evicted, the rest stays for as long as the key that it is in.
+            # If a part of a token's data was evicted, the rest stays as long as its key.
             if token not in self._torn:
                 self.find(f"rest: {name} {token.decode()} never expires")
 
@@ -334,19 +336,19 @@ class Watch:
     # --- the history
 
     def note(self, client: Client, kind: Kind, target: Target, lease: str) -> Note:
-        """An operation begins."""
+        """Record the start of an operation."""
         note = Note(client, kind, target, lease, self._moment())
         if self._records:
             self._notes[id(note)] = note
         return note
 
     def _moment(self) -> float:
-        """Return the time, but never the same twice: the history must show which of two events came first."""
+        """Return the time, each value only once: a history must show which of two events came first."""
         self._stamp = max(self._world.now, self._stamp + 1e-9)
         return self._stamp
 
     def noted(self, note: Note, outcome: Outcome, state: LeaseState | None = None) -> None:
-        """An operation has ended."""
+        """Record the end of an operation."""
         if not self._records:
             return
         del self._notes[id(note)]
