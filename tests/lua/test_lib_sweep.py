@@ -131,3 +131,16 @@ def test_an_expired_lease_without_a_record_is_free_once_there_is_no_other_holder
     clock.now_us += TTL_US
     assert engine.acquire("t2", 5, wait=0)[0] == "granted"
     assert engine.field("used") == "5"
+
+
+def test_a_count_that_was_lost_is_unknown_until_the_name_is_empty(make):
+    engine = make()
+    engine.acquire("t1", 2)
+    engine.acquire("t2", 2)
+    engine.client.hdel(engine.key("tokens"), "used")
+    assert engine.release("t1") == ["released", 0]
+    assert (engine.inspect()[4], engine.field("used")) == (-1, None)
+    assert engine.acquire("t3", wait=0)[0] == "busy"
+    assert engine.release("t2") == ["released", 0]
+    assert engine.acquire("t4", 5)[0] == "granted"
+    assert engine.field("used") == "5"
