@@ -1,4 +1,4 @@
-"""``python -m handfast_lab.simulator 12345`` shows one seed; ``0..100000`` runs many; ``--planted`` tries the broken variants."""
+"""``python -m handfast_lab.simulator 12345`` shows one seed; ``0..100000`` runs many; ``--planted`` runs the planted mistakes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from handfast_lab.simulator.hunt import hunt, replay
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line. Return 1 if anything was found."""
+    """Run the command line. Return 1 if there are findings."""
     parser = argparse.ArgumentParser(prog="python -m handfast_lab.simulator", description=__doc__)
     parser.add_argument("seeds", nargs="?", help="a seed to show, or FIRST..LAST to run without LAST")
     parser.add_argument("-j", "--processes", type=int, default=1, help="how many processes share the seeds (1)")
     parser.add_argument("--every", type=int, default=8, help="one in so many histories is checked as a whole (8)")
-    parser.add_argument("--planted", action="store_true", help="run the broken variants until each is caught")
+    parser.add_argument("--planted", action="store_true", help="run the planted mistakes until each is caught")
     options = parser.parse_args(argv)
     if options.planted:
         from handfast_lab.simulator.planted import show

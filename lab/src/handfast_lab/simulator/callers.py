@@ -1,4 +1,4 @@
-"""What the callers of a client do, as their plans say: each order is a task that uses the public asyncio API.
+"""The callers of a client: each order of their plans is a task that uses the public asyncio API.
 
 Operations and their outcomes are recorded for the checkers of histories.
 """
@@ -24,11 +24,11 @@ __all__ = ["carry_out"]
 
 
 class _ScopeFailed(Exception):
-    """The exception of a caller's own that ends the scope of a lease."""
+    """A caller's exception that ends the scope of a lease."""
 
 
 _ENDS = RedisError, HandfastError, asyncio.CancelledError, _ScopeFailed
-"""What an operation may end with. Anything else is a mistake in the library."""
+"""Exceptions that an operation may raise. Any other is an error of the library."""
 
 
 async def carry_out(world: World, watch: Watch, client: Client, orders: list[Order]) -> None:
@@ -55,7 +55,7 @@ async def carry_out(world: World, watch: Watch, client: Client, orders: list[Ord
 
 
 class _CancelledAt(Coroutine[Any, Any, None]):
-    """Runs a coroutine, and cancels its task at the very moment at which its n-th await ends, before it learns of that."""
+    """Runs a coroutine, and cancels its task when its n-th await ends, before the coroutine continues."""
 
     def __init__(self, steps: Coroutine[Any, Any, None], number: int) -> None:
         self._steps = steps
@@ -82,7 +82,7 @@ class _CancelledAt(Coroutine[Any, Any, None]):
 
 
 class _Doing:
-    """One order as it is carried out."""
+    """The execution of one order."""
 
     def __init__(self, world: World, watch: Watch, client: Client, order: Order) -> None:
         self._world = world
@@ -125,7 +125,7 @@ class _Doing:
         return both.read() if target.kind == "read" else both.write()
 
     def _begin(self, attempt: Attempt) -> None:
-        """The driver has begun to acquire, and sends nothing before this returns."""
+        """Record that the driver begins to acquire; it sends no command before this returns."""
         order = self._order
         token = attempt.token.decode()
         if self._world.log is not None:
@@ -217,7 +217,7 @@ class _Doing:
         watch.noted(note, "done", state)
 
     async def _leave(self, lease: Any, steps: Awaitable[Any], *, failed: bool) -> None:
-        """Give the lease up by these steps. ``failed`` says that its scope has ended with an exception."""
+        """Release the lease with these steps. ``failed``: its scope has ended with an exception."""
         watch, client, state = self._watch, self._client, state_of(lease)
         watch.gives_up(state.token)
         known = lease.lost

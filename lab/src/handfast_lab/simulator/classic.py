@@ -1,4 +1,4 @@
-"""The well-known listings in virtual time: what their scripts promise by themselves, where nothing goes wrong on the wire.
+"""The classic listings in virtual time: the guarantees of their scripts, without network faults.
 
 Their clients poll and know no queue, no fence and no lost reply, so there are two checks only: no more clients hold a thing
 than may, as long as each is within its time, and a client that is gone leaves nothing behind.
@@ -46,7 +46,7 @@ class ClassicSimulation:
             self._go_on(self._lock(name) if self._is_lock else self._semaphore(name))
 
     def run(self) -> list[str]:
-        """Run it, and return the findings."""
+        """Run the clients, and return the findings."""
         world = self._world
         world.run(60)
         world.run(60 + 2 * self._seconds)
@@ -56,7 +56,7 @@ class ClassicSimulation:
         return self._findings
 
     def _go_on(self, steps: Generator[float]) -> None:
-        """Let a client run until the next moment that it waits for."""
+        """Run a client until its next wait."""
         for moment in steps:
             self._world.at(moment, self._go_on, steps)
             break
@@ -75,7 +75,7 @@ class ClassicSimulation:
         return reply
 
     def _take(self, identifier: str, until: float, limit: int) -> None:
-        """The client believes that it holds this until then."""
+        """Record that the client relies on its hold until this time."""
         now = self._world.now
         self._held = {other: end for other, end in self._held.items() if end > now}
         if len(self._held) >= limit:

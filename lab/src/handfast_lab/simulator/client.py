@@ -29,23 +29,23 @@ from handfast_lab.simulator.world import Process
 __all__ = ["ON_ATTEMPT", "Client", "SimulatedConnector", "SimulatedTransport", "leaves_nothing", "state_of"]
 
 ON_ATTEMPT: ContextVar[Callable[[Attempt], None]] = ContextVar("ON_ATTEMPT")
-"""What a task wants to be called with when it begins to acquire."""
+"""The callback of a task for each attempt to acquire."""
 
 
 CONGESTED_S = 1.0
-"""Time that bytes take on a connection that may accept no more of them."""
+"""Travel time of bytes on a connection that may pause its writers."""
 
 
 class Client:
-    """One client of the library, in a process of its own."""
+    """One client of the library, in its own process."""
 
     def __init__(self, process: Process, network: Network, loop: VirtualLoop, response_timeout: float) -> None:
         self.process = process
         self.loop = loop
         self.closed = False
-        """Whether one of its callers has closed it."""
+        """Whether a caller has closed it."""
         self.callers = 0
-        """How many of its callers have not finished."""
+        """Number of callers that have not finished."""
         self.tokens: list[bytes] = []
         """Of all that its callers have begun to acquire."""
         self.api = AsyncHandfast(SimulatedConnector(network, process, loop, response_timeout), label=process.name)
@@ -59,7 +59,7 @@ class Client:
         return attempt
 
     def discard(self) -> None:
-        """Break the references that would keep the client alive, once its simulation is over."""
+        """Break the references that would keep the client alive after the simulation."""
         self.loop.close()
         for value in list(vars(self._driver).values()):
             if isinstance(value, weakref.finalize):
@@ -67,12 +67,12 @@ class Client:
 
 
 def state_of(lease: AsyncLease) -> LeaseState:
-    """Return what the driver knows of a lease."""
+    """Return the driver's state of a lease."""
     return lease._state  # noqa: SLF001 -- see above
 
 
 def leaves_nothing(attempt: Attempt) -> bool:
-    """Return whether nothing can be left on the server of an attempt that has ended without a lease."""
+    """Return whether an attempt without a lease can have left no data on the server."""
     return attempt.state in (AttemptState.NEW, AttemptState.DONE)
 
 
@@ -170,7 +170,7 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.arrive(self._receive, data)
 
     def broken(self) -> None:
-        """Sometimes it was reset, sometimes it was closed."""
+        """Report a reset or a close, at random."""
         error = ConnectionResetError(104, "Connection reset by peer") if self._network.world.chance() < 0.5 else None
         self._loop.arrive(self._break, error)
 

@@ -124,25 +124,25 @@ class Faults:
     # --- the call
 
     def lose_request(self, command: Command) -> None:
-        """It never arrives. The connection breaks, or nothing at all is noticed."""
+        """The command never arrives. The connection breaks, or the client notices nothing."""
         command.link.mute = True
         self._perhaps_cut(command.link)
 
     def lose_reply(self, command: Command) -> None:
-        """It is executed, and the reply is lost with the connection."""
+        """The command is executed, and its reply is lost with the connection."""
         command.lost_reply = True
         command.link.deaf = True
         self._world.at(self._world.now + self._network.tempo * 4, self._perhaps_cut, command.link)
 
     def duplicate(self, command: Command) -> None:
-        """The client gives it up, and the server executes it later, alone."""
+        """The client gives up on the command, and the server executes it later."""
         late = LATEST * self._world.chance() ** 3
         command.link.mute = True
         self._network.send_late(command, self._world.now + self._network.travel() + late)
         self._perhaps_cut(command.link)
 
     def delay(self, command: Command) -> None:
-        """It takes its time, and what is behind it waits."""
+        """The command is delayed, and with it those behind it."""
         link = command.link
         link.to_server = max(link.to_server, self._world.now + 8 * self._world.chance() ** 3)
         self._note_time(link.to_server)
@@ -155,11 +155,11 @@ class Faults:
     # --- the connection
 
     def cut(self, command: Command) -> None:
-        """It breaks now, with the command on its way."""
+        """The connection breaks now, with the command on the way."""
         self._network.cut(command.link, notice=self._notice())
 
     def cut_later(self, command: Command) -> None:
-        """It breaks later: while its client waits, or does something else."""
+        """The connection breaks later, for example while its client waits."""
         self._later(4, self._cut_if_there, command.link)
 
     def cut_all(self, command: Command) -> None:
@@ -169,12 +169,12 @@ class Faults:
                 self._network.cut(link, notice=self._notice())
 
     def partition(self, command: Command) -> None:
-        """Nothing goes to or from the client for a while. It arrives afterwards, if it is still waited for."""
+        """No data passes to or from the client for a while. It arrives afterwards."""
         until = self._lasting(10)
         command.link.process.blocked_until = max(command.link.process.blocked_until, until)
 
     def lose_pushes(self, command: Command) -> None:
-        """Messages to inboxes get lost for a while."""
+        """Messages to inboxes are lost for a while."""
         del command
         self._network.losing_pushes = 0.3 + 0.7 * self._world.chance()
         self._world.at(self._lasting(20), self._set, "losing_pushes", 0.0)
@@ -182,7 +182,7 @@ class Faults:
     # --- the process
 
     def die(self, command: Command) -> None:
-        """The process is killed, or its machine goes dark."""
+        """The process is killed, or its machine fails."""
         self._later(3, self._kill, self._client_of(command.link), self._world.chance() < 0.7)
 
     def freeze(self, command: Command) -> None:
@@ -199,31 +199,31 @@ class Faults:
             self._world.at(self._lasting(8), self._network.resume)
 
     def out_of_memory(self, command: Command) -> None:
-        """It has no memory for more."""
+        """The server is out of memory."""
         del command
         self._network.set_memory(out=True)
         self._world.at(self._lasting(6), self._remember)
 
     def refuse(self, command: Command) -> None:
-        """It refuses scripts for a while."""
+        """The server refuses scripts for a while."""
         del command
         self._network.refusal = REFUSALS[self._world.below(len(REFUSALS))]
         self._world.at(self._lasting(3), self._set, "refusal", None)
 
     def refuse_writes(self, command: Command) -> None:
-        """It takes no writes for a while."""
+        """The server refuses writes for a while."""
         del command
         words = NO_WRITES[self._world.below(len(NO_WRITES))]
         self._network.server.model[b"set_refusal"](words)
         self._world.at(self._lasting(3), self._network.server.model[b"set_refusal"], False)
 
     def restart_with_data(self, command: Command) -> None:
-        """It restarts and has all its data, but no scripts."""
+        """The server restarts with its data, but without scripts."""
         del command
         self._go_down()
 
     def restart(self, command: Command) -> None:
-        """It restarts and has nothing."""
+        """The server restarts without data."""
         del command
         self._around(self._restart)
 
@@ -233,17 +233,17 @@ class Faults:
         self._around(self._flush)
 
     def failover(self, command: Command) -> None:
-        """A replica takes over that lacks the latest writes. Clients that do not know that talk to the old primary."""
+        """A replica without the latest writes becomes the primary. Some connections still lead to the old one."""
         del command
         self._around(self._fail_over)
 
     def evict(self, command: Command) -> None:
-        """It evicts a key."""
+        """The server evicts a key."""
         del command
         self._around(self._evict)
 
     def jump(self, command: Command) -> None:
-        """Its clock is set."""
+        """The server's clock is set."""
         del command
         self._around(self._jump)
 
@@ -260,7 +260,7 @@ class Faults:
         self._world.at(moment, self._if_not_ended, action, *args)
 
     def _around(self, action: Callable[[], None]) -> None:
-        """Before the call arrives, between it and its reply, or later."""
+        """Return a time before the call arrives, between it and its reply, or later."""
         chance = self._world.chance()
         if chance < 0.3:
             action()
@@ -275,13 +275,13 @@ class Faults:
             action(*args)
 
     def _lasting(self, most: float) -> float:
-        """The moment at which something ends that lasts so many seconds at most."""
+        """Return a random end within this many seconds."""
         until = self._world.now + most * self._world.chance() ** 2
         self._note_time(until)
         return until
 
     def _notice(self) -> float | None:
-        """How late the server learns that a connection is no more; None for at once."""
+        """Return after how many seconds the server notices a lost connection; None for at once."""
         return None if self._world.chance() < 0.7 else 60 * self._world.chance() ** 2
 
     def _perhaps_cut(self, link: Link) -> None:

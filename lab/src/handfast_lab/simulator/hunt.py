@@ -1,4 +1,4 @@
-"""Many seeds, on several processors: what was run, what was found, and the command that shows a finding again."""
+"""Run many seeds on several processors: counts, findings, and the command that reproduces each finding."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from handfast_lab.simulator.simulation import Simulation
 __all__ = ["ENGINE", "Tally", "hunt", "replay"]
 
 ENGINE = "luajit21"
-"""The Lua that many seeds are run in: twice as fast as `REAL`; a test holds the two to the same course."""
+"""The Lua for many seeds: twice as fast as `REAL`; a test checks that both give the same runs."""
 
 REAL = "lua51"
-"""The Lua of servers, which a single seed is shown in."""
+"""The Lua of servers, used to show a single seed."""
 
 CHUNK = 250
 """Seeds that a process takes at a time."""
@@ -40,11 +40,11 @@ class Tally:
 
     schedules: int = 0
     calls: int = 0
-    """Scripts that were run."""
+    """Number of script calls."""
     virtual_seconds: float = 0.0
     seconds: float = 0.0
     histories: int = 0
-    """Checked as a whole."""
+    """Number of histories checked as a whole."""
     operations: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     findings: dict[int, list[str]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Tally:
 
 
 def reproducer(seed: int, finding: str) -> str:
-    """Return the command that shows a finding again."""
+    """Return the command that reproduces a finding."""
     return f"python -m handfast_lab.simulator {seed}  # {finding}"
 
 

@@ -1,4 +1,4 @@
-"""What the library takes from the operating system, replaced: its clock, its random bytes, its log and its warnings.
+"""Replace what the library uses of the operating system: clock, random bytes, log and warnings.
 
 The modules of the library import ``monotonic`` by name, so the name is replaced in each of them; a test fails on a module
 that reads a clock or draws random bytes in any other way. Within `isolated`, each call is answered by the process whose
@@ -26,7 +26,7 @@ _running: Process | None = None
 
 
 class enter:  # noqa: N801 -- a function for its callers; a class, since it is called for every turn of a loop
-    """Let this process answer for the operating system within the block."""
+    """Make this process the source of time and randomness within the block."""
 
     __slots__ = ("_before", "_process")
 
@@ -100,4 +100,4 @@ def isolated() -> Iterator[None]:
 
 
 def _ignore(_: object) -> None:
-    """A process that dies says goodbye to nothing."""
+    """Do nothing: a process that dies closes nothing."""

@@ -22,10 +22,10 @@ __all__ = ["VirtualLoop"]
 Ts = TypeVarTuple("Ts")
 
 ROUNDING_S = 1e-10
-"""Timers expire that much late, so that rounding never lets one expire early: asyncio's own loops wait long enough, too."""
+"""Timers expire this much late, so that rounding never makes one early; asyncio's own loops wait long enough too."""
 
 MAX_TURNS = 10_000
-"""Turns at one moment after which the loop counts as spinning."""
+"""Number of turns at one instant after which the loop counts as spinning."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -55,7 +55,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Whether a turn is scheduled, or running."""
         self._closed = False
         self.runs = 0
-        """How often it had something to run."""
+        """Number of turns that ran a callback."""
 
     # --- what asyncio and the library call: all that they need of a loop
 
@@ -108,7 +108,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: the event of a cancelled timer finds that out when it comes."""
+        """Do nothing: the event of a cancelled timer has no effect."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self._closed:
@@ -136,7 +136,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._turn()
 
     def _turn(self) -> None:
-        """Run what is ready, and what that schedules, until nothing is ready or time passes between two turns."""
+        """Run ready callbacks until none is ready or time passes between two turns."""
         ready, turns = self._ready, 0
         self.runs += 1
         self._is_due = True

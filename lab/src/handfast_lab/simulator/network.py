@@ -1,4 +1,4 @@
-"""Connections between processes and the server in virtual time, and the state that the server is in.
+"""Connections between processes and the server in virtual time, and the state of the server.
 
 What travels on a connection are the bytes of RESP3: the commands that the client's driver wrote, and the replies and pushes
 that its reader takes apart. They stay in order, each way; what is sent on different connections does not. A connection may be
@@ -18,13 +18,13 @@ from handfast_lab.simulator.world import Process, World
 __all__ = ["Command", "Link", "LinkEnd", "Network", "encode"]
 
 START_US = 1_790_000_000_000_000
-"""What the server's clock shows at the beginning."""
+"""The time of the server's clock at the start."""
 
 NOT_KNOWN = ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
 NO_PRIMARY = ErrorReply("READONLY You can't write against a read only replica.")
 
 TOKEN_ZEROS = "0" * 27
-"""What the log leaves out of a token: they are numbered, and a client has fewer than 10,000 of them."""
+"""The zeros that the log omits from a token: tokens are numbered, and a client has fewer than 10,000."""
 
 
 class LinkEnd(Protocol):
@@ -34,13 +34,13 @@ class LinkEnd(Protocol):
         """The server has accepted the connection."""
 
     def refused(self, reply: str | None) -> None:
-        """There will be no connection: nothing listens, or the server answered the handshake with this error."""
+        """The connection failed: no server listens, or it replied to the handshake with this error."""
 
     def received(self, data: bytes) -> None:
         """Bytes have arrived."""
 
     def broken(self) -> None:
-        """The connection is gone."""
+        """The connection has closed."""
 
 
 class Link:
@@ -57,21 +57,21 @@ class Link:
         self.end = end
         self.reader = Reader()
         self.channel: bytes | None = None
-        """The channel that it is subscribed to."""
+        """The channel that the client has subscribed to."""
         self.inbound: list[tuple[float, bytes]] = []
-        """What is on its way to the client, and when it arrives."""
+        """Bytes on the way to the client, and when they arrive."""
         self.here = True
-        """Whether the client has it, as far as it knows."""
+        """Whether it is open for the client."""
         self.there = False
-        """Whether the server has it."""
+        """Whether it is open for the server."""
         self.mute = False
-        """Whether what is sent vanishes."""
+        """Whether commands get lost."""
         self.deaf = False
-        """Whether what is answered vanishes."""
+        """Whether replies get lost."""
         self.swallows = False
-        """Whether what was on its way when it was cut is never executed."""
+        """Whether commands on the way at the cut are never executed."""
         self.demoted = False
-        """Whether it leads to a server that is no primary any more."""
+        """Whether its server is no longer the primary."""
         self.to_server = 0.0
         self.to_client = 0.0
 
@@ -86,19 +86,19 @@ class Command:
         self.link = link
         self.is_script = verb in (b"EVALSHA", b"EVAL")
         self.source = verb == b"EVAL"
-        """Whether it brings the script's source along."""
+        """Whether it contains the source of the script."""
         self.late = False
-        """Whether it is executed even though its connection is gone by then."""
+        """Whether it is executed even if its connection has closed."""
         self.lost_reply = False
         self.name, self.token, self.key_count, self.words = verb, b"", 0, words[1:]
         if self.is_script:
             self.name, self.key_count, self.words = SCRIPT_NAMES[words[1]], int(words[2]), words[3:]
             self.token = self.words[self.key_count]
-            """The first argument: the token that the script acts for, if it acts for one."""
+            """The first argument, which is the token of most scripts."""
 
 
 class Network:
-    """The server, and the connections to it. ``tempo`` is how many seconds a message travels, about."""
+    """The server, and the connections to it. ``tempo`` is the approximate travel time of a message in seconds."""
 
     def __init__(self, world: World, server: SimulatedServer, tempo: float) -> None:
         self.world = world
@@ -108,44 +108,44 @@ class Network:
         self.links: list[Link] = []
         self.subscribers: dict[bytes, list[Link]] = {}
         self.known: set[bytes] = set()
-        """The names of the scripts that the server knows."""
+        """The names of the loaded scripts."""
         self.refusal: ErrorReply | None = None
-        """What the server answers to every script."""
+        """The error reply to every script, if any."""
         self.jump_us = 0
         self.out_of_memory = False
         self.stalled = False
         self.is_down = False
         self.pushes_first = world.chance() < 0.5
-        """Whether a push that a script causes to its own connection comes before the script's reply."""
+        """Whether a message that a script publishes to its own connection precedes the script's reply."""
         self.splitting = 0.3 if world.chance() < 0.1 else 0.0
-        """How often what arrives comes in two pieces."""
+        """The share of data that arrives in two pieces."""
         self.losing_pushes = 0.0
         self.calls = 0
         self._count = 0
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._listen = server.model[b"listen"]
         self.on_send: Callable[[Command], None] = lambda _: None
-        """Called before a command leaves: faults strike here."""
+        """Called before a command is sent: faults occur here."""
         self.on_executed: Callable[[Command, Any, int], None] = lambda _, __, ___: None
-        """Called after a script was run, with the server's time, before any client learns of it."""
+        """Called after a script has run, with the server's time, before its reply is sent."""
 
     def now_us(self) -> int:
-        """Return what the server's clock shows."""
+        """Return the time of the server's clock in microseconds."""
         return START_US + int(self.world.now * 1e6) + self.jump_us
 
     def moment(self, server_us: float) -> float:
-        """Return when the server's clock shows that, if it does not jump."""
+        """Return the virtual time at which the server's clock shows this time, if it does not jump."""
         return (server_us - START_US - self.jump_us) / 1e6
 
     def travel(self) -> float:
-        """Return how long a message travels; one in thirty takes up to 18 times as long."""
+        """Return the travel time of a message; one in thirty takes up to 18 times as long."""
         chance = self._chance()
         return self.tempo * (0.5 + chance if chance < 0.97 else (chance - 0.97) * 600)
 
     # --- the client's end
 
     def open(self, process: Process, end: LinkEnd) -> Link:
-        """Begin to connect; the end is called when that has succeeded or failed."""
+        """Begin to connect; call the end after success or failure."""
         self._count += 1
         link = Link(self._count, process, end)
         self.links.append(link)
@@ -164,12 +164,12 @@ class Network:
                 self.world.at(link.to_server, self._execute, command)
 
     def send_late(self, command: Command, moment: float) -> None:
-        """Have a command executed at that moment even if its connection is gone by then."""
+        """Execute a command at this time, even if its connection has closed."""
         command.late = True
         self.world.at(moment, self._execute, command)
 
     def close(self, link: Link) -> None:
-        """Close the client's end. The server learns it after what was sent before; or, if that gets lost, much later."""
+        """Close the client's end. The server notices after the data sent before; or, if that gets lost, much later."""
         link.here = False
         if link.process.alive and (link.there or not link.mute):
             wait = self.world.between(5, 90) if link.mute else self.travel()
@@ -178,7 +178,7 @@ class Network:
     # --- what may happen to connections
 
     def cut(self, link: Link, *, notice: float | None = None) -> None:
-        """Both ends lose it; the server after ``notice`` seconds."""
+        """Cut the connection; the server notices after ``notice`` seconds."""
         link.swallows = self.world.chance() < 0.5
         self.world.at(self.world.now + self.travel(), self._break, link)
         self.world.at(self.world.now + (self.travel() if notice is None else notice), self.drop, link)
@@ -200,7 +200,7 @@ class Network:
     # --- the server's end
 
     def set_memory(self, *, out: bool) -> None:
-        """Let the server have memory for more, or not."""
+        """Set whether the server is out of memory."""
         self.out_of_memory = out
         self.server.model[b"set_memory"](out)
 
@@ -216,7 +216,7 @@ class Network:
             action(*args)
 
     def go_down(self) -> None:
-        """End the server, and with it all connections and scripts. Its data are another matter."""
+        """Stop the server, and with it all connections and scripts, but keep its data."""
         self.is_down = True
         self.known.clear()
         self._backlog.clear()
@@ -258,7 +258,7 @@ class Network:
                 self._reply(link, self._plain(command))
 
     def _plain(self, command: Command) -> bytes:
-        """Execute a command that is no script, and return the bytes of its reply."""
+        """Execute a command other than a script, and return the bytes of its reply."""
         if command.name == b"SUBSCRIBE":
             (channel,) = command.words
             if command.link.there and command.link.channel is None:
@@ -311,7 +311,7 @@ class Network:
         self._travel_back(link, data)
 
     def _travel_back(self, link: Link, data: bytes) -> None:
-        """Send bytes to the client; none for the end of the handshake."""
+        """Send bytes to the client; no bytes mark the end of the handshake."""
         link.to_client = max(link.to_client, max(self.world.now, link.process.blocked_until) + self.travel())
         if data:
             link.inbound.append((link.to_client, data))
@@ -324,7 +324,7 @@ class Network:
             link.end.opened()
 
     def _receive(self, link: Link) -> None:
-        """Give the client all that has arrived by now, in one piece."""
+        """Deliver to the client all data that has arrived, in one piece."""
         inbound, now = link.inbound, self.world.now
         count = 0
         while count < len(inbound) and inbound[count][0] <= now:

@@ -1,4 +1,4 @@
-"""What a plan consists of: clients, the orders of their callers, and faults."""
+"""The parts of a plan: clients, the orders of their callers, and faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Target(NamedTuple):
 
 
 class Target(_Target):
-    """What an order is about, and with which settings."""
+    """The primitive and the settings of an order."""
 
     @property
     def name(self) -> str:
@@ -31,34 +31,34 @@ class Target(_Target):
 
     @cached_property
     def tags(self) -> list[bytes]:
-        """What the keys of each name have in common."""
+        """The common part of the keys of each name."""
         return [tag(self.kind, name).encode() for name in self.names]
 
 
 class Order(NamedTuple):
-    """One thing that a caller does."""
+    """One operation of a caller."""
 
     verb: str
     """``acquire``, ``try``, ``revoke``, ``resize``, ``status`` or ``close``."""
     target: Target
     pause: float
-    """Seconds before it."""
+    """Seconds before the operation."""
     timeout: float | None = None
     hold: float = 0.0
     extend_ms: int = 0
     """A ttl to extend the lease to while it is held; 0 for none."""
     downgrade: bool = False
-    """Whether a writer goes on as a reader."""
+    """Whether a writer becomes a reader."""
     end: str = "release"
-    """``release``, ``drop`` for a lease that is forgotten, or ``fail`` for a scope that ends with an exception."""
+    """``release``, ``drop`` for a lease that is never released, or ``fail`` for a scope that ends with an exception."""
     in_scope: bool = True
     """Whether the lease is held in an ``async with``, or released by a call."""
     cancel_after: float | None = None
-    """Seconds from its begin on after which it is cancelled, if it still goes on."""
+    """Seconds after its start at which it is cancelled, if it is still running."""
     cancel_at: int = 0
-    """Which of its awaits ends together with a cancellation; 0 for none."""
+    """The number of the await that ends together with a cancellation; 0 for none."""
     limit: int = 0
-    """For ``resize``; 0 lets the limits of the requests count again."""
+    """For ``resize``; 0 restores the limits of the requests."""
 
 
 class ClientPlan(NamedTuple):
@@ -67,12 +67,12 @@ class ClientPlan(NamedTuple):
     response_timeout: float
     offset: float
     lagging: float
-    """How often time passes between two turns of its event loop."""
+    """The share of turns of its event loop before which time passes."""
     callers: list[list[Order]]
 
 
 class Plan(NamedTuple):
-    """Everything that a seed says."""
+    """The schedule of one seed."""
 
     kind: str
     names: tuple[str, ...]
@@ -87,10 +87,10 @@ class Plan(NamedTuple):
     scripts_known: bool
     """Whether the server knows all scripts from the beginning."""
     uniform: bool
-    """Whether all agree on the limit of each name, all the time."""
+    """Whether all callers pass the same limit for each name, and it is never resized."""
 
 
 def tag(kind: str, name: str) -> str:
-    """Return what all keys of a name have in common."""
+    """Return the common part of the keys of a name."""
     kinds = {"all": "lock", "lock_all": "lock", "read": "rwlock", "write": "rwlock"}
     return KeySet("hf", kinds.get(kind, kind), name).tag

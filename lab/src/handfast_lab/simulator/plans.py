@@ -1,4 +1,4 @@
-"""From a seed to a schedule: who does what, and what may go wrong.
+"""Draw the plan of a seed: the orders of the callers, and the faults.
 
 Each seed has a few clients and a few operations, since faults in a small world meet each other sooner. It has some kinds of
 faults only, or none: where everything goes wrong all the time, nothing gets far enough to go wrong in an interesting way.
@@ -18,7 +18,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 __all__ = ["VERSION", "draw"]
 
 VERSION = 2
-"""Of what a seed means. It grows when plans or faults are drawn in another way, so that old seeds mean something else."""
+"""Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 T = TypeVar("T")
 

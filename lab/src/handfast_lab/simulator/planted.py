@@ -501,12 +501,12 @@ def show(tell: Callable[[str], object], processes: int = 1, most: int = MOST) ->
 
 
 _Seeds = Callable[[int, int], tuple[int, str] | None]
-"""The first of the seeds that finds something, and what."""
+"""Returns the first seed with a finding, and its text."""
 
 
 @contextmanager
 def planting(planted: Planted) -> Iterator[dict[str, str]]:
-    """The scripts to run, with the mistake in them or in what runs them. Raises LookupError where it has no place."""
+    """Yield the scripts with the mistake in them or in a module. Raises LookupError if its text is not found."""
     if planted.where.startswith("classic/"):
         yield broken(planted._replace(where=planted.where.removeprefix("classic/")), classic_scripts())
     elif "." in planted.where:
@@ -542,7 +542,7 @@ def _classic(server: SimulatedServer, first: int, last: int) -> tuple[int, str] 
 
 
 def broken(planted: Planted, scripts: dict[str, str]) -> dict[str, str]:
-    """The scripts with the mistake in them. Raises LookupError where its text is not found."""
+    """Return the scripts with the mistake. Raises LookupError if its text is not found."""
     names = list(scripts) if planted.where == "scripts" else [planted.where]
     changed = {name: scripts[name].replace(planted.old, planted.new) for name in names if planted.old in scripts[name]}
     if not changed:
@@ -552,7 +552,7 @@ def broken(planted: Planted, scripts: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _replaced(planted: Planted) -> Iterator[None]:
-    """A module whose functions have the mistake in them, wherever they have been imported to."""
+    """Give the functions of a module the code with the mistake, wherever they are imported."""
     module = importlib.import_module(planted.where)
     package, _, name = planted.where.rpartition(".")
     source = (files(package) / f"{name}.py").read_text(encoding="utf-8")
@@ -572,7 +572,7 @@ def _replaced(planted: Planted) -> Iterator[None]:
 
 
 def _functions(mine: Any, theirs: Any, module: str) -> Iterator[tuple[types.FunctionType, types.FunctionType]]:
-    """The functions of a module and of its classes, with their counterparts."""
+    """Yield the functions of a module and of its classes, with their counterparts."""
     for name, value in list(mine.items()):
         if getattr(value, "__module__", None) != module or name not in theirs:
             continue

@@ -31,7 +31,7 @@ ENGINE_SCRIPTS = {script.name: script.source for script in _SCRIPTS}
 """The sources of the engine's scripts."""
 
 SCRIPT_NAMES = {text.encode(): script.name.encode() for script in _SCRIPTS for text in (script.digest, script.source)}
-"""Their names, by what clients send: the digest or the source."""
+"""The names of the scripts by digest and by source."""
 
 _HERE = files("handfast_lab.simulator")
 
@@ -66,11 +66,11 @@ class SimulatedServer:
             raise ValueError(f"the script {name!r}: {complaint.decode()}")
 
     def reset(self) -> None:
-        """Forget all data and all subscribers."""
+        """Delete all data and all subscribers."""
         self.model[b"reset"]()
 
     def run(self, name: bytes, moment_us: int, key_count: int, words: Iterable[bytes]) -> tuple[Any, Sequence[bytes]]:
-        """Return a script's reply, or its error as an `ErrorReply`; and what it has published, channels and messages in turn."""
+        """Return a script's reply, or its error as an `ErrorReply`; and its published channels and messages, alternating."""
         count, *reply = self._call(name, moment_us, key_count, *words)
         messages: Sequence[bytes] = self._messages() if count else ()
         if reply[0] is None:
@@ -80,7 +80,7 @@ class SimulatedServer:
         return ErrorReply(reply[0].decode(errors="replace")), messages
 
     def dump(self, moment_us: int) -> str:
-        """Return everything stored, in a fixed order."""
+        """Return all data, in a fixed order."""
         return str(self.model[b"dump"](moment_us).decode(errors="replace"))
 
 

@@ -1,4 +1,4 @@
-"""One seed, from its plan to its verdict: callers that carry out their orders, and all that is checked meanwhile."""
+"""Run one seed: callers carry out their orders, and the checks run meanwhile."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from handfast_lab.simulator.world import Process, World
 __all__ = ["Result", "Simulation"]
 
 LONGEST_S = 400.0
-"""Time after the last fault within which every caller must have come to an end."""
+"""Time after the last fault within which every caller must have ended."""
 
 REST_S = 1_000
-"""Time in which everything expires that callers left on the server, and in which a loop runs less than once a second."""
+"""Time after which all data of the callers has expired, and in which a loop runs less than once a second."""
 
 MAX_CALLS = 5_000
-"""A number of scripts that no plan comes near to, unless a client asks again and again."""
+"""A number of scripts that no plan needs, unless a client repeats requests without end."""
 
 IDLE_S = 4.0
 """Time for which a name may stay free though a waiter fits, when nothing goes wrong any more: a waiter that missed its
@@ -76,7 +76,7 @@ class Simulation:
         self._network.on_executed = self.watch.executed
 
     def run(self) -> Result:
-        """Let the plan take its course, and check what is left."""
+        """Run the plan, and check the final state."""
         world, plan = self.world, self.plan
         if world.log is not None:
             world.say("plan", f"{plan.kind} {' '.join(plan.names)}, faults: {', '.join(plan.faults) or 'none'}")
@@ -112,7 +112,7 @@ class Simulation:
             task.add_done_callback(lambda _: self._finish(client))
 
     def _finish(self, client: Client) -> None:
-        """A caller has carried out all its orders."""
+        """Note that a caller has carried out all its orders."""
         client.callers -= 1
         self._busy -= 1
         self._end_if_done()
@@ -125,7 +125,7 @@ class Simulation:
         self._faults.strike(command)
 
     def _kill(self, client: Client, noticed: bool) -> None:  # noqa: FBT001 -- called by the clock
-        """End a process. Its connections end at once, or the server notices much later that they are gone."""
+        """Kill a process. The server notices at once or much later that its connections are closed."""
         process, world = client.process, self.world
         if not process.alive:
             return
@@ -159,7 +159,7 @@ class Simulation:
             self.world.at(self.world.now + 30, self._probe, [])
 
     def _probe(self, before: list[tuple[str, bytes]]) -> None:
-        """Check that what is free and waited for is taken soon."""
+        """Check that free permits are soon granted to waiters."""
         idle = self.watch.idle()
         for name, token in idle:
             if (name, token) in before:
@@ -171,7 +171,7 @@ class Simulation:
         self.world.stopped = True
 
     def _rest(self) -> None:
-        """Check that nothing is left of the tokens whose owners are done, that all else expires, and that loops are at rest."""
+        """Check that no ended token has data, that all other data expires, and that the loops are idle."""
         self.world.stopped = False
         self.world.run(self.world.now + 25)
         self.watch.check_remains()
@@ -183,7 +183,7 @@ class Simulation:
                 self.watch.find(f"rest: the event loop of {client.process.name} runs {client.loop.runs - runs:,} times")
 
     def _discard(self) -> None:
-        """End the world: nothing that is still finalized in it counts any more."""
+        """End the simulation: finalizers have no effect from now on."""
         self._network.on_send = lambda _: None
         self.world.discard_events()
         for client in self._clients:

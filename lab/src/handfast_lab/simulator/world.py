@@ -1,4 +1,4 @@
-"""Virtual time: one clock, one source of randomness, and the processes that both act on.
+"""Virtual time: one clock, one source of randomness, and the processes that use them.
 
 All events stand in one heap, ordered by their moment. Of two events at the same moment, the one that was scheduled first
 runs first, so a seed has exactly one course.
@@ -34,7 +34,7 @@ class World:
         self.chance = random.Random(seed).random  # noqa: S311 -- a seed must give the same numbers again
         self.log = log
         self.now = 0.0
-        """Seconds since the beginning of the simulation."""
+        """Seconds since the start of the simulation."""
         self.stopped = False
 
     def at(self, moment: float, action: Callable[..., object], *args: Any) -> None:
@@ -52,7 +52,7 @@ class World:
             self.now = until
 
     def discard_events(self) -> None:
-        """Drop all scheduled events, and with them the last references to what they would act on."""
+        """Drop all scheduled events, and with them their references."""
         self._heap.clear()
 
     def between(self, least: float, most: float) -> float:
@@ -81,13 +81,13 @@ class Process:
         self.alive = True
         self.frozen = False
         self.blocked_until = 0.0
-        """The moment until which no message travels to it or from it."""
+        """The time until which no message reaches or leaves it."""
         self._arrivals: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._timers: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._drawn = 0
 
     def monotonic(self) -> float:
-        """Return what its monotonic clock shows, in seconds."""
+        """Return the time of its monotonic clock in seconds."""
         return self.world.now + self.offset
 
     def urandom(self, size: int) -> bytes:
@@ -96,14 +96,14 @@ class Process:
         return bytes.fromhex(f"{self.name}{self._drawn:0{2 * size - 1}}")
 
     def deliver(self, action: Callable[..., object], *args: Any) -> None:
-        """Let something from outside reach the process: now, or when it thaws. A dead process gets nothing."""
+        """Deliver an external event to the process: now, or when it resumes. A dead process receives none."""
         if self.frozen:
             self._arrivals.append((action, args))
         elif self.alive:
             action(*args)
 
     def fire(self, action: Callable[..., object], *args: Any) -> None:
-        """Let a timer of the process expire: now, or when it thaws. A dead process gets nothing."""
+        """Let a timer of the process expire: now, or when it resumes. A dead process has none."""
         if self.frozen:
             self._timers.append((action, args))
         elif self.alive:
@@ -124,7 +124,7 @@ class Process:
                 self.world.at(self.world.now, self.deliver, action, *args)
 
     def die(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         self.alive = self.frozen = False
         self._arrivals.clear()
         self._timers.clear()
