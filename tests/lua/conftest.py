@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from handfast._engine.calls import MAX_PERMITS
-from tests._support.engine import Clock, Engine, Index, Several
+from tests._support.engine import Clock, Engine, Several
+from tests._support.index import Index
 
 
 @pytest.fixture
