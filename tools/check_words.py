@@ -48,9 +48,6 @@ CHECKED = ("src", "lab", "docs", "tests", "tools", "examples", ".ci", ".github")
 LEFT_OUT = {"tools/check_words.py", "uv.lock"}
 CACHES = {"__pycache__", "node_modules", "site"}
 
-NOT_YET_CLEAN = (Path(__file__).parent / "not_yet_clean.txt").read_text().split()
-"""Folders, with all below them, and files that may still have such words. The list only shrinks."""
-
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 GAP = r"[\s#>*_-]+"
 """What may stand between the words of a phrase: also the start of the next line of a comment."""
@@ -62,17 +59,12 @@ ALLOWED = re.compile(r"words: allow ([a-z][a-z ,]*[a-z])")
 
 def main(root: Path) -> int:
     """Check all files and print each find."""
-    faults = []
-    clean = set(NOT_YET_CLEAN)
-    for path in files_of(root):
-        name = path.relative_to(root).as_posix()
-        listed = {entry for entry in NOT_YET_CLEAN if f"{name}/".startswith(f"{entry}/")}
-        for line, word in check(path.read_text()):
-            clean -= listed
-            if not listed:
-                faults.append(f"{name}:{line}: {word}")
-    faults += [f"tools/not_yet_clean.txt: {entry} is clean; delete its line" for entry in sorted(clean)]
-    print("\n".join(faults) or f"no banned word, but in {len(NOT_YET_CLEAN)} places that are listed as not yet clean")
+    faults = [
+        f"{path.relative_to(root).as_posix()}:{line}: {word}"
+        for path in files_of(root)
+        for line, word in check(path.read_text())
+    ]
+    print("\n".join(faults) or "no banned word")
     return 1 if faults else 0
 
 

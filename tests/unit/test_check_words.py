@@ -15,7 +15,6 @@ def tool():
     spec = importlib.util.spec_from_file_location("check_words", TOOL)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.NOT_YET_CLEAN = []
     return module
 
 
@@ -85,19 +84,3 @@ def test_what_programs_wrote_and_pictures_are_left_out(tool, house):
     (house / "src/__pycache__").mkdir()
     (house / "src/__pycache__/a.txt").write_text(BODY)
     assert tool.main(house) == 0
-
-
-def test_a_folder_that_is_not_yet_clean_excuses_what_is_below_it_and_nothing_else(tool, house, capsys):
-    (house / "src/deep/a.py").write_text(BODY)
-    tool.NOT_YET_CLEAN = ["src"]
-    assert tool.main(house) == 0
-    (house / "docs/a.md").write_text(BODY)
-    (house / "src.md").write_text(RUN)
-    assert tool.main(house) == 1
-    assert capsys.readouterr().out.splitlines()[-2:] == [f"docs/a.md:1: {BODY}", f"src.md:1: {RUN}"]
-
-
-def test_a_folder_that_has_become_clean_must_leave_the_list(tool, house, capsys):
-    tool.NOT_YET_CLEAN = ["src/deep", "README.md"]
-    assert tool.main(house) == 1
-    assert len(capsys.readouterr().out.splitlines()) == 2
