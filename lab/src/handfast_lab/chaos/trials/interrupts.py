@@ -126,8 +126,8 @@ class _Interrupts(StopTest):
                 yield operations
             return
         with Handfast(url) as mine, Handfast(url) as other:
-            with mine.lock("warm", ttl=0.1), other.lock("warm too", ttl=0.1):
-                await self.api.sleep(0.1)  # by now the renewal thread has its connection
+            with mine.lock("warm", ttl=1.0), other.lock("warm too", ttl=1.0):
+                await self.api.sleep(0.5)  # by now the renewal thread has its connection
             yield Operations(self.api, mine, other, TTL, WAIT, LONGEST / 2).all()
 
     async def _everywhere(self, operations: list[OperationKind], most: int) -> None:
