@@ -20,7 +20,6 @@ from handfast_lab.chaos.workers import PRIMITIVES
 from handfast_lab.checker.history import read_history
 from handfast_lab.commands.torture import command
 from handfast_lab.simulator import planted
-from handfast_lab.simulator.plans import VERSION
 
 MACHINE = {"server": "valkey 9", "python": "3.11", "redis": "8.1", "cores": 2, "date": "2026-11-21T00:00:00"}
 
@@ -124,15 +123,6 @@ def test_the_report_shows_all_results_and_hides_no_failure(results):
 
 def test_the_published_page_is_rendered_from_the_published_results():
     assert Path("docs/results/reliability.md").read_text() == render(Results(Path("results/reliability")))
-
-
-def test_the_report_says_whether_the_schedules_ran_the_real_driver(results):
-    counts = dict.fromkeys(("schedules", "calls", "faults", "seconds", "processes", "histories", "operations"), 1)
-    part = {**counts, "virtual_days": 1, "faults_by_kind": {}, "findings": []}
-    results.write("schedules", "handfast torture", MACHINE, plans=1, **part)
-    assert "with a model of the drivers" in render(results)
-    results.write("schedules", "handfast torture", MACHINE, plans=VERSION, **part)
-    assert "The asyncio API, its driver, the protocols and the scripts are the real code" in render(results)
 
 
 # --- the command

@@ -51,9 +51,6 @@ The faults under which Handfast was tested, and the violations that were found. 
 documented limit.
 """
 
-REAL_DRIVER_SINCE = 2
-"""Version of the simulator's plans since which schedules run the real asyncio API and its driver."""
-
 
 def render(results: Results) -> str:
     """Return the whole page."""
@@ -226,9 +223,10 @@ def _schedules(results: Results) -> Iterator[str]:
     yield (
         f"**{part['schedules']:,} schedules with {part['calls']:,} calls of scripts and {part['faults']:,} faults: "
         f"{len(part['findings'])} anomalies; {part['schedules'] / part['seconds']:,.0f} schedules a second** on "
-        f"{part['processes']} processes. {_simulated(part)} Everything follows from a seed, and "
-        f"{part['virtual_days']:,.0f} days of virtual time passed. The state of the server was checked after each call. At the "
-        "end it was checked that every caller had finished and that nothing was left, and the answers that clients received "
+        f"{part['processes']} processes. The asyncio API, its driver, the protocols and the scripts are the real code; the "
+        "network, the server's commands and time are simulated. The sync driver is tested by the histories and trials above. "
+        f"Everything follows from a seed, and {part['virtual_days']:,.0f} days of virtual time passed. The state of the server "
+        "was checked after each call. At the end it was checked that every caller had finished and that nothing was left, and the answers that clients received "
         f"in {part['histories']:,} histories with {part['operations']:,} operations. "
         "`python -m handfast_lab.simulator SEED` shows one schedule, event by event.\n"
     )
@@ -236,20 +234,6 @@ def _schedules(results: Results) -> Iterator[str]:
     yield from _table(("fault", "times"), part["faults_by_kind"].items(), "lr")
     for finding in part["findings"]:
         yield f"- `python -m handfast_lab.simulator {finding['seed']}`: {'; '.join(finding['texts'])}"
-
-
-def _simulated(part: dict[str, Any]) -> str:
-    """Return which code was real when the schedules ran."""
-    if part["plans"] >= REAL_DRIVER_SINCE:
-        return (
-            "The asyncio API, its driver, the protocols and the scripts are the real code; the network, the server's "
-            "commands and time are simulated. The sync driver is tested by the histories and trials above."
-        )
-    return (
-        "The simulator runs the real asyncio API and its driver, with the real protocols and scripts; only the network, the "
-        "server's commands and time are simulated. These figures are older: they were measured with the real protocols and "
-        "scripts, and with a model of the drivers."
-    )
 
 
 def _planted(results: Results) -> Iterator[str]:
