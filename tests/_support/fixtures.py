@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import signal
 
 import pytest
 import redis
@@ -25,6 +26,13 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=100)
 settings.load_profile("quick")
+
+
+def pytest_configure():
+    """Take back the signals that a shell lets its background jobs ignore: the commands under test would ignore them, too."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(config, items):

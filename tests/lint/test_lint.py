@@ -151,7 +151,7 @@ def test_messages_name_the_code_and_the_remedy(source, words):
     assert any(words in finding.message for finding in check(source)), check(source)
 
 
-def test_linter_imports_only_the_header_of_the_engine():
+def test_linter_imports_only_the_header_of_the_engine_and_the_naming():
     folder = SOURCE / "lint"
     imported = {
         node.module
@@ -159,7 +159,7 @@ def test_linter_imports_only_the_header_of_the_engine():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module.startswith("handfast") and "lint" not in node.module
     }
-    assert imported == {"handfast._engine.header"}
+    assert imported == {"handfast._engine.header", "handfast._naming"}
 
 
 def test_missing_parser_raises_with_the_extra_to_install(monkeypatch):
