@@ -342,6 +342,7 @@ def test_preloaded_user_can_run_no_other_script(raw, user):
                 client.execute_command(*command)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_forgotten_script_raises_with_the_remedy_and_works_when_loaded_again(api, raw, user):
     url = user(*of_use("lock", preloaded=True).rules())

@@ -326,6 +326,7 @@ async def test_release_detects_a_loss_that_was_not_announced(here, raw):
     assert nothing_left(raw)
 
 
+@pytest.mark.slow
 async def test_extension_and_renewal_cover_all_names(here, raw):
     lock = here.lock_all(["a", "b"], ttl=0.6)
     lease = await lock.acquire()

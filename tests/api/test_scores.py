@@ -372,6 +372,7 @@ async def test_a_lost_call_is_retried_and_counted_once(far, proxy, raw, what):
     assert await scores.size() == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
 async def test_a_batch_that_is_lost_several_times_is_counted_once(far, proxy, raw, what):
     scores = far.scores("seen")

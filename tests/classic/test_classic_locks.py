@@ -183,6 +183,7 @@ def test_flaw_timeout_is_rounded_up_to_seconds_and_never_renewed(form, hf, raw):
         assert hf.lock("a").try_acquire() is None
 
 
+@pytest.mark.slow
 def test_flaw_holder_is_not_notified_of_the_loss(form, conn, hf, other):
     mine = form.acquire_lock_with_timeout(conn, "a")
     conn.delete("lock:a")

@@ -424,6 +424,7 @@ def test_flaw_timeout_of_a_new_client_ends_the_permit_of_a_holder(kind, conn, cl
         assert lease.remaining() > 1
 
 
+@pytest.mark.slow
 def test_flaw_holder_is_not_notified_of_the_loss(conn, hf, other):
     for kind in (FIRST, FAIR, LOCKED, LUA):
         mine = kind.acquire(conn, "s", 1)

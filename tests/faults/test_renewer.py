@@ -324,6 +324,7 @@ async def test_renewals_fail_until_the_server_is_back_and_the_lease_lives(api, s
         assert not lease.lost
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_gone_for_longer_than_the_ttl_is_a_loss_known_without_it(api, stopping):
     async with api.client(stopping.url) as client:
         lease = await client.lock("a", ttl=0.6).acquire()

@@ -456,6 +456,7 @@ def body_of(path):
         return db.execute("SELECT body FROM reports WHERE id = 7").fetchone()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("renew", [*slow_only(False), True], ids=["plain", "renewed"])
 def test_paused_writer_is_refused_when_it_resumes(writers, stored, renew):
     firsts, seconds, old, new = write_late(writers, "update", renew, path=stored)

@@ -123,6 +123,7 @@ def test_a_live_holder_is_renewed_for_as_long_as_it_holds(hf, actors):
     assert holder.ask("release") is True
 
 
+@pytest.mark.slow
 def test_a_holder_frozen_beyond_its_ttl_learns_that_it_lost_the_lease(hf, actors):
     (holder,) = actors()
     fence = holder.ask("acquire", ttl=0.3)

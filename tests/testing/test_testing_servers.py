@@ -261,6 +261,7 @@ def test_kill_clients_closes_connections_by_kind(steady):
 # --- its replicas
 
 
+@pytest.mark.slow
 def test_replica_follows_freezes_thaws_and_is_promoted():
     with ServerController() as primary, primary.replica() as replica:
         primary.admin.set("k", "1")

@@ -107,6 +107,7 @@ def test_no_module_of_the_product_imports_in_a_circle():
     assert circles(imported) == set()
 
 
+@pytest.mark.slow
 def test_circles_of_the_lab_only_become_fewer():
     assert circles(graph(LAB)) <= KNOWN_CIRCLES
 

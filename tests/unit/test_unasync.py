@@ -56,6 +56,7 @@ def without_docstrings(tree):
     return tree
 
 
+@pytest.mark.slow
 def test_the_committed_files_are_what_the_tool_generates():
     done = run(ROOT, "--check")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
