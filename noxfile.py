@@ -31,8 +31,8 @@ ON_EVERY_SERVER = [
 ]
 """What users see and what the engine promises."""
 
-MEASURED_SLOW = ["tests/cli", "tests/compat", "tests/embedded"]
-"""Folders most of whose tests are slow: ``coverage`` runs these instead of ``slow``."""
+MEASURED_SLOW = ["tests/cli", "tests/compat", "tests/embedded", "tests/testing"]
+"""Folders whose slow tests reach code that no quick test does: ``coverage`` runs these instead of ``slow``."""
 
 SLOW = ["-m", "slow", "--hypothesis-profile=thorough"]
 LUA_FOLDERS = [*sorted(str(path) for path in Path("src").rglob("lua") if "_engine" not in path.parts), "examples"]
