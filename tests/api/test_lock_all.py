@@ -19,8 +19,6 @@ from tests._support.family import until_listening
 from tests._support.helpers import eventually, eventually_async, slow_only
 from tests._support.lockall_pairs import campaign, hold
 
-pytestmark = pytest.mark.usefixtures("short_ticks")
-
 NOWHERE = "redis://127.0.0.1:1/0"
 ODD = ["}", "{", "{a}", "a:q", "a}:holders", " ", "a b", "\0", "a\nb", "é", "🔒", "%7B", ":", "*", "a, b", "x" * 10_000]
 CALLS = {
@@ -249,6 +247,7 @@ async def test_a_waiter_that_times_out_lets_the_next_one_in(here, there, raw):
 # --- lost leases
 
 
+@pytest.mark.usefixtures("short_ticks")
 @pytest.mark.parametrize("lost", ["a", *slow_only("b", "c")])
 async def test_losing_one_name_loses_the_lease_and_leaving_the_block_releases_the_rest(api, here, there, raw, lost):
     async def intrude():
@@ -267,6 +266,7 @@ async def test_losing_one_name_loses_the_lease_and_leaving_the_block_releases_th
     assert await stranger.release() is True
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_releasing_a_lost_lease_hands_its_remaining_names_to_waiters(here, there, raw):
     async with asyncio.TaskGroup() as tasks:
         lease = await here.lock_all(["a", "b"], ttl=60).acquire()
@@ -284,6 +284,7 @@ async def test_releasing_a_lost_lease_hands_its_remaining_names_to_waiters(here,
     assert nothing_left(raw)
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_on_lost_warn_lets_the_block_continue(here, there, raw):
     with pytest.warns(RuntimeWarning, match=r"'a, b'.*maintenance"):
         async with here.lock_all(["a", "b"], ttl=60, on_lost="warn") as lease:
@@ -381,6 +382,7 @@ async def test_status_lists_each_name(here, there):
     assert not await lock.locked()
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_force_release_revokes_every_name(here, there, raw):
     lock = there.lock_all(["a", "b", "c"])
     lease = await here.lock_all(["a", "b"]).acquire()

@@ -28,8 +28,6 @@ from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.helpers import eventually_async
 
-pytestmark = pytest.mark.usefixtures("short_ticks")
-
 REFUSED = "the reentrant lock 'a' can only be released by the thread or task that acquired it; release it there"
 
 
@@ -414,6 +412,7 @@ async def test_the_hold_is_renewed_while_any_lease_is_held(here, there):
         pass
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_a_loss_affects_all_leases_until_they_are_released(here, there, raw):
     rlock = here.rlock("a")
     called = []
@@ -448,6 +447,7 @@ async def test_a_loss_affects_all_leases_until_they_are_released(here, there, ra
     assert nothing_left(raw)
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_after_a_loss_another_thread_or_task_can_acquire(here, there, raw):
     rlock = here.rlock("a")
     lost = await rlock.acquire()

@@ -14,8 +14,6 @@ from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.helpers import eventually, eventually_async
 
-pytestmark = pytest.mark.usefixtures("short_ticks")
-
 MAX_PERMITS = 1_000_000_000
 SIDES = ("read", "write")
 
@@ -350,6 +348,7 @@ async def test_downgrading_a_read_lease_sends_no_request(here, raw):
     assert await reader.release() is True
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_a_lost_or_released_lease_cannot_be_downgraded(here, there, raw):
     rwlock = here.rwlock("a")
     released = await rwlock.write().acquire()
@@ -373,6 +372,7 @@ async def test_a_lost_or_released_lease_cannot_be_downgraded(here, there, raw):
     assert await taken.release() is False
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_losing_a_downgraded_lease_ends_its_block(here, there, raw):
     with pytest.raises(LeaseLost, match="deploy"):
         async with here.rwlock("a").write() as lease:
@@ -490,6 +490,7 @@ async def test_a_lease_held_outside_a_block_is_no_deadlock(here):
         pass
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_a_block_whose_lease_was_released_or_lost_blocks_no_acquire(here, there, raw):
     rwlock = here.rwlock("a", on_lost="warn")
     async with rwlock.read() as lease:
@@ -580,6 +581,7 @@ async def test_read_write_and_downgraded_leases_are_renewed(here, there):
         pass
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_force_release_revokes_all_readers_and_admits_the_writer(here, there, raw):
     mine, yours = here.rwlock("a"), there.rwlock("a")
     lost = [await mine.read().acquire(), await yours.read().acquire()]

@@ -23,8 +23,6 @@ from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
 from tests._support.helpers import eventually, eventually_async
 
-pytestmark = pytest.mark.usefixtures("short_ticks")
-
 HOUR = 3600
 DAY = 24 * HOUR
 
@@ -329,6 +327,7 @@ async def test_permits_are_renewed_while_held_and_expire_with_renewal_off(here, 
     assert await once.release() is False
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_force_release_revokes_all_leases_and_admits_the_waiters(here, there, raw):
     mine = here.semaphore("a", 3)
     lost = [await mine.acquire(permits=2), await there.semaphore("a", 3).acquire()]
@@ -352,6 +351,7 @@ async def test_force_release_revokes_all_leases_and_admits_the_waiters(here, the
     assert await mine.force_release() == 0
 
 
+@pytest.mark.usefixtures("short_ticks")
 async def test_leaving_a_block_after_a_loss_raises_unless_the_block_raised(here, there, raw):
     with pytest.raises(LeaseLost, match="deploy"):
         async with here.semaphore("a", 3).acquire(permits=2) as lease:
