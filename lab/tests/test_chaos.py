@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -123,6 +124,16 @@ def test_the_report_shows_all_results_and_hides_no_failure(results):
 
 def test_the_published_page_is_rendered_from_the_published_results():
     assert Path("docs/results/reliability.md").read_text() == render(Results(Path("results/reliability")))
+
+
+def test_the_published_commands_run_anywhere():
+    """They name a program and files of the repository, and no path of the machine that ran them."""
+    texts = [path.read_text() for path in sorted(Path("results").rglob("*.json"))]
+    commands = re.findall(r'"command": "([^"]*)"', "\n".join(texts))
+    assert commands
+    for published in commands:
+        assert re.match(r"(handfast|python -m \S+)(\s|$)", published), published
+        assert not re.search(r"[\s=][/~]", published), published
 
 
 # --- the command

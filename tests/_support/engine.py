@@ -90,7 +90,29 @@ def runs_through(client, source, keys, argv, calls):
     return True
 
 
-class Engine:
+class Scripts:
+    """Calls scripts with the argument names of their headers. A subclass's ``run`` knows the script and the keys of a verb."""
+
+    def call(self, script, keys, args):
+        """Run a script. Return the reply, a list that begins with its tag, and check it against the header."""
+        argv = [args.pop(name) for name in script.header.args]
+        assert not args
+        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
+        assert reply[0] in script.header.replies
+        assert len(reply) == 1 + len(script.header.replies[reply[0]])
+        return reply
+
+    def release(self, token):
+        return self.run("release", token=token)
+
+    def cancel(self, token):
+        return self.run("cancel", token=token)
+
+    def renew(self, token, ttl=TTL_MS):
+        return self.run("renew", token=token, ttl_ms=ttl)
+
+
+class Engine(Scripts):
     """The scripts of one name, called with the argument names of their headers, and assertions on what they store."""
 
     def __init__(self, client, name="a", *, limit=1, kind="lock"):
@@ -106,15 +128,9 @@ class Engine:
         return [self]
 
     def run(self, verb, **args):
-        """Run a script with arguments by name. Return the reply, a list that begins with its tag."""
         script = load(f"permit_{verb}")
         keys = [self.place.key(part) for part in script.header.keys if part != "more"]
-        argv = [args.pop(name) for name in script.header.args]
-        assert not args
-        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
-        assert reply[0] in script.header.replies
-        assert len(reply) == 1 + len(script.header.replies[reply[0]])
-        return reply
+        return self.call(script, keys, args)
 
     def acquire(
         self,
@@ -141,15 +157,6 @@ class Engine:
             max_waiters=max_waiters,
             owner=f"{inbox or 'inbox:' + token} control:{token} {label}",
         )
-
-    def release(self, token):
-        return self.run("release", token=token)
-
-    def cancel(self, token):
-        return self.run("cancel", token=token)
-
-    def renew(self, token, ttl=TTL_MS):
-        return self.run("renew", token=token, ttl_ms=ttl)
 
     def revoke(self, up_to_fence, reason="test", start="-inf"):
         *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
@@ -232,7 +239,7 @@ class Engine:
             self.client.pexpire(self.key(part), HOUR_MS)
 
 
-class Several:
+class Several(Scripts):
     """The scripts of several names, called with the argument names of their headers."""
 
     def __init__(self, client, names, *, kind="lock"):
@@ -242,25 +249,11 @@ class Several:
     def run(self, verb, **args):
         script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
         keys = [engine.key(part) for engine in self.engines for part in PARTS]
-        argv = [args.pop(name) for name in script.header.args]
-        assert not args
-        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
-        assert reply[0] in script.header.replies
-        assert len(reply) == 1 + len(script.header.replies[reply[0]])
-        return reply
+        return self.call(script, keys, args)
 
     def acquire(self, token, *, ttl=TTL_MS, wait=WAIT_MS, inbox=None, max_waiters=1000):
         owner = f"{inbox or 'inbox:' + token} control:{token} me"
         return self.run("acquire", token=token, ttl_ms=ttl, wait_ms=wait, max_waiters=max_waiters, owner=owner)
-
-    def release(self, token):
-        return self.run("release", token=token)
-
-    def cancel(self, token):
-        return self.run("cancel", token=token)
-
-    def renew(self, token, ttl=TTL_MS):
-        return self.run("renew", token=token, ttl_ms=ttl)
 
     def holders(self):
         return [engine.holders() for engine in self.engines]
@@ -338,6 +331,18 @@ def hang_up(client, pubsub, *tokens):
     pubsub.close()
     inboxes = [f"inbox:{token}" for token in tokens]
     eventually(lambda: not any(count for _, count in client.pubsub_numsub(*inboxes)))
+
+
+def queue_dead_writers(rw, listening, count):
+    """Let a reader hold, and queue that many dead writers, which do not fit, and a live reader behind them."""
+    listening("alive")
+    dead = [f"dead{number}" for number in range(count)]
+    pubsub = listening(*dead)
+    rw.acquire("held")
+    for token in dead:
+        rw.acquire(token, rw.limit)
+    rw.acquire("alive")
+    hang_up(rw.client, pubsub, *dead)
 
 
 @contextlib.contextmanager

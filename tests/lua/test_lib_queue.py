@@ -21,6 +21,7 @@ from tests._support.engine import (
     Clock,
     hang_up,
     holding,
+    queue_dead_writers,
     received,
     waiting,
 )
@@ -250,14 +251,7 @@ def test_a_hundred_dead_heads_are_skipped_per_call(a, listening):
 
 
 def test_a_hundred_dead_heads_that_do_not_fit_are_skipped_per_call(rw, listening):
-    listening("alive")
-    dead = [f"dead{number}" for number in range(150)]
-    pubsub = listening(*dead)
-    rw.acquire("held")
-    for token in dead:
-        rw.acquire(token, rw.limit)
-    rw.acquire("alive")
-    hang_up(rw.client, pubsub, *dead)
+    queue_dead_writers(rw, listening, 150)
     assert rw.cancel("stranger") == ["cancelled", 1]
     assert len(rw.queue()) == 51
     assert rw.cancel("stranger") == ["cancelled", 0]

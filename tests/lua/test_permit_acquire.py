@@ -15,6 +15,7 @@ from tests._support.engine import (
     WAIT_MS,
     hang_up,
     holding,
+    queue_dead_writers,
     received,
     refused,
     silent,
@@ -276,14 +277,7 @@ def test_busy_behind_a_hundred_dead_waiters_says_to_come_back_at_once(a):
 
 
 def test_a_waiter_behind_a_hundred_dead_waiters_is_to_come_back_at_once(rw, listening):
-    listening("alive")
-    dead = [f"dead{number}" for number in range(120)]
-    pubsub = listening(*dead)
-    rw.acquire("held")
-    for token in dead:
-        rw.acquire(token, rw.limit)
-    rw.acquire("alive")
-    hang_up(rw.client, pubsub, *dead)
+    queue_dead_writers(rw, listening, 120)
     assert rw.acquire("alive") == ["queued", NOW_US, 20, 0]
     assert rw.acquire("alive")[0] == "granted"
 

@@ -23,14 +23,6 @@ class LossNotifier:
         self._leases.lose(lease, reason)
         self.notify_lost(lease)
 
-    def revoked(self, token: bytes, reason: str) -> bool:
-        """Take a revocation from the server. Return False if no lease here has that token."""
-        lease = self._leases.get(token)
-        if lease is None:
-            return False
-        self.lose(lease, reason)
-        return True
-
     def notify_lost(self, lease: LeaseState) -> None:
         """Log the loss and call the callbacks. A lease without callbacks has a holder that does not know yet."""
         logger.log(

@@ -116,7 +116,7 @@ def say(text: str) -> None:
 def made_here() -> dict[str, Any]:
     """Return the command, the machine, the versions and the date."""
     with PrivateServer() as server:
-        return {"command": shlex.join(["python", *sys.argv]), "machine": describe(server.url)}
+        return {"command": shlex.join(["python", "-m", __package__, *sys.argv[1:]]), "machine": describe(server.url)}
 
 
 def figures_of(

@@ -75,6 +75,14 @@ class Renewer(LossNotifier):
         self._send_cleanup(cleanup, done)
         return done
 
+    def revoked(self, token: bytes, reason: str) -> bool:
+        """Take a revocation from the server. Return False if no lease here has that token."""
+        lease = self._leases.get(token)
+        if lease is None:
+            return False
+        self.lose(lease, reason)
+        return True
+
     def renew_all(self) -> None:
         """Renew every lease now: while the connection was down, the message that one was revoked may have been lost."""
         if not self._stopped and self._leases:

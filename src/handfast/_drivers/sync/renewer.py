@@ -89,7 +89,7 @@ class Renewer(LossNotifier):
             with self._gate:
                 pass
 
-    def revoked(self, token: bytes, reason: str) -> bool:
+    def revoked(self, token: bytes, reason: str) -> None:
         """Take a revocation. One that arrives before its lease is added is kept for `add`."""
         # Note the reason before reading the table; add() writes the table before it takes the reason. One of the two
         # always sees the other, and only the one that takes the reason reports the loss.
@@ -99,7 +99,6 @@ class Renewer(LossNotifier):
         lease = self._leases.get(token)
         if lease is not None and self._early.pop(token, None) is not None:
             self.lose(lease, reason)
-        return lease is not None
 
     def clean_up(self, steps: Steps[Any]) -> None:
         """Perform an undo as soon as the server can be reached."""
