@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("lupa")
 
 import handfast
+from handfast._drivers import clock
 from handfast_lab.simulator.client import SimulatedConnector
 from handfast_lab.simulator.isolation import enter, isolated, readers_of_the_clock
 from handfast_lab.simulator.loop import MAX_TURNS, VirtualLoop
@@ -207,12 +208,17 @@ def library_modules():
 
 
 def test_the_library_reads_clocks_and_randomness_only_where_the_simulator_replaces_them():
-    readers = set()
+    readers = {clock.__name__}
     for name, tree in library_modules():
+        if name == clock.__name__:
+            continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names = {alias.name for alias in node.names}
                 assert not names & {"time", "random", "uuid", "datetime"}, name
+            elif isinstance(node, ast.ImportFrom) and node.module == clock.__name__:
+                assert [(alias.name, alias.asname) for alias in node.names] == [("monotonic", None)], name
+                readers.add(name)
             elif isinstance(node, ast.ImportFrom) and node.module in (
                 "time",
                 "random",
@@ -221,9 +227,7 @@ def test_the_library_reads_clocks_and_randomness_only_where_the_simulator_replac
                 "os",
                 "secrets",
             ):
-                imported = {alias.name: alias.asname for alias in node.names}
-                assert imported in ({"monotonic": None}, {"timedelta": None}), name
-                readers.update([name] if "monotonic" in imported else [])
+                assert [(alias.name, alias.asname) for alias in node.names] == [("timedelta", None)], name
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "secrets":
                 assert node.attr == "token_hex", name
     for name in readers:
@@ -242,7 +246,7 @@ def test_clock_and_randomness_belong_to_the_running_process_and_are_restored(wor
         assert secrets.token_hex(8).startswith("a0")
         assert readers_of_the_clock() == []
     assert (os.urandom, secrets.token_hex) == REAL
-    assert session.monotonic is time.monotonic
+    assert session.monotonic is clock.monotonic
 
 
 # --- the transport

@@ -17,6 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast import ServerRefused
 from handfast._drivers.aio.session import BATCH, Session
 from handfast._drivers.aio.transport import FrameTransport
+from handfast._drivers.clock import monotonic
 from handfast._drivers.connect import Connector
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, GrantMessage, Park
@@ -298,7 +299,7 @@ async def test_a_grant_message_is_read_in_any_pieces(stage, pieces, size):
 
     playing = asyncio.create_task(play())
     assert (await coming).reply == [b"queued", 1000, 0, 5000]
-    waking = await asyncio.wait_for(session.inbox.park(Park(TOKEN, time.monotonic() + 30)), 10)
+    waking = await asyncio.wait_for(session.inbox.park(Park(TOKEN, monotonic() + 30)), 10)
     assert waking.grant == GrantMessage(7, 2000, 3000)
     await playing
     assert session.inbox.unregister(TOKEN) is None
@@ -316,7 +317,7 @@ async def test_a_message_that_came_before_the_reply_is_dropped(stage, older):
         await peer.hear()
         peer.say(older + answer)
         await coming
-        assert (await inbox.park(Park(TOKEN, time.monotonic() + 0.02))).grant is None
+        assert (await inbox.park(Park(TOKEN, monotonic() + 0.02))).grant is None
     assert inbox.unregister(TOKEN) is None
 
 
@@ -329,7 +330,7 @@ async def test_a_grant_that_is_revoked_before_its_waiter_saw_it_is_reported(stag
     await peer.hear()
     peer.say(QUEUED)
     await coming
-    parking = inbox.park(Park(TOKEN, time.monotonic() + 30))
+    parking = inbox.park(Park(TOKEN, monotonic() + 30))
     if parked:
         parking = asyncio.create_task(parking)
         await asyncio.sleep(0)
@@ -344,7 +345,7 @@ async def test_each_of_many_waiters_gets_its_own_message(stage):
     session, tokens = stage.session, [b"%032d" % value for value in range(50)]
     for token in tokens:
         session.inbox.register(token)
-    parked = [asyncio.create_task(session.inbox.park(Park(token, time.monotonic() + 30))) for token in tokens]
+    parked = [asyncio.create_task(session.inbox.park(Park(token, monotonic() + 30))) for token in tokens]
     await asyncio.sleep(0)
     parked[7].cancel()
     for value in reversed(range(50)):
@@ -364,7 +365,7 @@ async def test_each_of_many_waiters_gets_its_own_message(stage):
 async def test_messages_of_strangers_are_ignored(stage, words):
     peer = await stage.open()
     stage.session.inbox.register(TOKEN)
-    parked = asyncio.create_task(stage.session.inbox.park(Park(TOKEN, time.monotonic() + 0.05)))
+    parked = asyncio.create_task(stage.session.inbox.park(Park(TOKEN, monotonic() + 0.05)))
     peer.say(push(words), b">2\r\n+invalidate\r\n*1\r\n+key\r\n", push(b"revoked abc too slow, sorry"))
     assert (await parked).grant is None
     assert stage.revoked == [(b"abc", "too slow, sorry")]
@@ -500,11 +501,11 @@ async def test_a_broken_connection_wakes_the_waiters_and_those_that_are_about_to
     session, late = stage.session, b"l" * 32
     session.inbox.register(TOKEN)
     session.inbox.register(late)
-    parked = asyncio.create_task(session.inbox.park(Park(TOKEN, time.monotonic() + 30)))
+    parked = asyncio.create_task(session.inbox.park(Park(TOKEN, monotonic() + 30)))
     await asyncio.sleep(0)
     peer.writer.close()
     assert (await asyncio.wait_for(parked, 10)).grant is None
-    assert (await asyncio.wait_for(session.inbox.park(Park(late, time.monotonic() + 30)), 10)).grant is None
+    assert (await asyncio.wait_for(session.inbox.park(Park(late, monotonic() + 30)), 10)).grant is None
     assert stage.gaps == [True]
     assert stage.count == 1, "no request needs a new connection"
 
@@ -670,7 +671,7 @@ async def test_an_end_with_an_error_fails_the_waiters_present_and_future(stage):
     peer = await stage.open()
     session = stage.session
     session.inbox.register(TOKEN)
-    parked = asyncio.create_task(session.inbox.park(Park(TOKEN, time.monotonic() + 30)))
+    parked = asyncio.create_task(session.inbox.park(Park(TOKEN, monotonic() + 30)))
     (asked,) = send(stage, 1)
     await asyncio.sleep(0)
     session.end(RedisConnectionError("the end"))
@@ -697,17 +698,17 @@ async def test_an_end_while_connecting_leaves_no_task(stage):
 
 async def test_an_answer_has_the_moment_at_which_its_request_was_last_sent(stage):
     peer = await stage.open()
-    before = time.monotonic()
+    before = monotonic()
     (future,) = send(stage, 1)
     await peer.hear()
     peer.writer.close()
     peer = await stage.meet()
-    between = time.monotonic()
+    between = monotonic()
     await asyncio.sleep(0.01)
     await peer.hear()
     peer.say(NOSCRIPT)
     await peer.hear()
-    after = time.monotonic()
+    after = monotonic()
     peer.say(number(1))
     answer = await future
     assert isinstance(answer, Answer)

@@ -11,6 +11,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.session import Session
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import GrantMessage, Park
@@ -52,7 +53,7 @@ def stage():
 
 
 def park(session, seconds=30.0):
-    return session.park(Park(TOKEN, time.monotonic() + seconds)).grant
+    return session.park(Park(TOKEN, monotonic() + seconds)).grant
 
 
 def play(server, pieces):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from time import monotonic
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.clock import monotonic
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_transient, subscribe_denied
 from handfast.errors import AcquireTimeout, HandfastError

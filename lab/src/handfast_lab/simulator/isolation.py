@@ -12,12 +12,12 @@ import logging
 import os
 import secrets
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, TracebackType
 
+from handfast._drivers.clock import monotonic
 from handfast_lab.simulator.world import Process
 
 __all__ = ["enter", "isolated", "readers_of_the_clock"]
@@ -61,7 +61,7 @@ def readers_of_the_clock() -> list[ModuleType]:
     return [
         module
         for name, module in list(sys.modules.items())
-        if name.startswith("handfast._") and getattr(module, "monotonic", None) is time.monotonic
+        if name.startswith("handfast._") and getattr(module, "monotonic", None) is monotonic
     ]
 
 
@@ -90,7 +90,7 @@ def isolated() -> Iterator[None]:
                     pass
     finally:
         for module in patched:
-            vars(module)["monotonic"] = time.monotonic
+            vars(module)["monotonic"] = monotonic
         os.urandom, secrets.token_hex = entropy
         sys.set_asyncgen_hooks(*hooks)
         logging.disable(level)

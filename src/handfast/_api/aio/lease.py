@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from time import monotonic
 
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncLeaseScope
+from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState

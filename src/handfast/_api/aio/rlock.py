@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from time import monotonic
-
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.clock import monotonic
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from time import monotonic
 
+from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import LeaseScope

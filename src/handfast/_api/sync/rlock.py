@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from time import monotonic
-
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
+from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.acquire import Attempt

@@ -16,7 +16,6 @@ import sys
 import weakref
 from asyncio import AbstractEventLoop, Future
 from math import inf
-from time import monotonic
 from typing import Any, TypeVar, cast
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -25,6 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.loop_context import LoopContext, current_task
 from handfast._drivers.aio.session import Outcome, Session
+from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
     client_closed,
     closed_while_waiting,

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Iterator
-from time import monotonic
 from typing import TypeAlias
 
+from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import copy_exception
 from handfast._engine.effects import GrantMessage, Park, Waking
 

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncGenerator, Callable
-from time import monotonic
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -21,6 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.session import Session
+from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import closed_while_waiting
 from handfast._engine.keys import control_channel
 from handfast._engine.records import owner_text

@@ -1,8 +1,8 @@
 """Renew the leases of one client on one event loop, and notify their holders when they are lost.
 
 The renewer is a timer of the loop and not a task: no code can cancel it by accident, it still runs while the scopes of
-an ending program are left, and nothing is pending when the loop goes away. It is set to the moment of the next renewal
-or expiry; renewals that are due together leave together.
+an ending program are left, and nothing is pending when the loop goes away. It looks at the table at the moment of the
+next renewal or expiry; renewals that are due together leave together.
 
 A release withdraws the renewal of its lease: one that was sent stays sent, but none is sent after that (invariant 10).
 
@@ -17,10 +17,10 @@ from asyncio import Future
 from contextvars import Context
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import Any
 
 from handfast._drivers.aio.session import Outcome, Session
+from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import LossNotifier
 from handfast._engine.effects import Steps
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
@@ -29,6 +29,10 @@ from handfast._protocol.retry import CLEANUP_FOR, Cleanup
 __all__ = ["Renewer"]
 
 logger = logging.getLogger("handfast.renewal")
+
+TICK_S = 0.5
+"""Longest time that a timer is set for, in seconds. Timers stand still while the machine is suspended and the clock does
+not, so after a resume a loss is noticed within this time."""
 
 MIN_INTERVAL_S = 0.01
 """Shortest time between two passes over the table, in seconds, however many leases end one after the other."""
@@ -107,7 +111,14 @@ class Renewer(LossNotifier):
         if self._alarm is not None:
             self._alarm.cancel()
         self._wakes_at = moment
-        self._alarm = self._loop.call_later(max(0.0, moment - monotonic()), self._tick, context=Context())
+        delay = min(TICK_S, max(0.0, moment - monotonic()))
+        self._alarm = self._loop.call_later(delay, self._on_alarm, context=Context())
+
+    def _on_alarm(self) -> None:
+        if self._leases and monotonic() < self._wakes_at:
+            self._wake_at(self._wakes_at)
+        else:
+            self._tick()
 
     def _tick(self) -> None:
         self._alarm, self._wakes_at = None, inf

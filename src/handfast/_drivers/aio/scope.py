@@ -17,11 +17,11 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Coroutine, Generator
-from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
+from handfast._drivers.clock import monotonic
 from handfast._protocol.lease import LeaseState
 from handfast.records import OnLost
 

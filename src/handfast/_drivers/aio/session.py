@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from math import inf
-from time import monotonic
 from typing import Any, TypeAlias
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -31,6 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.inbox import Inbox
 from handfast._drivers.aio.transport import FrameTransport
+from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
     connection_broke,
     copy_exception,

@@ -17,13 +17,13 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import TypeVar, cast
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import client_closed, closed_while_waiting, log_unfinished_cleanup, timed_out
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.pool import Pool

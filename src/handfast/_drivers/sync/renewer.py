@@ -23,11 +23,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import Any
 
 from redis.exceptions import RedisError
 
+from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import LossNotifier
 from handfast._drivers.sync.session import Session
 from handfast._engine.effects import Answer, Call, Steps

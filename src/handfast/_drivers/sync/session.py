@@ -13,7 +13,6 @@ import contextlib
 import select
 import socket
 from collections.abc import Callable
-from time import monotonic
 from typing import Any, cast
 
 from redis.connection import AbstractConnection
@@ -21,6 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import connection_broke, not_subscribed, server_silent, server_starting
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.effects import Answer, Call, GrantMessage, Park, Waking

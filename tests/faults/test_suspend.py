@@ -1,0 +1,68 @@
+"""A machine that is suspended: the clock that leases are measured with goes on, and the timers of the process do not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from handfast import LeaseLost
+from handfast._drivers import clock
+from tests._support.helpers import eventually_async
+
+SUSPENDED_S = 3600.0
+
+
+@pytest.fixture
+def suspend(monkeypatch):
+    """Return a function that suspends this process for some seconds: the clock goes on, the timers of its loops do not."""
+    real, slept = clock.monotonic, []
+    for name, module in list(sys.modules.items()):
+        if name.startswith("handfast._") and getattr(module, "monotonic", None) is real:
+            monkeypatch.setattr(module, "monotonic", lambda: real() + sum(slept))
+    return slept.append
+
+
+async def test_a_suspend_counts_as_elapsed_time_at_once(here, suspend):
+    lease = await here.lock("a", ttl=30).acquire()
+    suspend(SUSPENDED_S)
+    assert lease.lost
+    assert lease.remaining() == 0.0
+    with pytest.raises(LeaseLost):
+        lease.check()
+    assert await lease.release() is False
+
+
+@pytest.mark.parametrize("renew", [True, False])
+async def test_callbacks_run_soon_after_the_resume_although_timers_stood_still(here, suspend, renew):
+    lease = await here.lock("a", ttl=3600, renew=renew).acquire()
+    lost = lease.lost_event
+    suspend(SUSPENDED_S)
+    await eventually_async(lost.is_set)
+    assert await lease.release() is False
+
+
+async def test_a_suspend_that_is_shorter_than_the_ttl_costs_no_lease(here, suspend, raw):
+    lease = await here.lock("a", ttl=3600).acquire()
+    suspend(1800.0)
+    assert not lease.lost
+    assert lease.remaining() <= 1800.0
+    await eventually_async(lambda: lease.remaining() > 3500)
+    assert await lease.release() is True
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system has no CLOCK_BOOTTIME")
+def test_the_clock_is_the_one_that_counts_suspends():
+    """A child process, since the clock is chosen on import: there CLOCK_BOOTTIME is an hour ahead of the other clocks."""
+    child = f"""
+import time
+real = time.clock_gettime
+time.clock_gettime = lambda number: real(number) + (number == time.CLOCK_BOOTTIME) * {SUSPENDED_S}
+from handfast._drivers.aio import driver as aio
+from handfast._drivers.sync import driver as sync
+assert aio.monotonic is sync.monotonic
+assert real(time.CLOCK_BOOTTIME) <= sync.monotonic() - {SUSPENDED_S} <= real(time.CLOCK_BOOTTIME)
+"""
+    subprocess.run([sys.executable, "-c", child], check=True)
