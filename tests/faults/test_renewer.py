@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 import weakref
-from contextvars import ContextVar
 
 import pytest
 import redis
@@ -209,47 +208,6 @@ async def test_a_block_that_lost_its_lease_does_not_release_the_next_holders(her
     assert Engine(raw).holders() == []
 
 
-async def test_a_callback_that_fails_is_logged_and_does_not_stop_the_renewer(here, raw, caplog):
-    called = []
-
-    def fail():
-        raise RuntimeError("mine")
-
-    lease = await here.lock("a", ttl=0.2).acquire()
-    lease.add_lost_callback(fail)
-    lease.add_lost_callback(lambda: called.append(1))
-    async with here.lock("b", ttl=0.2) as second:
-        raw.delete(Engine(raw, "a").key("holders"))
-        await eventually_async(lambda: called)
-        await asyncio.sleep(0.4)
-        assert not second.lost
-    assert called == [1]
-    assert "mine" in caplog.text
-    assert lease.token not in caplog.text
-    await lease.release()
-
-
-async def test_a_callback_that_comes_after_the_loss_is_called_at_once(here, raw):
-    lease = await here.lock("a").acquire()
-    raw.flushall()
-    assert await lease.release() is False
-    called = []
-    lease.add_lost_callback(lambda: called.append(1))
-    assert called == [1]
-
-
-async def test_a_callback_is_called_in_the_context_in_which_it_was_given(here, there, raw):
-    request, seen = ContextVar("request"), []
-    lease = await here.lock("a").acquire()
-    request.set("first")
-    lease.add_lost_callback(lambda: seen.append(request.get("none")))
-    request.set("second")
-    await until_listening(raw)
-    assert await there.lock("a").force_release() == 1
-    assert await eventually_async(lambda: seen) == ["first"]
-    assert await lease.release() is False
-
-
 @pytest.mark.slow
 async def test_no_callback_and_no_strangers_message_ends_the_renewer(here, raw):
     called = []
@@ -392,14 +350,22 @@ def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
     assert not thread.is_alive()
 
 
-def test_a_callback_is_called_by_the_renewal_thread(hf, other, raw):
-    callers = []
-    lease = hf.lock("a").acquire()
-    lease.add_lost_callback(lambda: callers.append(threading.current_thread()))
-    eventually(lambda: hf._driver._renewer._session.is_open)
-    assert other.lock("a").force_release() == 1
-    eventually(lambda: callers)
-    assert callers == [hf._driver._renewer._thread]
+def test_a_renewal_thread_that_was_killed_is_reported_and_started_again(hf, monkeypatch):
+    """A filter of the program's logging that raises kills it twice: in its work, and where that is reported."""
+    killed = []
+    monkeypatch.setattr(threading, "excepthook", killed.append)
+    logger, lease = logging.getLogger("handfast.renewal"), hf.lock("a", ttl=0.2, renew=False).acquire()
+    logger.addFilter(killing := lambda _: sys.exit("killed"))
+    try:
+        eventually(lambda: killed)
+    finally:
+        logger.removeFilter(killing)
+    assert "killed" in str(killed[0].exc_value)
+    eventually(lambda: not killed[0].thread.is_alive())
+    second = hf.lock("b", ttl=0.2).acquire()
+    before = second._state.deadline
+    eventually(lambda: second._state.deadline > before)
+    assert second.release() is True
     assert lease.release() is False
 
 

@@ -51,13 +51,16 @@ class LossNotifier:
 
 
 def run_lost_callbacks(lease: LeaseState) -> None:
-    """Call the callbacks of a lost lease, each of them once."""
+    """Call the callbacks of a lost lease, each of them once. An interrupt (Ctrl-C) is raised when all have been called."""
+    interrupt = None
     while lease.callbacks:
         try:
             lease.callbacks.pop(0)()
-        except KeyboardInterrupt:
-            raise
+        except KeyboardInterrupt as error:
+            interrupt = error
         except BaseException:
             logger.exception(
                 "a callback for the lost lease of %r failed", lease.request.name, extra={"lock": lease.request.name}
             )
+    if interrupt is not None:
+        raise interrupt

@@ -77,7 +77,7 @@ class AsyncLease(AsyncLeaseScope):
         """An event that is set when the lease is found lost, for work outside of a ``with`` block to wait for."""
         if self._lost_event is None:
             self._lost_event = asyncio.Event()
-            self.add_lost_callback(self._lost_event.set)
+            self._on_loss(self._lost_event.set)
         return self._lost_event
 
     def remaining(self) -> float:
@@ -144,14 +144,21 @@ class AsyncLease(AsyncLeaseScope):
     def add_lost_callback(self, callback: Callable[[], object]) -> None:
         """Call a function once if the lease is lost, or at once if it was lost already.
 
-        It is called by the renewal of the client: in the asyncio API in the event loop, in the sync API in a background
-        thread. So it must return soon. It runs in a copy of the current context (`contextvars`). Exceptions that it raises
-        are logged.
+        In the asyncio API it is called by the event loop, so it must not block. In the sync API all callbacks of a client are
+        called one after the other by a background thread of their own, so one may acquire the lock again; while it waits,
+        the callbacks of other leases wait, too. It runs in a copy of the current context (`contextvars`). Exceptions that it
+        raises are logged; in the asyncio API a KeyboardInterrupt ends the event loop.
 
         Args:
             callback: A function without arguments. Its result is ignored.
         """
-        self._state.callbacks.append(partial(copy_context().run, callback))
+        callback = partial(copy_context().run, callback)
+        # sync only: callback = partial(self._driver.callbacks.call, callback, self.name)
+        self._on_loss(callback)
+
+    def _on_loss(self, action: Callable[[], object]) -> None:
+        """Perform an action, which does not wait, when the lease is lost, or now if it was lost already."""
+        self._state.callbacks.append(action)
         if self.lost:
             run_lost_callbacks(self._state)
 

@@ -100,6 +100,13 @@ class Renewer(LossNotifier):
         for token in self.renewals.keys() - self._leases.keys():
             self.renewals.pop(token).cancel()
 
+    def notify_lost(self, lease: LeaseState) -> None:
+        """Log the loss and call the callbacks. An interrupt of one ends the loop, but not the delivery of replies."""
+        try:
+            super().notify_lost(lease)
+        except KeyboardInterrupt as interrupt:
+            self._loop.call_soon(_raise, interrupt)
+
     def end(self) -> None:
         """Stop for good."""
         if self._alarm is not None:
@@ -169,3 +176,7 @@ class Renewer(LossNotifier):
             self._send_cleanup(cleanup, done)
         else:
             self._loop.call_later(CLEANUP_PAUSE_S, self._send_cleanup, cleanup, done)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

@@ -25,6 +25,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import client_closed, closed_while_waiting, log_unfinished_cleanup, timed_out
+from handfast._drivers.sync.callbacks import CallbackThread
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
@@ -85,6 +86,7 @@ class SyncDriver:
             channel = inbox_channel(namespace, client_id, next(numbers))
             return Session(connector, channel, owner_text(channel, control, label))
 
+        self.callbacks = CallbackThread()
         self._leases = LeaseTable()
         self._pool = Pool(make_session, self._max_sessions)
         self._renewer = Renewer(partial(Session, connector, control, ""), self._leases, connector.response_timeout)

@@ -6,7 +6,8 @@ seconds while any lease is held, and is woken only for a lease that is due soone
 tick that finds a live lease, so programs that hold locks for milliseconds never open it.
 
 No renewal is sent for a token after its release has returned (invariant 10). The thread collects what is due and sends it
-while it holds ``_gate``; a release first removes its lease from the table and then passes the gate.
+while it holds ``_gate``; a release first removes its lease from the table and then passes the gate. The gate is reentrant,
+and nothing else is waited for: a signal handler may acquire and release in the middle of any of these steps.
 
 The thread also runs background cleanup: an undo that could not be finished in time goes on until the server replies, and
 for UNDO_WAIT seconds after the client is closed.
@@ -64,12 +65,13 @@ class Renewer(LossNotifier):
         self._response_timeout = response_timeout
         self._cleanups: list[Cleanup] = []
         self._early: dict[bytes, str] = {}
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._sending = False
         self._send_sources = False
         self._wakes_at = inf
         self._stopping = False
-        self._starting = threading.Lock()
+        self._running = threading.Lock()
+        """Held by the thread while it runs, and for good after the end. Never waited for."""
         self._thread: threading.Thread | None = None
         self._waker = Waker()
 
@@ -107,14 +109,11 @@ class Renewer(LossNotifier):
 
     def stop(self) -> None:
         """End the thread and its session. The leases run out."""
-        with self._starting:
-            self._stopping = True
-            thread = self._thread
-        if thread is None:
-            self._waker.close()
-        elif thread is not threading.current_thread():
-            self._waker.wake()
-            thread.join(self._response_timeout + UNDO_WAIT)
+        self._stopping = True
+        self._waker.wake()
+        self._run()  # does what the thread does at its end, if there is none
+        if self._thread is not threading.current_thread() and self._thread is not None:
+            self._thread.join(self._response_timeout + UNDO_WAIT)
 
     def abandon(self) -> None:
         """Drop everything in a forked child, which does not have the thread."""
@@ -123,28 +122,33 @@ class Renewer(LossNotifier):
         self._waker.close()
 
     def _wake(self) -> None:
-        with self._starting:
-            if self._thread is None and not self._stopping:
-                thread = threading.Thread(target=self._run, name="handfast-renewer", daemon=True)
-                thread.start()
-                self._thread = thread
-                return
-        self._waker.wake()
+        """Wake the thread. Start one if there is none; of several that are started at once all but one end at once."""
+        if self._running.locked() or self._stopping:
+            self._waker.wake()
+        else:
+            threading.Thread(target=self._run, name="handfast-renewer", daemon=True).start()
 
     def _run(self) -> None:
+        if not self._running.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
         try:
             while not self._stopping:
                 try:
                     self._sleep()
                     self._tick()
-                except Exception:
+                except BaseException:  # even a SystemExit, of a logging filter for example: other leases go on
                     logger.exception("unexpected error in the lease renewal thread; retrying in %g s", TICK_S)
                     self._session.close()
                     time.sleep(TICK_S)
             self._finish_cleanups()
         finally:
             self._session.close()
-            self._waker.close()
+            if self._stopping:
+                self._waker.close()
+            else:  # killed: the next lease starts another thread
+                self._wakes_at = inf
+                self._running.release()
 
     def _sleep(self) -> None:
         """Sleep until something is due, a tick is over while there is work, or the pipe or the session has bytes."""
