@@ -19,6 +19,7 @@ from handfast import Handfast, LeaseLost
 from handfast._drivers.sync import driver
 from handfast._drivers.sync import renewer as sync_renewer
 from handfast.embedded import PrivateServer
+from handfast.testing import FaultProxy, containing, script
 from tests._support.apis import until_queued
 from tests._support.engine import Engine
 from tests._support.family import until_listening
@@ -88,6 +89,46 @@ def test_revocations_of_unknown_leases_do_not_pile_up(hf):
     for number in range(1000):
         renewer.revoked(b"%d" % number, "deploy")
     assert len(renewer._early) <= sync_renewer.MAX_EARLY
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_a_revocation_that_comes_before_the_renewal_thread_listens_is_noticed(hf, other, raw, monkeypatch, renew):
+    monkeypatch.setattr(sync_renewer, "TICK_S", 0.3)
+    lease = hf.lock("a", ttl=3600, renew=renew).acquire()
+    assert other.lock("a").force_release() == 1
+    assert not raw.pubsub_channels("hf:control:*")
+    assert lease.lost_event.wait(10)
+    assert not lease.release()
+
+
+@pytest.mark.parametrize("renew", [True, False])
+async def test_a_revocation_whose_message_is_lost_with_the_connection_is_noticed(api, server, there, raw, renew):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            lease = await client.lock("a", ttl=3600, renew=renew).acquire()
+            await until_listening(raw)
+            lost = proxy.lose_pushes(containing(b"revoked"), times=1)
+            assert await there.lock("a").force_release() == 1
+            await eventually_async(lambda: lost.spent)
+            assert not lease.lost
+            proxy.cut()
+            await eventually_async(lambda: lease.lost)
+            assert not await lease.release()
+
+
+async def test_a_lease_without_renewal_that_is_only_asked_for_keeps_its_end(api, server, raw):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            lease = await client.lock("a", ttl=3600, renew=False).acquire()
+            await until_listening(raw)
+            (end,) = raw.zrange(Engine(raw).key("holders"), 0, -1, withscores=True)
+            asked = script("permit_renew")
+            before = sum(map(asked, proxy.commands))
+            proxy.cut()
+            await eventually_async(lambda: sum(map(asked, proxy.commands)) > before)
+            assert raw.zrange(Engine(raw).key("holders"), 0, -1, withscores=True) == [end]
+            assert 3590 < lease.remaining() <= 3600
+            assert await lease.release() is True
 
 
 async def test_force_release_of_a_free_lock_takes_nothing(here):

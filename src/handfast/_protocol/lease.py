@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import Answer, Steps
+from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
 from handfast._protocol.acquire import Grant
@@ -84,6 +84,9 @@ EARLY_FRACTION = 0.1
 """Leases due within this fraction of the renewal period are renewed early in the same batch, which bounds the number of
 batches per ttl to about 30 for any number of leases."""
 
+ASK_MS = 1
+"""What a lease without renewal is extended to where it is only asked for, in milliseconds: no lease gets shorter by that."""
+
 MIN_RETRY_S = 0.02
 """Shortest pause before a renewal that failed is tried again, in seconds."""
 
@@ -142,6 +145,11 @@ class LeaseState:
     def period(self) -> float:
         """Seconds from one renewal to the next."""
         return self.request.ttl_ms / 1000 / RENEWALS_PER_TTL
+
+    @property
+    def renewal(self) -> Call:
+        """The call that renews it; without renewal, the one that only asks whether the server still has it."""
+        return self.request.renew_for(self.token, self.request.ttl_ms if self.request.renew else ASK_MS)
 
     def status_at(self, now: float) -> LeaseStatus:
         """Return the status; a lease that reached its deadline is lost, without any I/O (invariant 9)."""
@@ -210,8 +218,11 @@ class LeaseTable(dict[bytes, LeaseState]):
         return expired
 
     def due(self, now: float) -> list[LeaseState]:
-        """Return the leases to renew now, once the first is due. Each is put off by a retry in case its renewal fails."""
-        renewed = [lease for lease in self.all() if lease.request.renew]
+        """Return the leases to renew now, once the first is due. Each is put off by a retry in case its renewal fails.
+
+        Those without renewal are due until their deadline only if `renew_all` made them so.
+        """
+        renewed = [lease for lease in self.all() if lease.request.renew or lease.due_at < lease.deadline]
         if not any(lease.due_at <= now for lease in renewed):
             return []
         due = [lease for lease in renewed if lease.due_at <= now + lease.period * EARLY_FRACTION]
@@ -220,10 +231,9 @@ class LeaseTable(dict[bytes, LeaseState]):
         return due
 
     def renew_all(self, now: float) -> None:
-        """Make every renewed lease due: messages may have been missed, among them that one was revoked."""
+        """Make every lease due: messages may have been missed, among them that one was revoked."""
         for lease in self.all():
-            if lease.request.renew:
-                lease.due_at = now
+            lease.due_at = now
 
     def stop_renewing(self) -> None:
         """Let all leases run out. Those whose holder wants to be notified of that stay in the table."""

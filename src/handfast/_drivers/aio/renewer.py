@@ -143,7 +143,7 @@ class Renewer(LossNotifier):
                 self._wake_at(max(due_at, now + MIN_INTERVAL_S))
 
     def _renew(self, lease: LeaseState) -> None:
-        renewal = self._session.send(lease.request.renew_for(lease.token, lease.request.ttl_ms))
+        renewal = self._session.send(lease.renewal)
         self.renewals[lease.token] = renewal
         renewal.add_done_callback(partial(self._on_renewal, lease, monotonic()))
 

@@ -196,7 +196,7 @@ class Renewer(LossNotifier):
             with self._gate:
                 due = self._leases.due(monotonic())
                 if due:
-                    calls = [lease.request.renew_for(lease.token, lease.request.ttl_ms) for lease in due]
+                    calls = [lease.renewal for lease in due]
                     sent_at = self._session.send(calls, sources=self._send_sources, within=self._reply_timeout())
         finally:
             self._sending = False
