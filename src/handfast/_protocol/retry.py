@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from math import inf
 from typing import Any, NamedTuple
 
 from handfast._engine.effects import Answer, Call, Steps
@@ -113,13 +114,15 @@ class Cleanup:
     The driver sends ``call`` and passes each reply to `settle`, until ``call`` is None.
     """
 
-    __slots__ = ("_give_up_at", "_steps", "call", "result")
+    __slots__ = ("_give_up_at", "_steps", "call", "due_at", "result")
 
     def __init__(self, steps: Steps[Any], give_up_at: float) -> None:
         self._steps = steps
         self._give_up_at = give_up_at
         self.call: Call | None = next(steps)  # type: ignore[assignment]  # an undo never parks
         """The call to send next; None once the cleanup is finished or was given up."""
+        self.due_at = -inf
+        """Not to be sent before this moment; for the driver to set."""
         self.result: Any = None
         """What the protocol returned; None if the cleanup was given up."""
 

@@ -89,7 +89,9 @@ class SyncDriver:
         self.callbacks = CallbackThread()
         self._leases = LeaseTable()
         self._pool = Pool(make_session, self._max_sessions)
-        self._renewer = Renewer(partial(Session, connector, control, ""), self._leases, connector.response_timeout)
+        self._renewer = Renewer(
+            partial(Session, connector, control, ""), self._pool, self._leases, connector.response_timeout
+        )
         self._finalizer = weakref.finalize(self, _close_all, self._renewer, self._pool)
 
     @staticmethod

@@ -37,6 +37,15 @@ class Pool:
             self._all.add(session)
             return session
 
+    def take_open(self) -> Session | None:
+        """Lend an idle session that is open, if there is one. Those that are closed are dropped: `take` makes new ones."""
+        try:
+            while not (session := self._idle.pop()).is_open:
+                pass
+        except IndexError:
+            return None
+        return session
+
     def give(self, session: Session) -> None:
         """Take a session back, open or closed."""
         self._idle.append(session)

@@ -9,6 +9,10 @@ No renewal is sent for a token after its release has returned (invariant 10). Th
 while it holds ``_gate``; a release first removes its lease from the table and then passes the gate. The gate is reentrant,
 and nothing else is waited for: a signal handler may acquire and release in the middle of any of these steps.
 
+The thread waits for no reply: it takes those that have arrived, in the order of the calls, beside everything else. So a
+slow answer, or a lease that ends before its own arrives, keeps no other lease from being renewed. If no connection can be
+opened, for example because the server has no more to give, renewals go through an idle session of the client's pool.
+
 The thread also runs background cleanup: an undo that could not be finished in time goes on until the server replies, and
 for UNDO_WAIT seconds after the client is closed.
 """
@@ -24,12 +28,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 from redis.exceptions import RedisError
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import LossNotifier
+from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.session import Session
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
@@ -40,6 +45,9 @@ from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
 __all__ = ["Renewer"]
 
 logger = logging.getLogger("handfast.renewal")
+
+Settle: TypeAlias = Callable[[Any, Answer | ErrorReply], None]
+"""Judges the reply to what was sent."""
 
 TICK_S = 0.5
 """Time between two passes over the table while any lease is held, in seconds."""
@@ -57,13 +65,19 @@ class Renewer(LossNotifier):
     def __init__(
         self,
         make_session: Callable[[Callable[[bytes, str], object]], Session],
+        pool: Pool,
         leases: LeaseTable,
         response_timeout: float,
     ) -> None:
         super().__init__(leases)
         self._session = make_session(self.revoked)
+        self._pool = pool
         self._response_timeout = response_timeout
         self._cleanups: list[Cleanup] = []
+        self._unanswered: dict[object, tuple[float, Settle]] = {}
+        """What was sent and has no reply yet, in order, with the moment and with what judges the reply."""
+        self._silent_at = inf
+        """When the server counts as silent unless a reply arrives; inf if none is due."""
         self._early: dict[bytes, str] = {}
         self._gate = threading.RLock()
         self._sending = False
@@ -160,6 +174,7 @@ class Renewer(LossNotifier):
         due = self._leases.next_due()
         if due is not None:
             self._wakes_at = min(due, monotonic() + TICK_S)
+        self._wakes_at = min(self._wakes_at, self._silent_at)
         poll = select.poll()
         poll.register(self._waker, select.POLLIN)
         if self._session.is_open:
@@ -169,61 +184,82 @@ class Renewer(LossNotifier):
         if self._waker.fileno() in ready:
             self._waker.clear()
         if self._session.is_open and self._session.fileno() in ready:
-            self._try(self._session.listen)
+            self._try(partial(self._listen, self._session))
 
     def _tick(self) -> None:
         for lease in self._leases.remove_expired(monotonic()):
             self.notify_lost(lease)
-        if (self._leases or self._cleanups) and not self._session.is_open:
-            self._try(self._open)
+        if monotonic() >= self._silent_at:
+            self._session.close()
         if not self._session.is_open:
-            self._leases.due(monotonic())  # puts off the leases that cannot be renewed now
-            for cleanup in list(self._cleanups):
-                cleanup.expire(monotonic())
-            self._drop_finished_cleanups()
-            return
-        self._try(self._renew)
-        if self._cleanups and self._session.is_open:
+            self._forget_unanswered()
+            if self._leases or self._cleanups:
+                self._try(partial(self._open, self._patience()))
+        if self._session.is_open:
+            self._try(partial(self._renew, self._session))
             self._try(self._clean_up)
+        else:
+            self._try(self._renew_through_pool)
+        for cleanup in self._cleanups:
+            cleanup.expire(monotonic())
+        self._drop_finished_cleanups()
 
-    def _open(self) -> None:
-        self._session.open(self._reply_timeout())
+    def _open(self, within: float) -> None:
+        self._session.open(within)
         self._leases.renew_all(monotonic())  # the message that one was revoked may have been missed
+        for cleanup in self._cleanups:
+            cleanup.due_at = -inf
 
-    def _renew(self) -> None:
+    def _renew(self, session: Session) -> None:
         self._sending = True
         try:
             with self._gate:
-                due = self._leases.due(monotonic())
+                due = [lease for lease in self._leases.due(monotonic()) if lease not in self._unanswered]
                 if due:
-                    calls = [lease.renewal for lease in due]
-                    sent_at = self._session.send(calls, sources=self._send_sources, within=self._reply_timeout())
+                    sources, self._send_sources = self._send_sources, False
+                    self._send(session, [(lease, lease.renewal) for lease in due], self._on_renewal, sources=sources)
         finally:
             self._sending = False
-        if not due:
+
+    def _renew_through_pool(self) -> None:
+        """Renew what is due though no session could be opened, and wait for the replies."""
+        next_due = self._leases.next_due()
+        if next_due is None or next_due > monotonic():
             return
-        replies = self._session.replies(len(due))
-        self._send_sources = False
-        for lease, reply in zip(due, replies, strict=True):
-            verdict = self.settle(lease, _outcome(sent_at, reply), monotonic())
-            if verdict is Renewal.SEND_SOURCE:
-                self._send_sources = True
-            elif verdict is Renewal.RECONNECT:
-                self._session.close()
+        session = self._pool.take_open()
+        if session is None:
+            self._leases.due(monotonic())  # puts off the leases that cannot be renewed now
+            return
+        try:
+            self._renew(session)
+            while self._unanswered and monotonic() < self._silent_at:
+                self._listen(session, self._silent_at - monotonic())
+        finally:
+            if self._unanswered:
+                session.close()
+                self._forget_unanswered()
+            self._pool.give(session)
+
+    def _on_renewal(self, lease: LeaseState, outcome: Answer | ErrorReply) -> None:
+        verdict = self.settle(lease, outcome, monotonic())
+        if verdict is Renewal.SEND_SOURCE:
+            self._send_sources = True
+        elif verdict is Renewal.RECONNECT:
+            self._session.close()
 
     def _clean_up(self) -> None:
-        cleanups = [cleanup for cleanup in self._cleanups if cleanup.call is not None]
-        calls = [cleanup.call for cleanup in cleanups if cleanup.call is not None]
-        replies = self._call(calls, sources=False)
+        now = monotonic()
+        due = [one for one in self._cleanups if one.call and one.due_at <= now and one not in self._unanswered]
+        for cleanup in due:
+            cleanup.due_at = now + TICK_S  # in case it is refused
+        self._send(self._session, [(one, one.call) for one in due if one.call], self._on_cleanup, sources=False)
+
+    def _on_cleanup(self, cleanup: Cleanup, outcome: Answer | ErrorReply) -> None:
         # Sources are sent only for scripts that the server does not know: some users may not send any.
-        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, ErrorReply) and is_noscript(reply)]
-        if unknown:
-            again = self._call([calls[index] for index in unknown], sources=True)
-            for index, reply in zip(unknown, again, strict=True):
-                replies[index] = reply
-        for cleanup, reply in zip(cleanups, replies, strict=True):
-            cleanup.settle(_outcome(monotonic(), reply), monotonic())
-        self._drop_finished_cleanups()
+        if isinstance(outcome, ErrorReply) and is_noscript(outcome) and cleanup.call:
+            self._send(self._session, [(cleanup, cleanup.call)], self._on_cleanup, sources=True)
+        elif cleanup.settle(outcome, monotonic()):
+            cleanup.due_at = -inf
 
     def _drop_finished_cleanups(self) -> None:
         for cleanup in [cleanup for cleanup in self._cleanups if cleanup.call is None]:
@@ -234,20 +270,40 @@ class Renewer(LossNotifier):
         until = monotonic() + UNDO_WAIT
         while self._cleanups and monotonic() < until:
             if not self._session.is_open:
-                self._try(partial(self._session.open, until - monotonic()))
+                self._forget_unanswered()
+                self._try(partial(self._open, until - monotonic()))
             if self._session.is_open:
                 self._try(self._clean_up)
-            if self._cleanups:
+            if self._session.is_open:
+                self._try(partial(self._listen, self._session, CLOSING_PAUSE_S))
+            else:
                 time.sleep(CLOSING_PAUSE_S)
+            self._drop_finished_cleanups()
 
-    def _call(self, calls: list[Call], *, sources: bool) -> list[Any]:
-        self._session.send(calls, sources=sources, within=self._reply_timeout())
-        return self._session.replies(len(calls))
+    def _send(self, session: Session, calls: list[tuple[Any, Call]], settle: Settle, *, sources: bool) -> None:
+        if not calls:
+            return
+        if not self._unanswered:
+            self._silent_at = monotonic() + self._patience()
+        sent_at = session.send([call for _, call in calls], sources=sources, within=self._patience())
+        self._unanswered |= {one: (sent_at, settle) for one, _ in calls}
 
-    def _reply_timeout(self) -> float:
-        """Seconds to wait for the server: at most until the next renewed lease ends."""
-        ends = min((lease.deadline for lease in self._leases.all() if lease.request.renew), default=inf)
-        return min(self._response_timeout, ends - monotonic())
+    def _listen(self, session: Session, seconds: float = 0) -> None:
+        """Take the messages and replies that arrive within that many seconds: those that arrive first, and at once."""
+        for reply in session.listen(seconds):
+            one = next(iter(self._unanswered))
+            sent_at, settle = self._unanswered.pop(one)
+            self._silent_at = monotonic() + self._patience() if self._unanswered else inf
+            settle(one, reply if isinstance(reply, ErrorReply) else Answer(sent_at, reply))
+
+    def _forget_unanswered(self) -> None:
+        self._unanswered.clear()
+        self._silent_at = inf
+
+    def _patience(self) -> float:
+        """Seconds to wait for the server: at most until the last lease ends."""
+        now, ends = monotonic(), [lease.deadline for lease in self._leases.all()]
+        return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
 
     def _try(self, action: Callable[[], object]) -> None:
         """Do what the network may prevent; the table knows when to try again."""
@@ -284,7 +340,3 @@ class Waker:
         for fd in ends:
             if fd >= 0:
                 os.close(fd)
-
-
-def _outcome(sent_at: float, reply: Any) -> Answer | ErrorReply:
-    return reply if isinstance(reply, ErrorReply) else Answer(sent_at, reply)

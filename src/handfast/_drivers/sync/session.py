@@ -123,20 +123,13 @@ class Session:
         return Answer(sent_at, reply)
 
     def send(self, calls: list[Call], *, sources: bool, within: float) -> float:
-        """Send several calls in one write and return the moment. Their `replies` must come within that many seconds."""
+        """Send several calls in one write, within that many seconds, and return the moment. `listen` gives their replies."""
         with self._closing_on_error():
             self._set_timeout(within)
             sent_at = monotonic()
             parts = ((call.prefix.eval_source if sources else call.prefix.evalsha) + call.args for call in calls)
             self._socket.sendall(b"".join(parts))
         return sent_at
-
-    def replies(self, count: int) -> list[Any]:
-        """Return the replies to the calls that were sent, error replies among them, and take the messages behind them."""
-        with self._closing_on_error():
-            replies = [self._reply() for _ in range(count)]
-            self._take_frames()
-            return replies
 
     def park(self, park: Park) -> Waking:
         """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
@@ -157,21 +150,28 @@ class Session:
             self.close()
             raise
 
-    def listen(self) -> None:
-        """Take the messages that have arrived, without waiting."""
+    def listen(self, seconds: float = 0) -> list[Any]:
+        """Wait that long for bytes; take the messages that have arrived, and return the replies, error replies among them."""
         with self._closing_on_error():
-            self._await_bytes(0)
-            self._take_frames()
+            self._await_bytes(seconds)
+            replies = self._take_frames()
+        self._grants.clear()  # only `park` waits for one
+        return replies
 
     def _await_bytes(self, seconds: float) -> None:
         pending = getattr(self._socket, "pending", None)  # bytes that TLS has decrypted already, which no poll sees
         if (pending and pending()) or self._poll.poll(seconds * 1000):
             self._receive()
 
-    def _take_frames(self) -> None:
-        """Take the messages that came in one segment with a reply: they are in the reader, where no poll sees them."""
+    def _take_frames(self) -> list[Any]:
+        """Take the messages that have arrived, also in one segment with a reply, where no poll sees them. Return the replies."""
+        replies = []
         while (frame := self._reader.frame()) is not INCOMPLETE:
-            self._on_push(frame)
+            if type(frame) is Push:
+                self._on_push(frame)
+            else:
+                replies.append(frame)
+        return replies
 
     def _reply(self) -> Any:
         """Return the next frame that is not a push, and take the pushes before it."""
