@@ -9,32 +9,16 @@
 Handfast is the sync API; AsyncHandfast is the asyncio API, the same with ``await`` and ``async with``. Each has all the
 others as methods: `Handfast.lock`, `Handfast.semaphore`, `Handfast.rwlock` and so on give an object with the verbs
 ``acquire``, ``try_acquire``, ``status`` and ``force_release``, and an acquire gives a `Lease`.
+
+Only what a program uses of the package is imported: a program with the sync API never imports the asyncio API (PEP 562).
 """
 
 from __future__ import annotations
 
-from handfast._api.aio.autocomplete import AsyncAutocomplete
-from handfast._api.aio.client import AsyncHandfast
-from handfast._api.aio.lease import AsyncLease
-from handfast._api.aio.lock import AsyncLock
-from handfast._api.aio.lock_all import AsyncLeaseOfAll, AsyncLockAll
-from handfast._api.aio.rlock import AsyncRLease, AsyncRLock
-from handfast._api.aio.rwlock import AsyncReadLock, AsyncRWLease, AsyncRWLock, AsyncWriteLock
-from handfast._api.aio.scores import AsyncScores
-from handfast._api.aio.semaphore import AsyncSemaphore
-from handfast._api.sync.autocomplete import Autocomplete
-from handfast._api.sync.client import Handfast
-from handfast._api.sync.lease import Lease
-from handfast._api.sync.lock import Lock
-from handfast._api.sync.lock_all import LeaseOfAll, LockAll
-from handfast._api.sync.rlock import RLease, RLock
-from handfast._api.sync.rwlock import ReadLock, RWLease, RWLock, WriteLock
-from handfast._api.sync.scores import Scores
-from handfast._api.sync.semaphore import Semaphore
-from handfast._drivers.aio.scope import AcquireContext
-from handfast._engine.header import HeaderError
-from handfast._engine.replies import Reply
-from handfast._naming import name_publicly
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from handfast.arguments import Duration, OnLost
 from handfast.errors import (
     AcquireTimeout,
     HandfastError,
@@ -49,8 +33,43 @@ from handfast.errors import (
     ServerUnsupported,
     WouldDeadlock,
 )
-from handfast.records import Advance, Duration, Holder, LockStatus, OnLost, Scored, Waiter
-from handfast.script import Script
+
+if TYPE_CHECKING:
+    from handfast._api.aio import (
+        AcquireContext,
+        AsyncAutocomplete,
+        AsyncHandfast,
+        AsyncLease,
+        AsyncLeaseOfAll,
+        AsyncLock,
+        AsyncLockAll,
+        AsyncReadLock,
+        AsyncRLease,
+        AsyncRLock,
+        AsyncRWLease,
+        AsyncRWLock,
+        AsyncScores,
+        AsyncSemaphore,
+        AsyncWriteLock,
+    )
+    from handfast._api.sync import (
+        Autocomplete,
+        Handfast,
+        Lease,
+        LeaseOfAll,
+        Lock,
+        LockAll,
+        ReadLock,
+        RLease,
+        RLock,
+        RWLease,
+        RWLock,
+        Scores,
+        Semaphore,
+        WriteLock,
+    )
+    from handfast.records import Advance, Holder, LockStatus, Scored, Waiter
+    from handfast.script import HeaderError, Reply, Script
 
 __all__ = [
     "AcquireContext",
@@ -108,4 +127,24 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-name_publicly(globals())
+_MODULES = {
+    "AcquireContext": "handfast._api.aio",
+    **dict.fromkeys(("Advance", "Holder", "LockStatus", "Scored", "Waiter"), "handfast.records"),
+    **dict.fromkeys(("HeaderError", "Reply", "Script"), "handfast.script"),
+}
+"""Where the names are that belong to no API. All others are in ``_api.aio`` if they begin with ``Async``, else in ``_api.sync``."""
+
+
+if not TYPE_CHECKING:  # type checkers would take it for a promise that any name exists
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        api = "handfast._api.aio" if name.startswith("Async") else "handfast._api.sync"
+        value = globals()[name] = getattr(import_module(_MODULES.get(name, api)), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

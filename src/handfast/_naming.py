@@ -8,16 +8,17 @@ from typing import Any
 __all__ = ["name_publicly"]
 
 
-def name_publicly(package: dict[str, Any]) -> None:
-    """Set ``__module__`` of the public classes and functions of a package to its name.
+def name_publicly(module: dict[str, Any], package: str | None = None) -> None:
+    """Set ``__module__`` of the public classes and functions of a module to the name of the package that has them.
 
-    Reprs, tracebacks, pickles and help() then show the name from which users import them. Objects that the package only
+    Reprs, tracebacks, pickles and help() then show the name from which users import them. Objects that the module only
     passes on from elsewhere keep theirs.
 
     Args:
-        package: The globals of the package, with ``__all__``.
+        module: The globals of the module, with ``__all__``.
+        package: The name of the package; by default that of the module.
     """
-    name = package["__name__"]
-    for public in map(package.__getitem__, package["__all__"]):
+    name = package or module["__name__"]
+    for public in map(module.__getitem__, module["__all__"]):
         if isinstance(public, type | FunctionType) and public.__module__.startswith(f"{name}."):
             public.__module__ = name

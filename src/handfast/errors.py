@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from handfast._naming import name_publicly
+
 __all__ = [
     "AcquireTimeout",
     "HandfastError",
@@ -194,3 +196,6 @@ def _rebuild(kind: type[HandfastError], args: tuple[object, ...], state: dict[st
     error.args = args
     vars(error).update(state)
     return error
+
+
+name_publicly(globals(), "handfast")

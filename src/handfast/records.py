@@ -1,21 +1,15 @@
-"""Records that Handfast returns, and the types of its arguments.
+"""Records that Handfast returns.
 
-Records are frozen dataclasses: what the server said at one instant. They can be compared, pickled and passed on.
+They are frozen dataclasses: what the server said at one instant. They can be compared, pickled and passed on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Literal
 
-__all__ = ["Advance", "Duration", "Holder", "LockStatus", "OnLost", "Scored", "Waiter"]
+from handfast._naming import name_publicly
 
-Duration = float | timedelta
-"""A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""
-
-OnLost = Literal["raise", "warn"]
-"""What a lost lease does to its ``with`` block: ``"raise"`` LeaseLost, or ``"warn"`` with a RuntimeWarning at its end."""
+__all__ = ["Advance", "Holder", "LockStatus", "Scored", "Waiter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +103,6 @@ class Scored:
 
     member: str
     score: float
+
+
+name_publicly(globals(), "handfast")

@@ -24,12 +24,13 @@ from handfast._api.aio.client import AsyncHandfast
 from handfast._api.sync.client import Handfast
 from handfast._drivers import clients
 from handfast._drivers.clients import Value
-from handfast._engine.header import read_header
+from handfast._engine.header import HeaderError, read_header
 from handfast._engine.replies import Reader, Reply, reader, tagged
 from handfast._engine.script import LuaScript
+from handfast._naming import name_publicly
 from handfast._protocol.structures import run_script
 
-__all__ = ["Script"]
+__all__ = ["HeaderError", "Reply", "Script"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -332,3 +333,6 @@ def _is_asynchronous(client: object) -> bool:
 
 async def _reading(coming: Any, read: Reader) -> Any:
     return read(await coming)
+
+
+name_publicly(globals(), "handfast")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from handfast._engine.header import Header
+from handfast._engine.header import read_header
 from handfast.embedded import PrivateServer
 from handfast.lint import commands, versions
 from handfast.lint.rules.names import GLOBALS, SOME
@@ -310,7 +310,7 @@ def test_math_random_repeats_itself(here):
 
 def test_default_servers_are_those_of_the_library():
     assert versions.DEFAULT == {"redis": (6, 2), "valkey": (7, 2)}
-    assert Header().needs == {}
+    assert read_header("").needs == {}
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,7 @@ def faults_after(name, pattern, replacement):
     text = (LUA / f"{name}.lua").read_text()
     broken, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
     assert count == 1, "the fault was not planted"
-    source = registry._INCLUDE.sub(lambda match: (LUA / "lib" / f"{match[1]}.lua").read_text(), broken)
-    whole = registry.LuaScript(name, source, registry.read_header(broken))
+    whole = registry.LuaScript(name, registry.include_parts(broken), registry.read_header(broken))
     return list(TOOL["faults_of"](whole, broken))
 
 

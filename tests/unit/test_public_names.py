@@ -67,7 +67,7 @@ def test_every_type_of_a_public_signature_is_public():
             home = importlib.import_module(function.__module__)
             for annotation in function.__annotations__.values():
                 for word in re.findall(r"[A-Za-z_]\w*", str(annotation)):
-                    value = getattr(home, word, None)
+                    value = getattr(home, word, getattr(handfast.records, word, None))
                     ours = str(getattr(value, "__module__", "")).startswith("handfast") or word in {
                         "Duration",
                         "OnLost",

@@ -63,6 +63,8 @@ class Connector:
             "socket_connect_timeout": settings.get("socket_connect_timeout") or self.response_timeout,
         }
         self._settings |= _without_maintenance_pushes()
+        if not settings.keys() & {"driver_info", "lib_name", "lib_version"}:
+            self._settings |= _version_of_library()
         try:
             self._make()  # does not connect yet
         except TypeError as error:
@@ -107,3 +109,12 @@ def _without_maintenance_pushes() -> dict[str, Any]:
     except ImportError:
         return {}
     return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
+
+
+def _version_of_library() -> dict[str, Any]:
+    """Return the setting that keeps newer redis-py from reading its own version from disk for every connection."""
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:
+        return {}
+    return {"driver_info": DriverInfo(lib_version=redis.__version__)}

@@ -23,7 +23,7 @@ from handfast._engine.validate import utf8
 
 __all__ = ["AutocompleteCalls"]
 
-BORDER = re.compile(rb"\x00(?!\xff)")
+BORDER = rb"\x00(?!\xff)"
 """Separates the folded name from the name."""
 
 END = b"\xff"
@@ -65,7 +65,7 @@ class AutocompleteCalls:
 
     def name_of(self, entry: bytes) -> str:
         """Return the name of an entry."""
-        return (BORDER.split(entry, 1)[1] if self._fold_case else entry).decode()
+        return (re.split(BORDER, entry, maxsplit=1)[1] if self._fold_case else entry).decode()
 
     def add(self, entries: Sequence[bytes]) -> Call:
         """Add entries. In a ranked index a new entry gets score 0, and an existing one keeps its score."""

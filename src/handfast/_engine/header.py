@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["Header", "HeaderError", "lines_of", "read_header"]
 
@@ -34,9 +34,9 @@ KEYWORDS = "KEYS", "ARGV", "REPLY", "NEEDS", "TWICE"
 MORE = "..."
 UNTAGGED = "-"
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SERVER = re.compile(r"(redis|valkey) (\d+)\.(\d+)(?:\.\d+)?")
-_LINE_END = re.compile(r"\r\n|\n\r|\n|\r")
+_SERVER = r"(redis|valkey) (\d+)\.(\d+)(?:\.\d+)?"
+_LINE_END = r"\r\n|\n\r|\n|\r"
+_LINE = rf"([^\r\n]*)(?:{_LINE_END}|\Z)"
 _TAKEN = frozenset({"tag", "_fields"})
 """Attributes of `Reply`, which would hide fields of these names."""
 
@@ -56,22 +56,21 @@ class HeaderError(ValueError):
         return type(self), (str(self), self.line)
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The contract of a script: the names of its keys and arguments in order, and the fields of each reply by its tag."""
 
-    keys: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    replies: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    more_keys: bool = False
+    keys: tuple[str, ...]
+    args: tuple[str, ...]
+    replies: dict[str, tuple[str, ...]]
+    more_keys: bool
     """Whether the last name of the keys stands for any number of keys."""
-    more_args: bool = False
+    more_args: bool
     """Whether the last name of the arguments stands for any number of arguments."""
-    untagged: bool = False
+    untagged: bool
     """Whether the script may return something other than a tagged array."""
-    needs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    needs: dict[str, tuple[int, int]]
     """The oldest version of ``redis`` and of ``valkey``, as major and minor number; empty without a NEEDS line."""
-    lines: dict[str, int] = field(default_factory=dict, compare=False)
+    lines: dict[str, int]
     """The number of the first line of each keyword."""
 
     @property
@@ -87,7 +86,7 @@ class Header:
 
 def lines_of(source: str) -> list[str]:
     """Split a source into lines as Lua counts them; `str.splitlines` knows more line ends."""
-    return _LINE_END.split(source)
+    return re.split(_LINE_END, source)
 
 
 def read_header(source: str) -> Header:
@@ -128,8 +127,8 @@ def read_header(source: str) -> Header:
 def _comment(source: str) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line of the first comment, without the dashes."""
     begun = False
-    for number, text in enumerate(lines_of(source), 1):
-        line = text.strip()
+    for number, found in enumerate(re.finditer(_LINE, source), 1):
+        line = found[1].strip()
         if line.startswith("--"):
             begun = True
             yield number, line.removeprefix("--")
@@ -162,7 +161,7 @@ def _list(named: list[tuple[str, int]], what: str) -> tuple[tuple[str, ...], boo
 def _names(named: list[tuple[str, int]], what: str) -> list[str]:
     names: list[str] = []
     for name, line in named:
-        if not _NAME.fullmatch(name):
+        if not (name.isascii() and name.isidentifier()):
             more = name.endswith(MORE) and what != "REPLY"
             why = f"only the last of {what} may end with {MORE}" if more else f"{what} takes names only"
             raise HeaderError(f"{name!r} is no name: {why}", line)
@@ -175,7 +174,7 @@ def _names(named: list[tuple[str, int]], what: str) -> list[str]:
 def _servers(text: str, line: int) -> dict[str, tuple[int, int]]:
     found = {}
     for part in text.split(","):
-        match = _SERVER.fullmatch(part.strip())
+        match = re.fullmatch(_SERVER, part.strip())
         if match is None:
             raise HeaderError(f"NEEDS takes servers such as 'redis 7.0, valkey 8.0', not {part.strip()!r}", line)
         found[match[1]] = (int(match[2]), int(match[3]))

@@ -8,9 +8,7 @@ against its body.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -18,10 +16,10 @@ from typing import Any, NamedTuple
 from handfast._engine.header import Header, read_header
 from handfast._engine.resp import bulk
 
-__all__ = ["CommandPrefix", "LuaScript", "command", "load", "pack"]
+__all__ = ["CommandPrefix", "LuaScript", "command", "include_parts", "load", "pack"]
 
 _LUA = files("handfast._engine") / "lua"
-_INCLUDE = re.compile(r"^ *-- @include (\w+)\n", re.MULTILINE)
+_INCLUDE = "-- @include "
 
 
 class CommandPrefix(NamedTuple):
@@ -35,22 +33,18 @@ class CommandPrefix(NamedTuple):
     """The same with EVAL, for a server that does not know the script."""
 
 
-@dataclass(frozen=True, slots=True)
 class LuaScript:
     """A script as it is sent: ``source`` has the included parts in place."""
 
-    name: str
-    source: str
-    header: Header
-    digest: str = field(init=False)
-    prefix: CommandPrefix = field(init=False, repr=False, compare=False)
-    """For the keys and arguments that the header names, and none of those that its dots stand for."""
+    __slots__ = ("digest", "header", "name", "prefix", "source")
 
-    def __post_init__(self) -> None:
-        digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
-        object.__setattr__(self, "digest", digest)
-        keys, args = len(self.header.keys) - self.header.more_keys, len(self.header.args) - self.header.more_args
-        object.__setattr__(self, "prefix", self.prefix_for(keys, args))
+    def __init__(self, name: str, source: str, header: Header) -> None:
+        self.name = name
+        self.source = source
+        self.header = header
+        self.digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        self.prefix = self.prefix_for(len(header.keys) - header.more_keys, len(header.args) - header.more_args)
+        """For the keys and arguments that the header names, and none of those that its dots stand for."""
 
     def prefix_for(self, keys: int, args: int) -> CommandPrefix:
         """Return the prefix for that many keys and arguments."""
@@ -73,6 +67,18 @@ def pack(values: Iterable[Any]) -> bytes:
 @cache
 def load(name: str) -> LuaScript:
     """Load the script of that name from ``lua/``, with its parts in place."""
-    text = (_LUA / f"{name}.lua").read_text(encoding="utf-8")
-    source = _INCLUDE.sub(lambda match: (_LUA / "lib" / f"{match[1]}.lua").read_text(encoding="utf-8"), text)
-    return LuaScript(name, source, read_header(text))
+    text = _read(f"{name}.lua")
+    return LuaScript(name, include_parts(text), read_header(text))
+
+
+def include_parts(text: str) -> str:
+    """Replace each line ``-- @include name`` by that part of ``lua/lib/``."""
+    return "".join(
+        _read(f"lib/{line.split()[-1]}.lua") if line.lstrip(" ").startswith(_INCLUDE) else line
+        for line in text.splitlines(keepends=True)
+    )
+
+
+@cache
+def _read(path: str) -> str:
+    return (_LUA / path).read_text(encoding="utf-8")

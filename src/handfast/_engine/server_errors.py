@@ -29,15 +29,15 @@ __all__ = [
     "subscribe_denied",
 ]
 
-_CODE = re.compile(
+_CODE = (
     r"(?:(?:ERR )?Error running script \(.*?\): (?:@user_script: ?\d+: )*-?)?"
     r"(?:(OOM) command not allowed|(READONLY) You can't write|(BUSY) \w+ is busy|(LOADING) \w+ is loading"
     r"|(NOREPLICAS) Not enough|(MISCONF) (?:\w+ is configured|Errors writing)|(NOPERM) |(MASTERDOWN) Link with"
     r"|(TRYAGAIN) Multiple keys|(CLUSTERDOWN) (?:The cluster|Hash slot)|(MOVED|ASK) \d+ |(CROSSSLOT) Keys in)"
 )
-_SCRIPT_NOPERM = re.compile(r"ACL failure in script|executing the script can't")
+_SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 """NOPERM for a command inside a script, as servers word it."""
-_COMMAND = re.compile(r"run the '([\w|]+)' command")
+_COMMAND = r"run the '([\w|]+)' command"
 
 _TRANSIENT = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
 _FAILOVER = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
@@ -51,13 +51,13 @@ _ADVICE = {
     "CROSSSLOT": _NO_CLUSTER,
 }
 
-_PIPELINE = re.compile(r"^Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+_PIPELINE = r"(?s)^Command # \d+ \(.*\) of pipeline caused error: "
 """What redis-py puts in front of an error in a pipeline."""
-_QUOTED = re.compile(r"\((['\"]).*\1,\)", re.DOTALL)
+_QUOTED = r"(?s)\((['\"]).*\1,\)"
 """The rest of it, as redis-py's asyncio pipelines of a cluster quote it."""
-_WRAPPING = re.compile(r"^(?:ERR )?(?:Error (?:running|compiling) script \(.*?\): )?")
-_POSITION_BEFORE = re.compile(r"^@?user_script: ?(\d+): ?")
-_POSITION_BEHIND = re.compile(r",? script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.$")
+_WRAPPING = r"^(?:ERR )?(?:Error (?:running|compiling) script \(.*?\): )?"
+_POSITION_BEFORE = r"^@?user_script: ?(\d+): ?"
+_POSITION_BEHIND = r",? script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.$"
 
 
 def is_noscript(text: str) -> bool:
@@ -96,7 +96,7 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
 
 def subscribe_denied(text: str, inbox: str) -> ServerRefused:
     """Return the error for a session that may not subscribe to its inbox, so that no grant could reach it."""
-    found = _COMMAND.search(text)
+    found = re.search(_COMMAND, text)
     command = found[1] if found else "subscribe"
     message = (
         f"the server refused the subscription to {inbox!r}: allow it with ACL SETUSER … +{command} &{inbox}, "
@@ -110,14 +110,14 @@ def script_error(script: LuaScript, text: str) -> ScriptError | None:
 
     None if the server names no line of the script, or if the server refused the command: then the script is not at fault.
     """
-    text = _PIPELINE.sub("", text)
-    if _QUOTED.fullmatch(text):
+    text = re.sub(_PIPELINE, "", text)
+    if re.fullmatch(_QUOTED, text):
         with contextlib.suppress(SyntaxError, ValueError):
             (text,) = ast.literal_eval(text)
-    behind = _POSITION_BEHIND.search(text)
+    behind = re.search(_POSITION_BEHIND, text)
     line = int(behind[1]) if behind else 0
-    reason = _WRAPPING.sub("", text[: behind.start()] if behind else text)
-    while before := _POSITION_BEFORE.match(reason):
+    reason = re.sub(_WRAPPING, "", text[: behind.start()] if behind else text)
+    while before := re.match(_POSITION_BEFORE, reason):
         line = int(before[1])
         reason = reason[before.end() :]
     lines = lines_of(script.source)
@@ -129,7 +129,7 @@ def script_error(script: LuaScript, text: str) -> ScriptError | None:
 
 def _advice_on_rights(text: str) -> str:
     """Return advice on a right that the user lacks. Servers before Redis 7.2 do not name it if a script lacks it."""
-    found = _COMMAND.search(text)
+    found = re.search(_COMMAND, text)
     if found and found[1] == "eval":
         return (
             "the user has too few rights to send this script, which the server does not know (any more); load it with "
@@ -140,5 +140,5 @@ def _advice_on_rights(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    found = _CODE.match(text)
-    return next(filter(None, found.groups())) if found else "NOPERM" if _SCRIPT_NOPERM.search(text) else ""
+    found = re.match(_CODE, text)
+    return next(filter(None, found.groups())) if found else "NOPERM" if re.search(_SCRIPT_NOPERM, text) else ""

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import get_args
 from urllib.parse import quote
 
-from handfast.records import Duration, OnLost
+from handfast.arguments import Duration, OnLost
 
 __all__ = [
     "MAX_DURATION_S",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.records import Record, read_record
-from handfast.records import Holder, LockStatus, Waiter
+
+if TYPE_CHECKING:
+    from handfast.records import LockStatus
 
 __all__ = ["force_release", "resize", "status"]
 
@@ -17,6 +19,8 @@ EVICTED = Record(0, 1, 0, 0, 0, 0, "", "", "")
 
 def status(request: PermitRequest) -> Steps[LockStatus]:
     """Read the holders and the waiters of a name at one instant of the server."""
+    from handfast.records import Holder, LockStatus, Waiter
+
     answer: Answer = yield request.inspect()
     _, now_us, fence, resized, used, _, waiting, holders_shown, waiters_shown = answer.reply
     limit = resized or request.limit

@@ -12,7 +12,7 @@ a snapshot: names that are added, removed or ranked anew between them may be mis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.effects import Answer, Call, Steps
@@ -20,7 +20,9 @@ from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.script import LuaScript, pack
 from handfast._engine.server_errors import script_error
 from handfast.errors import ServerRefused
-from handfast.records import Advance, Scored
+
+if TYPE_CHECKING:
+    from handfast.records import Advance, Scored
 
 __all__ = ["BATCH", "advance", "ask", "complete", "in_batches", "read_scores", "run_script"]
 
@@ -54,6 +56,8 @@ def complete(index: AutocompleteCalls, prefix: bytes, limit: int) -> Steps[tuple
 
 def advance(board: ScoreCalls, pairs: Sequence[tuple[float, bytes]], token: str) -> Steps[Advance]:
     """Move all members forward, batch by batch, and count the effects."""
+    from handfast.records import Advance
+
     added = moved = stale = 0
     for number, batch in enumerate(_batches(pairs)):
         answer: Answer = yield board.advance(batch, f"{token}:{number}")
@@ -63,6 +67,8 @@ def advance(board: ScoreCalls, pairs: Sequence[tuple[float, bytes]], token: str)
 
 def read_scores(call: Call) -> Steps[tuple[Scored, ...]]:
     """Make a call that reads members, and return them with their scores."""
+    from handfast.records import Scored
+
     answer: Answer = yield call
     return tuple(Scored(member.decode(), float(score)) for member, score in _pairs(answer.reply))
 

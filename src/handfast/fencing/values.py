@@ -27,9 +27,9 @@ from redis.exceptions import ResponseError
 from handfast._api.aio.client import AsyncHandfast
 from handfast._api.sync.client import Handfast
 from handfast._engine.validate import milliseconds
+from handfast.arguments import Duration
 from handfast.errors import ServerRefused
 from handfast.fencing.fences import StaleFence, check_fence
-from handfast.records import Duration
 from handfast.script import Script
 
 __all__ = [

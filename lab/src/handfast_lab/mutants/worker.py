@@ -58,11 +58,12 @@ class LoadedScripts:
 
     def change(self, old: str, new: str) -> int:
         """Replace a source and its digest by another everywhere. Return the number of objects changed."""
+        from handfast._engine.script import LuaScript
+
         count = 0
         for script in self._scripts:
             if script.source == old:
-                object.__setattr__(script, "source", new)
-                script.__post_init__()
+                LuaScript.__init__(script, script.name, new, script.header)
                 count += 1
         forms = dict(zip(_forms(old), _forms(new), strict=True))
         for holder in self._holders:

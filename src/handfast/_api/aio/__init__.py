@@ -1,2 +1,36 @@
 """The asyncio API, from which tools/unasync.py makes the sync API."""  # asyncio only
 # sync only: """The sync API."""
+
+from __future__ import annotations
+
+from handfast._api.aio.autocomplete import AsyncAutocomplete
+from handfast._api.aio.client import AsyncHandfast
+from handfast._api.aio.lease import AsyncLease
+from handfast._api.aio.lock import AsyncLock
+from handfast._api.aio.lock_all import AsyncLeaseOfAll, AsyncLockAll
+from handfast._api.aio.rlock import AsyncRLease, AsyncRLock
+from handfast._api.aio.rwlock import AsyncReadLock, AsyncRWLease, AsyncRWLock, AsyncWriteLock
+from handfast._api.aio.scores import AsyncScores
+from handfast._api.aio.semaphore import AsyncSemaphore
+from handfast._drivers.aio.scope import AcquireContext  # asyncio only
+from handfast._naming import name_publicly
+
+__all__ = [
+    "AcquireContext",  # asyncio only
+    "AsyncAutocomplete",
+    "AsyncHandfast",
+    "AsyncLease",
+    "AsyncLeaseOfAll",
+    "AsyncLock",
+    "AsyncLockAll",
+    "AsyncRLease",
+    "AsyncRLock",
+    "AsyncRWLease",
+    "AsyncRWLock",
+    "AsyncReadLock",
+    "AsyncScores",
+    "AsyncSemaphore",
+    "AsyncWriteLock",
+]
+
+name_publicly(globals(), "handfast")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol import admin
-from handfast.records import LockStatus
+
+if TYPE_CHECKING:
+    from handfast.records import LockStatus
 
 __all__ = ["AsyncInspectable"]
 

@@ -14,8 +14,8 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
+from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
-from handfast.records import Duration, OnLost
 
 __all__ = ["AsyncLease"]
 

@@ -8,7 +8,7 @@ from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
-from handfast.records import OnLost
+from handfast.arguments import OnLost
 
 __all__ = ["AsyncLock"]
 

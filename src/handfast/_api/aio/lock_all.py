@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MultiRequest
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
-from handfast.records import LockStatus, OnLost
+from handfast.arguments import OnLost
+
+if TYPE_CHECKING:
+    from handfast.records import LockStatus
 
 __all__ = ["AsyncLeaseOfAll", "AsyncLockAll"]
 

@@ -11,8 +11,8 @@ from handfast._drivers.clock import monotonic
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast.arguments import OnLost
 from handfast.errors import LeaseLost, NotOwner
-from handfast.records import OnLost
 
 __all__ = ["AsyncRLease", "AsyncRLock"]
 

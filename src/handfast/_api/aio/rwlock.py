@@ -12,8 +12,8 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast.arguments import OnLost
 from handfast.errors import WouldDeadlock
-from handfast.records import OnLost
 
 __all__ = ["AsyncRWLease", "AsyncRWLock", "AsyncReadLock", "AsyncWriteLock"]
 

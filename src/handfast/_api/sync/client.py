@@ -24,7 +24,7 @@ from handfast._engine.defaults import DEFAULT_MAX_SESSIONS, DEFAULT_MAX_WAITERS,
 from handfast._engine.keys import KeySet
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds
-from handfast.records import Duration, OnLost
+from handfast.arguments import Duration, OnLost
 
 __all__ = ["Handfast"]
 

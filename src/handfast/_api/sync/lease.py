@@ -15,8 +15,8 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.scope import LeaseScope
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
+from handfast.arguments import Duration, OnLost
 from handfast.errors import LeaseLost, NotHeld
-from handfast.records import Duration, OnLost
 
 __all__ = ["Lease"]
 

@@ -9,7 +9,7 @@ from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
-from handfast.records import OnLost
+from handfast.arguments import OnLost
 
 __all__ = ["Lock"]
 

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MultiRequest
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
-from handfast.records import LockStatus, OnLost
+from handfast.arguments import OnLost
+
+if TYPE_CHECKING:
+    from handfast.records import LockStatus
 
 __all__ = ["LeaseOfAll", "LockAll"]
 

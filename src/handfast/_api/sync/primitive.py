@@ -22,7 +22,7 @@ from handfast._engine.calls import Request
 from handfast._engine.validate import milliseconds
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast.records import Duration, OnLost
+from handfast.arguments import Duration, OnLost
 
 __all__ = ["Primitive"]
 

@@ -12,8 +12,8 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast.arguments import OnLost
 from handfast.errors import LeaseLost, NotOwner
-from handfast.records import OnLost
 
 __all__ = ["RLease", "RLock"]
 

@@ -13,8 +13,8 @@ from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
+from handfast.arguments import OnLost
 from handfast.errors import WouldDeadlock
-from handfast.records import OnLost
 
 __all__ = ["RWLease", "RWLock", "ReadLock", "WriteLock"]
 

@@ -6,12 +6,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from math import inf
+from typing import TYPE_CHECKING
 
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_limit, check_score, utf8
 from handfast._protocol.structures import advance, ask, in_batches, read_scores
-from handfast.records import Advance, Scored
+
+if TYPE_CHECKING:
+    from handfast.records import Advance, Scored
 
 __all__ = ["Scores"]
 

@@ -11,7 +11,7 @@ from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._engine.validate import check_int, milliseconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
-from handfast.records import Duration, OnLost
+from handfast.arguments import Duration, OnLost
 
 __all__ = ["Semaphore"]
 

@@ -23,7 +23,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
 from handfast._drivers.clock import monotonic
 from handfast._protocol.lease import LeaseState
-from handfast.records import OnLost
+from handfast.arguments import OnLost
 
 __all__ = ["AcquireContext", "AsyncLeaseScope", "AsyncPrimitiveScope", "Guard", "acquire_context"]
 

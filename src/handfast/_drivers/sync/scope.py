@@ -16,7 +16,7 @@ from typing import Generic, Self, TypeVar
 
 from handfast._drivers.sync.driver import OWN_ERRORS
 from handfast._protocol.lease import LeaseState
-from handfast.records import OnLost
+from handfast.arguments import OnLost
 
 __all__ = ["LeaseScope", "PrimitiveScope"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 
@@ -27,8 +26,7 @@ BUSY = 75
 """Exit code if the name is taken, unless ``-E`` sets another (EX_TEMPFAIL of sysexits.h)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """The command line, parsed. Durations are in seconds."""
 
     name: str

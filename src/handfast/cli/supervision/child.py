@@ -14,10 +14,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from handfast.cli.supervision.signals import FORWARDED, LOST, Signals
 
@@ -27,8 +26,7 @@ FROM_THE_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH})
 """A terminal sends these to every process of its foreground job."""
 
 
-@dataclass(frozen=True, slots=True)
-class LossPlan:
+class LossPlan(NamedTuple):
     """What to do with the program if the lease is lost; ``kill_after`` is the grace period of ``term`` in seconds."""
 
     on_lost: Literal["term", "kill", "ignore"]

@@ -1,0 +1,14 @@
+"""The types of arguments that many methods of Handfast take."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+__all__ = ["Duration", "OnLost"]
+
+Duration = float | timedelta
+"""A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""
+
+OnLost = Literal["raise", "warn"]
+"""What a lost lease does to its ``with`` block: ``"raise"`` LeaseLost, or ``"warn"`` with a RuntimeWarning at its end."""
