@@ -138,7 +138,7 @@ def test_mutant_names_are_unique_and_stable(everything):
 def test_mutant_names_survive_edits_elsewhere_in_the_script():
     source = making.scripts()["lib/queue"].read_text()
     names = {mutant.name for mutant in making.mutants_of("lib/queue", source)}
-    edited = source.replace("local function wake(", "local function more()\n  return 7\nend\n\nlocal function wake(")
+    edited = source.replace("local function wake_", "local function more()\n  return 7\nend\n\nlocal function wake_")
     edited = "-- one more line\n\n" + edited.replace("local more, my_fence = 1, nil", "local more, my_fence = 1, false")
     assert edited.count("\n") == source.count("\n") + 6
     gone = names - {mutant.name for mutant in making.mutants_of("lib/queue", edited)}

@@ -84,7 +84,7 @@ def test_rights_cover_every_script_and_command_of_a_client():
         for name in re.findall(r'\bcommand\("(\w+)"', file.read_text())
     }
     assert sent
-    assert sent <= set(rights_for(NAMESPACED).commands)
+    assert sent <= {command.partition("|")[0] for command in rights_for(NAMESPACED).commands}
 
 
 @pytest.mark.parametrize(

@@ -452,7 +452,7 @@ async def test_names_added_concurrently_by_several_clients_are_all_present(here,
 @pytest.fixture
 def reader(server, raw):
     """Yield the URL of a user that may read and run scripts, but not write."""
-    rights = ("~*", "&*", "-@all", "+@read", "+@connection", "+subscribe", "+evalsha", "+eval")
+    rights = ("~*", "&*", "-@all", "+@read", "+@connection", "+subscribe", "+pubsub|numsub", "+evalsha", "+eval")
     raw.execute_command("ACL", "SETUSER", "reader", "reset", "on", ">secret", *rights)
     yield server.url.replace("unix://", "unix://reader:secret@")
     raw.execute_command("ACL", "DELUSER", "reader")

@@ -959,7 +959,7 @@ MISTAKES = {
     ),
     "a waiter for several names is overtaken": (
         LockAllMachine,
-        script(ALL, "waiter.claim_ms == 0 and", "waiter.claim_ms < 0 and"),
+        script(ALL, "waiter.claim_ms == 0 then", "waiter.claim_ms < 0 then"),
     ),
 }
 

@@ -61,7 +61,14 @@ def test_comments_explain_the_parts_of_the_line():
     *comments, line = acl().stdout.splitlines()
     assert comments
     assert all(comment.startswith("#") for comment in comments)
-    for part in ("~{hf:lock:*", "&hf:control:*", "+subscribe +ping", "+evalsha +eval", "namespace 'hf'", PASSWORD[1:]):
+    for part in (
+        "~{hf:lock:*",
+        "&hf:control:*",
+        "+subscribe +pubsub|numsub",
+        "+evalsha +eval",
+        "namespace 'hf'",
+        PASSWORD[1:],
+    ):
         assert part in "\n".join(comments)
     assert line == acl("--plain").stdout.rstrip("\n")
     assert words_of(line) == ["ACL", "SETUSER", "app", "reset", "on", PASSWORD, *rights_for(NAMESPACED).rules()]

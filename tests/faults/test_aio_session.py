@@ -14,7 +14,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from handfast import ServerRefused
+from handfast import ServerRefused, ServerUnsupported
 from handfast._drivers.aio.session import BATCH, Session
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.clock import monotonic
@@ -22,6 +22,7 @@ from handfast._drivers.connect import Connector
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, GrantMessage, Park
 from handfast._engine.keys import KeySet
+from handfast._engine.messages import Subscription
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import load
 from tests._support.helpers import eventually_async
@@ -31,6 +32,7 @@ PERMITS = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
 QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
 NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
 SUBSCRIBED = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n"
+COUNTED = b"*2\r\n" + bulk("inbox") + b":1\r\n"
 
 
 def push(message):
@@ -80,10 +82,10 @@ class Peer:
         return True
 
     async def greet(self):
-        subscribe, ping = await self.hear(2)
+        subscribe, count = await self.hear(2)
         assert subscribe == [b"SUBSCRIBE", b"inbox"]
-        assert ping == [b"PING"]
-        self.say(SUBSCRIBED, b"+PONG\r\n")
+        assert count == [b"PUBSUB", b"NUMSUB", b"inbox"]
+        self.say(SUBSCRIBED, COUNTED)
 
 
 class Stage:
@@ -98,7 +100,7 @@ class Stage:
         self.handshake_timeout = 5.0
         self.refuse = None
         self.revoked, self.gaps = [], []
-        self.session = Session(self.connector, "inbox", "inbox control label")
+        self.session = Session(self.connector, partial(Subscription, ("inbox",), "inbox control label"))
         self.session.on_revoked = self.on_revoked
         self.session.on_break = lambda: self.gaps.append(True)
 
@@ -644,12 +646,24 @@ async def test_a_refused_subscription_fails_all_requests_and_closes_the_connecti
     futures = send(stage, 1, 2)
     peer = await asyncio.wait_for(stage.peers.get(), 10)
     await peer.hear(2)
-    peer.say(b"-NOPERM no channels for you\r\n+PONG\r\n")
+    peer.say(b"-NOPERM no channels for you\r\n", COUNTED)
     outcomes = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 10)
     assert [type(outcome) for outcome in outcomes] == [ServerRefused] * 2
     assert "inbox" in str(outcomes[0])
     assert await peer.hangs_up()
     assert stage.session.is_idle
+
+
+@pytest.mark.parametrize("reply", [b"*2\r\n" + bulk("inbox") + b":0\r\n", b"+PONG\r\n"])
+async def test_a_connection_that_no_message_can_reach_fails_all_requests(stage, reply):
+    futures = send(stage, 1, 2)
+    peer = await asyncio.wait_for(stage.peers.get(), 10)
+    await peer.hear(2)
+    peer.say(SUBSCRIBED, reply)
+    outcomes = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 10)
+    assert [type(outcome) for outcome in outcomes] == [ServerUnsupported] * 2
+    assert "PUBSUB NUMSUB" in str(outcomes[0])
+    assert await peer.hangs_up()
 
 
 async def test_a_subscription_that_is_refused_transiently_is_retried(stage):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from handfast import ServerRefused
+from handfast.acl import rights_for
 from handfast.embedded import PrivateServer, supervisor
 from tests._support.apis import until_queued
 from tests._support.helpers import eventually, settled
@@ -44,6 +47,18 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+@pytest.mark.parametrize("missing", ["pubsub|numsub", "subscribe"])
+async def test_the_error_of_a_user_who_may_not_hear_of_grants_names_the_missing_right(api, server, raw, missing):
+    rules = [rule for rule in rights_for(["lock"]).rules() if rule != f"+{missing}"]
+    raw.execute_command("ACL", "SETUSER", "deaf", "reset", "on", ">x", *rules)
+    try:
+        async with api.client(server.url.replace("unix://", "unix://deaf:x@")) as client:
+            with pytest.raises(ServerRefused, match=rf"{re.escape(f'+{missing}')}.*`handfast acl`"):
+                await client.lock("a").acquire()
+    finally:
+        raw.execute_command("ACL", "DELUSER", "deaf")
 
 
 # --- an existing client

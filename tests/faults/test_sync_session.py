@@ -5,23 +5,29 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast import ServerUnsupported
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.session import Session
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import GrantMessage, Park
 from handfast._engine.keys import KeySet
+from handfast._engine.messages import Subscription
 from handfast._engine.resp import ErrorReply, bulk
 from handfast._engine.script import load
 
 TOKEN = b"t" * 32
 QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
 CALL = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True).acquire(TOKEN)
+
+
+SUBSCRIBE = partial(Subscription, ("inbox",), "inbox control label")
 
 
 def push(message, channel=b"inbox"):
@@ -32,7 +38,7 @@ GRANTED = push(b"granted " + TOKEN + b" 7 2000 3000")
 OLDER = push(b"granted " + TOKEN + b" 6 9000 3000")
 
 
-PONG = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+OPENED = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n" + bulk("inbox") + b":1\r\n"
 """What the server replies to a session that opens."""
 
 
@@ -43,8 +49,8 @@ def stage():
     connection = SimpleNamespace(_sock=ours, disconnect=ours.close)
     connector = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0)
     revoked = []
-    session = Session(connector, "inbox", "inbox control label", on_revoked=lambda *message: revoked.append(message))
-    theirs.sendall(PONG)
+    session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
+    theirs.sendall(OPENED)
     session.open()
     theirs.recv(4096)
     yield session, theirs, revoked
@@ -124,15 +130,29 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
     connector = SimpleNamespace(
         connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close), response_timeout=5.0
     )
-    session = Session(connector, "inbox", "inbox control label", on_revoked=lambda *message: revoked.append(message))
+    session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
     behind = push(b"revoked abc deploy")
-    theirs.sendall(PONG + (b"" if replies else behind))
+    theirs.sendall(OPENED + (b"" if replies else behind))
     session.open()
     if replies:
         theirs.sendall(b"*2\r\n$7\r\nrenewed\r\n:1000\r\n" + behind)
     assert session.listen() == [[b"renewed", 1000]] * replies
     assert revoked == [(b"abc", "deploy")]
     session.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("reply", [b"*2\r\n" + bulk("inbox") + b":0\r\n", b"+PONG\r\n"])
+def test_a_connection_that_no_message_can_reach_is_closed(reply):
+    ours, theirs = socket.socketpair()
+    connector = SimpleNamespace(
+        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close), response_timeout=5.0
+    )
+    session = Session(connector, SUBSCRIBE)
+    theirs.sendall(reply)
+    with pytest.raises(ServerUnsupported, match="PUBSUB NUMSUB"):
+        session.open()
+    assert not session.is_open
     theirs.close()
 
 

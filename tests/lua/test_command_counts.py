@@ -13,7 +13,7 @@ COUNTS = {
     "a try": 5,
     "a renewal": 6,
     "a waiter that cancels": 9,
-    "a release with a handoff": 13,
+    "a release with a handoff": 14,
     "the same release again": 5,
     "a release without waiters": 5,
     "a lock that is free again": 7,
@@ -30,10 +30,10 @@ COUNTS = {
     "a waiter for two that asks again": 31,
     "a try of two": 39,
     "a renewal of two": 10,
-    "a release of two": 22,
+    "a release of two": 24,
     "two locks at the waiter's turn": 43,
     "the first waiter for one of them": 10,
-    "a release of two with a waiter for one": 18,
+    "a release of two with a waiter for one": 19,
 }
 
 

@@ -9,7 +9,7 @@ import redis
 
 import handfast
 from handfast import Script
-from handfast._engine.effects import PING, Effect, Steps
+from handfast._engine.effects import PROBE, Effect, Steps
 from handfast.testing import (
     Command,
     FakeClock,
@@ -118,7 +118,7 @@ for each in interrupt_everywhere(interrupted, within=["tests", handfast], every=
 
 
 def protocol() -> Steps[bytes]:
-    yield PING
+    yield PROBE
     return b"done"
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
+from handfast._engine.messages import Subscription
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_transient, subscribe_denied
-from handfast.errors import AcquireTimeout, HandfastError
+from handfast.errors import AcquireTimeout, HandfastError, ServerUnsupported
 
 __all__ = [
     "client_closed",
     "closed_while_waiting",
     "connection_broke",
     "copy_exception",
+    "handshake_failed",
     "log_unfinished_cleanup",
-    "not_subscribed",
     "server_silent",
     "server_starting",
     "timed_out",
@@ -46,9 +48,18 @@ def server_starting(error: object) -> RedisConnectionError:
     return RedisConnectionError(f"the server is not ready: {error}")
 
 
-def not_subscribed(reply: ErrorReply, channel: str) -> Exception:
-    """Return the error for a session whose subscription was refused."""
-    return RedisConnectionError(str(reply)) if is_transient(reply) else subscribe_denied(reply, channel)
+def handshake_failed(subscription: Subscription, reply: Any) -> Exception | None:
+    """Return why no message can reach a session, by the reply that ended its handshake; None if they can."""
+    channel = subscription.channels[0]
+    if isinstance(reply, ErrorReply):
+        return RedisConnectionError(str(reply)) if is_transient(reply) else subscribe_denied(reply, channel)
+    if isinstance(reply, list) and any(reply[1:]):
+        return None
+    return ServerUnsupported(
+        f"the server does not count this connection among the subscribers of {channel!r} (PUBSUB NUMSUB: {reply!r}), so no "
+        "grant could reach it; connect to the primary directly, without a proxy that handles SUBSCRIBE itself",
+        name=channel,
+    )
 
 
 def timed_out(error: Exception, name: str, timeout: float | None, until: float) -> AcquireTimeout | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from handfast._engine.script import CommandPrefix, command
+from handfast._engine.script import CommandPrefix, command, pack
 
-__all__ = ["PING", "Answer", "Call", "Effect", "GrantMessage", "Park", "Steps", "Waking"]
+__all__ = ["PROBE", "Answer", "Call", "Effect", "GrantMessage", "Park", "Steps", "Waking"]
 
 T = TypeVar("T")
 
@@ -29,7 +29,8 @@ class Call(NamedTuple):
     """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
 
 
-PING = Call(command("PING", 0), b"")
+PROBE = Call(command("PUBSUB", 2), pack(("NUMSUB", "-")))
+"""Changes nothing. Every user who may open a session may send it."""
 
 
 class Answer(NamedTuple):

@@ -27,7 +27,11 @@ class KeySet:
 
 
 def inbox_channel(namespace: str, client_id: str, number: int) -> str:
-    """The channel on which scripts publish the grants for waiters of one session."""
+    """The channel on which scripts publish the grants for the waiters of one connection, the client's ``number``-th.
+
+    Each connection has another one. So a queue entry that was made through an earlier connection, as an older state of the
+    server may have it, has no subscriber and is skipped.
+    """
     return f"{encode_name(namespace, 'namespace')}:inbox:{client_id}:{number}"
 
 

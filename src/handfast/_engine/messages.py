@@ -1,4 +1,4 @@
-"""The messages that scripts publish: a grant for a waiter, or the loss of a lease to an operator.
+"""The messages that scripts publish, a grant for a waiter or the loss of a lease to an operator, and who receives them.
 
 ``lua/lib/queue.lua`` and ``lua/permit_revoke.lua`` write them.
 """
@@ -9,8 +9,25 @@ from typing import Any, NamedTuple, TypeAlias
 
 from handfast._engine.effects import GrantMessage
 from handfast._engine.resp import Push
+from handfast._engine.script import pack
 
-__all__ = ["Granted", "Message", "Revoked", "parse_message"]
+__all__ = ["Granted", "Message", "Revoked", "Subscription", "parse_message"]
+
+
+class Subscription(NamedTuple):
+    """What one connection subscribes to, and the owner text that its requests carry."""
+
+    channels: tuple[str, ...]
+    owner: str = ""
+
+    @property
+    def handshake(self) -> bytes:
+        """SUBSCRIBE, whose confirmations are pushes, and the command whose reply shows that messages will arrive.
+
+        Scripts count the subscribers of an inbox in the same way before they grant anything to a waiter.
+        """
+        subscribe = b"*%d\r\n" % (1 + len(self.channels)) + pack(("SUBSCRIBE", *self.channels))
+        return subscribe + b"*3\r\n" + pack(("PUBSUB", "NUMSUB", self.channels[0]))
 
 
 class Granted(NamedTuple):

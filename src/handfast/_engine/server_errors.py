@@ -94,15 +94,15 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
     return ServerRefused(message, name=name, changed_nothing=code == "OOM" and not again, reply=text)
 
 
-def subscribe_denied(text: str, inbox: str) -> ServerRefused:
-    """Return the error for a session that may not subscribe to its inbox, so that no grant could reach it."""
+def subscribe_denied(text: str, channel: str) -> ServerRefused:
+    """Return the error for a session that may not subscribe to its channel, or may not ask who has."""
     found = re.search(_COMMAND, text)
-    command = found[1] if found else "subscribe"
+    missing = "+pubsub|numsub" if found and found[1].startswith("pubsub") else f"+subscribe &{channel}"
     message = (
-        f"the server refused the subscription to {inbox!r}: allow it with ACL SETUSER … +{command} &{inbox}, "
+        f"the server refused the subscription to {channel!r}: allow it with ACL SETUSER … {missing}, "
         f"or give the user all rights that `handfast acl` prints ({text})"
     )
-    return ServerRefused(message, name=inbox, changed_nothing=True, reply=text)
+    return ServerRefused(message, name=channel, changed_nothing=True, reply=text)
 
 
 def script_error(script: LuaScript, text: str) -> ScriptError | None:

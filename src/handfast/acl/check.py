@@ -24,7 +24,6 @@ _WITHOUT_KEY = {
     "client|setinfo": "CLIENT SETINFO LIB-NAME x",
     "eval": "EVAL x 0",
     "evalsha": "EVALSHA x 0",
-    "ping": "PING",
     "pubsub|numsub": "PUBSUB NUMSUB x",
     "time": "TIME",
 }

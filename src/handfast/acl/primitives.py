@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MultiRequest, PermitRequest
-from handfast._engine.effects import PING, Call
+from handfast._engine.effects import Call
 from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel
 from handfast._engine.score_calls import ScoreCalls
@@ -48,7 +48,7 @@ class Use:
 def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the channels of a namespace's clients, for grants and losses, and the commands of a session itself."""
     channels = inbox_channel(namespace, "", 0).removesuffix(":0"), control_channel(namespace, "")
-    return tuple(f"{channel}*" for channel in channels), ("subscribe", PING.prefix.name.lower())
+    return tuple(f"{channel}*" for channel in channels), ("subscribe", "pubsub|numsub")
 
 
 def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable[Call]] = lambda _: ()) -> Use:

@@ -141,7 +141,7 @@ async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> No
     workload.request_as_dead_client(kind, "b", "expired", ttl=SHORT)
     await workload.join(workload.start("wait for a lease that runs out", make(workload.one, "b")))
 
-    # A queued waiter whose client is gone. A user who may not check for subscribers takes it to be alive for a while.
+    # A queued waiter whose client is gone.
     workload.request_as_dead_client(kind, "c", "held")
     workload.request_as_dead_client(kind, "c", "gone", claim=0, wait=4 * SOON)
     workload.admin.zrem(KeySet("hf", kind, "c").key("holders"), "held")

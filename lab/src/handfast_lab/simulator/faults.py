@@ -98,8 +98,7 @@ class Faults:
         if network.stalled:
             network.resume()
         for link in network.links:
-            if link.demoted:
-                link.demoted = False
+            if network.is_demoted(link):
                 network.cut(link)
         for client in self._clients:
             client.process.thaw()
@@ -233,9 +232,14 @@ class Faults:
         self._around(self._flush)
 
     def failover(self, command: Command) -> None:
-        """A replica without the latest writes becomes the primary. Some connections still lead to the old one."""
+        """A replica, which lacks the latest writes, becomes the primary. Some connections still lead to the old one."""
         del command
         self._around(self._fail_over)
+
+    def promote(self, command: Command) -> None:
+        """A replica with all data becomes the primary. All connections still lead to the old one."""
+        del command
+        self._around(self._network.promote)
 
     def evict(self, command: Command) -> None:
         """The server evicts a key."""
@@ -320,15 +324,11 @@ class Faults:
             self._world.at(self._world.now + 6 * self._world.chance() ** 2 + 0.001, self._save)
 
     def _fail_over(self) -> None:
-        demoted = self._world.chance() < 0.5
-        self._network.known.clear()
-        for link in self._network.links:
-            if not demoted:
+        if self._world.chance() < 0.5:
+            for link in self._network.links:
                 self._network.drop(link)
                 self._network.cut(link)
-            elif link.there:
-                link.demoted = True
-                self._network.drop(link)
+        self._network.promote()
         self._network.server.model[b"restore"](self._saved)
         self._lost(None, torn=False)
 
@@ -383,6 +383,7 @@ KINDS: dict[str, Callable[[Faults, Command], None]] = {
     "restart": Faults.restart,
     "flush": Faults.flush,
     "failover": Faults.failover,
+    "planned failover": Faults.promote,
     "evict": Faults.evict,
     "jump": Faults.jump,
 }

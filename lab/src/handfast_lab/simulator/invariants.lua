@@ -8,6 +8,7 @@ local peek, heard, format, floor, insert = server.peek, server.heard, string.for
 
 local names, by_tag, by_key = {}, {}, {} -- the watched names: in order, by tag, and by the key of the holders
 local finished = {} -- tokens whose requests have ended: they must neither hold nor wait again
+local ghosts = {} -- tokens whose requests had ended when data was lost, and that have not asked since
 local turn = 0 -- number of scripts checked
 local parsed = {} -- records, each parsed once
 local complaints = {}
@@ -100,6 +101,9 @@ local function check_grants(name, state, caller, caller_moves, now)
       if waiter and is_protected(waiter, state.resized or waiter.limit, now) then
         complain(2, name, '%s was granted before %s, which waits', token, before)
       end
+    end
+    if ghosts[token] then
+      complain(6, name, '%s was granted for an older state of the server', token)
     end
     if token ~= caller then
       local waiter = name.waiters[token]
@@ -364,7 +368,7 @@ local watch = {}
 
 -- Start with these names.
 function watch.begin(...)
-  names, by_tag, by_key, finished, parsed = {}, {}, {}, {}, {}
+  names, by_tag, by_key, finished, ghosts, parsed = {}, {}, {}, {}, {}, {}
   for _, tag in ipairs({...}) do
     local name = {tag = tag, keys = {}, queue = {}, place = {}, waiters = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
     name.granted_in, name.queued_in = {}, {}
@@ -381,6 +385,7 @@ function watch.after(script, now)
   complaints, turn = {}, turn + 1
   local keys, argv, reply = server.last()
   local caller = argv[1]
+  ghosts[caller] = nil
   local touched, unsure = {}, false
   local caller_moves = script == 'multi_acquire' -- unless it is in all queues already
   for i = 1, #keys do
@@ -452,6 +457,9 @@ end
 
 -- The data of a name, or of all names, was lost; if `torn`, only some of its keys were.
 function watch.lost(tag, torn, forget_fences, now)
+  for token in pairs(finished) do
+    ghosts[token] = true
+  end
   finished = {}
   for _, name in ipairs(names) do
     if not tag or name.tag == tag then

@@ -4,6 +4,9 @@ What travels on a connection are the bytes of RESP3: the commands that the clien
 that its reader takes apart. They stay in order, each way; what is sent on different connections does not. A connection may be
 cut at one end before the other one notices, swallow what is sent, or never answer; a command that was sent before the cut may
 be executed later, alone, when its sender has long given it up.
+
+There are a primary and its replicas. A replica may become the primary, and connections outlive that: one that leads to the old
+primary is refused scripts, and receives what the new one publishes, but is not counted there.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Link:
     """One connection."""
 
     __slots__ = (
-        *("channel", "deaf", "demoted", "end", "here", "inbound", "mute", "number", "process", "reader", "swallows"),
+        *("channels", "deaf", "end", "here", "inbound", "mute", "number", "process", "reader", "server", "swallows"),
         *("there", "to_client", "to_server"),
     )
 
@@ -56,8 +59,10 @@ class Link:
         self.process = process
         self.end = end
         self.reader = Reader()
-        self.channel: bytes | None = None
-        """The channel that the client has subscribed to."""
+        self.server = 0
+        """The number of the server that it leads to."""
+        self.channels: list[bytes] = []
+        """The channels that the client has subscribed to."""
         self.inbound: list[tuple[float, bytes]] = []
         """Bytes on the way to the client, and when they arrive."""
         self.here = True
@@ -70,8 +75,6 @@ class Link:
         """Whether replies get lost."""
         self.swallows = False
         """Whether commands on the way at the cut are never executed."""
-        self.demoted = False
-        """Whether its server is no longer the primary."""
         self.to_server = 0.0
         self.to_client = 0.0
 
@@ -106,7 +109,10 @@ class Network:
         self._chance = world.chance
         self.tempo = tempo
         self.links: list[Link] = []
+        self.primary = 0
+        """The number of the server that is the primary."""
         self.subscribers: dict[bytes, list[Link]] = {}
+        """The connections to all servers, by channel."""
         self.known: set[bytes] = set()
         """The names of the loaded scripts."""
         self.refusal: ErrorReply | None = None
@@ -191,11 +197,27 @@ class Network:
     def drop(self, link: Link) -> None:
         """Close the server's end."""
         link.there = False
-        if link.channel is not None:
-            subscribed = self.subscribers[link.channel]
-            subscribed.remove(link)
-            self._listen(link.channel, len(subscribed))
-            link.channel = None
+        for channel in link.channels:
+            self.subscribers[channel].remove(link)
+            self._count_subscribers(channel)
+        link.channels.clear()
+
+    def is_demoted(self, link: Link) -> bool:
+        """Return whether an open connection leads to a server that was the primary."""
+        return link.there and link.server != self.primary
+
+    def promote(self) -> None:
+        """Make a replica the primary, which knows no scripts, and the primary its replica. All connections stay open."""
+        self.primary += 1
+        self.known.clear()
+        for channel in self.subscribers:
+            self._count_subscribers(channel)
+
+    def _subscribers_at(self, server: int, channel: bytes) -> int:
+        return sum(link.server == server for link in self.subscribers.get(channel, ()))
+
+    def _count_subscribers(self, channel: bytes) -> None:
+        self._listen(channel, self._subscribers_at(self.primary, channel))
 
     # --- the server's end
 
@@ -239,7 +261,7 @@ class Network:
         elif self.refusal is not None and self.refusal.startswith(("LOADING", "BUSY")):
             self.world.at(self.world.now + self.travel(), self._refuse, link, self.refusal)
         else:
-            link.there = True
+            link.there, link.server = True, self.primary
             self._travel_back(link, b"")
 
     def _refuse(self, link: Link, reply: str | None) -> None:
@@ -251,31 +273,31 @@ class Network:
         link = command.link
         if self.stalled:
             self._backlog.append((self._execute, (command,)))
-        elif not self.is_down and (command.late or ((link.there or link.demoted) and not link.swallows)):
+        elif not self.is_down and (command.late or (link.there and not link.swallows)):
             if command.is_script:
                 self._run(command)
-            elif link.there or link.demoted:
+            elif link.there:
                 self._reply(link, self._plain(command))
 
     def _plain(self, command: Command) -> bytes:
         """Execute a command other than a script, and return the bytes of its reply."""
+        link = command.link
         if command.name == b"SUBSCRIBE":
-            (channel,) = command.words
-            if command.link.there and command.link.channel is None:
-                command.link.channel = channel
-                subscribed = self.subscribers.setdefault(channel, [])
-                subscribed.append(command.link)
-                self._listen(channel, len(subscribed))
-            return _push([b"subscribe", channel, 1])
-        if command.name == b"PING":
-            refused = self.refusal is not None and self.refusal.startswith(("LOADING", "BUSY", "MASTERDOWN"))
-            return encode(self.refusal) if refused else b"+PONG\r\n"
+            for channel in command.words:
+                link.channels.append(channel)
+                self.subscribers.setdefault(channel, []).append(link)
+                self._count_subscribers(channel)
+            return b"".join(_push([b"subscribe", word, number]) for number, word in enumerate(command.words, 1))
+        if command.name == b"PUBSUB":
+            _, channel = command.words
+            refused = self.refusal is not None and self.refusal.startswith("BUSY")
+            return encode(self.refusal if refused else [channel, self._subscribers_at(link.server, channel)])
         return encode(ErrorReply(f"ERR unknown command '{command.name.decode()}'"))
 
     def _run(self, command: Command) -> None:
         link, world, now_us = command.link, self.world, self.now_us()
         messages: Any = ()
-        if link.demoted:
+        if self.is_demoted(link):
             frame: Any = NO_PRIMARY
         elif self.refusal is not None:
             frame = self.refusal
@@ -289,7 +311,7 @@ class Network:
             self._say(command, frame, messages)
         if messages and self.pushes_first:
             self._publish(messages)
-        if (link.there or link.demoted) and not command.lost_reply and not command.late:
+        if link.there and not command.lost_reply and not command.late:
             self._reply(link, encode(frame))
         if messages and not self.pushes_first:
             self._publish(messages)
@@ -345,7 +367,8 @@ class Network:
         )
         for channel, payload in zip(messages[::2], messages[1::2], strict=True):
             self.world.say(
-                "server", f"    to {channel.decode()} ({len(self.subscribers.get(channel, ()))}): {payload.decode()}"
+                "server",
+                f"    to {channel.decode()} ({self._subscribers_at(self.primary, channel)}): {payload.decode()}",
             )
 
 

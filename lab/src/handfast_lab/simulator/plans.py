@@ -17,7 +17,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["VERSION", "draw"]
 
-VERSION = 2
+VERSION = 3
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 T = TypeVar("T")

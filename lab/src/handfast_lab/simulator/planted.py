@@ -197,8 +197,8 @@ PLANTED = (
     Planted(
         "a dead first waiter stays",
         "scripts",
-        "return redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] ~= 0",
-        "return true",
+        "if has_to_wait and (head == me or not my_ttl_ms and s.used >= limit_in_force) then",
+        "if has_to_wait then",
         "a dead writer that is first in the queue blocks all readers",
     ),
     Planted(
@@ -232,16 +232,33 @@ PLANTED = (
     Planted(
         "no message is sent",
         "scripts",
-        "if redis.call('PUBLISH', waiter.inbox, message) > 0 then",
-        "if true then",
+        "    publish_grant(head, waiter.inbox, fence, lease_ms .. '000')\n",
+        "",
         "a grant without a message expires before its waiter polls",
     ),
     Planted(
         "waiters without a listener are granted",
         "scripts",
-        "if redis.call('PUBLISH', waiter.inbox, message) > 0 then",
-        "if redis.call('PUBLISH', waiter.inbox, message) >= 0 then",
+        "return redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0",
+        "return true",
         "permits are granted to dead waiters, one claim window each",
+    ),
+    Planted(
+        "a grant is published and then taken back",
+        "scripts",
+        "  if not (alive and fits) then\n",
+        "  if fits and not alive then\n"
+        "    publish_grant(head, waiter.inbox, now_text, waiter.claim_ms .. '000')\n"
+        "  end\n"
+        "  if not (alive and fits) then\n",
+        "a waiter that is connected to the old primary hears it, and holds beside the next one",
+    ),
+    Planted(
+        "all connections of a client have the same inbox",
+        "handfast._drivers.aio.loop_context",
+        "inbox_channel(namespace, client_id, next(numbers))",
+        "inbox_channel(namespace, client_id, 1)",
+        "what an older state of the server has in its queue is granted, one claim window each",
     ),
     # --- fences
     Planted(
@@ -298,8 +315,8 @@ PLANTED = (
     Planted(
         "a grant message states too long a lease",
         "scripts",
-        "claim_ms .. '000'\n",
-        "claim_ms .. '0000'\n",
+        "lease_ms .. '000')\n",
+        "lease_ms .. '0000')\n",
         "the holder's lease is ten times as long as the server's",
     ),
     Planted(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
@@ -22,7 +23,8 @@ from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.session import Session
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import closed_while_waiting
-from handfast._engine.keys import control_channel
+from handfast._engine.keys import control_channel, inbox_channel
+from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
 from handfast._protocol.lease import LeaseState, LeaseTable
 from handfast._protocol.retry import UNDO_WAIT
@@ -35,9 +37,15 @@ class LoopContext:
 
     def __init__(self, connector: AsyncConnector, namespace: str, label: str) -> None:
         self.loop = asyncio.get_running_loop()
-        channel = control_channel(namespace, secrets.token_hex(8))
+        client_id = secrets.token_hex(8)
+        control, numbers = control_channel(namespace, client_id), itertools.count(1)
+
+        def subscribe() -> Subscription:
+            inbox = inbox_channel(namespace, client_id, next(numbers))
+            return Subscription((inbox, control), owner_text(inbox, control, label))
+
         self.leases = LeaseTable()
-        self.session = Session(connector, channel, owner_text(channel, channel, label))
+        self.session = Session(connector, subscribe)
         self.renewer = Renewer(self.session, self.leases)
         self.session.on_revoked = self._on_revoked
         self.session.on_break = self.renewer.renew_all

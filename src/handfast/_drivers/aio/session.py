@@ -34,12 +34,12 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
     connection_broke,
     copy_exception,
-    not_subscribed,
+    handshake_failed,
     server_silent,
     server_starting,
 )
 from handfast._engine.effects import Answer, Call
-from handfast._engine.messages import Granted, Revoked, parse_message
+from handfast._engine.messages import Granted, Revoked, Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
 from handfast._protocol.retry import RETRY_FOR, pause_before
@@ -72,15 +72,15 @@ class _Request:
 
 
 class Session:
-    """The connection of a client on one event loop. It subscribes to ``channel`` and sends ``address`` with each request.
+    """The connection of a client on one event loop. ``subscribe`` makes the subscription of each that is opened.
 
     The owner sets ``on_revoked``, called with token and reason, and ``on_break``, called when the connection broke.
     """
 
-    def __init__(self, connector: AsyncConnector, channel: str, address: str) -> None:
+    def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription]) -> None:
         self._connector = connector
-        self._channel = channel
-        self._address = bulk(address)
+        self._subscribe = subscribe
+        self._owner = b""
         self._loop = asyncio.get_running_loop()
         self.on_revoked: Callable[[bytes, str], object] = lambda _token, _reason: None
         self.on_break: Callable[[], object] = lambda: None
@@ -220,7 +220,7 @@ class Session:
                 head, tail, waiter, _ = request.call
                 parts += (head.eval_source if request.send_eval else head.evalsha, tail)
                 if waiter:
-                    parts.append(self._address)
+                    parts.append(self._owner)
                 self._count += 1
                 request.sent_eval, request.send_eval = request.send_eval, False
                 request.number, request.sent_at = self._count, now
@@ -286,12 +286,13 @@ class Session:
         self._sources_sent.clear()
         self._silent_ticks = 0
         try:
-            # The confirmation of SUBSCRIBE is a push, so the reply to wait for is that of the PING behind it.
-            self._transport.write(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._channel) + b"*1\r\n" + bulk("PING"))
+            subscription = self._subscribe()
+            self._transport.write(subscription.handshake)
             async with asyncio.timeout(self._connector.response_timeout):
-                reply = await self._handshake
-            if isinstance(reply, ErrorReply):
-                raise not_subscribed(reply, self._channel)
+                failure = handshake_failed(subscription, await self._handshake)
+            if failure is not None:
+                raise failure
+            self._owner = bulk(subscription.owner)
         except BaseException as error:
             self._handshake = None
             self._close_transport()

@@ -31,8 +31,9 @@ from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.effects import PING, Answer, Call, Park, Steps
+from handfast._engine.effects import PROBE, Answer, Call, Park, Steps
 from handfast._engine.keys import control_channel, inbox_channel
+from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.acquire import Attempt, AttemptEvent, Grant, acquire, cancel, try_acquire
@@ -82,16 +83,15 @@ class SyncDriver:
         control = control_channel(namespace, client_id)
         numbers = itertools.count(1)
 
-        def make_session() -> Session:
-            channel = inbox_channel(namespace, client_id, next(numbers))
-            return Session(connector, channel, owner_text(channel, control, label))
+        def subscribe() -> Subscription:
+            inbox = inbox_channel(namespace, client_id, next(numbers))
+            return Subscription((inbox,), owner_text(inbox, control, label))
 
         self.callbacks = CallbackThread()
         self._leases = LeaseTable()
-        self._pool = Pool(make_session, self._max_sessions)
-        self._renewer = Renewer(
-            partial(Session, connector, control, ""), self._pool, self._leases, connector.response_timeout
-        )
+        self._pool = Pool(partial(Session, connector, subscribe), self._max_sessions)
+        listen = partial(Session, connector, partial(Subscription, (control,)))
+        self._renewer = Renewer(listen, self._pool, self._leases, connector.response_timeout)
         self._finalizer = weakref.finalize(self, _close_all, self._renewer, self._pool)
 
     @staticmethod
@@ -332,11 +332,11 @@ class SyncDriver:
                 session.listen()  # a connection that ended while it was idle is found out only now, and closed
         if not session.is_open:
             try:
-                outcome: Answer | ErrorReply | Exception = session.call(PING, self._connector.response_timeout)
+                outcome: Answer | ErrorReply | Exception = session.call(PROBE, self._connector.response_timeout)
             except (RedisConnectionError, RedisTimeoutError) as error:
                 outcome = error
             if not isinstance(outcome, Answer):
-                self._retry(session, PING, name, inf, outcome)
+                self._retry(session, PROBE, name, inf, outcome)
 
     def _clean_up(self, make_steps: Callable[[], Steps[object]], name: str) -> None:
         """Perform an undo: in this thread for UNDO_WAIT seconds, and in the background after that."""

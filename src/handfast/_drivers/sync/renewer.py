@@ -41,6 +41,7 @@ from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
+from handfast.errors import HandfastError
 
 __all__ = ["Renewer"]
 
@@ -306,10 +307,10 @@ class Renewer(LossNotifier):
         return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Do what the network may prevent; the table knows when to try again."""
+        """Do what the network may prevent, or a missing right; the table knows when to try again."""
         try:
             action()
-        except RedisError as error:
+        except (RedisError, HandfastError) as error:
             logger.debug("could not reach the server to renew leases: %s", error)
 
 

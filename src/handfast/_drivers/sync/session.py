@@ -1,4 +1,4 @@
-"""One RESP3 connection that sends scripts and receives the messages of its own inbox channel.
+"""One RESP3 connection at a time that sends scripts and receives the messages of its own inbox channel.
 
 The client library opens the connection. From then on the session reads the socket itself, since replies and pushes
 arrive interleaved and in either order: a push that a script causes to its own connection comes before the script's
@@ -21,10 +21,10 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import connection_broke, not_subscribed, server_silent, server_starting
+from handfast._drivers.failures import connection_broke, handshake_failed, server_silent, server_starting
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.effects import Answer, Call, GrantMessage, Park, Waking
-from handfast._engine.messages import Granted, Revoked, parse_message
+from handfast._engine.messages import Granted, Revoked, Subscription, parse_message
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
 
@@ -35,18 +35,17 @@ MIN_TIMEOUT_S = 0.02
 
 
 class Session:
-    """One connection and its inbox. ``address`` tells the server where to publish grants, and who asks."""
+    """One connection and its inbox. ``subscribe`` makes the subscription of each connection that is opened."""
 
     def __init__(
         self,
         connector: SyncConnector,
-        channel: str,
-        address: str,
+        subscribe: Callable[[], Subscription],
         on_revoked: Callable[[bytes, str], object] | None = None,
     ) -> None:
         self._connector = connector
-        self._channel = channel
-        self._address = bulk(address)
+        self._subscribe = subscribe
+        self._owner = b""
         self._on_revoked = on_revoked
         self._connection: AbstractConnection | None = None
         self._grants: dict[bytes, GrantMessage] = {}
@@ -56,7 +55,7 @@ class Session:
         return self._connection is not None
 
     def open(self, within: float | None = None) -> None:
-        """Connect and subscribe to the inbox channel, each step within that many seconds."""
+        """Connect and subscribe, each step within that many seconds."""
         timeout = self._connector.response_timeout if within is None else within
         try:
             connection = self._connector.connect(max(timeout, MIN_TIMEOUT_S))
@@ -73,11 +72,12 @@ class Session:
         self._grants.clear()
         with self._closing_on_error():
             self._set_timeout(timeout)
-            # The confirmation of SUBSCRIBE is a push, so the reply to wait for is that of the PING behind it.
-            self._socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(self._channel) + b"*1\r\n" + bulk("PING"))
-            reply = self._reply()
-            if isinstance(reply, ErrorReply):
-                raise not_subscribed(reply, self._channel)
+            subscription = self._subscribe()
+            self._socket.sendall(subscription.handshake)
+            failure = handshake_failed(subscription, self._reply())
+            if failure is not None:
+                raise failure
+            self._owner = bulk(subscription.owner)
             self._take_frames()
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Session:
             self.open(within)
         head, tail, waiter, _ = call
         if waiter:
-            tail += self._address
+            tail += self._owner
         try:  # the hot path: written out instead of entering `_closing_on_error`
             if within != self._timeout:
                 self._set_timeout(within)

@@ -78,7 +78,6 @@ end
 local function serve(s)
   sweep(s)
   local more = hand_over(s, token)
-  min_fence = math.max(min_fence, s.fence + 1) -- a grant to a waiter that is gone has used one
   return redis.call('ZRANK', s.queue, token) + math.min(s.used, 1), more, first_expiry(s)
 end
 

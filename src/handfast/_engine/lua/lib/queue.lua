@@ -3,41 +3,28 @@
 -- USES now now_text write_record read_record grant settle
 -- GIVES hand_over
 
--- Whether a connection is subscribed to an inbox. Where the user may not ask, yes.
+-- Whether a connection to this very server is subscribed to an inbox. Asked before anything is written or published for
+-- a waiter: replicas and other nodes of a cluster repeat a message, and a waiter that hears it there would believe it.
 local function has_subscriber(inbox)
-  return redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] ~= 0
+  return redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0
 end
 
--- Publish a grant of no length, which makes the waiter ask again. Returns whether its inbox has a subscriber.
-local function wake(token, inbox)
-  return redis.call('PUBLISH', inbox, 'granted ' .. token .. ' 0 ' .. now_text .. ' 0') > 0
+-- Publish a grant. One of no length makes the waiter ask again.
+local function publish_grant(token, inbox, fence, lease_us)
+  redis.call('PUBLISH', inbox, 'granted ' .. token .. ' ' .. fence .. ' ' .. now_text .. ' ' .. lease_us)
 end
 
--- Wake a waiter for several names, which takes all its permits itself. Returns whether it is there: then it keeps its
--- place for the claim window. One that was woken before is not woken again.
+-- Wake a waiter for several names, which takes all its permits itself: it keeps its place for the claim window. One
+-- that was woken before is not woken again.
 local function wake_multi(s, token, waiter)
   local CLAIM_WINDOW_US = 2000000 -- 2 s, as CLAIM_MS of _engine/calls.py
   local until_us = now + CLAIM_WINDOW_US
-  if not (waiter.wait_until <= until_us and has_subscriber(waiter.inbox) or wake(token, waiter.inbox)) then
-    return false
+  if waiter.wait_until > until_us then
+    publish_grant(token, waiter.inbox, 0, 0)
+    local wait_until = string.format('%.0f', until_us)
+    local record = write_record(waiter.weight, waiter.limit, 0, wait_until, 0, waiter.since, waiter.owner)
+    redis.call('HSET', s.tokens, token, record)
   end
-  local wait_until = string.format('%.0f', math.min(waiter.wait_until, until_us))
-  local record = write_record(waiter.weight, waiter.limit, 0, wait_until, 0, waiter.since, waiter.owner)
-  redis.call('HSET', s.tokens, token, record)
-  return true
-end
-
--- Grant a waiter its permits for its claim window, and publish that. Returns the fence; nothing where its inbox has no
--- subscriber, and then the permits are free again.
-local function grant_waiter(s, token, waiter)
-  local claim_ms = waiter.claim_ms
-  local fence = grant(s, token, waiter.weight, waiter.limit, claim_ms, waiter.owner)
-  local message = 'granted ' .. token .. ' ' .. fence .. ' ' .. now_text .. ' ' .. claim_ms .. '000'
-  if redis.call('PUBLISH', waiter.inbox, message) > 0 then
-    return fence
-  end
-  redis.call('ZREM', s.holders, token)
-  s.used = s.used - waiter.weight
 end
 
 -- Serve the head of the queue. Returns whether the next waiter may be served, and the fence of `me` if it was
@@ -53,29 +40,30 @@ local function serve_head(s, me, my_ttl_ms)
   local alive = waiter and waiter.wait_until >= now
   local limit_in_force = waiter and (s.limit or waiter.limit)
   local fits = alive and s.used + waiter.weight <= limit_in_force
-  local exceeds_limit = alive and waiter.weight > limit_in_force
-  if alive and not fits and not exceeds_limit then
-    -- Its inbox is asked for only where it keeps others from what is free, or from `me`, which may want less.
-    local in_the_way = head ~= me and (my_ttl_ms or s.used < limit_in_force)
-    if not in_the_way or has_subscriber(waiter.inbox) then
-      return false
-    end
+  local has_to_wait = alive and not fits and waiter.weight <= limit_in_force
+  if has_to_wait and (head == me or not my_ttl_ms and s.used >= limit_in_force) then
+    return false -- it keeps no other from what is free, nor `me`, which may want less
   end
-  if fits and waiter.claim_ms == 0 and wake_multi(s, head, waiter) then
+  alive = alive and (head == me or has_subscriber(waiter.inbox))
+  if alive and has_to_wait then
+    return false
+  end
+  if alive and fits and waiter.claim_ms == 0 then
+    wake_multi(s, head, waiter)
     return false
   end
   redis.call('ZREM', s.queue, head)
-  local fence
-  if fits and head == me then
-    fence = grant(s, head, waiter.weight, waiter.limit, my_ttl_ms, waiter.owner)
-  elseif fits and waiter.claim_ms > 0 then
-    fence = grant_waiter(s, head, waiter)
-  elseif exceeds_limit then
-    wake(head, waiter.inbox)
-  end
-  if not fence then
+  if not (alive and fits) then
+    if alive then
+      publish_grant(head, waiter.inbox, 0, 0)
+    end
     redis.call('HDEL', s.tokens, head)
     return true
+  end
+  local lease_ms = head == me and my_ttl_ms or waiter.claim_ms
+  local fence = grant(s, head, waiter.weight, waiter.limit, lease_ms, waiter.owner)
+  if head ~= me then
+    publish_grant(head, waiter.inbox, fence, lease_ms .. '000')
   end
   -- No other waiter fits once the limit is reached. A limit of 1 is taken for all others', which saves locks a look
   -- at the next waiter; should that one bring a larger limit, it gets in when it asks again.

@@ -1,0 +1,137 @@
+"""A replica becomes the primary while connections to the old one stay open, or an older state of the server comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+import redis
+
+from handfast import AcquireTimeout, ServerRefused
+from handfast._protocol import acquire
+from handfast.testing import ServerController
+from tests._support.apis import until_queued
+from tests._support.engine import Engine, received
+from tests._support.helpers import eventually, eventually_async
+
+
+@pytest.fixture
+def primary():
+    """A server of its own, with a replica that it can change roles with."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with ServerController() as server:
+        server.replica("--port", str(port))
+        yield server
+
+
+@pytest.fixture
+def replica(primary):
+    (replica,) = primary._replicas
+    return replica
+
+
+def change_roles(primary, replica):
+    """Make the replica the primary, without the loss of any data and of any connection."""
+    primary.admin.execute_command("FAILOVER")
+    eventually(lambda: replica.admin.info("replication")["role"] == "master")
+    eventually(lambda: primary.admin.info("replication").get("master_link_status") == "up")
+
+
+def test_a_subscriber_at_a_replica_hears_of_no_grant(primary, replica):
+    """A message that is published at the primary is heard at its replicas, but not counted."""
+    granted = Engine(primary.admin)
+    pubsub = replica.admin.pubsub(ignore_subscribe_messages=True)
+    pubsub.subscribe("inbox:elsewhere")
+    eventually(lambda: replica.admin.pubsub_numsub("inbox:elsewhere")[0][1])
+    granted.acquire("first")
+    granted.acquire("elsewhere")
+    assert granted.release("first") == ["released", 0]
+    primary.admin.publish("inbox:elsewhere", "the next message")
+    pubsub.get_message(timeout=3)  # of the subscription
+    assert received(pubsub) == "the next message"
+    assert granted.queue() == granted.holders() == []
+    pubsub.close()
+
+
+@pytest.mark.slow
+async def test_a_waiter_at_the_old_primary_does_not_believe_a_grant_that_the_new_one_gives_to_another(
+    api, primary, replica, monkeypatch
+):
+    monkeypatch.setattr(acquire, "HEAD_POLL_S", 60.0)  # a waiter that asks learns of the new roles
+    engine = Engine(primary.admin)
+    engine.acquire("first")
+    async with api.client(primary.url) as stays, api.client(replica.url) as moves:
+        waiting = asyncio.create_task(outcome(stays.lock("a").acquire(timeout=4)))
+        await until_queued(stays.lock("a"))
+        (token,) = engine.queue()
+        inbox = engine.field(token).split()[6]
+        change_roles(primary, replica)
+        engine = Engine(replica.admin)
+        right = asyncio.create_task(outcome(moves.lock("a").acquire()))
+        await eventually_async(lambda: len(engine.queue()) == 2)
+        assert not waiting.done()
+        assert engine.release("first") == ["released", 0]
+        lease = await right
+        replica.admin.publish(
+            inbox, f"granted {token} 0 0 0"
+        )  # it asks again, unless it took what came before for a grant
+        await eventually_async(lambda: "errorstat_READONLY" in primary.admin.info("errorstats"))
+        assert await waiting is None
+        lease.check()
+
+
+async def outcome(acquiring):
+    """Return the lease; None if there is none in time."""
+    try:
+        return await acquiring
+    except (AcquireTimeout, ServerRefused):
+        return None
+
+
+# --- each connection has an inbox of its own
+
+
+def record_of(engine, token):
+    """Return the inbox and the control channel of a waiter."""
+    return engine.field(token).split()[6:8]
+
+
+async def test_a_waiter_whose_connection_was_remade_waits_at_another_inbox(api, here, raw):
+    engine = Engine(raw)
+    engine.acquire("first")
+    waiting = asyncio.create_task(outcome(here.lock("a").acquire()))
+    await until_queued(here.lock("a"))
+    (token,) = engine.queue()
+    inbox, control = record_of(engine, token)
+    raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    await eventually_async(lambda: record_of(engine, token)[0] != inbox)
+    other, same = record_of(engine, token)
+    assert same == control
+    assert dict(raw.pubsub_numsub(inbox, other)) == {inbox: 0, other: 1}
+    assert engine.release("first") == ["released", 0]
+    assert engine.holders() == [token]
+    assert await (await waiting).release()
+
+
+async def test_a_queue_entry_of_an_older_state_of_the_server_is_skipped_at_once(api, server, here, raw):
+    engine = Engine(raw)
+    engine.acquire("first")
+    gone = asyncio.create_task(outcome(here.lock("a").acquire(timeout=0.3)))
+    await until_queued(here.lock("a"))
+    (token,) = engine.queue()
+    with redis.Redis.from_url(server.url) as binary:
+        saved = {key: (binary.pttl(key), binary.dump(key)) for key in binary.scan_iter()}
+        assert await gone is None
+        assert engine.queue() == []
+        raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        for key, (ttl_ms, value) in saved.items():
+            binary.restore(key, ttl_ms, value, replace=True)
+    waiting = asyncio.create_task(outcome(here.lock("a").acquire()))
+    await until_queued(here.lock("a"), 2)
+    assert engine.queue()[0] == token
+    assert engine.release("first") == ["released", 0]
+    assert token not in engine.holders()
+    assert await (await waiting).release()
