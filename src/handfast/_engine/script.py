@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from handfast._engine.header import Header, read_header
 from handfast._engine.resp import bulk
 
-__all__ = ["CommandPrefix", "LuaScript", "command", "include_parts", "load", "pack"]
+__all__ = ["CommandPrefix", "LuaScript", "command", "include_parts", "load", "lua_text", "pack"]
 
 _LUA = files("handfast._engine") / "lua"
 _INCLUDE = "-- @include "
@@ -67,18 +67,19 @@ def pack(values: Iterable[Any]) -> bytes:
 @cache
 def load(name: str) -> LuaScript:
     """Load the script of that name from ``lua/``, with its parts in place."""
-    text = _read(f"{name}.lua")
+    text = lua_text(f"{name}.lua")
     return LuaScript(name, include_parts(text), read_header(text))
 
 
 def include_parts(text: str) -> str:
     """Replace each line ``-- @include name`` by that part of ``lua/lib/``."""
     return "".join(
-        _read(f"lib/{line.split()[-1]}.lua") if line.lstrip(" ").startswith(_INCLUDE) else line
+        lua_text(f"lib/{line.split()[-1]}.lua") if line.lstrip(" ").startswith(_INCLUDE) else line
         for line in text.splitlines(keepends=True)
     )
 
 
 @cache
-def _read(path: str) -> str:
+def lua_text(path: str) -> str:
+    """Read a file of ``lua/``, once: most scripts include the same parts."""
     return (_LUA / path).read_text(encoding="utf-8")

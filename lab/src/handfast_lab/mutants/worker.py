@@ -140,8 +140,9 @@ class ForkingLoop:
 
 def shipped() -> dict[str, str]:
     """Return the sources of all scripts as they are sent to a server."""
-    from handfast._engine.script import load
+    from handfast._engine.script import load, lua_text
 
+    lua_text.cache_clear()
     engine = {name: load.__wrapped__(name).source for name in scripts() if "/" not in name}
     return engine | {
         name: path.read_text(encoding="utf-8-sig")
