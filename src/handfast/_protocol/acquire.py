@@ -113,7 +113,7 @@ class Grant(NamedTuple):
 class Attempt:
     """One attempt to acquire, under a token of its own."""
 
-    __slots__ = ("request", "state", "token")
+    __slots__ = ("__weakref__", "request", "state", "token")
 
     def __init__(self, request: Request, token: bytes) -> None:
         self.request = request

@@ -315,7 +315,7 @@ class AsyncHandfast:
     async def close(self) -> None:
         """Close all connections. Leases that are still held are not released: they run out after their ttl.
 
-        The client can't be used afterwards. Leaving ``async with`` calls this.
+        Calls that wait for a lease raise HandfastError. The client can't be used afterwards. Leaving ``async with`` calls this.
         """
         await self._driver.close()
 

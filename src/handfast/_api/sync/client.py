@@ -314,7 +314,7 @@ class Handfast:
     def close(self) -> None:
         """Close all connections. Leases that are still held are not released: they run out after their ttl.
 
-        The client can't be used afterwards. Leaving ``with`` calls this.
+        Calls that wait for a lease raise HandfastError. The client can't be used afterwards. Leaving ``with`` calls this.
         """
         self._driver.close()
 

@@ -117,7 +117,7 @@ class SyncDriver:
         """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, and QueueFull."""
         until = inf if timeout is None else monotonic() + timeout
         name = attempt.request.name
-        grant, has_place = None, self._pool.enter(0)
+        grant, has_place = None, self._pool.enter(attempt)
         try:
             if not has_place:
                 grant, has_place = self._poll_for_place(attempt, until)
@@ -125,7 +125,7 @@ class SyncDriver:
                 try:
                     grant = self._run(acquire(attempt, until), name, until)
                 finally:
-                    self._pool.places.put(None)
+                    self._pool.leave(attempt)
         except (RedisConnectionError, RedisTimeoutError) as error:
             attempt.apply(AttemptEvent.SILENCE)
             if (timeout_error := timed_out(error, name, timeout, until)) is not None:
@@ -144,7 +144,8 @@ class SyncDriver:
         return self._hold(attempt, grant)
 
     def undo(self, attempt: Attempt) -> None:
-        """Leave nothing behind: no queue entry, no permit, no renewal."""
+        """Leave nothing behind: no place to wait, no queue entry, no permit, no renewal."""
+        self._pool.leave(attempt)
         if attempt.needs_undo and self._connector.reached:
             lease = self._leases.get(attempt.token)
             if lease is not None:
@@ -219,7 +220,7 @@ class SyncDriver:
         return self._run(steps, name)
 
     def close(self) -> None:
-        """Close the sessions and end the renewal thread. Leases that are still held run out."""
+        """Close the sessions, wake the threads that wait, and end the renewal thread. Leases that are held run out."""
         self._closed = True
         self._finalizer()
 
@@ -248,10 +249,12 @@ class SyncDriver:
         Polling goes on without a place: the threads that have one may all wait for a lock that this caller holds.
         """
         for pause in pauses():
+            if self._closed:
+                raise closed_while_waiting(attempt.request.name)
             grant = self._run(try_acquire(attempt), attempt.request.name, until)
             if grant is not None:
                 return grant, False
-            if self._pool.enter(min(pause, until - monotonic())):
+            if self._pool.enter(attempt, min(pause, until - monotonic())):
                 return None, True
             if monotonic() >= until:
                 break
@@ -272,7 +275,10 @@ class SyncDriver:
             effect = next(steps)
             while True:
                 if isinstance(effect, Park):
-                    effect = steps.send(session.park(effect))
+                    waking = session.park(effect)
+                    if self._closed:
+                        raise closed_while_waiting(name)
+                    effect = steps.send(waking)
                     continue
                 give_up_at = inf
                 if until != inf:
@@ -351,8 +357,8 @@ class SyncDriver:
 
 
 def _close_all(renewer: Renewer, pool: Pool) -> None:
+    pool.close()  # first: threads that wait then leave the queue while the renewal thread still finishes cleanups
     renewer.stop()
-    pool.close()
 
 
 def _after_fork_in_child() -> None:

@@ -2,31 +2,39 @@
 
 Only waiting is bounded: a waiting thread keeps its session until it gets its lease. A call that does not wait (a try, a
 release, an undo) always gets a session; otherwise a client whose threads all wait for a lock that it holds itself could
-never release it. Every step here is a single atomic operation of a list or a queue.
+never release it.
+
+Every step here is a single atomic operation of a list, a set or a queue, and may be interrupted before and after it. A
+place belongs to an attempt: it is free again when the attempt leaves, which may happen twice, or is garbage-collected.
 """
 
 from __future__ import annotations
 
-import weakref
+import contextlib
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from weakref import WeakValueDictionary, ref
 
 from handfast._drivers.sync.session import Session
+from handfast._protocol.acquire import Attempt
 
 __all__ = ["Pool"]
 
 
 class Pool:
-    """Lends the sessions that ``make`` makes. ``places`` has an item for each further thread that may wait."""
+    """Lends the sessions that ``make`` makes, and lets so many attempts wait at a time."""
 
     def __init__(self, make: Callable[[], Session], places: int) -> None:
         self._make = make
         self._idle: list[Session] = []
-        self._all: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._all: WeakValueDictionary[int, Session] = WeakValueDictionary()
         self._closed = False
-        self.places: SimpleQueue[None] = SimpleQueue()
-        for _ in range(places):
-            self.places.put(None)
+        self._places = places
+        self._waiting: set[ref[Attempt]] = set()
+        """The attempts that have a place."""
+        self._left: SimpleQueue[None] = SimpleQueue()
+        """An item for each place that was left while all were taken. Only a hint to look again, so one too few or too many
+        does no harm."""
 
     def take(self) -> Session:
         """Lend an idle session, or a new one that is not open yet."""
@@ -34,7 +42,9 @@ class Pool:
             return self._idle.pop()
         except IndexError:
             session = self._make()
-            self._all.add(session)
+            self._all[id(session)] = session
+            if self._closed:  # `close` may have missed it
+                session.end_waits()
             return session
 
     def take_open(self) -> Session | None:
@@ -50,23 +60,38 @@ class Pool:
         """Take a session back, open or closed."""
         self._idle.append(session)
         if self._closed:
-            self.close()
+            self._close_idle()
 
-    def enter(self, seconds: float) -> bool:
-        """Take a place to wait; return False if none is free in that time. To leave, put None into ``places``."""
-        try:
-            self.places.get(seconds > 0, seconds)
-        except Empty:
-            return False
-        return True
+    def enter(self, attempt: Attempt, seconds: float = 0) -> bool:
+        """Give an attempt a place to wait, or return False if none is free in that time."""
+        if seconds > 0:
+            with contextlib.suppress(Empty):
+                self._left.get(timeout=seconds)
+        self._waiting.add(ref(attempt, self._waiting.discard))
+        if len(self._waiting) <= self._places:
+            return True
+        self.leave(attempt)
+        return False
+
+    def leave(self, attempt: Attempt) -> None:
+        """Free the place of an attempt, if it has one."""
+        was_full = len(self._waiting) >= self._places
+        self._waiting.discard(ref(attempt))
+        if was_full and self._left.qsize() < self._places:
+            self._left.put(None)
 
     def close(self) -> None:
-        """Close the idle sessions now, and the others when they come back."""
+        """Close the idle sessions now, and the others when they come back. Threads that wait are woken."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._close_idle()
+        for session in filter(None, (reference() for reference in self._all.valuerefs())):
+            session.end_waits()
 
     def abandon(self) -> None:
         """Close every session, lent or not, in a forked child: they are the parent's."""
-        for session in list(self._all):
+        for session in self._all.values():
             session.close()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()

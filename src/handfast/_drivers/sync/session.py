@@ -49,6 +49,8 @@ class Session:
         self._on_revoked = on_revoked
         self._connection: AbstractConnection | None = None
         self._grants: dict[bytes, GrantMessage] = {}
+        self._parked = False
+        self._may_park = True
 
     @property
     def is_open(self) -> bool:
@@ -63,8 +65,8 @@ class Session:
             if is_transient(str(error)):
                 raise server_starting(error) from error
             raise
-        self._connection = connection
         self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001 -- redis-py has no public way to its socket
+        self._connection = connection
         self._timeout = 0.0
         self._reader = Reader()
         self._poll = select.poll()
@@ -134,8 +136,9 @@ class Session:
     def park(self, park: Park) -> Waking:
         """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
         token, until = park
+        self._parked = True
         try:
-            while True:
+            while self._may_park:
                 self._take_frames()
                 message = self._grants.pop(token, None)
                 now = monotonic()
@@ -145,10 +148,20 @@ class Session:
                 self._await_bytes(until - now)
         except (OSError, RedisConnectionError):
             self.close()
-            return Waking(monotonic(), None)
         except BaseException:
             self.close()
             raise
+        finally:
+            self._parked = False
+        return Waking(monotonic(), None)
+
+    def end_waits(self) -> None:
+        """Make `park` return at once, now and later, from another thread. This ends the connection of one that waits."""
+        # Note this before looking for a wait; park() does it the other way round. One of the two always sees the other.
+        self._may_park = False
+        if self._parked and self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def listen(self, seconds: float = 0) -> list[Any]:
         """Wait that long for bytes; take the messages that have arrived, and return the replies, error replies among them."""
