@@ -9,7 +9,8 @@ and is shut down; a second run has more cycles. The difference divided by the nu
 so start-up and preparation cancel out. Results differ by up to 0.5 % between runs: the scripts sweep tombstones at
 random, on average every 16th time, and Lua collects garbage at varying times.
 
-A cycle uses the drivers' arguments and the digests of the scripts, so the figures include the parsing of commands.
+A cycle uses the drivers' arguments and the digests of the scripts, so the figures include the parsing of commands. The second
+column compares it with a lock without queue, fence and handoff: SET NX PX, and a script that compares and deletes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import command, load, pack
 from handfast.embedded import find_binary
 
-__all__ = ["CASES", "Case", "measure"]
+__all__ = ["CASES", "NAIVE", "Case", "Connection", "drive", "loads", "measure", "packed", "permits", "tokens"]
 
 TTL_MS = 15 * CLAIM_MS
 """The default lease of 30 s, renewed."""
@@ -79,9 +80,12 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="only cases whose names contain this text")
     options = parser.parse_args()
+    naive = measure(NAIVE, options.server)
+    print(f"{NAIVE.name:<42}{naive:>12,}", flush=True)
     for case in CASES:
         if options.only in case.name:
-            print(f"{case.name:<32}{measure(case, options.server):>12,}", flush=True)
+            found = measure(case, options.server)
+            print(f"{case.name:<42}{found:>12,}{found / naive:>8.2f}", flush=True)
     return 0
 
 
@@ -98,8 +102,8 @@ def _collected(case: Case, server: str, cycles: int) -> int:
         settings = ["--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no", "--dir", folder]
         with subprocess.Popen([*tool, server, *settings, "--hz", "1"], stdout=-3, stderr=subprocess.PIPE) as running:
             try:
-                with _Connection(path) as connection:
-                    _drive(case, connection, path, cycles)
+                with Connection(path) as connection:
+                    drive(case, connection, path, cycles)
                     connection.send(pack_command("SHUTDOWN", "NOSAVE"))
                 _, said = running.communicate(timeout=60)
             finally:
@@ -110,8 +114,9 @@ def _collected(case: Case, server: str, cycles: int) -> int:
     return int(found[1])
 
 
-def _drive(case: Case, connection: _Connection, path: Path, cycles: int) -> None:
-    listener = _Connection(path) if case.subscribes else None
+def drive(case: Case, connection: Connection, path: Path, cycles: int) -> None:
+    """Send the cycles of a case through a connection to the server at ``path``."""
+    listener = Connection(path) if case.subscribes else None
     if listener:
         listener.ask([pack_command("SUBSCRIBE", WAITER.split()[0])])
     connection.ask(case.begin)
@@ -122,7 +127,7 @@ def _drive(case: Case, connection: _Connection, path: Path, cycles: int) -> None
         listener.close()
 
 
-class _Connection:
+class Connection:
     """A socket that sends commands and reads one reply for each."""
 
     def __init__(self, path: Path) -> None:
@@ -201,21 +206,20 @@ def free(name: str, request: Request, others: int = 0, more: int = 2000) -> Case
     return Case(name, begin, cycles, more)
 
 
-def handoff() -> Case:
-    """Enqueue a waiter for a lock, and let the holder release it, which hands it over."""
+def handoff(name: str, *, renewed: bool = False) -> Case:
+    """Enqueue a waiter for a lock, and let the holder release it, which hands it over; the waiter may renew its lease then."""
     request = permits("lock")
 
     def cycles() -> Iterator[Commands]:
         given = tokens()
         holder = next(given)
         for waiter in given:
-            yield [packed(request.acquire(waiter)), packed(request.release(holder))]
+            renewal = [packed(request.renew_for(waiter, TTL_MS))] if renewed else []
+            yield [packed(request.acquire(waiter)), packed(request.release(holder)), *renewal]
             holder = waiter
 
-    begin = loads(request.acquire(b""), request.release(b""))
-    return Case(
-        "lock, entered and handed over", [*begin, packed(request.acquire(next(tokens())))], cycles, subscribes=True
-    )
+    begin = loads(request.acquire(b""), request.release(b""), request.renew_for(b"", TTL_MS))
+    return Case(name, [*begin, packed(request.acquire(next(tokens())))], cycles, subscribes=True)
 
 
 def repeated(name: str, request: Request) -> Case:
@@ -254,9 +258,12 @@ def naive() -> Case:
     return Case("SET NX PX, compare and delete", [loaded], cycles)
 
 
+NAIVE = naive()
+
 CASES = (
     free("lock, free", permits("lock")),
-    handoff(),
+    handoff("lock, entered and handed over"),
+    handoff("lock, entered, handed over and renewed", renewed=True),
     free("semaphore, 1 of 100, 20 out", permits("semaphore", limit=100), others=20),
     free("read lock, 20 readers", permits("rwlock", limit=MAX_PERMITS), others=20),
     free("2 locks, free", several(2)),
@@ -265,7 +272,6 @@ CASES = (
     repeated("2 locks, renewed", several(2)),
     cancelled("lock, entered and cancelled", permits("lock")),
     cancelled("2 locks, entered and cancelled", several(2)),
-    naive(),
 )
 
 

@@ -1,0 +1,46 @@
+"""The measurements of the server's instructions and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handfast.embedded import find_binary
+from handfast.testing import ServerController
+from handfast_lab.bench import footprint
+from handfast_lab.bench.instructions import BATCH, CASES, NAIVE, Connection, drive
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ServerController() as server:
+        yield server
+
+
+@pytest.mark.parametrize("case", [NAIVE, *CASES], ids=lambda case: case.name)
+def test_every_cycle_is_answered_without_an_error_and_leaves_as_much_as_the_one_before(server, case):
+    server.admin.flushall()
+    found = []
+    with Connection(Path(server.socket)) as connection:
+        for cycles in (BATCH, 2 * BATCH):
+            server.admin.flushall()
+            drive(case, connection, Path(server.socket), cycles)
+            found.append({key: server.admin.zcard(key) for key in server.admin.scan_iter("*:holders")})
+    assert found[0] == found[1]
+
+
+def test_a_handed_over_lease_has_its_new_holder(server):
+    server.admin.flushall()
+    (case,) = (case for case in CASES if case.name.endswith("handed over and renewed"))
+    with Connection(Path(server.socket)) as connection:
+        drive(case, connection, Path(server.socket), BATCH)
+    assert server.admin.zrange("{hf:lock:a}:holders", 0, -1) == [f"{BATCH:022}"]
+    assert server.admin.zcard("{hf:lock:a}:queue") == 0
+
+
+def test_each_name_holder_waiter_and_token_takes_memory():
+    found = {case: footprint.measure(case, 300, find_binary()) for case in footprint.CASES}
+    assert found["name, held"] > found["name, released"] > found["finished token"] > 20
+    assert 2000 > found["holder of a semaphore"] > found["finished token"]
+    assert 2000 > found["waiter"] > 50
