@@ -32,11 +32,13 @@ def test_every_cycle_is_answered_without_an_error_and_leaves_as_much_as_the_one_
 
 def test_a_handed_over_lease_has_its_new_holder(server):
     server.admin.flushall()
+    server.admin.config_resetstat()
     (case,) = (case for case in CASES if case.name.endswith("handed over and renewed"))
     with Connection(Path(server.socket)) as connection:
         drive(case, connection, Path(server.socket), BATCH)
     assert server.admin.zrange("{hf:lock:a}:holders", 0, -1) == [f"{BATCH:022}"]
     assert server.admin.zcard("{hf:lock:a}:queue") == 0
+    assert server.admin.info("commandstats")["cmdstat_publish"]["calls"] == BATCH
 
 
 def test_each_name_holder_waiter_and_token_takes_memory():
