@@ -45,6 +45,33 @@ def crew(server, raw):
 # --- holding
 
 
+async def test_a_block_that_is_left_elsewhere_releases_no_other_callers_lease(here, raw):
+    """With several others in blocks it can't be known whose block is meant; with one it can."""
+    semaphore, leave, leases = here.semaphore("a", 3), asyncio.Event(), []
+
+    async def hold():
+        async with semaphore as lease:
+            leases.append(lease)
+            await leave.wait()
+        return await lease.release()
+
+    async def only_enter():
+        leases.append(await semaphore.__aenter__())
+
+    async with asyncio.TaskGroup() as tasks:
+        holder, _ = tasks.create_task(hold()), tasks.create_task(only_enter())
+        await eventually_async(lambda: len(leases) == 2)
+        with pytest.raises(RuntimeError, match="several others are in blocks of it: nothing was released"):
+            await semaphore.__aexit__(None, None, None)
+        assert len(engine_of(raw).holders()) == 2
+        leave.set()
+        assert await holder is False, "it was released by its own block, and not before"
+        await semaphore.__aexit__(None, None, None)
+        assert nothing_left(raw)
+        with pytest.raises(RuntimeError, match="never entered"):
+            await semaphore.__aexit__(None, None, None)
+
+
 async def test_there_are_as_many_holders_as_permits(here, there):
     leases = [await client.semaphore("a", 3).acquire() for client in (here, there, here)]
     assert await there.semaphore("a", 3).try_acquire() is None

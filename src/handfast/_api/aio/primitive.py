@@ -133,17 +133,21 @@ class AsyncPrimitive(AsyncPrimitiveScope[L]):
     def _current_scope(self) -> tuple[object, L] | None:
         """Return the block that is being left: the caller that entered it, and its lease.
 
-        A framework may leave a block in another thread or task than the one that entered it. Then it is the block that was
-        entered first by any of the others.
+        A framework may leave a block in another thread or task than the one that entered it. Then it is that of the only
+        other caller; of several, none can be chosen without the risk that it is the wrong one.
         """
         mine = self._driver.caller()
-        for caller in (mine, *self._foreign_scopes()):
-            leases = self._entered.get(caller)
-            if leases:
-                return caller, leases[-1 if caller == mine else 0]
-        return None
+        if leases := self._entered.get(mine):
+            return mine, leases[-1]
+        foreign = [(caller, leases[0]) for caller in self._foreign_scopes() if (leases := self._entered.get(caller))]
+        return foreign[0] if len(foreign) == 1 else None
 
     def _unbalanced_exit(self) -> Exception:
+        if len(self._entered) > 1:
+            return RuntimeError(
+                f"a with block of {self!r} was left by another thread or task than the one that entered it, and several "
+                "others are in blocks of it: nothing was released; enter the lease instead, as in 'with lock.acquire()'"
+            )
         return RuntimeError(f"the with block of {self!r} was left, but never entered; enter it with a with statement")
 
     def _forget_scope(self, caller: object, lease: L) -> None:
