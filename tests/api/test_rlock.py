@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import gc
@@ -26,7 +27,7 @@ from handfast import (
 from tests._support.apis import SYNC
 from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
-from tests._support.helpers import eventually_async
+from tests._support.helpers import eventually, eventually_async
 
 REFUSED = "the reentrant lock 'a' can only be released by the thread or task that acquired it; release it there"
 
@@ -647,7 +648,16 @@ def run(function):
     return box[0], thread.ident
 
 
-def test_a_new_thread_with_the_ident_of_an_old_one_inherits_no_hold(hf):
+def run_without_threading(function):
+    """Call the function in a thread that `threading` does not know of; return its result and the ident of the thread."""
+    box = []
+    ident = _thread.start_new_thread(lambda: box.append(function()), ())
+    eventually(lambda: box)
+    return box[0], ident
+
+
+@pytest.mark.parametrize("run", [run, run_without_threading])
+def test_a_new_thread_with_the_ident_of_an_old_one_inherits_no_hold(hf, run):
     rlock = hf.rlock("a")
     lease, ident = run(rlock.acquire)
     met = False
@@ -655,9 +665,20 @@ def test_a_new_thread_with_the_ident_of_an_old_one_inherits_no_hold(hf):
         again, other_ident = run(rlock.try_acquire)
         met = met or other_ident == ident
         assert again is None
+    eventually(lambda: lease._hold.caller is None or hf._driver.is_over(lease._hold.caller))
     assert lease.release() is True, "its thread has ended"
     if not met:
         pytest.skip("no thread ident was reused")
+
+
+@pytest.mark.parametrize("run", [run, run_without_threading])
+def test_a_block_that_an_ended_thread_did_not_leave_may_be_left_by_any_other(hf, raw, run):
+    rlock = hf.rlock("a")
+    lease, _ = run(rlock.__enter__)
+    eventually(lambda: hf._driver.is_over(lease._hold.caller))
+    rlock.__exit__(None, None, None)
+    assert lease.release() is False
+    assert nothing_left(raw)
 
 
 def in_child(action):

@@ -143,7 +143,7 @@ class Primitive(PrimitiveScope[L]):
     def _unbalanced_exit(self) -> Exception:
         if len(self._entered) > 1:
             return RuntimeError(
-                f"a with block of {self!r} was left by another thread or task than the one that entered it, and several "
+                f"a with block of {self!r} was left by another caller than the one that entered it, and several "
                 "others are in blocks of it: nothing was released; enter the lease instead, as in 'with lock.acquire()'"
             )
         return RuntimeError(f"the with block of {self!r} was left, but never entered; enter it with a with statement")

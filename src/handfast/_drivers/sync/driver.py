@@ -27,6 +27,7 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import client_closed, closed_while_waiting, log_unfinished_cleanup, timed_out
 from handfast._drivers.sync.callbacks import CallbackThread
 from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.foreign import ForeignThread
 from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
@@ -96,13 +97,14 @@ class SyncDriver:
 
     @staticmethod
     def caller() -> object:
-        """Return the current thread."""
-        return threading.current_thread()
+        """Return the current thread, or what stands for one that Python did not start."""
+        thread = threading.current_thread()
+        return ForeignThread.current() if type(thread) is threading._DummyThread else thread  # noqa: SLF001 -- no public name
 
     @staticmethod
     def is_over(caller: object) -> bool:
         """Return whether that thread has ended."""
-        return isinstance(caller, threading.Thread) and not caller.is_alive()
+        return isinstance(caller, threading.Thread | ForeignThread) and not caller.is_alive()
 
     def attempt(self, request: Request) -> Attempt:
         """Start to acquire. The caller must call `undo` on any exception.
