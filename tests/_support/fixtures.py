@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import re
 import signal
+import sys
 
 import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
 from handfast import Handfast
+from handfast._drivers import clock
 from handfast._drivers.sync import renewer
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
@@ -128,6 +130,16 @@ def other(server, raw):
 def short_ticks(monkeypatch):
     """Let the renewal thread of the sync API look at its leases 20 times a second instead of twice: losses are seen sooner."""
     monkeypatch.setattr(renewer, "TICK_S", 0.05)
+
+
+@pytest.fixture
+def suspend(monkeypatch):
+    """Return a function that suspends this process for some seconds: the clock goes on, the timers of its loops do not."""
+    real, slept = clock.monotonic, []
+    for name, module in list(sys.modules.items()):
+        if name.startswith("handfast._") and getattr(module, "monotonic", None) is real:
+            monkeypatch.setattr(module, "monotonic", lambda: real() + sum(slept))
+    return slept.append
 
 
 @pytest.fixture

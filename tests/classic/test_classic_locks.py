@@ -136,7 +136,8 @@ def test_flaw_waiter_polls(form, conn, hf, raw, monkeypatch):
     hf.lock("a").acquire().release()  # the server knows the scripts
     lease = hf.lock("a", renew=False).acquire()
     with ThreadPoolExecutor(1) as threads:
-        waiter = threads.submit(hf.lock("a", renew=False).acquire, timeout=20)
+        short = hf.lock("a", ttl=2, renew=False)  # a longer one would be confirmed
+        waiter = threads.submit(short.acquire, timeout=20)
         eventually(lambda: hf.lock("a").status().waiters)
         raw.config_resetstat()
         lease.release()

@@ -448,7 +448,8 @@ def test_flaw_there_is_no_queue_and_no_notification(kind, conn, hf, other, raw):
 
     lease = hf.semaphore("s", 2).acquire(permits=2)
     with ThreadPoolExecutor(1) as threads:
-        waiter = threads.submit(other.semaphore("s", 2, renew=False).acquire, permits=2, timeout=20)
+        short = other.semaphore("s", 2, ttl=2, renew=False)  # a longer one would be confirmed
+        waiter = threads.submit(short.acquire, permits=2, timeout=20)
         eventually(lambda: hf.semaphore("s", 2).status().waiters)
         raw.config_resetstat()
         lease.release()

@@ -9,20 +9,9 @@ import time
 import pytest
 
 from handfast import LeaseLost
-from handfast._drivers import clock
 from tests._support.helpers import eventually_async
 
 SUSPENDED_S = 3600.0
-
-
-@pytest.fixture
-def suspend(monkeypatch):
-    """Return a function that suspends this process for some seconds: the clock goes on, the timers of its loops do not."""
-    real, slept = clock.monotonic, []
-    for name, module in list(sys.modules.items()):
-        if name.startswith("handfast._") and getattr(module, "monotonic", None) is real:
-            monkeypatch.setattr(module, "monotonic", lambda: real() + sum(slept))
-    return slept.append
 
 
 async def test_a_suspend_counts_as_elapsed_time_at_once(here, suspend):

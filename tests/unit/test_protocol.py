@@ -6,7 +6,7 @@ import pytest
 
 from handfast import HandfastError, LimitExceeded, QueueFull, ServerRefused
 from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRequest
-from handfast._engine.effects import Answer, Call, GrantMessage, Park, Waking
+from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.resp import bulk
 from handfast._protocol.acquire import (
@@ -20,7 +20,7 @@ from handfast._protocol.acquire import (
     try_acquire,
 )
 from handfast._protocol.admin import force_release, resize, status
-from handfast._protocol.lease import LeaseState, LeaseTable, downgrade, release, renew
+from handfast._protocol.lease import LeaseState, LeaseStatus, LeaseTable, downgrade, release, renew
 from handfast.testing.scripted import ScriptedDriver
 
 TOKEN = b"t" * 32
@@ -61,6 +61,62 @@ def test_a_grant_after_a_wait_is_believed_no_longer_than_the_server_does():
     effects, grant = perform(acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0), Waking(103.5, message))
     assert verbs(effects) == ["acquire", "park"]
     assert grant == Grant(8, 105.0, 2.0)
+
+
+def test_a_waiter_brings_the_confirmation_of_its_grant_along_unless_that_is_for_its_whole_ttl_anyway():
+    for ttl_ms, confirms in ((30_000, True), (CLAIM_MS + 1, True), (CLAIM_MS, False), (100, False)):
+        request = permits(ttl_ms=ttl_ms, renew=False)
+        steps = acquire(Attempt(request, TOKEN), 1e9)
+        next(steps)
+        park = steps.send(queued(100.0))
+        assert park.confirm == (request.renew_for(TOKEN, ttl_ms) if confirms else None)
+    several = MultiRequest([KeySet("hf", "lock", "a")], ttl_ms=30_000, renew=True, max_waiters=9)
+    assert several.confirm(TOKEN) is None, "its waiters are only woken"
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
+def test_the_reply_to_a_confirmation_counts_whether_it_comes_before_or_after_the_lease_is_made(before):
+    confirmation, message = Confirmation(), GrantMessage(8, 4_000_000, 2_000_000)
+    waking, answer = Waking(103.0, message, confirmation), Answer(103.0, [b"renewed", 30_000_000])
+    _, grant = perform(acquire(Attempt(permits(renew=False), TOKEN), 1e9), queued(100.0), waking)
+    if before:
+        confirmation.settle(answer)
+    lease = LeaseState(permits(renew=False), TOKEN, grant)
+    if not before:
+        assert (lease.deadline, lease.unconfirmed) == (105.0, True)
+        assert 103.0 < lease.due_at < lease.deadline, "without renewal, too"
+        assert lease.renewal == lease.request.renew_for(TOKEN, 30_000)
+        confirmation.settle(answer)
+    assert (lease.deadline, lease.due_at, lease.unconfirmed) == (133.0, 133.0, False)
+
+
+@pytest.mark.parametrize("answer", [None, Answer(103.0, [b"lost"])])
+def test_a_lease_whose_confirmation_failed_is_due_at_once(answer):
+    confirmation = Confirmation()
+    lease = LeaseState(permits(renew=False), TOKEN, Grant(8, 105.0, 2.0, confirmation))
+    leases = LeaseTable({TOKEN: lease})
+    confirmation.settle(answer)
+    assert lease.deadline == 105.0
+    assert leases.due(103.0) == [lease]
+    assert 103.0 < lease.due_at < 105.0, "and again soon"
+
+
+@pytest.mark.parametrize(("ask", "now"), [("due", 103.0), ("remove_expired", 105.0)])
+def test_what_has_arrived_is_read_before_a_lease_is_renewed_early_or_called_lost(ask, now):
+    received, answers = [], [Answer(101.0, [b"renewed", 30_000_000])]
+
+    class Driver:
+        def receive(self, lease):
+            received.append(lease)
+            if answers:
+                lease.confirmation.settle(answers.pop())
+
+    lease = LeaseState(permits(), TOKEN, Grant(8, 102.0, 2.0, Confirmation()), Driver())
+    leases = LeaseTable({TOKEN: lease})
+    assert getattr(leases, ask)(now) == []
+    assert (received, lease.deadline, lease.status) == ([lease], 131.0, LeaseStatus.HELD)
+    assert leases.remove_expired(131.0) == [lease]
+    assert lease.lost(1.0), "it stays lost"
 
 
 def test_a_server_clock_that_jumps_ahead_does_not_stretch_the_belief():
@@ -113,7 +169,7 @@ def test_a_waiter_polls_when_the_earliest_lease_ends():
     effects, _ = perform(
         acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
     )
-    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S)
+    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, permits().renew_for(TOKEN, 30_000))
     assert effects[0] == effects[2], "the very same call: it is idempotent"
 
 

@@ -21,8 +21,9 @@ MAX_PERMITS = 1_000_000_000
 """The largest limit of a name. A read-write lock has it: a reader takes one permit, a writer all."""
 
 CLAIM_MS = 2_000
-"""The claim window in ms: the first lease of a grant that is handed over and will be renewed, so that a frozen waiter blocks the
-others for no longer. ``CLAIM_WINDOW_US`` of lua/lib/queue.lua is the same for waiters of several names."""
+"""The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for the whole
+ttl, and a frozen waiter, which does not, blocks the others for no longer. ``CLAIM_WINDOW_US`` of lua/lib/queue.lua is the same
+for waiters of several names."""
 
 WAIT_MS = 60_000
 """The wait-lease in ms: after this time without a call a waiter counts as gone. Waiters call at least three times as often."""
@@ -61,6 +62,10 @@ class Request(ABC):
         """Let a lease last that long from now, or longer if it already does."""
 
     @abstractmethod
+    def confirm(self, token: bytes) -> Call | None:
+        """Confirm a grant that was handed over, for the whole ttl; None where it lasts that already."""
+
+    @abstractmethod
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
 
@@ -85,8 +90,7 @@ class PermitRequest(Request):
         self.limit = limit
         self.weight = weight
         self._max_waiters = max_waiters
-        claim_ms = min(ttl_ms, CLAIM_MS) if renew else ttl_ms
-        args = pack((limit, weight, ttl_ms, claim_ms))
+        args = pack((limit, weight, ttl_ms, min(ttl_ms, CLAIM_MS)))
         self._keys = pack(place.key(part) for part in PARTS)
         self._queue = args + pack((WAIT_MS, max_waiters))
         self._try = args + pack((0, max_waiters))
@@ -119,6 +123,10 @@ class PermitRequest(Request):
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
         return Call(RENEW.prefix, self._keys + bulk(token) + bulk(ttl_ms))
+
+    def confirm(self, token: bytes) -> Call | None:
+        """Confirm a grant that was handed over, for the whole ttl; None where it lasts that already."""
+        return self.renew_for(token, self.ttl_ms) if self.ttl_ms > CLAIM_MS else None
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
@@ -171,6 +179,10 @@ class MultiRequest(Request):
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease that still has all its locks last that long from now, or longer if it already does."""
         return self._call(RENEW, pack((token, ttl_ms)))
+
+    def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- as for permits of one name
+        """Return None: a waiter is only woken, and then acquires all for the whole ttl."""
+        return None
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""

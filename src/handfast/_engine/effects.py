@@ -6,12 +6,12 @@ time only from these two: moments of the driver's monotonic clock, in seconds. S
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from handfast._engine.script import CommandPrefix, command, pack
 
-__all__ = ["PROBE", "Answer", "Call", "Effect", "GrantMessage", "Park", "Steps", "Waking"]
+__all__ = ["PROBE", "Answer", "Call", "Confirmation", "Effect", "GrantMessage", "Park", "Steps", "Waking"]
 
 T = TypeVar("T")
 
@@ -43,18 +43,51 @@ class Answer(NamedTuple):
 
 
 class Park(NamedTuple):
-    """Wait for a grant message for this token, counting those since the reply that put it in the queue; or until that moment."""
+    """Wait for a grant message for this token, counting those since the reply that put it in the queue; or until that moment.
+
+    The driver sends ``confirm`` in the same step in which it receives a grant, and does not wait for the reply.
+    """
 
     token: bytes
     until: float
+    confirm: Call | None = None
 
 
 class GrantMessage(NamedTuple):
-    """A grant that a script has published: times in microseconds, ``granted_us`` on the server's clock."""
+    """A grant that a script has published: times in microseconds, ``granted_us`` on the server's clock.
+
+    A lease of 0 only wakes the waiter, which then asks again.
+    """
 
     fence: int
     granted_us: int
     lease_us: int
+
+
+class Confirmation:
+    """The reply to the confirmation of a grant, which may come before its lease is made, and in another thread.
+
+    ``pending`` is what the driver gets the reply from.
+    """
+
+    __slots__ = ("_answers", "_take", "pending")
+
+    def __init__(self, pending: Any = None) -> None:
+        self.pending = pending
+        self._answers: list[Answer | None] = []
+        self._take: Callable[[Answer | None], object] | None = None
+
+    def settle(self, answer: Answer | None) -> None:
+        """Take the reply; None if it is an error, or if none will come."""
+        self._answers.append(answer)
+        if self._take is not None:
+            self._take(answer)
+
+    def then(self, take: Callable[[Answer | None], object]) -> None:
+        """Call a function with the reply, now or when it comes; twice if it comes just now."""
+        self._take = take
+        for answer in self._answers:
+            take(answer)
 
 
 class Waking(NamedTuple):
@@ -62,6 +95,7 @@ class Waking(NamedTuple):
 
     woke_at: float
     grant: GrantMessage | None
+    confirmation: Confirmation | None = None
 
 
 Effect: TypeAlias = Call | Park

@@ -8,6 +8,10 @@ The server decides who gets a lease. This module decides when to ask again, and 
   time, too. Their difference, added to the moment before the request was sent, is a lower bound for the local time of the
   grant. It is capped at the moment when the waiter woke, in case the server's clock jumped ahead.
 
+A grant that is handed over lasts the claim window at first, so that a receiver which is frozen does not block the others for
+its whole ttl. The receiver confirms it: the driver sends a renewal for the whole ttl in the very step that receives the
+message, before the caller runs, and does not wait for the reply. Whatever the caller does then, its lease lasts its ttl.
+
 A grant message may be lost, so it is never the only way in. A waiter polls when the earliest lease ends, spread by queue
 position; soon enough to take over from a grantee that froze; and at least every third of its wait-lease, so that the
 server knows that it is alive.
@@ -19,7 +23,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from handfast._engine.calls import CLAIM_MS, WAIT_MS, PermitRequest, Request
-from handfast._engine.effects import Answer, Park, Steps, Waking
+from handfast._engine.effects import Answer, Confirmation, Park, Steps, Waking
 from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefused
 
 __all__ = ["Attempt", "AttemptEvent", "AttemptState", "Grant", "acquire", "cancel", "try_acquire"]
@@ -103,11 +107,12 @@ _REJECTIONS = (b"full", b"exceeds_limit")
 
 
 class Grant(NamedTuple):
-    """A new lease: ``deadline`` on the local monotonic clock, ``lease`` its length, both in seconds."""
+    """A new lease: ``deadline`` on the local clock, ``lease`` its length, both in seconds; and its confirmation, if one was sent."""
 
     fence: int
     deadline: float
     lease: float
+    confirmation: Confirmation | None = None
 
 
 class Attempt:
@@ -173,14 +178,15 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
         attempt.apply(QUEUE)
         _, asked_us, position, retry_us = reply
-        waking: Waking = yield Park(token, min(until, sent_at + _poll_interval(position, retry_us)))
-        woke_at, message = waking
+        wait_until = min(until, sent_at + _poll_interval(position, retry_us))
+        waking: Waking = yield Park(token, wait_until, request.confirm(token))
+        woke_at, message, confirmation = waking
         if message is not None:
             granted_at = min(sent_at + (message.granted_us - asked_us) / 1e6, woke_at)
             lease = message.lease_us / 1e6
             if granted_at + lease / 2 > woke_at:  # else it came too late to rely on, and asking again tells
                 attempt.apply(GRANT)
-                return Grant(message.fence, granted_at + lease, lease)
+                return Grant(message.fence, granted_at + lease, lease, confirmation)
         if woke_at >= until:
             yield from cancel(attempt)
             return None

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from math import inf
 from typing import Any
 
-from handfast._engine.calls import PermitRequest, Request
+from handfast._engine.calls import CLAIM_MS, PermitRequest, Request
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
@@ -97,12 +98,13 @@ MAX_RETRY_S = 1.0
 class LeaseState:
     """One lease. ``deadline`` and ``due_at`` are moments on the local monotonic clock, in seconds.
 
-    ``owner`` is what renews it: the driver finds it there without a search.
+    ``owner`` is what reads its replies: the driver finds it there without a search.
     """
 
     __slots__ = (
         "__weakref__",
         "callbacks",
+        "confirmation",
         "deadline",
         "due_at",
         "fence",
@@ -111,6 +113,7 @@ class LeaseState:
         "request",
         "status",
         "token",
+        "unconfirmed",
     )
 
     def __init__(self, request: Request, token: bytes, grant: Grant, owner: Any = None) -> None:
@@ -119,12 +122,19 @@ class LeaseState:
         self.owner = owner
         self.fence = grant.fence
         self.deadline = grant.deadline
-        self.due_at = grant.deadline - grant.lease * (1 - 1 / RENEWALS_PER_TTL) if request.renew else grant.deadline
+        self.unconfirmed = grant.lease * 1000 <= CLAIM_MS < request.ttl_ms
+        """Whether it lasts the claim window and not its ttl: then it is renewed even without renewal."""
+        renews = request.renew or self.unconfirmed
+        self.due_at = grant.deadline - grant.lease * (1 - 1 / RENEWALS_PER_TTL) if renews else grant.deadline
         self.status = HELD
         self.loss: str | None = None
         """Why it was lost; None unless it was."""
         self.callbacks: list[Callable[[], object]] = []
         """Called once each when it is lost."""
+        self.confirmation = grant.confirmation
+        """Its confirmation, as long as it has no reply."""
+        if grant.confirmation is not None:
+            grant.confirmation.then(self.answered)
 
     def apply(self, event: LeaseEvent) -> None:
         """Change the status as ``TRANSITIONS`` says. Raises AssertionError for an event that it does not have.
@@ -149,12 +159,19 @@ class LeaseState:
     @property
     def renewal(self) -> Call:
         """The call that renews it; without renewal, the one that only asks whether the server still has it."""
-        return self.request.renew_for(self.token, self.request.ttl_ms if self.request.renew else ASK_MS)
+        extends = self.request.renew or self.unconfirmed
+        return self.request.renew_for(self.token, self.request.ttl_ms if extends else ASK_MS)
 
     def status_at(self, now: float) -> LeaseStatus:
-        """Return the status; a lease that reached its deadline is lost, without any I/O (invariant 9)."""
+        """Return the status; a lease that reached its deadline is lost, and nothing is waited for (invariant 9).
+
+        But first the replies that have arrived are read, since a process that was paused or blocked has not done so.
+        """
         if now >= self.deadline and self.status in (HELD, RELEASING):
-            self.lose(EXPIRED)
+            if self.owner is not None:
+                self.owner.receive(self)
+            if now >= self.deadline:
+                self.lose(EXPIRED)
         return self.status
 
     def lost(self, now: float) -> bool:
@@ -179,7 +196,16 @@ class LeaseState:
     def renewed(self, sent_at: float, lease_us: int) -> None:
         """Set the new deadline, counted from before the renewal was sent. It never moves back."""
         self.deadline = max(self.deadline, sent_at + lease_us / 1e6)
+        self.unconfirmed = self.unconfirmed and lease_us <= CLAIM_MS * 1000
         self.due_at = sent_at + self.period if self.request.renew else self.deadline
+
+    def answered(self, answer: Answer | None) -> None:
+        """Take the reply to a renewal in the step that reads it. Any other than that it was renewed makes it due at once."""
+        if answer is not None and answer.reply[0] == b"renewed":
+            self.renewed(answer.sent_at, answer.reply[1])
+        else:
+            self.due_at = -inf
+        self.confirmation = None
 
 
 class Renewal(StrEnum):
@@ -211,11 +237,8 @@ class LeaseTable(dict[bytes, LeaseState]):
         return min((lease.due_at for lease in self.all()), default=None)
 
     def remove_expired(self, now: float) -> list[LeaseState]:
-        """Remove the leases that are lost by now, and return them."""
-        expired = [lease for lease in self.all() if lease.lost(now)]
-        for lease in expired:
-            self.pop(lease.token, None)
-        return expired
+        """Remove the leases that are lost by now, and return them. Those that are gone already, others take care of."""
+        return [lease for lease in self.all() if lease.lost(now) and self.pop(lease.token, None) is not None]
 
     def due(self, now: float) -> list[LeaseState]:
         """Return the leases to renew now, once the first is due. Each is put off by a retry in case its renewal fails.
@@ -225,6 +248,9 @@ class LeaseTable(dict[bytes, LeaseState]):
         renewed = [lease for lease in self.all() if lease.request.renew or lease.due_at < lease.deadline]
         if not any(lease.due_at <= now for lease in renewed):
             return []
+        for lease in renewed:
+            if lease.confirmation is not None and lease.due_at <= now:
+                lease.owner.receive(lease)  # it may have been confirmed long ago
         due = [lease for lease in renewed if lease.due_at <= now + lease.period * EARLY_FRACTION]
         for lease in due:
             lease.due_at = min(lease.deadline, now + min(MAX_RETRY_S, max(MIN_RETRY_S, lease.period / 4)))

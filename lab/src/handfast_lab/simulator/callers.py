@@ -195,6 +195,9 @@ class _Doing:
 
     async def _use(self, lease: Any) -> None:
         order = self._order
+        if order.block:
+            await self._client.block(order.block)
+            self._watch.blocked(state_of(lease).token, lost=lease.lost)
         if order.extend_ms:
             await asyncio.sleep(order.hold / 2)
             await lease.extend(order.extend_ms / 1000)

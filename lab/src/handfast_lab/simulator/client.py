@@ -58,6 +58,18 @@ class Client:
         ON_ATTEMPT.get()(attempt)
         return attempt
 
+    async def block(self, seconds: float) -> None:
+        """Block the event loop, as a computation without an await does; the task that does it is the first to go on."""
+        done, world = self.loop.create_future(), self.process.world
+        self.process.freeze()
+        world.at(world.now + seconds, self._unblock, done)
+        await done
+
+    def _unblock(self, done: asyncio.Future[None]) -> None:
+        if self.process.alive and not done.done():
+            done.set_result(None)
+            self.process.thaw()
+
     def discard(self) -> None:
         """Break the references that would keep the client alive after the simulation."""
         self.loop.close()
@@ -85,6 +97,10 @@ class SimulatedConnector(AsyncConnector):
         self._loop = loop
         self.response_timeout = response_timeout
         self.reached = False
+
+    def read_arrived(self, writer: Any) -> bytes:
+        arrived: bytes = writer.arrived()
+        return arrived
 
     async def connect(self) -> Any:
         transport = SimulatedTransport(self._network, self._process, self._loop)
@@ -133,6 +149,10 @@ class SimulatedTransport(asyncio.Transport):
             self._network.write(self._link, bytes(data))
             self._press_back()
 
+    def arrived(self) -> bytes:
+        """Return what has arrived and the loop has not read yet."""
+        return b"" if self._closing else self._network.arrived(self._link)
+
     def _press_back(self) -> None:
         """Sometimes let a connection whose bytes take long accept no more of them until they have arrived."""
         world, until = self._network.world, self._link.to_server
@@ -166,8 +186,8 @@ class SimulatedTransport(asyncio.Transport):
             error = ResponseError(reply)
         self._loop.arrive(self._finish_handshake, error)
 
-    def received(self, data: bytes) -> None:
-        self._loop.arrive(self._receive, data)
+    def received(self) -> None:
+        self._loop.arrive(self._receive)
 
     def broken(self) -> None:
         """Report a reset or a close, at random."""
@@ -183,8 +203,8 @@ class SimulatedTransport(asyncio.Transport):
             else:
                 self.handshake.set_exception(error)
 
-    def _receive(self, data: bytes) -> None:
-        if self._protocol is not None and not self._closing:
+    def _receive(self) -> None:
+        if self._protocol is not None and (data := self.arrived()):
             self._protocol.data_received(data)
 
     def _break(self, error: Exception | None) -> None:

@@ -14,6 +14,8 @@ some kinds of faults, or none. Faults end after a while, because some checks con
     clients rely on no more permits than the limit      all but `jump` forwards, lost data and revokes
     the history as a whole (checker)                    the same; fences under all but lost data after the
                                                         clock was set back
+    a holder that blocks its event loop keeps its      no fault so far, no revoke
+    lease for its ttl
     every operation ends                                all; a `jump` back adds its length
     no holder or waiter remains at the end              all; data that its owner could not undo within 20 s, or that
                                                         a stale replica or an eviction leaves, expires

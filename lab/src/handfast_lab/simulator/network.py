@@ -39,8 +39,8 @@ class LinkEnd(Protocol):
     def refused(self, reply: str | None) -> None:
         """The connection failed: no server listens, or it replied to the handshake with this error."""
 
-    def received(self, data: bytes) -> None:
-        """Bytes have arrived."""
+    def received(self) -> None:
+        """Bytes have arrived: see `Network.arrived`."""
 
     def broken(self) -> None:
         """The connection has closed."""
@@ -180,6 +180,16 @@ class Network:
         if link.process.alive and (link.there or not link.mute):
             wait = self.world.between(5, 90) if link.mute else self.travel()
             self.world.at(max(link.to_server, self.world.now + wait), self.drop, link)
+
+    def arrived(self, link: Link) -> bytes:
+        """Return all data that has arrived for the client and was not returned before."""
+        inbound, now = link.inbound, self.world.now
+        count = 0
+        while count < len(inbound) and inbound[count][0] <= now:
+            count += 1
+        data = b"".join([data for _, data in inbound[:count]]) if link.here and not link.deaf else b""
+        del inbound[:count]
+        return data
 
     # --- what may happen to connections
 
@@ -346,14 +356,8 @@ class Network:
             link.end.opened()
 
     def _receive(self, link: Link) -> None:
-        """Deliver to the client all data that has arrived, in one piece."""
-        inbound, now = link.inbound, self.world.now
-        count = 0
-        while count < len(inbound) and inbound[count][0] <= now:
-            count += 1
-        if count and link.here and not link.deaf:
-            link.end.received(b"".join([data for _, data in inbound[:count]]))
-        del inbound[:count]
+        if link.inbound and link.here and not link.deaf:
+            link.end.received()
 
     def _say(self, command: Command, frame: Any, messages: Any) -> None:
         keys, args = command.words[: command.key_count], command.words[command.key_count :]

@@ -45,6 +45,8 @@ class Order(NamedTuple):
     """Seconds before the operation."""
     timeout: float | None = None
     hold: float = 0.0
+    block: float = 0.0
+    """Seconds for which the caller blocks its event loop as soon as it has the lease."""
     extend_ms: int = 0
     """A ttl to extend the lease to while it is held; 0 for none."""
     downgrade: bool = False

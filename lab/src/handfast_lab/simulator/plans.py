@@ -17,7 +17,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["VERSION", "draw"]
 
-VERSION = 3
+VERSION = 4
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 T = TypeVar("T")
@@ -106,6 +106,7 @@ class _Drawing:
             "try" if chance() < 0.3 else "acquire",
             *(target, pause, timeout),
             hold=0.0 if chance() < 0.2 else self._seconds(ttl / 400),
+            block=2.1 + self._seconds(ttl / 1000 - 3) if ttl >= 10_000 and chance() < 0.3 else 0.0,
             extend_ms=self._one(TTLS) if chance() < 0.08 else 0,
             downgrade=target.kind == "write" and chance() < 0.4,
             end=self._one(("release",) * 12 + ("drop", "fail")),

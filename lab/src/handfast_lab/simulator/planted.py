@@ -425,9 +425,23 @@ PLANTED = (
     Planted(
         "a lease starts at its reply",
         "handfast._drivers.aio.session",
-        "request.future.set_result(Answer(request.sent_at, frame))",
-        "request.future.set_result(Answer(monotonic(), frame))",
+        "answer = Answer(request.sent_at, frame)",
+        "answer = Answer(monotonic(), frame)",
         "the holder's deadline is later than the server's, by the travel time of the reply",
+    ),
+    Planted(
+        "a grant is not confirmed",
+        "handfast._drivers.aio.inbox",
+        "self._confirm(confirm) if confirm is not None and message.lease_us else None",
+        "None",
+        "a holder that blocks its event loop right after a handoff loses its lease after the claim window",
+    ),
+    Planted(
+        "replies that have arrived are not read before a lease is called lost",
+        "handfast._drivers.aio.loop_context",
+        "            self.session.receive()",
+        "            pass",
+        "a holder that blocked its event loop after a handoff takes its lease for lost although it was confirmed",
     ),
     Planted(
         "the driver expects no reply to a cancelled request",

@@ -219,6 +219,12 @@ class Watch:
                         found = f"{out[tag]} of {lease.target.limit} permits are relied on: {held}"
                         self.find(f"invariant 1: {found}")
 
+    def blocked(self, token: bytes, *, lost: bool) -> None:
+        """Check a lease after its holder has blocked its event loop for less than the ttl, from its grant on."""
+        if lost and not (self.damage.counts or self.revoked):
+            self.find(f"claim: {token.decode()} is lost before its ttl, without a fault")
+        self.damage.last = max(self.damage.last, self._world.now)
+
     # --- the end of a token
 
     def asks(self, token: bytes) -> None:

@@ -173,7 +173,11 @@ class AsyncLease(AsyncLeaseScope):
 
     def __del__(self) -> None:
         state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
-        if state is None or not state.request.renew or state.is_released or self.lost:
+        if state is None or not state.request.renew or state.is_released:
+            return
+        if (
+            state.loss is not None or monotonic() >= state.deadline
+        ):  # `lost` might read, and this may be called anywhere
             return
         if self._driver.stop_renewing(state):
             message = f"{self!r} was dropped without a release; it runs out after its ttl"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import Any, ClassVar
 
 import redis.asyncio
@@ -15,6 +16,9 @@ from redis.exceptions import RedisError
 from handfast._drivers.connect import Connector
 
 __all__ = ["AsyncConnector"]
+
+READ_SIZE = 1 << 18
+"""Most bytes that `read_arrived` takes: more than all that waits to be read, as a rule."""
 
 
 class AsyncConnector(Connector):
@@ -33,6 +37,16 @@ class AsyncConnector(Connector):
                 raise
             await asyncio.to_thread(self._restart_server)
             return await self._connect()
+
+    def read_arrived(self, writer: asyncio.StreamWriter) -> bytes:
+        """Return what has arrived on a connection and its loop has not read yet. Over TLS, which only the loop can, nothing."""
+        socket = writer.get_extra_info("socket")
+        if socket is None or writer.get_extra_info("ssl_object") is not None:
+            return b""
+        try:
+            return os.read(socket.fileno(), READ_SIZE)
+        except OSError:  # nothing has arrived, or it is closed
+            return b""
 
     async def _connect(self) -> asyncio.StreamWriter:
         connection: Any = self._make()

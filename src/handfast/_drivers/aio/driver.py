@@ -254,7 +254,7 @@ async def run(session: Session, steps: Steps[T], name: str, until: float = inf) 
         effect = next(steps)
         while True:
             if isinstance(effect, Park):
-                effect = steps.send(await session.inbox.park(effect))
+                effect = steps.send(await session.park(effect))
                 continue
             try:
                 answer = await _call(session, effect, name, until)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import copy_exception
-from handfast._engine.effects import GrantMessage, Park, Waking
+from handfast._engine.effects import Call, Confirmation, GrantMessage, Park, Waking
 
 __all__ = ["Inbox"]
 
@@ -26,15 +26,23 @@ class _Disconnected:
 
 _DISCONNECTED = _Disconnected()
 
-_Received: TypeAlias = GrantMessage | _Disconnected | None
+_Confirmed: TypeAlias = tuple[GrantMessage, Confirmation | None]
+
+
+class _Parked(NamedTuple):
+    """A waiter."""
+
+    waiter: Future[_Confirmed | None]
+    confirm: Call | None
 
 
 class Inbox:
-    """The latest message of each registered token, or the future of its waiter."""
+    """The latest message of each registered token, or its waiter. ``confirm`` sends a confirmation."""
 
-    def __init__(self) -> None:
+    def __init__(self, confirm: Callable[[Call], Confirmation]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._received: dict[bytes, _Received | Future[GrantMessage | None]] = {}
+        self._confirm = confirm
+        self._received: dict[bytes, GrantMessage | _Disconnected | _Parked | None] = {}
         self._revoked: dict[bytes, str] = {}
         self._failure: Exception | None = None
 
@@ -52,21 +60,23 @@ class Inbox:
 
     async def park(self, park: Park) -> Waking:
         """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
-        token, until = park
+        token, until, confirm = park
         if self._failure is not None:
             raise copy_exception(self._failure)
-        received = self._received[token]
+        received, confirmed = self._received[token], None
         left = until - monotonic()
-        if received is None and left > 0:
-            waiter: Future[GrantMessage | None] = self._loop.create_future()
-            self._received[token] = waiter
+        if isinstance(received, GrantMessage):
+            confirmed = self._confirmed(received, confirm)
+        elif received is None and left > 0:
+            waiter: Future[_Confirmed | None] = self._loop.create_future()
+            self._received[token] = _Parked(waiter, confirm)
             alarm = self._loop.call_later(left, _wake, waiter)
             try:
-                received = await waiter
+                confirmed = await waiter
             finally:
                 alarm.cancel()
         self._received[token] = None
-        return Waking(monotonic(), received if isinstance(received, GrantMessage) else None)
+        return Waking(monotonic(), *(confirmed or (None, None)))
 
     def discard(self, token: bytes) -> None:
         """Drop what arrived for this token before the reply that just came: it concerns an earlier grant."""
@@ -75,11 +85,11 @@ class Inbox:
             self._revoked.pop(token, None)
 
     def dispatch(self, token: bytes, message: GrantMessage) -> None:
-        """Deliver a grant message to its waiter, or keep it until the waiter parks."""
+        """Confirm a grant and deliver it to its waiter, or keep it until the waiter parks."""
         received = self._received.get(token, _DISCONNECTED)
-        if isinstance(received, Future):
-            if not received.done():
-                received.set_result(message)
+        if isinstance(received, _Parked):
+            if not received.waiter.done():
+                received.waiter.set_result(self._confirmed(message, received.confirm))
         elif token in self._received:
             self._received[token] = message
 
@@ -101,10 +111,14 @@ class Inbox:
         for waiter in self._waiters():
             waiter.set_exception(copy_exception(error))
 
-    def _waiters(self) -> Iterator[Future[GrantMessage | None]]:
-        return (one for one in list(self._received.values()) if isinstance(one, Future) and not one.done())
+    def _confirmed(self, message: GrantMessage, confirm: Call | None) -> _Confirmed:
+        return message, self._confirm(confirm) if confirm is not None and message.lease_us else None
+
+    def _waiters(self) -> Iterator[Future[_Confirmed | None]]:
+        parked = (one for one in list(self._received.values()) if isinstance(one, _Parked))
+        return (one.waiter for one in parked if not one.waiter.done())
 
 
-def _wake(waiter: Future[GrantMessage | None]) -> None:
+def _wake(waiter: Future[_Confirmed | None]) -> None:
     if not waiter.done():
         waiter.set_result(None)

@@ -60,6 +60,11 @@ class LoopContext:
         if lease.token in self.renewer.renewals:
             call_on(self.loop, self.renewer.remove, lease)
 
+    def receive(self, _lease: LeaseState) -> None:
+        """Take the replies that have arrived, in case the loop is or was blocked. Other threads than its own cannot."""
+        if runs_here(self.loop):
+            self.session.receive()
+
     def lose(self, lease: LeaseState, reason: str) -> None:
         """Note from any thread that a lease of this context is lost."""
         self.leases.lose(lease, reason)

@@ -63,6 +63,8 @@ class Renewer(LossNotifier):
     def add(self, lease: LeaseState) -> None:
         """Renew this lease from now on."""
         self._leases[lease.token] = lease
+        if lease.confirmation is not None:
+            self._watch(lease, lease.confirmation.pending)
         if lease.due_at < self._wakes_at:
             self._wake_at(lease.due_at)
 
@@ -143,7 +145,9 @@ class Renewer(LossNotifier):
                 self._wake_at(max(due_at, now + MIN_INTERVAL_S))
 
     def _renew(self, lease: LeaseState) -> None:
-        renewal = self._session.send(lease.renewal)
+        self._watch(lease, self._session.send(lease.renewal, on_answer=lease.answered))
+
+    def _watch(self, lease: LeaseState, renewal: Future[Outcome]) -> None:
         self.renewals[lease.token] = renewal
         renewal.add_done_callback(partial(self._on_renewal, lease, monotonic()))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from math import inf
 from typing import Any, TypeAlias
@@ -38,7 +38,7 @@ from handfast._drivers.failures import (
     server_silent,
     server_starting,
 )
-from handfast._engine.effects import Answer, Call
+from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking
 from handfast._engine.messages import Granted, Revoked, Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
@@ -58,12 +58,25 @@ TICKS = 5
 class _Request:
     """A call in progress, and the future of its reply."""
 
-    __slots__ = ("call", "future", "give_up_at", "number", "retry_for", "send_eval", "sent_at", "sent_eval")
+    __slots__ = (
+        "call",
+        "future",
+        "give_up_at",
+        "number",
+        "on_answer",
+        "retry_for",
+        "send_eval",
+        "sent_at",
+        "sent_eval",
+    )
 
-    def __init__(self, call: Call, future: Future[Outcome], retry_for: float) -> None:
+    def __init__(
+        self, call: Call, future: Future[Outcome], retry_for: float, on_answer: Callable[[Answer], object] | None
+    ) -> None:
         self.call = call
         self.future = future
         self.retry_for = retry_for
+        self.on_answer = on_answer
         self.give_up_at = inf
         self.send_eval = False
         self.sent_eval = False
@@ -84,7 +97,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self.on_revoked: Callable[[bytes, str], object] = lambda _token, _reason: None
         self.on_break: Callable[[], object] = lambda: None
-        self.inbox = Inbox()
+        self.inbox = Inbox(self._confirm)
         self._transport: FrameTransport | None = None
         self._opened_at = -inf
         self._handshake: Future[Any] | None = None
@@ -95,6 +108,12 @@ class Session:
         self._sources_sent: dict[str, int] = {}
         self._tries = 0
         self._flush_scheduled = False
+        self._reading = False
+        """Whether frames are being delivered."""
+        self._confirming = False
+        """Whether there are confirmations to send as soon as they have been."""
+        self._primed = False
+        """Whether the server has been sent the script of confirmations on this connection."""
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
         self._ended = False
@@ -110,15 +129,30 @@ class Session:
         """Whether no task waits for a reply or a grant."""
         return not (self._sent or self._outbox or self.inbox)
 
-    def send(self, call: Call, retry_for: float = RETRY_FOR) -> Future[Outcome]:
+    def send(
+        self, call: Call, retry_for: float = RETRY_FOR, on_answer: Callable[[Answer], object] | None = None
+    ) -> Future[Outcome]:
         """Send a call. The future gets its reply, or the network's error after a break of ``retry_for`` seconds.
 
+        ``on_answer`` is called with a reply that is no error in the step that reads it, before any other callback.
         Cancel the future to withdraw the call: it is not sent from then on, neither for the first time nor again.
         """
         future: Future[Outcome] = self._loop.create_future()
-        self._outbox.append(_Request(call, future, retry_for))
+        self._outbox.append(_Request(call, future, retry_for, on_answer))
         self._schedule()
         return future
+
+    def park(self, park: Park) -> Coroutine[Any, Any, Waking]:
+        """Wait for the grant message."""
+        if park.confirm is not None and not self._primed and self.is_open:
+            self._primed = True
+            self.send(park.confirm)  # changes nothing for a waiter; the server knows the script from then on
+        return self.inbox.park(park)
+
+    def receive(self) -> None:
+        """Deliver what has arrived while the loop was blocked, unless that is just being done."""
+        if self._transport is not None and not self._reading:
+            self._transport.receive()
 
     def reconnect(self, asked_at: float) -> None:
         """Open a new connection unless this one is newer than ``asked_at``: another server may be the primary by now."""
@@ -151,8 +185,18 @@ class Session:
     # --- called by the transport
 
     def on_frames(self, frames: Iterable[Any]) -> None:
-        """Deliver each reply and each message."""
+        """Deliver each reply and each message, and send the confirmations of the grants among them in one write."""
         self._silent_ticks = 0
+        self._reading = True
+        try:
+            self._deliver(frames)
+        finally:
+            self._reading = False
+        if self._confirming:
+            self._confirming = False
+            self._flush()
+
+    def _deliver(self, frames: Iterable[Any]) -> None:
         sent = self._sent
         for frame in frames:
             if type(frame) is Push:
@@ -170,7 +214,10 @@ class Session:
                 if type(frame) is not ErrorReply:
                     self._tries = 0
                     self.inbox.discard(request.call.waiter)
-                    request.future.set_result(Answer(request.sent_at, frame))
+                    answer = Answer(request.sent_at, frame)
+                    if request.on_answer is not None:
+                        request.on_answer(answer)
+                    request.future.set_result(answer)
                 elif is_noscript(frame) and not request.sent_eval:
                     self._send_source(request)
                 else:
@@ -191,6 +238,16 @@ class Session:
                 self.on_revoked(token, reason)
 
     # --- sending
+
+    def _confirm(self, call: Call) -> Confirmation:
+        """Send a confirmation within this step of the loop: the next one may take long."""
+        confirmation = Confirmation()
+        confirmation.pending = self.send(call, on_answer=confirmation.settle)
+        if self._reading:
+            self._confirming = True
+        else:
+            self._flush()
+        return confirmation
 
     def _schedule(self) -> None:
         """Have the outbox sent: at once, at the end of this turn of the loop, or after a connect."""
@@ -284,6 +341,7 @@ class Session:
         self._handshake = self._loop.create_future()
         self._opened_at = monotonic()
         self._sources_sent.clear()
+        self._primed = False
         self._silent_ticks = 0
         try:
             subscription = self._subscribe()

@@ -40,7 +40,8 @@ class FrameHandler(Protocol):
 class FrameTransport(asyncio.Protocol):
     """An asyncio transport and the reader of its frames."""
 
-    def __init__(self, writer: asyncio.StreamWriter, handler: FrameHandler) -> None:
+    def __init__(self, connector: AsyncConnector, writer: asyncio.StreamWriter, handler: FrameHandler) -> None:
+        self._connector = connector
         self._writer = writer  # keeps the transport alive
         self._transport = cast("asyncio.Transport", writer.transport)
         self._handler = handler
@@ -51,7 +52,7 @@ class FrameTransport(asyncio.Protocol):
     @classmethod
     async def open(cls, connector: AsyncConnector, handler: FrameHandler) -> Self:
         """Connect, and take over the transport."""
-        transport = cls(await connector.connect(), handler)
+        transport = cls(connector, await connector.connect(), handler)
         if transport._transport.is_closing():
             raise RedisConnectionError("the server closed the connection at once")
         transport._transport.set_protocol(transport)
@@ -59,6 +60,12 @@ class FrameTransport(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)
+
+    def receive(self) -> None:
+        """Take what has arrived and the loop has not read yet."""
+        data = self._connector.read_arrived(self._writer)
+        if data:
+            self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)

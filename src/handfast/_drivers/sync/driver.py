@@ -266,7 +266,7 @@ class SyncDriver:
         """Renew what an acquire was granted."""
         if self._closed:
             raise closed_while_waiting(attempt.request.name)
-        lease = LeaseState(attempt.request, attempt.token, grant)
+        lease = LeaseState(attempt.request, attempt.token, grant, self._pool)
         self._renewer.add(lease)
         return lease
 

@@ -11,14 +11,21 @@ place belongs to an attempt: it is free again when the attempt leaves, which may
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from weakref import WeakValueDictionary, ref
 
+from redis.exceptions import RedisError
+
 from handfast._drivers.sync.session import Session
 from handfast._protocol.acquire import Attempt
+from handfast._protocol.lease import LeaseState
 
 __all__ = ["Pool"]
+
+LENT_PAUSES_S = (0.0, 0.001, 0.01)
+"""Pauses, in seconds, in which the thread that uses a session takes the replies that have arrived, once it runs again."""
 
 
 class Pool:
@@ -61,6 +68,23 @@ class Pool:
         self._idle.append(session)
         if self._closed:
             self._close_idle()
+
+    def receive(self, lease: LeaseState) -> None:
+        """Take the reply to a lease's confirmation if it has arrived."""
+        for pause in LENT_PAUSES_S:
+            if (confirmation := lease.confirmation) is None:
+                break
+            try:
+                self._idle.remove(confirmation.pending)
+            except ValueError:
+                time.sleep(pause)
+                continue
+            try:
+                with contextlib.suppress(RedisError):
+                    confirmation.pending.listen()
+            finally:
+                self.give(confirmation.pending)
+            break
 
     def enter(self, attempt: Attempt, seconds: float = 0) -> bool:
         """Give an attempt a place to wait, or return False if none is free in that time."""

@@ -5,6 +5,9 @@ arrive interleaved and in either order: a push that a script causes to its own c
 reply up to Redis 7.0 and after it from 7.2 on, and both may arrive in one segment.
 
 A session belongs to one thread at a time. After an exception it is closed and not reused: a reply may still be on its way.
+
+The confirmation of a grant is sent without waiting for its reply. The session may change hands before that comes. Replies come
+in order, so the next reader takes it before the reply that it waits for itself.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -23,7 +27,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import connection_broke, handshake_failed, server_silent, server_starting
 from handfast._drivers.sync.connect import SyncConnector
-from handfast._engine.effects import Answer, Call, GrantMessage, Park, Waking
+from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.messages import Granted, Revoked, Subscription, parse_message
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
@@ -49,6 +53,10 @@ class Session:
         self._on_revoked = on_revoked
         self._connection: AbstractConnection | None = None
         self._grants: dict[bytes, GrantMessage] = {}
+        self._confirmations: deque[tuple[Confirmation, float]] = deque()
+        """Those without a reply, and when they were sent."""
+        self._primed = False
+        """Whether the server knows the script of confirmations."""
         self._parked = False
         self._may_park = True
 
@@ -72,6 +80,7 @@ class Session:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._grants.clear()
+        self._primed = False
         with self._closing_on_error():
             self._set_timeout(timeout)
             subscription = self._subscribe()
@@ -88,6 +97,8 @@ class Session:
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
+        while self._confirmations:
+            self._confirmations.popleft()[0].settle(None)
 
     def fileno(self) -> int:
         """Return the socket's, for select and poll."""
@@ -134,16 +145,18 @@ class Session:
         return sent_at
 
     def park(self, park: Park) -> Waking:
-        """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
-        token, until = park
+        """Wait for the grant message, and confirm it. A broken connection ends the wait, too: the waiter then asks again."""
+        token, until, confirm = park
         self._parked = True
         try:
+            if confirm is not None and not self._primed:
+                self._prime(confirm)
             while self._may_park:
                 self._take_frames()
                 message = self._grants.pop(token, None)
                 now = monotonic()
                 if message is not None or now >= until:
-                    return Waking(now, message)
+                    return Waking(now, message, self._confirm(confirm, message))
                 self._grants.clear()  # the others are for requests that were cancelled
                 self._await_bytes(until - now)
         except (OSError, RedisConnectionError):
@@ -164,12 +177,39 @@ class Session:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def listen(self, seconds: float = 0) -> list[Any]:
-        """Wait that long for bytes; take the messages that have arrived, and return the replies, error replies among them."""
+        """Wait that long for bytes; take the messages and the replies to confirmations, and return the other replies.
+
+        Error replies are returned, too.
+        """
         with self._closing_on_error():
             self._await_bytes(seconds)
             replies = self._take_frames()
         self._grants.clear()  # only `park` waits for one
         return replies
+
+    def _prime(self, call: Call) -> None:
+        """See to it that the server knows the script of a confirmation. For a waiter it changes nothing."""
+        for command in (call.prefix.evalsha, call.prefix.eval_source):
+            self._socket.sendall(command + call.args)
+            reply = self._reply()
+            if not (type(reply) is ErrorReply and is_noscript(reply)):
+                break
+        self._primed = True
+
+    def _confirm(self, call: Call | None, message: GrantMessage | None) -> Confirmation | None:
+        """Send the confirmation of a grant."""
+        if call is None or message is None or not message.lease_us:
+            return None
+        confirmation = Confirmation(self)
+        self._confirmations.append((confirmation, monotonic()))
+        self._socket.sendall(call.prefix.evalsha + call.args)
+        return confirmation
+
+    def _on_confirmed(self, frame: Any) -> None:
+        """Take the reply to the oldest confirmation."""
+        confirmation, sent_at = self._confirmations.popleft()
+        self._primed = type(frame) is not ErrorReply
+        confirmation.settle(Answer(sent_at, frame) if self._primed else None)
 
     def _await_bytes(self, seconds: float) -> None:
         pending = getattr(self._socket, "pending", None)  # bytes that TLS has decrypted already, which no poll sees
@@ -182,18 +222,22 @@ class Session:
         while (frame := self._reader.frame()) is not INCOMPLETE:
             if type(frame) is Push:
                 self._on_push(frame)
+            elif self._confirmations:
+                self._on_confirmed(frame)
             else:
                 replies.append(frame)
         return replies
 
     def _reply(self) -> Any:
-        """Return the next frame that is not a push, and take the pushes before it."""
+        """Return the next reply that is waited for, and take the pushes and the replies to confirmations before it."""
         while True:
             frame = self._reader.frame()
             if frame is INCOMPLETE:
                 self._receive()
             elif type(frame) is Push:
                 self._on_push(frame)
+            elif self._confirmations:
+                self._on_confirmed(frame)
             else:
                 return frame
 
