@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import NOW_US, TOMBSTONE_US, hang_up, received, silent, waiting_for_several
+from tests._support.engine import MINUTE_MS, NOW_US, TOMBSTONE_US, hang_up, received, silent, waiting_for_several
 
 CLAIM_WINDOW_US = 2_000_000
 
@@ -32,6 +32,25 @@ def test_a_head_is_woken_once_and_has_two_seconds(both, a, b, clock, listening):
     assert a.acquire("try", wait=0) == ["busy", -1]
     clock.now_us += 1
     assert a.acquire("t3")[0] == "granted"
+
+
+def test_a_head_that_asked_within_a_second_is_not_woken_by_another_that_asks(both, a, b, clock, listening):
+    """It waits for the other name: each would wake the other without end, and it looks at all its names each time."""
+    inbox = listening("t2")
+    b.acquire("t0")
+    both.acquire("t2", wait=MINUTE_MS)
+    listening("t3")
+    for _ in range(3):
+        a.acquire("t3")
+        clock.now_us += 400_000
+        assert silent(inbox)
+    a.acquire("t3")
+    assert received(inbox) == f"granted t2 0 {clock.now_us} 0"
+    both.acquire("t2", wait=MINUTE_MS)
+    a.acquire("t3")
+    assert silent(inbox)
+    b.release("t0")
+    assert received(inbox) == f"granted t2 0 {clock.now_us} 0", "a release wakes it at once"
 
 
 def test_a_head_with_a_shorter_wait_lease_is_not_given_a_longer_one(both, a, b, clock, listening):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests._support.engine import CLAIM_MS, NOW_US, WAIT_MS, WAIT_US, holding, waiting
 
 
-def test_a_hundred_lapsed_waiters_are_evicted_per_call(a, clock):
+def test_a_hundred_lapsed_waiters_are_evicted_per_call(a, clock, listening):
+    listening("lapsed100", "t2")
     a.acquire("t1", ttl=2 * WAIT_MS)
     for number in range(101):
         a.acquire(f"lapsed{number:03}")
@@ -30,3 +31,31 @@ def test_a_waiter_whose_record_was_lost_is_evicted(a):
     a.lose_record("lost")
     assert a.acquire("t2", max_waiters=1)[:3] == ["queued", NOW_US, 0]
     assert a.queue() == ["t2"]
+
+
+def test_waiters_whose_inbox_has_no_subscriber_are_evicted(a, both, listening):
+    """They were killed, or their host is gone: their wait-leases would keep others out for up to a minute."""
+    listening("live")
+    a.acquire("t1")
+    for token in ("dead1", "live", "dead2"):
+        a.acquire(token)
+    both.acquire("dead3")
+    assert a.acquire("t2", max_waiters=5)[:3] == ["queued", NOW_US, 4], "a queue with room keeps them"
+    assert a.acquire("t3", max_waiters=2)[:3] == ["queued", NOW_US, 1]
+    assert a.queue() == ["live", "t3"]
+    assert {token: a.field(token) for token in ("dead1", "dead2", "dead3", "t2")} == dict.fromkeys(
+        ("dead1", "dead2", "dead3", "t2")
+    )
+    assert a.acquire("t4", max_waiters=1) == ["full", 1]
+    assert a.queue() == ["live"]
+
+
+def test_several_names_evict_waiters_that_are_gone_from_each_queue(both, a, b, listening):
+    listening("live")
+    a.acquire("t1")
+    b.acquire("t1")
+    for engine in (a, b):
+        engine.acquire("dead")
+    b.acquire("live")
+    assert both.acquire("t2", max_waiters=2)[0] == "queued"
+    assert both.queues() == [["t2"], ["live", "t2"]]

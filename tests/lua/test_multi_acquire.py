@@ -303,7 +303,7 @@ def test_one_full_queue_is_enough_and_nothing_is_left_in_the_others(both, listen
 
 
 def test_full_says_the_length_of_the_longest_queue_after_lapsed_waiters_are_evicted(both, a, b, clock, listening):
-    listening("t2", "t3", "t4")
+    listening("t2", "t3", "t4", "t5")
     a.acquire("t1", ttl=2 * WAIT_MS)
     b.acquire("t0", ttl=2 * WAIT_MS)
     a.acquire("t2")

@@ -283,7 +283,8 @@ def test_a_waiter_behind_a_hundred_dead_waiters_is_to_come_back_at_once(rw, list
 
 
 @pytest.mark.parametrize("answer", ["busy", "full", "exceeds_limit"])
-def test_a_token_whose_lease_has_expired_and_that_is_refused_leaves_no_record(make, answer):
+def test_a_token_whose_lease_has_expired_and_that_is_refused_leaves_no_record(make, listening, answer):
+    listening("waiter")
     engine = make(2)
     engine.acquire("t1")
     engine.acquire("t2")
@@ -302,7 +303,8 @@ def test_a_token_whose_lease_has_expired_and_that_is_refused_leaves_no_record(ma
 # --- full
 
 
-def test_a_full_queue_takes_no_newcomer_but_keeps_its_waiters(a):
+def test_a_full_queue_takes_no_newcomer_but_keeps_its_waiters(a, listening):
+    listening("t2")
     a.acquire("t1")
     assert a.acquire("t2", max_waiters=1)[0] == "queued"
     with unchanged(a):

@@ -15,11 +15,13 @@ local function publish_grant(token, inbox, fence, lease_us)
 end
 
 -- Wake a waiter for several names, which takes all its permits itself: it keeps its place for the claim window. One
--- that was woken before is not woken again.
-local function wake_multi(s, token, waiter)
+-- that was woken before is not woken again. Nor is one by another waiter that asks (`me`) if it asked itself within the
+-- last second: then this name is not what it waits for.
+local function wake_multi(s, token, waiter, me)
   local CLAIM_WINDOW_US = 2000000 -- 2 s, as CLAIM_MS of _engine/calls.py
+  local ASKED_LATELY_US = 59000000 -- what is then left of the wait-lease, WAIT_MS of _engine/calls.py
   local until_us = now + CLAIM_WINDOW_US
-  if waiter.wait_until > until_us then
+  if waiter.wait_until > until_us and not (me and waiter.wait_until > now + ASKED_LATELY_US) then
     publish_grant(token, waiter.inbox, 0, 0)
     local wait_until = string.format('%.0f', until_us)
     local record = write_record(waiter.weight, waiter.limit, 0, wait_until, 0, waiter.since, waiter.owner)
@@ -49,7 +51,7 @@ local function serve_head(s, me, my_ttl_ms)
     return false
   end
   if alive and fits and waiter.claim_ms == 0 then
-    wake_multi(s, head, waiter)
+    wake_multi(s, head, waiter, me)
     return false
   end
   redis.call('ZREM', s.queue, head)
