@@ -283,6 +283,7 @@ class Scripts(Pair):
             "claim_ms": chance.choice((1, 30, 2_000)),
             "wait_ms": chance.choice((0, 1, 60_000, 60_000)),
             "max_waiters": chance.choice((0, 1, 3, 1000)),
+            "ticket": chance.choice((0, 0, 1_000_000 + chance.randrange(100))),
             "owner": f"inbox{chance.randrange(5)} control{chance.randrange(3)} me:1",
             "up_to_fence": self.now_us - chance.choice((-1000, 0, 5_000_000)),
             "reason": "be cause",

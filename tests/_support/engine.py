@@ -94,12 +94,18 @@ class Scripts:
     """Calls scripts with the argument names of their headers. A subclass's ``run`` knows the script and the keys of a verb."""
 
     def call(self, script, keys, args):
-        """Run a script. Return the reply, a list that begins with its tag, and check it against the header."""
+        """Run a script. Return the reply, a list that begins with its tag, and check it against the header.
+
+        The last field of `queued`, the token's ticket, is kept in ``tickets`` instead.
+        """
+        token = args.get("token")
         argv = [args.pop(name) for name in script.header.args]
         assert not args
         reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
         assert reply[0] in script.header.replies
         assert len(reply) == 1 + len(script.header.replies[reply[0]])
+        if reply[0] == "queued":
+            self.tickets[token] = reply.pop()
         return reply
 
     def release(self, token):
@@ -119,6 +125,7 @@ class Engine(Scripts):
         self.client = client
         self.place = KeySet("hf", kind, name)
         self.limit = limit
+        self.tickets = {}
         self.next_start = "-inf"
         """The cursor of the last `revoke`: where the next one continues."""
 
@@ -143,6 +150,7 @@ class Engine(Scripts):
         wait=WAIT_MS,
         inbox=None,
         max_waiters=1000,
+        ticket=0,
         label="me",
     ):
         """Request permits. A waiter's inbox is ``inbox:<token>`` by default."""
@@ -155,6 +163,7 @@ class Engine(Scripts):
             claim_ms=claim,
             wait_ms=wait,
             max_waiters=max_waiters,
+            ticket=ticket,
             owner=f"{inbox or 'inbox:' + token} control:{token} {label}",
         )
 
@@ -244,6 +253,7 @@ class Several(Scripts):
 
     def __init__(self, client, names, *, kind="lock"):
         self.client = client
+        self.tickets = {}
         self.engines = [Engine(client, name, kind=kind) for name in names]
 
     def run(self, verb, **args):
@@ -251,9 +261,10 @@ class Several(Scripts):
         keys = [engine.key(part) for engine in self.engines for part in PARTS]
         return self.call(script, keys, args)
 
-    def acquire(self, token, *, ttl=TTL_MS, wait=WAIT_MS, inbox=None, max_waiters=1000):
+    def acquire(self, token, *, ttl=TTL_MS, wait=WAIT_MS, inbox=None, max_waiters=1000, ticket=0):
+        args = {"ttl_ms": ttl, "wait_ms": wait, "max_waiters": max_waiters, "ticket": ticket}
         owner = f"{inbox or 'inbox:' + token} control:{token} me"
-        return self.run("acquire", token=token, ttl_ms=ttl, wait_ms=wait, max_waiters=max_waiters, owner=owner)
+        return self.run("acquire", token=token, owner=owner, **args)
 
     def holders(self):
         return [engine.holders() for engine in self.engines]

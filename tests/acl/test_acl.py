@@ -150,6 +150,7 @@ def test_each_use_has_only_its_own_keys():
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_all_operations_work_with_least_rights_without_silent_refusals(api, use, raw, server, user):
     tells = not (7, 0) <= version(raw) < (7, 2)
+    raw.acl_log_reset()
     notes = live(api, use, raw, user(*of_use(use, tells_its_name=tells).rules()))
     assert notes
     assert {note.outcome for note in notes} <= {"done", "no"}, notes

@@ -155,7 +155,8 @@ class Scene:
     def acquire(self, ask, wait_ms):
         if len(ask.names) == 1:
             return self.engine(ask.names[0], ask.limit).acquire(ask.who, weight=ask.weight, wait=wait_ms, inbox="live")
-        return self.run("acquire", ask.who, ttl_ms=TTL_MS, wait_ms=wait_ms, max_waiters=1000, owner="live control me")
+        args = {"ttl_ms": TTL_MS, "wait_ms": wait_ms, "max_waiters": 1000, "ticket": 0, "owner": "live control me"}
+        return self.run("acquire", ask.who, **args)
 
     def run(self, verb, token, **args):
         """The script for the name that the token wants, or for all of them."""

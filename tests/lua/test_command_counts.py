@@ -27,11 +27,11 @@ COUNTS = {
     "two free locks": 18,
     "the same two again": 10,
     "the first waiter for two": 35,
-    "a waiter for two that asks again": 31,
+    "a waiter for two that asks again": 29,
     "a try of two": 39,
     "a renewal of two": 10,
     "a release of two": 24,
-    "two locks at the waiter's turn": 43,
+    "two locks at the waiter's turn": 41,
     "the first waiter for one of them": 10,
     "a release of two with a waiter for one": 19,
 }

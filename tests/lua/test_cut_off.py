@@ -20,7 +20,7 @@ CALLS = {
     "resize": ("resize", {"limit": 6}),
     "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": "-inf"}),
 }
-USUAL = {"limit": 4, "ttl_ms": TTL_MS, "claim_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 100}
+USUAL = {"limit": 4, "ttl_ms": TTL_MS, "claim_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 100, "ticket": 0}
 
 
 @pytest.mark.parametrize("call", CALLS)

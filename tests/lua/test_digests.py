@@ -6,18 +6,18 @@ from handfast._engine.script import load
 from tests.lua.test_check_scripts import LUA
 
 DIGESTS = {
-    "multi_acquire": "ba1e6640cbcacf9e476c44725e220dec22c7b9cc",
+    "multi_acquire": "2dfa53e8c2e1c3bed6f4a7487f1d0ad72ee1d7a8",
     "names_best": "08557c84a027ad12e2ea4dd10b8fa642b942f185",
     "names_rank": "f57e8ef7c657b6ae7492bdea67b46b5e2e3f10dd",
     "names_unrank": "81d87fe6381a55ab6b20962a715a4495a6e2e6c9",
-    "permit_acquire": "ad8cab38aca714a2946014757316937f6605c8a2",
-    "permit_cancel": "1a24732a1f073281e2ec59e702dfea5b11dce94a",
-    "permit_inspect": "63c9af0d0b0eb1c9e66b3cd42762c223888923d3",
-    "permit_lower": "666d71436bd0295cf39e8538457afabdcb1d71cd",
-    "permit_release": "cdd9ff35147e3b0afcb12032e544bcac258e3a89",
+    "permit_acquire": "ee7161d5b004fc44a993f275bfa48b14be2a2ebd",
+    "permit_cancel": "07f855fea1718298595147b9229d150f2b48e638",
+    "permit_inspect": "47e0c02ab8ea7008dbc828a560f8227fe2121272",
+    "permit_lower": "ad0cd9e2aa1404efdeb529bc3f348479d205a9e1",
+    "permit_release": "266ab69f975ce56ada2a09a83783c45c7292b847",
     "permit_renew": "c7fd042f9ca9086cd2247432c40de057f13a93cd",
-    "permit_resize": "82ec309560cb14f1737de26ddee333bad3c5bd8a",
-    "permit_revoke": "1aba62955b1a9b9b9017b2a0988ff72cd6c92eef",
+    "permit_resize": "e3d4ad1ea7650eb2cbee65de7e3f302389156b42",
+    "permit_revoke": "73bb370c81e87d86cc254121e12d9756e1f0112e",
     "scores_advance": "082380091837da824e6e9056c69187dc7e12760d",
 }
 """If one changes, say so in the changelog, and change it here."""

@@ -48,11 +48,11 @@ def test_what_a_handoff_stores_and_sends(make, clock, listening, verb):
     kept, ended = verb == "lower", verb in ("release", "cancel")
     engine.has(
         holders={"t2": NOW_US + 3 + CLAIM_US} | ({"t1": NOW_US + TTL_US} if kept else {}),
-        queue={"t3": 2},
+        queue={"t3": NOW_US + 1},
         tombstones={"t1": NOW_US + 3 + TOMBSTONE_US} if ended else {},
         **({"t1": holding("t1", 1, 5, TTL_MS)} if kept else {}),
         t2=holding("t2", 3, 4, CLAIM_MS, at_us=NOW_US + 3),
-        t3=waiting("t3", 3, 5, CLAIM_MS),
+        t3=waiting("t3", 3, 5, CLAIM_MS, since_us=NOW_US + 1),
         used=4 if kept else 3,
         fence=NOW_US + 3,
     )

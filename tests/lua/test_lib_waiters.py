@@ -14,14 +14,14 @@ def test_a_hundred_lapsed_waiters_are_evicted_per_call(a, clock, listening):
     assert a.acquire("t2", max_waiters=1) == ["full", 1]
     a.has(
         holders={"t1": NOW_US + 2 * WAIT_US},
-        queue={"lapsed100": 101},
+        queue={"lapsed100": NOW_US + 100},
         t1=holding("t1", 1, 1, 2 * WAIT_MS),
-        lapsed100=waiting("lapsed100", 1, 1, CLAIM_MS),
+        lapsed100=waiting("lapsed100", 1, 1, CLAIM_MS, since_us=NOW_US + 100),
         used=1,
         fence=NOW_US,
     )
     assert a.acquire("t2", max_waiters=1) == ["queued", clock.now_us, 0, WAIT_US - 1]
-    assert a.dump()["queue"] == [("t2", 102)]
+    assert a.dump()["queue"] == [("t2", clock.now_us)]
     assert a.acquire("t3", max_waiters=1) == ["full", 1]
 
 

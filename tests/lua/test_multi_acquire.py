@@ -118,7 +118,7 @@ def test_a_name_keeps_the_limit_that_an_operator_has_set(both, a, b, clock):
     assert both.acquire("t1") == ["queued", NOW_US, 0, 2 * TTL_US]
     a.has(
         holders={"t2": NOW_US + 2 * TTL_US},
-        queue={"t1": 1},
+        queue={"t1": NOW_US},
         t1=waiting_for_several("t1"),
         t2=holding("t2", 1, 1, 2 * TTL_MS, fence=NOW_US + 1),
         used=1,
@@ -169,7 +169,7 @@ def test_what_a_waiter_stores_in_each_queue(both, a, b, clock, listening):
     assert both.acquire("t2") == ["queued", NOW_US + 1000, 1, 2 * TTL_US - 1000]
     a.has(
         holders={"t1": NOW_US + TTL_US},
-        queue={"t2": 1},
+        queue={"t2": NOW_US + 1000},
         t1=holding("t1", 1, 1, TTL_MS),
         t2=waiting_for_several("t2", at_us=NOW_US + 1000),
         used=1,
@@ -177,7 +177,7 @@ def test_what_a_waiter_stores_in_each_queue(both, a, b, clock, listening):
     )
     b.has(
         holders={"t0": NOW_US + 2 * TTL_US},
-        queue={"t3": 1, "t2": 2},
+        queue={"t3": NOW_US, "t2": NOW_US + 1000},
         t0=holding("t0", 1, 1, 2 * TTL_MS),
         t3=waiting("t3", 1, 1, CLAIM_MS),
         t2=waiting_for_several("t2", at_us=NOW_US + 1000),
@@ -189,7 +189,7 @@ def test_what_a_waiter_stores_in_each_queue(both, a, b, clock, listening):
     assert both.acquire("t2", wait=2 * WAIT_MS) == ["queued", NOW_US + 2000, 1, 2 * TTL_US - 2000]
     expected = waiting_for_several("t2", 2 * WAIT_MS, at_us=NOW_US + 2000, since_us=NOW_US + 1000)
     assert a.field("t2") == b.field("t2") == expected
-    assert b.dump()["queue"] == [("t3", 1), ("t2", 2)]
+    assert b.dump()["queue"] == [("t3", NOW_US), ("t2", NOW_US + 1000)]
 
 
 def test_a_waiter_holds_nothing_and_is_not_overtaken_where_a_name_is_free(both, a, b, listening):
@@ -220,8 +220,7 @@ def test_a_holder_that_lost_a_name_is_granted_all_again_or_waits_for_all(both, a
     assert both.queues() == [["t1"], ["t1"]]
 
 
-def test_a_waiter_that_was_dropped_from_one_queue_goes_to_the_end_of_all(both, a, b, listening):
-    """Otherwise two tokens would stand in different orders in two queues and could wait for each other."""
+def test_a_waiter_that_was_dropped_from_one_queue_has_the_same_place_in_all_again(both, a, b, listening):
     listening("slow", "t2", "t3")
     a.acquire("t1")
     both.acquire("slow")
@@ -230,7 +229,7 @@ def test_a_waiter_that_was_dropped_from_one_queue_goes_to_the_end_of_all(both, a
     assert b.acquire("t3", wait=0)[0] == "busy"
     assert both.queues() == [["slow", "t2"], ["t2"]]
     assert both.acquire("slow")[0] == "queued"
-    assert both.queues() == [["t2", "slow"], ["t2", "slow"]]
+    assert both.queues() == [["slow", "t2"], ["slow", "t2"]]
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
@@ -327,4 +326,4 @@ def test_a_waiter_with_some_of_its_places_is_never_answered_full(both, a, b, lis
     b.acquire("t4")
     assert both.queues() == [["t2"], ["t4"]]
     assert both.acquire("t2", max_waiters=1)[0] == "queued"
-    assert both.queues() == [["t2"], ["t4", "t2"]]
+    assert both.queues() == [["t2"], ["t2", "t4"]]

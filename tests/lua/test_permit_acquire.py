@@ -130,7 +130,7 @@ def test_what_waiters_store_and_are_answered(make, clock, listening):
     assert engine.acquire("t3", 1, limit=6) == ["queued", NOW_US + 2_000, 1, TTL_US - 2_000]
     engine.has(
         holders={"t1": NOW_US + TTL_US},
-        queue={"t2": 1, "t3": 2},
+        queue={"t2": NOW_US + 1_000, "t3": NOW_US + 2_000},
         t1=holding("t1", 4, 5, TTL_MS),
         t2=waiting("t2", 2, 5, CLAIM_MS, at_us=NOW_US + 1_000),
         t3=waiting("t3", 1, 6, CLAIM_MS, at_us=NOW_US + 2_000),
@@ -149,13 +149,13 @@ def test_a_waiter_that_asks_again_keeps_its_place_and_its_time_of_arrival(make, 
     clock.now_us += 5_000_000
     assert engine.acquire("t3", wait=WAIT_MS + 1000) == ["queued", NOW_US + 5_000_000, 1, TTL_US - 5_000_000]
     assert engine.field("t3") == waiting(
-        "t3", 1, 5, CLAIM_MS, WAIT_MS + 1000, at_us=NOW_US + 5_000_000, since_us=NOW_US
+        "t3", 1, 5, CLAIM_MS, WAIT_MS + 1000, at_us=NOW_US + 5_000_000, since_us=NOW_US + 1
     )
     assert engine.acquire("t4")[2] == 2
     engine.cancel("t2")
     engine.acquire("t3")
     assert engine.acquire("t4")[2] == 1
-    assert engine.dump()["queue"] == [("t3", 2), ("t4", 3)]
+    assert engine.dump()["queue"] == [("t3", NOW_US + 1), ("t4", NOW_US + 5_000_000)]
 
 
 def test_a_queue_lives_as_long_as_the_longest_wait_in_it(a):
@@ -178,7 +178,7 @@ def test_a_token_whose_lease_has_expired_is_queued_as_a_new_waiter(make, clock, 
     assert engine.acquire("t1", 2) == ["queued", clock.now_us, 0, TTL_US]
     engine.has(
         holders={"t2": NOW_US + 2 * TTL_US},
-        queue={"t1": 1},
+        queue={"t1": clock.now_us},
         t1=waiting("t1", 2, 2, CLAIM_MS, at_us=clock.now_us),
         t2=holding("t2", 1, 2, 2 * TTL_MS, fence=NOW_US + 1),
         used=1,
@@ -342,9 +342,9 @@ def test_a_waiter_above_a_new_limit_leaves_the_queue_before_its_turn(make, liste
         assert engine.acquire("t2", 4) == ["exceeds_limit", 3]
         engine.has(
             holders={"t1": NOW_US + TTL_US},
-            queue={"t3": 2},
+            queue={"t3": NOW_US + 1},
             t1=holding("t1", 5, 5, TTL_MS),
-            t3=waiting("t3", 1, 5, CLAIM_MS),
+            t3=waiting("t3", 1, 5, CLAIM_MS, since_us=NOW_US + 1),
             used=5,
             fence=NOW_US,
             limit=3,

@@ -31,7 +31,7 @@ def test_a_renewal_raises_the_deadline_and_all_ttls_and_never_shortens_them(make
         engine.lives(holders=2 * TTL_MS, queue=2 * TTL_MS, tokens=2 * TTL_MS + (LIMIT_GRACE_MS if limit else 0))
         engine.has(
             holders={"t1": clock.now_us + 2 * TTL_US},
-            queue={"t2": 1},
+            queue={"t2": NOW_US},
             t1=holding("t1", 5, 5, TTL_MS),
             t2=waiting("t2", 2, 5, CLAIM_MS),
             used=5,

@@ -62,7 +62,11 @@ def test_acquire_protocol_runs_without_a_server():
     attempt = Attempt(PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=30_000, renew=True), b"t" * 32)
     clock = FakeClock(50.0)
     driver = ScriptedDriver(
-        [b"queued", 0, 0, 10**9], None, [b"queued", 0, 0, 10**9], GrantMessage(7, 1_000_000, 5_000_000), clock=clock
+        [b"queued", 0, 0, 10**9, 0],
+        None,
+        [b"queued", 0, 0, 10**9, 0],
+        GrantMessage(7, 1_000_000, 5_000_000),
+        clock=clock,
     )
     grant = driver.perform(acquire(attempt, until=1e9))
     assert (grant.fence, grant.lease) == (7, 5.0)

@@ -45,8 +45,11 @@ def granted(at, lease_us=30_000_000, fence=7):
     return Answer(at, [b"granted", fence, lease_us])
 
 
+TICKET = 900_000
+
+
 def queued(at, now_us=1_000_000, position=0, retry_us=10_000_000):
-    return Answer(at, [b"queued", now_us, position, retry_us])
+    return Answer(at, [b"queued", now_us, position, retry_us, TICKET])
 
 
 def test_a_free_lock_is_one_call_and_its_lease_counts_from_before_it_was_sent():
@@ -169,8 +172,9 @@ def test_a_waiter_polls_when_the_earliest_lease_ends():
     effects, _ = perform(
         acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
     )
+    assert effects[0] == permits().acquire(TOKEN)
     assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, permits().renew_for(TOKEN, 30_000))
-    assert effects[0] == effects[2], "the very same call: it is idempotent"
+    assert effects[2] == permits().acquire(TOKEN, TICKET), "the same call, with the ticket of its place"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ ACQUIRE, RELEASE, RENEW = load("permit_acquire"), load("permit_release"), load("
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 
+NO_TICKET = bulk(0)
+
 PARTS = "holders", "queue", "tokens", "tombstones"
 
 
@@ -46,8 +48,8 @@ class Request(ABC):
         self.renew = renew
 
     @abstractmethod
-    def acquire(self, token: bytes) -> Call:
-        """Acquire, or enter the queue."""
+    def acquire(self, token: bytes, ticket: int = 0) -> Call:
+        """Acquire, or enter the queue: at the place that the ticket of an earlier reply names, if there is one."""
 
     @abstractmethod
     def try_acquire(self, token: bytes) -> Call:
@@ -93,7 +95,7 @@ class PermitRequest(Request):
         args = pack((limit, weight, ttl_ms, min(ttl_ms, CLAIM_MS)))
         self._keys = pack(place.key(part) for part in PARTS)
         self._queue = args + pack((WAIT_MS, max_waiters))
-        self._try = args + pack((0, max_waiters))
+        self._try = args + pack((0, max_waiters, 0))
 
     def with_weight(self, weight: int) -> PermitRequest:
         """Return the same request for that many permits."""
@@ -108,9 +110,10 @@ class PermitRequest(Request):
             max_waiters=self._max_waiters,
         )
 
-    def acquire(self, token: bytes) -> Call:
-        """Acquire, or enter the queue."""
-        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._queue), token)
+    def acquire(self, token: bytes, ticket: int = 0) -> Call:
+        """Acquire, or enter the queue: at the place that the ticket of an earlier reply names, if there is one."""
+        args = self._keys, len(token), token, self._queue, bulk(ticket) if ticket else NO_TICKET
+        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b%b" % args, token)
 
     def try_acquire(self, token: bytes) -> Call:
         """Acquire, or leave the queue as it is."""
@@ -162,11 +165,11 @@ class MultiRequest(Request):
         self.parts = tuple(PermitRequest(place, ttl_ms=ttl_ms, renew=renew) for place in places)
         self._keys = pack(place.key(part) for place in places for part in PARTS)
         self._queue = pack((ttl_ms, WAIT_MS, max_waiters))
-        self._try = pack((ttl_ms, 0, max_waiters))
+        self._try = pack((ttl_ms, 0, max_waiters, 0))
 
-    def acquire(self, token: bytes) -> Call:
-        """Acquire all, or enter every queue."""
-        return self._call(MULTI_ACQUIRE, bulk(token) + self._queue, token)
+    def acquire(self, token: bytes, ticket: int = 0) -> Call:
+        """Acquire all, or enter every queue: at the places that the ticket of an earlier reply names, if there is one."""
+        return self._call(MULTI_ACQUIRE, bulk(token) + self._queue + bulk(ticket), token)
 
     def try_acquire(self, token: bytes) -> Call:
         """Acquire, or leave the queue as it is."""

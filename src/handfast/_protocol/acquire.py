@@ -7,6 +7,7 @@ The server decides who gets a lease. This module decides when to ask again, and 
 - A grant message carries the server's time of the grant, and the reply that enqueued the request carried the server's
   time, too. Their difference, added to the moment before the request was sent, is a lower bound for the local time of the
   grant. It is capped at the moment when the waiter woke, in case the server's clock jumped ahead.
+- Each further request carries the ticket of the first reply, by which the waiter gets back a place that the server has lost.
 
 A grant that is handed over lasts the claim window at first, so that a receiver which is frozen does not block the others for
 its whole ttl. The receiver confirms it: the driver sends a renewal for the whole ttl in the very step that receives the
@@ -177,7 +178,8 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
         if reply[0] != b"queued":
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
         attempt.apply(QUEUE)
-        _, asked_us, position, retry_us = reply
+        _, asked_us, position, retry_us, ticket = reply
+        call = request.acquire(token, ticket)
         wait_until = min(until, sent_at + _poll_interval(position, retry_us))
         waking: Waking = yield Park(token, wait_until, request.confirm(token))
         woke_at, message, confirmation = waking

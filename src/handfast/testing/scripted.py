@@ -4,7 +4,7 @@ A protocol yields effects (`handfast._engine.effects`) to its driver: a `Call` o
 arrives. The scripted driver answers each effect with the next item of its script, records the effects, and fails the test if
 an item does not fit.
 
-    driver = ScriptedDriver([b"queued", 0, 0, -1], GrantMessage(fence=7, granted_us=0, lease_us=30_000_000))
+    driver = ScriptedDriver([b"queued", 0, 0, -1, 0], GrantMessage(fence=7, granted_us=0, lease_us=30_000_000))
     grant = driver.perform(acquire(attempt, until=1e9))
 """
 

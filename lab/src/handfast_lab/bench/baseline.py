@@ -30,7 +30,7 @@ from handfast_lab.rivals.verbs import LEASE, Client
 
 __all__ = ["BASELINE", "Bare", "Baseline", "Template"]
 
-GRANTED, QUEUED, RELEASED = b"*3\r\n$7\r\ngranted", b"*4\r\n$6\r\nqueued", b"*2\r\n$8\r\nreleased"
+GRANTED, QUEUED, RELEASED = b"*3\r\n$7\r\ngranted", b"*5\r\n$6\r\nqueued", b"*2\r\n$8\r\nreleased"
 
 GRANTED_LINES, QUEUED_AND_PUSHED_LINES, RELEASED_LINES, SUBSCRIBED_LINES = 5, 13, 4, 6
 """Number of lines of each message. Counting lines finds its end, because no field contains text from other programs."""

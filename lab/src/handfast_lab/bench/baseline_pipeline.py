@@ -69,7 +69,7 @@ class Pipeline:
                 self._acquire(asked.popleft())
             elif head == b"*3" and lines[at + 2] == b"granted":
                 self._hold(asked.popleft())
-            elif head == b"*4" and lines[at + 2] == b"queued":
+            elif head == b"*5" and lines[at + 2] == b"queued":
                 client = asked.popleft()
                 self._waiting[self._tokens[client]] = client
             elif head == b">3" and lines[at + 2] == b"message":

@@ -31,19 +31,22 @@ class QueueTimes:
     since: dict[str, float] = field(default_factory=dict)
     """By token: the end of the read that first saw it in a queue."""
     moved: set[str] = field(default_factory=set)
-    """Tokens that lost their position and were enqueued again."""
-    _tickets: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Tokens that left a queue and came back, such as those whose lease ended before they heard of it."""
+    _present: dict[str, set[str]] = field(default_factory=dict)
+    _left: dict[str, set[str]] = field(default_factory=dict)
 
     def queued(self, token: str | None) -> float | None:
         """Return since when the token was certainly queued at its final position, or None if that is not known."""
         return None if token is None or token in self.moved else self.since.get(token)
 
-    def record(self, queues: Iterable[tuple[str, list[tuple[str, float]]]], moment: float) -> None:
+    def record(self, queues: Iterable[tuple[str, list[str]]], moment: float) -> None:
         """Record the contents of the queues, read at `moment` at the latest."""
         for key, queue in queues:
-            for token, ticket in queue:
-                if self._tickets.setdefault((key, token), ticket) != ticket:
-                    self.moved.add(token)
+            present, left = set(queue), self._left.setdefault(key, set())
+            left |= self._present.get(key, present) - present
+            self._present[key] = present
+            self.moved |= left & present
+            for token in queue:
                 self.since.setdefault(token, moment)
 
 
@@ -57,7 +60,7 @@ def observing_queues(admin: redis.Redis, key_sets: Iterable[KeySet]) -> Iterator
         with contextlib.suppress(redis.RedisError):  # the server is down or refuses the read: skip this one
             pipe = admin.pipeline(transaction=True)
             for key in keys:
-                pipe.zrange(key, 0, -1, withscores=True)
+                pipe.zrange(key, 0, -1)
             times.record(zip(keys, pipe.execute(), strict=True), monotonic())
 
     with repeating(read, lambda: EVERY):

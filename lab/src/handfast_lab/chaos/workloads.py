@@ -109,6 +109,7 @@ class Workload:
             1,
             *(round(seconds * 1000) for seconds in (ttl, claim, wait)),
             10,
+            0,
             "hf:inbox:gone hf:control:gone x",
         )
         keys = [key_set.key(part) for part in script.header.keys]

@@ -57,7 +57,7 @@ local function is_torn_elsewhere(name)
 end
 
 -- Invariants 1, 2 and 3: each new grant fits the limit, overtakes no waiter, and has the largest fence.
-local function check_grants(name, state, caller, caller_moves, now)
+local function check_grants(name, state, caller, caller_moves, ticket, now)
   local new, all = nil, state.holders.order
   for i = 1, #all do
     local token = all[i]
@@ -94,7 +94,7 @@ local function check_grants(name, state, caller, caller_moves, now)
       complain(1, name, '%s was granted permit %.0f of %.0f', token, out, most)
     end
     for _, before in ipairs(name.queue) do
-      if before == token then
+      if before == token or token == caller and ticket and (state.queue.scores[before] or 0) > ticket then
         break
       end
       local waiter = state.queue.scores[before] and not (before == caller and caller_moves) and state.records[before]
@@ -125,8 +125,9 @@ local function check_grants(name, state, caller, caller_moves, now)
   end
 end
 
--- Invariants 2 and 6: the queue keeps its order, new requests are at its end, and no protected waiter is removed.
-local function check_queue(name, state, caller, caller_moves, unsure, now)
+-- Invariants 2 and 6: the queue keeps its order, new requests are at its end, and no protected waiter is removed. A
+-- caller with a ticket may move; that its place is the one of its ticket is checked with the reply.
+local function check_queue(name, state, caller, caller_moves, ticket, unsure, now)
   local queue, was = state.queue.order, name.place
   local last, newcomer = 0, nil
   for i = 1, #queue do
@@ -135,8 +136,8 @@ local function check_queue(name, state, caller, caller_moves, unsure, now)
     if token == caller and caller_moves then
       place = nil
     end
-    if token == caller and unsure then
-      place = nil -- its position depends on the data that was lost
+    if token == caller and (unsure or ticket) then
+      place = nil -- its position depends on the data that was lost, or on its ticket
     elseif not place then
       newcomer = token
     elseif newcomer or place < last then
@@ -249,6 +250,8 @@ local function check_ttls(name, state, now)
   end
 end
 
+local TICKETS = {permit_acquire = 8, multi_acquire = 5} -- which argument is the ticket
+
 local SERVES = {
   permit_acquire = {queued = true},
   permit_release = {released = true},
@@ -305,8 +308,8 @@ local function check_reply(name, state, script, reply, caller, several, now)
       complain(8, name, 'the reply gives %s %.0f us', caller, reply[2])
     end
   elseif tag == 'queued' then
-    if not state.queue.scores[caller] then
-      complain(4, name, 'the reply queues %s', caller)
+    if state.queue.scores[caller] ~= reply[5] then
+      complain(4, name, 'the reply queues %s at %.0f', caller, reply[5])
     end
     name.queued_in[caller] = turn
   elseif tag and tag ~= 'lowered' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
@@ -395,12 +398,17 @@ function watch.after(script, now)
       unsure = unsure or name.torn
     end
   end
+  local ticket = tonumber(argv[TICKETS[script]])
+  ticket = ticket ~= 0 and ticket
   if caller_moves then
-    local places = 0
+    local places, since = 0, nil
     for _, name in ipairs(touched) do
-      places = places + (name.place[caller] and 1 or 0)
+      if name.place[caller] then
+        places, since = places + 1, name.waiters[caller] and name.waiters[caller].since
+      end
     end
     caller_moves = places < #touched
+    ticket = ticket or caller_moves and since -- some of its places are left, and say which the others are
   end
   caller_moves = caller_moves or unsure
   if reply and (reply[1] == 'released' or reply[1] == 'cancelled' or reply[1] == 'lowered' or reply[1] == 'resized') then
@@ -408,12 +416,12 @@ function watch.after(script, now)
   elseif reply and reply[1] == 'revoked' then
     reply.more = reply[3]
   elseif reply and (reply[1] == 'queued' or reply[1] == 'busy') then
-    reply.more = reply[#reply] == 0 and 1 or 0
+    reply.more = reply[reply[1] == 'queued' and 4 or 2] == 0 and 1 or 0
   end
   for _, name in ipairs(touched) do
     local state = look(name, now)
-    check_queue(name, state, caller, caller_moves, unsure, now)
-    check_grants(name, state, caller, caller_moves, now)
+    check_queue(name, state, caller, caller_moves, ticket, unsure, now)
+    check_grants(name, state, caller, caller_moves, ticket, now)
     check_records(name, state, now)
     check_kept(name, state, script, caller, argv, now)
     check_ttls(name, state, now)

@@ -12,6 +12,7 @@ primary is refused scripts, and receives what the new one publishes, but is not 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
@@ -63,8 +64,8 @@ class Link:
         """The number of the server that it leads to."""
         self.channels: list[bytes] = []
         """The channels that the client has subscribed to."""
-        self.inbound: list[tuple[float, bytes]] = []
-        """Bytes on the way to the client, and when they arrive."""
+        self.inbound: list[tuple[float, bytes, Callable[[], None] | None]] = []
+        """Bytes on the way to the client, when they arrive, and what is called then."""
         self.here = True
         """Whether it is open for the client."""
         self.there = False
@@ -82,7 +83,7 @@ class Link:
 class Command:
     """A command on its way. ``name`` is the script's, if it runs one."""
 
-    __slots__ = ("is_script", "key_count", "late", "link", "lost_reply", "name", "source", "token", "words")
+    __slots__ = ("is_script", "key_count", "late", "link", "lost_reply", "name", "source", "ticket", "token", "words")
 
     def __init__(self, link: Link, words: list[bytes]) -> None:
         verb = words[0]
@@ -93,6 +94,8 @@ class Command:
         self.late = False
         """Whether it is executed even if its connection has closed."""
         self.lost_reply = False
+        self.ticket: int | None = None
+        """The ticket that its client has for the token, if any."""
         self.name, self.token, self.key_count, self.words = verb, b"", 0, words[1:]
         if self.is_script:
             self.name, self.key_count, self.words = SCRIPT_NAMES[words[1]], int(words[2]), words[3:]
@@ -134,6 +137,8 @@ class Network:
         """Called before a command is sent: faults occur here."""
         self.on_executed: Callable[[Command, Any, int], None] = lambda _, __, ___: None
         """Called after a script has run, with the server's time, before its reply is sent."""
+        self.on_delivered: Callable[[Command, Any], None] = lambda _, __: None
+        """Called when the reply of a script reaches its client."""
 
     def now_us(self) -> int:
         """Return the time of the server's clock in microseconds."""
@@ -184,12 +189,14 @@ class Network:
     def arrived(self, link: Link) -> bytes:
         """Return all data that has arrived for the client and was not returned before."""
         inbound, now = link.inbound, self.world.now
-        count = 0
-        while count < len(inbound) and inbound[count][0] <= now:
-            count += 1
-        data = b"".join([data for _, data in inbound[:count]]) if link.here and not link.deaf else b""
-        del inbound[:count]
-        return data
+        pieces = []
+        while inbound and inbound[0][0] <= now:
+            _, data, on_arrival = inbound.pop(0)
+            if link.here and not link.deaf:
+                pieces.append(data)
+                if on_arrival is not None:
+                    on_arrival()
+        return b"".join(pieces)
 
     # --- what may happen to connections
 
@@ -322,7 +329,7 @@ class Network:
         if messages and self.pushes_first:
             self._publish(messages)
         if link.there and not command.lost_reply and not command.late:
-            self._reply(link, encode(frame))
+            self._reply(link, encode(frame), partial(self.on_delivered, command, frame))
         if messages and not self.pushes_first:
             self._publish(messages)
         self.on_executed(command, frame, now_us)
@@ -335,18 +342,18 @@ class Network:
                 else:
                     self._reply(link, _push([b"message", channel, payload]))
 
-    def _reply(self, link: Link, data: bytes) -> None:
+    def _reply(self, link: Link, data: bytes, on_arrival: Callable[[], None] | None = None) -> None:
         if self.splitting and self._chance() < self.splitting:
             middle = int(self._chance() * len(data))
             self._travel_back(link, data[:middle])
             data = data[middle:]
-        self._travel_back(link, data)
+        self._travel_back(link, data, on_arrival)
 
-    def _travel_back(self, link: Link, data: bytes) -> None:
+    def _travel_back(self, link: Link, data: bytes, on_arrival: Callable[[], None] | None = None) -> None:
         """Send bytes to the client; no bytes mark the end of the handshake."""
         link.to_client = max(link.to_client, max(self.world.now, link.process.blocked_until) + self.travel())
         if data:
-            link.inbound.append((link.to_client, data))
+            link.inbound.append((link.to_client, data, on_arrival))
             self.world.at(link.to_client, link.process.deliver, self._receive, link)
         else:
             self.world.at(link.to_client, link.process.deliver, self._open, link)

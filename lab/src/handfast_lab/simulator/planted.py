@@ -190,14 +190,29 @@ PLANTED = (
     Planted(
         "a repeated acquire loses the position",
         "permit_acquire",
-        "if not place then\n    redis.call('ZADD', queue",
-        "if true then\n    redis.call('ZADD', queue",
+        "  if not place then\n    redis.call('ZADD', queue, since, token)",
+        "  if true then\n    redis.call('ZADD', queue, now, token)",
         "a waiter that repeats its request moves to the end of the queue",
+    ),
+    Planted(
+        "waiters have no tickets",
+        "handfast._protocol.acquire",
+        "call = request.acquire(token, ticket)",
+        "call = request.acquire(token)",
+        "a waiter whose connection was remade at a release is queued behind those who came later",
+    ),
+    Planted(
+        "several names have a score for each queue",
+        "multi_acquire",
+        "redis.call('ZADD', s.queue, 'NX', since, token)",
+        "redis.call('ZADD', s.queue, 'NX', math.max(now, (tonumber(redis.call('ZRANGE', s.queue, -1, -1, 'WITHSCORES')[2]) "
+        "or 0) + 1), token)",
+        "two requests stand in different orders in two queues, and wait for each other",
     ),
     Planted(
         "a dead first waiter stays",
         "scripts",
-        "if has_to_wait and (head == me or not my_ttl_ms and s.used >= limit_in_force) then",
+        "if has_to_wait and not my_ttl_ms and s.used >= limit_in_force then",
         "if has_to_wait then",
         "a dead writer that is first in the queue blocks all readers",
     ),

@@ -74,6 +74,7 @@ class Simulation:
             self._network.known.update(SCRIPT_NAMES.values())
         self._network.on_send = self._sending
         self._network.on_executed = self.watch.executed
+        self._network.on_delivered = self.watch.delivered
 
     def run(self) -> Result:
         """Run the plan, and check the final state."""

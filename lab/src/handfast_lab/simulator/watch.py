@@ -103,6 +103,8 @@ class Watch:
         """Tokens that existed before a loss of data: the server may have forgotten them, or may know them again."""
         self._torn: set[bytes] = set()
         """Tokens of which the server may have lost some data and kept the rest."""
+        self._tickets: dict[bytes, int] = {}
+        """The ticket of each token whose client has had a `queued` reply."""
         self._ended_at: dict[bytes, float] = {}
         self._returned: set[bytes] = set()
         """Tokens whose operations have returned: no command may be sent for them again."""
@@ -135,8 +137,14 @@ class Watch:
 
     def sent(self, command: Command) -> None:
         """Check a command before it is sent."""
+        command.ticket = self._tickets.get(command.token)
         if command.token in self._returned:
             self.find(f"invariant 10: {command.name.decode()} is sent for {command.token.decode()} after its end")
+
+    def delivered(self, command: Command, frame: object) -> None:
+        """Record the ticket in a reply that reaches its client."""
+        if isinstance(frame, list) and frame[0] == b"queued":
+            self._tickets.setdefault(command.token, frame[4])
 
     def executed(self, command: Command, frame: object, now_us: int) -> None:
         """Check a script that the server has run, before its reply is sent."""
@@ -153,6 +161,8 @@ class Watch:
         # A late copy of the first request may get the reply "busy" while its token waits: no client receives that reply.
         if complaint is not None and not (command.late and tag == b"busy"):
             self.find(complaint.decode())
+        if tag == b"queued" and command.ticket not in (None, frame[4]):
+            self.find(f"invariant 2: {token.decode()} is queued at {frame[4]}, and its place was {command.ticket}")
         if name in _ACQUIRES:
             self._answered(token, tag, frame[1] if tag == b"granted" else None)
         elif name in _ENDS:

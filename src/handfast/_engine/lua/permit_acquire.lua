@@ -1,9 +1,9 @@
 -- permit_acquire: ask for permits; be granted them now, or enter the queue.
 --
 -- KEYS holders queue tokens tombstones
--- ARGV token limit weight ttl_ms claim_ms wait_ms max_waiters owner
+-- ARGV token limit weight ttl_ms claim_ms wait_ms max_waiters ticket owner
 -- REPLY granted fence lease_us
--- REPLY queued now_us position retry_us
+-- REPLY queued now_us position retry_us ticket
 -- REPLY busy retry_us
 -- REPLY full length
 -- REPLY exceeds_limit limit
@@ -12,6 +12,9 @@
 -- ttl_ms is the lease of a grant that this script gives; claim_ms is the first lease of one that is handed over later.
 -- wait_ms is the wait-lease, which every call renews; 0 asks without entering the queue.
 -- limit is in force unless an operator has set another one. A request above the limit in force gets exceeds_limit.
+-- ticket is 0 at first, and then that of the first `queued` reply: the score of the token in the queue. A newcomer's is
+-- the time, or one more than that of the last waiter. A token that the queue has lost since enters it by its ticket, so
+-- before all that came later, and however many wait.
 -- owner is the client's inbox, its control channel and its label, as lib/record.lua has them.
 -- retry_us is the time from now until the next lease ends; -1 if there is none.
 --
@@ -31,7 +34,7 @@
 local holders, queue, tokens, tombstones = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, limit, weight = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ttl_ms, claim_ms, wait_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local max_waiters, owner = tonumber(ARGV[7]), ARGV[8]
+local max_waiters, ticket, owner = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 if redis.call('ZSCORE', tombstones, token) then
   return {'finished'}
 end
@@ -50,7 +53,7 @@ end
 -- and those that hand permits over behind the rest: at the top they would cost a free lock a quarter more instructions.
 -- @include sweep
 
-local since, place = now_text, false
+local since, place = ticket ~= '0' and ticket, false
 if s.record then
   local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
   local record = read_record(s.record)
@@ -64,7 +67,8 @@ if s.record then
     s.used = s.used - record.weight
     settle(s)
   else
-    since, place = record.since, redis.call('ZRANK', queue, token)
+    place = (not since or since == record.since) and redis.call('ZRANK', queue, token)
+    since = since or record.since
   end
 elseif not s.stored_used and redis.call('ZSCORE', holders, token) then
   -- Its record was evicted, and with it its weight and its fence: it is granted again.
@@ -92,25 +96,30 @@ if weight <= limit_in_force then
   position = place
   if not place then
     position = last[1] and redis.call('ZCARD', queue) or 0
-    if position >= max_waiters then
+    if position >= max_waiters and not since then
       -- @include waiters
       position = evict_waiters(s)
-    end
-    if position >= max_waiters then
-      return {'full', position}
+      if position >= max_waiters then
+        return {'full', position}
+      end
     end
   end
+  local returns = since and not place
+  since = since or string.format('%.0f', math.max(now, (tonumber(last[2]) or 0) + 1))
   local wait_until = string.format('%.0f', now + wait_ms * 1000)
   -- The numbers stay the texts that they came as: they would have to be written out again.
   redis.call('HSET', tokens, token, write_record(ARGV[3], ARGV[2], ARGV[5], wait_until, 0, since, owner))
   if not place then
-    redis.call('ZADD', queue, (tonumber(last[2]) or 0) + 1, token)
+    redis.call('ZADD', queue, since, token)
+  end
+  if returns then
+    position = redis.call('ZRANK', queue, token)
   end
   -- The TTL of `tokens` covers the grant that is handed over later; the queue lives as long as they do.
   raise_ttl(queue, wait_ms + QUEUE_GRACE_MS)
   raise_ttl(tokens, wait_ms + claim_ms + tokens_grace_ms(s.limit))
   if s.used >= limit_in_force then
-    return {'queued', now, position, retry_us}
+    return {'queued', now, position, retry_us, tonumber(since)}
   end
 end
 
@@ -134,4 +143,4 @@ if wait_ms == 0 then
   redis.call('HDEL', tokens, token)
   return {'busy', retry_us}
 end
-return {'queued', now, redis.call('ZRANK', queue, token), retry_us}
+return {'queued', now, redis.call('ZRANK', queue, token), retry_us, tonumber(since)}

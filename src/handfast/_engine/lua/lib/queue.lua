@@ -43,7 +43,7 @@ local function serve_head(s, me, my_ttl_ms)
   local limit_in_force = waiter and (s.limit or waiter.limit)
   local fits = alive and s.used + waiter.weight <= limit_in_force
   local has_to_wait = alive and not fits and waiter.weight <= limit_in_force
-  if has_to_wait and (head == me or not my_ttl_ms and s.used >= limit_in_force) then
+  if has_to_wait and not my_ttl_ms and s.used >= limit_in_force then
     return false -- it keeps no other from what is free, nor `me`, which may want less
   end
   alive = alive and (head == me or has_subscriber(waiter.inbox))

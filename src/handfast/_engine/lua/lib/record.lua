@@ -10,7 +10,7 @@
 -- claim_ms   the first lease of a grant that is handed over; 0 where the token waits for several names
 -- wait_until the end of its wait-lease; 0 once it holds
 -- fence      0 while it waits
--- since      when it was granted, or when it began to wait
+-- since      when it was granted, or when it began to wait: its score in the queue
 -- owner      the rest, as the client sent it: its inbox, its control channel and its label, which may have spaces
 --
 -- Times are in microseconds, written with %.0f: Lua's tostring keeps 14 digits, and they have 16.

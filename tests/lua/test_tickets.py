@@ -1,0 +1,123 @@
+"""Places in queues: a waiter that the queue has lost takes its place again, by the ticket of its first reply."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests._support.engine import Engine, Several, hang_up
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture(params=["one name", "two names"])
+def waiters(request, a, both):
+    """What is asked for, and the queues that it is waited in."""
+    return (a, [a]) if request.param == "one name" else (both, both.engines)
+
+
+def ask_again(asked, token, **options):
+    return asked.acquire(token, ticket=asked.tickets[token], **options)
+
+
+def test_a_waiter_that_was_dropped_takes_its_place_again(waiters, a, clock, listening):
+    asked, queues = waiters
+    lost, _ = listening("lost"), listening("next", "later", "last")
+    a.acquire("first")
+    for token in ("lost", "next", "later"):
+        clock.now_us += 1000
+        asked.acquire(token)
+    hang_up(a.client, lost, "lost")
+    a.release("first")
+    asked.acquire("next")  # for two names it is woken, and asks
+    assert [engine.holders() for engine in queues] == [["next"]] * len(queues)
+    asked.acquire("last")
+    listening("lost")
+    clock.now_us += 1000
+    assert ask_again(asked, "lost")[:3] == ["queued", clock.now_us, 0]
+    assert [engine.queue() for engine in queues] == [["lost", "later", "last"]] * len(queues)
+
+
+def test_waiters_take_their_places_again_in_any_order_after_all_data_was_lost(waiters, a, clock, raw, listening):
+    asked, queues = waiters
+    tokens = [f"t{number}" for number in range(6)]
+    listening(*tokens)
+    a.acquire("first")
+    for token in tokens:
+        asked.acquire(token)
+    raw.flushall()
+    for engine in queues:
+        engine.acquire("other")
+    clock.now_us += 1000
+    asked.acquire("newcomer")
+    for token in tokens[::-1]:
+        ask_again(asked, token)
+    assert [engine.queue() for engine in queues] == [[*tokens, "newcomer"]] * len(queues)
+
+
+def test_a_ticket_does_not_change_while_its_place_does_not(waiters, a, clock, listening):
+    asked, _ = waiters
+    listening("t1")
+    a.acquire("first")
+    asked.acquire("t1")
+    ticket = asked.tickets["t1"]
+    for again in (asked.acquire, lambda token: ask_again(asked, token)):
+        clock.now_us += 1000
+        again("t1")
+        assert asked.tickets["t1"] == ticket
+
+
+def test_who_has_a_ticket_gets_in_where_newcomers_are_refused(waiters, a, raw, listening):
+    asked, queues = waiters
+    listening("early", "late")
+    a.acquire("first")
+    asked.acquire("early")
+    raw.flushall()
+    a.acquire("first")
+    asked.acquire("late")
+    assert asked.acquire("newcomer", max_waiters=1) == ["full", 1]
+    assert ask_again(asked, "early", max_waiters=1)[0] == "queued"
+    assert [engine.queue() for engine in queues] == [["early", "late"]] * len(queues)
+
+
+def test_newcomers_are_last_where_the_clock_was_set_back(waiters, a, clock, listening):
+    asked, queues = waiters
+    lost, _ = listening("t0"), listening("t1", "t2")
+    a.acquire("first")
+    for token in ("t0", "t1", "t2"):
+        asked.acquire(token)
+        clock.now_us -= HOUR_US
+    assert [engine.queue() for engine in queues] == [["t0", "t1", "t2"]] * len(queues)
+    hang_up(a.client, lost, "t0")
+    for engine in queues:
+        engine.cancel("t0")
+    ask_again(asked, "t1")
+    assert [engine.queue() for engine in queues] == [["t1", "t2"]] * len(queues)
+
+
+def test_requests_for_several_names_do_not_wait_for_each_other_after_the_clock_was_set_back(clock, listening):
+    """Were a score taken for each queue, ``three`` would be before ``two`` in the first queue and behind it in the second."""
+    a, b, c = engines = [Engine(clock, name) for name in "abc"]
+    two, three = Several(clock, "ab"), Several(clock, "abc")
+    blip, _ = listening("three"), listening("two", "far")
+    for engine in engines:
+        engine.acquire("holder")
+    a.acquire("far")  # its score is an hour ahead of what follows
+    clock.now_us -= HOUR_US
+    two.acquire("two")
+    clock.now_us += 1000
+    three.acquire("three")
+    hang_up(clock, blip, "three")
+    c.release("holder")
+    assert c.queue() == [], "it has lost one of its places"
+    listening("three")
+    assert ask_again(three, "three")[0] == "queued"
+    a.cancel("far")
+    a.release("holder")
+    b.release("holder")
+    served = []
+    for _ in range(2):
+        for asked, token in ((two, "two"), (three, "three")):
+            if token not in served and ask_again(asked, token)[0] == "granted":
+                served.append(token)
+                asked.release(token)
+    assert served == ["two", "three"]
