@@ -380,3 +380,25 @@ async def test_a_request_that_arrives_after_its_retry_was_refused_leaves_no_leas
                 await waiter
             await eventually_async(lambda: late.happened)
             assert Engine(raw).holders() == Engine(raw).queue() == []
+
+
+async def test_of_several_that_release_a_lease_at_once_one_released_it(here, raw):
+    for _ in range(30):
+        lease = await here.lock("a").acquire()
+        releases = [asyncio.create_task(until_done(lease.release)) for _ in range(4)]
+        assert sorted(await asyncio.gather(*releases)) == [False, False, False, True]
+        assert not lease.lost
+
+
+async def test_a_block_whose_lease_is_released_elsewhere_meanwhile_ends_without_an_error(here, raw):
+    for _ in range(30):
+        async with here.lock("a") as lease:
+            releasing = asyncio.create_task(until_done(lease.release))
+            await asyncio.sleep(0)
+        await releasing
+        assert not lease.lost
+
+
+async def until_done(call):
+    """Await a call in a task of its own: with the sync API, in a thread of its own."""
+    return await call()

@@ -131,6 +131,19 @@ async def test_a_lease_without_renewal_that_is_only_asked_for_keeps_its_end(api,
             assert await lease.release() is True
 
 
+async def test_a_reason_with_line_ends_is_one_line_of_the_log(here, there, raw, caplog):
+    lease = await here.lock("a").acquire()
+    await until_listening(raw)
+    assert await there.lock("a").force_release(reason="deploy\n2026-01-01 ERROR forged\x1b[2J é") == 1
+    await eventually_async(lambda: lease.lost)
+    with pytest.raises(LeaseLost) as caught:
+        lease.check()
+    assert caught.value.reason.endswith("deploy\\n2026-01-01 ERROR forged\\x1b[2J é")
+    (record,) = [record for record in caplog.records if record.name == "handfast.renewal"]
+    assert "\n" not in record.getMessage()
+    assert not await lease.release()
+
+
 async def test_force_release_of_a_free_lock_takes_nothing(here):
     assert await here.lock("a").force_release() == 0
 

@@ -54,7 +54,7 @@ def parse_message(frame: Any) -> Message | None:
     kind, _, rest = frame[2].partition(b" ")
     token, _, rest = rest.partition(b" ")
     if kind == b"revoked":
-        return Revoked(token, rest.decode(errors="replace"))
+        return Revoked(token, _one_line(rest.decode(errors="replace")))
     if kind != b"granted":
         return None
     try:
@@ -62,3 +62,8 @@ def parse_message(frame: Any) -> Message | None:
     except ValueError:
         return None
     return Granted(token, GrantMessage(fence, granted_us, lease_us))
+
+
+def _one_line(text: str) -> str:
+    """Escape line ends and other control characters of a text that a stranger may have written: it goes into logs."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -103,6 +103,7 @@ class LeaseState:
 
     __slots__ = (
         "__weakref__",
+        "_release_claims",
         "callbacks",
         "confirmation",
         "deadline",
@@ -131,6 +132,7 @@ class LeaseState:
         """Why it was lost; None unless it was."""
         self.callbacks: list[Callable[[], object]] = []
         """Called once each when it is lost."""
+        self._release_claims = [True]
         self.confirmation = grant.confirmation
         """Its confirmation, as long as it has no reply."""
         if grant.confirmation is not None:
@@ -187,6 +189,13 @@ class LeaseState:
     def let_go(self) -> None:
         """Note that its holder is through with it, whether or not the server confirmed a release."""
         self.apply(LET_GO)
+
+    def claim_release(self) -> bool:
+        """Return True once: of several callers that release the lease at the same time, one released it."""
+        try:
+            return self._release_claims.pop()
+        except IndexError:
+            return False
 
     def disown(self) -> None:
         """Give it up in a forked child, where it is the parent's."""

@@ -121,7 +121,7 @@ class AsyncDriver:
             raise
         if not released and not lost:
             lease.owner.lose(lease, GONE.format("released"))
-        return released and not lost
+        return released and not lost and lease.claim_release()
 
     async def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
         """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
@@ -131,7 +131,7 @@ class AsyncDriver:
         """
         lost = lease.lost(monotonic())
         if error is None and not lost:
-            return await self.release(lease)
+            return await self.release(lease) or lease.loss is None
         if not lease.is_released:
             context = self._running_context()
             lease.owner.remove(lease)

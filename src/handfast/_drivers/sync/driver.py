@@ -178,7 +178,7 @@ class SyncDriver:
         lost = status is LOST
         if not released and not lost:
             self._renewer.lose(lease, GONE.format("released"))
-        return released and not lost
+        return released and not lost and lease.claim_release()
 
     def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
         """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
@@ -192,7 +192,8 @@ class SyncDriver:
             lease.let_go()
             return error is not None
         try:
-            return self.release(lease, inf if error is None else monotonic() + UNDO_WAIT) or error is not None
+            self.release(lease, inf if error is None else monotonic() + UNDO_WAIT)
+            return lease.loss is None or error is not None
         except OWN_ERRORS as failure:
             if error is None:
                 raise
