@@ -364,10 +364,15 @@ class Session:
         if transport is not None:
             transport.close()
 
+    def _drop_transport(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.drop()
+
     def _break(self, error: Exception) -> None:
         """Drop the connection: wake the waiters, and connect again if requests are pending."""
         self.breaks += 1
-        self._close_transport()
+        self._drop_transport()
         if self._handshake is not None:
             if not self._handshake.done():
                 self._handshake.set_exception(error)

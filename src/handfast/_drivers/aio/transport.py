@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, cast
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers.aio.connect import AsyncConnector
+from handfast._drivers.linger import drop_undelivered
 from handfast._engine.resp import INCOMPLETE, Reader
 
 __all__ = ["FrameHandler", "FrameTransport"]
@@ -85,6 +86,11 @@ class FrameTransport(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection without waiting for what is still to be written."""
         self._transport.abort()
+
+    def drop(self) -> None:
+        """Close the connection after an error: requests may be on their way."""
+        drop_undelivered(self._transport.get_extra_info("socket"))
+        self.close()
 
     def close_after_loop(self) -> None:
         """Close the connection of an event loop that is closed. asyncio has no public way that raises no warning."""

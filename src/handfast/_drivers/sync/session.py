@@ -26,6 +26,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import connection_broke, handshake_failed, server_silent, server_starting
+from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.messages import Granted, Revoked, Subscription, parse_message
@@ -100,6 +101,12 @@ class Session:
         while self._confirmations:
             self._confirmations.popleft()[0].settle(None)
 
+    def _drop(self) -> None:
+        """Close the connection after an error: requests may be on their way."""
+        if self._connection is not None:
+            drop_undelivered(self._socket)
+        self.close()
+
     def fileno(self) -> int:
         """Return the socket's, for select and poll."""
         return self._socket.fileno()
@@ -125,10 +132,10 @@ class Session:
                 self._socket.sendall(head.eval_source + tail)
                 reply = self._reply()
         except OSError as error:
-            self.close()
+            self._drop()
             raise _translated(error) from error
         except BaseException:
-            self.close()
+            self._drop()
             raise
         if type(reply) is ErrorReply:
             return reply
@@ -160,9 +167,9 @@ class Session:
                 self._grants.clear()  # the others are for requests that were cancelled
                 self._await_bytes(until - now)
         except (OSError, RedisConnectionError):
-            self.close()
+            self._drop()
         except BaseException:
-            self.close()
+            self._drop()
             raise
         finally:
             self._parked = False
@@ -264,10 +271,10 @@ class Session:
         try:
             yield
         except OSError as error:
-            self.close()
+            self._drop()
             raise _translated(error) from error
         except BaseException:
-            self.close()
+            self._drop()
             raise
 
 
