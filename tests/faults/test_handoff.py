@@ -12,6 +12,7 @@ from asyncio import Future
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import redis
 
 import handfast
 from handfast import AcquireTimeout, AsyncHandfast
@@ -243,6 +244,29 @@ def test_a_thread_that_uses_the_session_reads_the_reply_to_a_confirmation_before
     assert lease._state.confirmation is None
     assert other._driver._pool._idle == [session], "there was one session"
     assert lease.remaining() > CLAIM_S
+    assert lease.release() is True
+
+
+def test_the_reply_to_a_confirmation_is_read_before_the_server_keeps_the_renewal_thread_waiting(
+    hf, other, raw, monkeypatch, suspend
+):
+    """The thread connects when it first finds a lease. A server that stalls just then must not cost that lease."""
+    stalls = [CLAIM_S + 1]
+
+    def stall(*_):
+        if stalls:
+            suspend(stalls.pop())
+        raise redis.ConnectionError
+
+    monkeypatch.setattr(other._driver._renewer._session, "open", stall)
+    held = hf.lock("a").acquire()
+    with ThreadPoolExecutor(1) as waiter:
+        asked = waiter.submit(other.lock("a", ttl=TTL_S).acquire)
+        eventually(lambda: hf.lock("a").status().waiting)
+        held.release()
+        lease = asked.result()
+    eventually(lambda: not stalls)
+    eventually(lambda: lease.lost or lease.remaining() > CLAIM_S)
     assert lease.release() is True
 
 

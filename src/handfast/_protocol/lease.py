@@ -257,9 +257,6 @@ class LeaseTable(dict[bytes, LeaseState]):
         renewed = [lease for lease in self.all() if lease.request.renew or lease.due_at < lease.deadline]
         if not any(lease.due_at <= now for lease in renewed):
             return []
-        for lease in renewed:
-            if lease.confirmation is not None and lease.due_at <= now:
-                lease.owner.receive(lease)  # it may have been confirmed long ago
         due = [lease for lease in renewed if lease.due_at <= now + lease.period * EARLY_FRACTION]
         for lease in due:
             lease.due_at = min(lease.deadline, now + min(MAX_RETRY_S, max(MIN_RETRY_S, lease.period / 4)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from weakref import WeakValueDictionary, ref
 
@@ -69,9 +69,9 @@ class Pool:
         if self._closed:
             self._close_idle()
 
-    def receive(self, lease: LeaseState) -> None:
-        """Take the reply to a lease's confirmation if it has arrived."""
-        for pause in LENT_PAUSES_S:
+    def receive(self, lease: LeaseState, pauses: Iterable[float] = LENT_PAUSES_S) -> None:
+        """Take the reply to a lease's confirmation if it has arrived. Look again after these pauses if its session is lent."""
+        for pause in pauses:
             if (confirmation := lease.confirmation) is None:
                 break
             try:

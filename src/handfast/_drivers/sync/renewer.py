@@ -188,6 +188,7 @@ class Renewer(LossNotifier):
             self._try(partial(self._listen, self._session))
 
     def _tick(self) -> None:
+        self._receive_confirmations()
         for lease in self._leases.remove_expired(monotonic()):
             self.notify_lost(lease)
         if monotonic() >= self._silent_at:
@@ -200,10 +201,16 @@ class Renewer(LossNotifier):
             self._try(partial(self._renew, self._session))
             self._try(self._clean_up)
         else:
+            self._receive_confirmations()  # to connect may have taken long
             self._try(self._renew_through_pool)
         for cleanup in self._cleanups:
             cleanup.expire(monotonic())
         self._drop_finished_cleanups()
+
+    def _receive_confirmations(self) -> None:
+        """Take the replies that have arrived: a lease that is confirmed is not renewed early, and not lost with its session."""
+        for lease in self._leases.all():
+            self._pool.receive(lease, pauses=(0.0,))
 
     def _open(self, within: float) -> None:
         self._session.open(within)
