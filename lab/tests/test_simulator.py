@@ -168,11 +168,8 @@ QUICK = {
 }
 
 RARE = {
-    "a duplicate request is ignored": 3_500,
-    "the driver does not report a request that was sent twice": 3_500,
-    "the wait-lease is ignored": 1_900,
-    "an operator's limit is ignored for waiters": 700,
-    "several locks have the fence of the first": 600,
+    "all connections of a client have the same inbox": 6_000,
+    "an operator's limit is ignored for waiters": 1_000,
 }
 """The seeds to begin with for mistakes that few schedules show: a search from 0 would take a minute."""
 

@@ -121,3 +121,44 @@ def test_requests_for_several_names_do_not_wait_for_each_other_after_the_clock_w
                 served.append(token)
                 asked.release(token)
     assert served == ["two", "three"]
+
+
+def test_a_late_copy_of_the_first_request_takes_no_place_away(waiters, a, clock, listening):
+    asked, queues = waiters
+    lost, _ = listening("lost"), listening("next", "last")
+    a.acquire("first")
+    for token in ("lost", "next"):
+        clock.now_us += 1000
+        asked.acquire(token)
+    ticket = asked.tickets["lost"]
+    hang_up(a.client, lost, "lost")
+    a.release("first")
+    asked.acquire("next")
+    asked.acquire("last")
+    asked.acquire("lost")
+    listening("lost")
+    assert [engine.queue() for engine in queues] == [["last", "lost"]] * len(queues)
+    assert asked.acquire("lost", ticket=ticket)[2] == 0
+    assert asked.tickets["lost"] == ticket
+    assert [engine.queue() for engine in queues] == [["lost", "last"]] * len(queues)
+
+
+def test_the_ticket_of_a_newcomer_is_the_time_or_the_next_number(waiters, a, clock, listening):
+    asked, _ = waiters
+    listening("t1", "t2", "t3")
+    a.acquire("first")
+    expected = []
+    for step_us in (5, 0, -HOUR_US):
+        clock.now_us += step_us
+        expected.append(max(clock.now_us, expected[-1] + 1) if expected else clock.now_us)
+        asked.acquire(f"t{len(expected)}")
+    assert list(asked.tickets.values()) == expected
+
+
+def test_a_holder_of_a_part_of_its_names_is_not_refused_because_of_a_full_queue(both, a, listening):
+    listening("holder", "next", "waiter")
+    both.acquire("holder")
+    a.revoke(a.inspect()[2])
+    a.acquire("next")
+    a.acquire("waiter")
+    assert both.acquire("holder", max_waiters=1)[0] == "queued"

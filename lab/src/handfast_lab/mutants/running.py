@@ -49,6 +49,7 @@ PROPERTIES = [
         "model_walks",
         "random_walks_multi",
         "command_counts",
+        "tickets",
     )
 ]
 """Tests of what several scripts for locks promise, and of the parts that they include."""
