@@ -66,8 +66,9 @@ class Client:
         await done
 
     def _unblock(self, done: asyncio.Future[None]) -> None:
-        if self.process.alive and not done.done():
-            done.set_result(None)
+        if self.process.alive:
+            if not done.done():  # else its task was cancelled
+                done.set_result(None)
             self.process.thaw()
 
     def discard(self) -> None:
