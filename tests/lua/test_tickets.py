@@ -162,3 +162,12 @@ def test_a_holder_of_a_part_of_its_names_is_not_refused_because_of_a_full_queue(
     a.acquire("next")
     a.acquire("waiter")
     assert both.acquire("holder", max_waiters=1)[0] == "queued"
+
+
+def test_a_waiter_asks_again_with_its_ticket_at_maxmemory(waiters, a, raw, listening):
+    asked, _ = waiters
+    listening("t1")
+    a.acquire("first")
+    asked.acquire("t1")
+    raw.config_set("maxmemory", 1)
+    assert ask_again(asked, "t1")[0] == "queued"
