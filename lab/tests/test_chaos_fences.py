@@ -42,10 +42,17 @@ def test_handfast_fences_grow_across_data_loss(contender):
 
 
 def test_fences_from_a_counter_are_detected_when_they_fall(monkeypatch):
-    for script in ("ACQUIRE", "MULTI_ACQUIRE"):
+    edits = {
+        "math.max(fence + 1, now, min_fence or 0)": "fence + 1",
+        "fence < now and now or fence + 1": "fence + 1",
+        "min_fence, all_free = {}, now, true": "min_fence, all_free = {}, 0, true",
+    }
+    for script in ("ACQUIRE", "RELEASE", "MULTI_ACQUIRE"):
         good = getattr(calls, script)
-        source = good.source.replace("math.max(s.fence + 1, now, min_fence or 0)", "s.fence + 1")
-        assert source != good.source
+        source = good.source
+        for old, new in edits.items():
+            source = source.replace(old, new)
+        assert sum(old in good.source for old in edits) == 2
         monkeypatch.setattr(calls, script, LuaScript(good.name, source, good.header))
     found = figures_of(OURS, 2)
     for what in FORGETTING:

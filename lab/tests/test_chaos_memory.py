@@ -49,14 +49,14 @@ def test_a_round_leads_to_no_finding(contender):
 
 
 def test_a_grant_at_maxmemory_is_detected(monkeypatch, hasty):
-    plant(monkeypatch, "ACQUIRE", "redis.call('HDEL', KEYS[3], '')")
+    plant(monkeypatch, "ACQUIRE", "redis.call('HDEL', KEYS[1], '')")
     _, takes = figures_of(OURS_AIO)
     assert takes.bad > 0
     assert any("the answer was <" in example for example in takes.examples)
 
 
 def test_a_refusal_that_changes_state_is_detected(monkeypatch, hasty):
-    plant(monkeypatch, "ACQUIRE", "redis.call('PEXPIRE', KEYS[3], 100000) redis.call('HDEL', KEYS[3], 'fence')")
+    plant(monkeypatch, "ACQUIRE", "redis.call('PEXPIRE', KEYS[1], 100000) redis.call('HDEL', KEYS[1], 's')")
     assert any("it changed" in example for example in figures_of(OURS)[1].examples)
 
 

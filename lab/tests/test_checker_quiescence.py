@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import redis
 
+from handfast._engine.packing import doubles
 from handfast_lab.checker import check_permits, check_rest, immortal_keys
 from tests._support.engine import Engine
 
+RECORD = doubles(1, 1, 3, 1000) + b"x y z"
 LOCK, SEMAPHORE = "{hf:lock:a}", "{hf:semaphore:s}"
 
 
@@ -39,7 +41,7 @@ def test_unreleased_leases_are_detected(engine, raw):
     engine.acquire("holder-1", weight=2)
     engine.acquire("holder-2")
     engine.acquire("waiter-1", weight=2)
-    raw.zadd(engine.key("holders"), {"holder-2": 1})
+    engine.end_lease("holder-2")
     found = [
         f"rest: {SEMAPHORE}: holder-1 still holds it",
         f"rest: {SEMAPHORE}: waiter-1 is still in the queue",
@@ -56,7 +58,7 @@ def test_unreleased_leases_are_detected(engine, raw):
 
 def test_full_tokens_are_not_reported(engine, raw):
     engine.acquire("0123456789abcdef")
-    raw.hset(engine.key("tokens"), "fedcba9876543210", "1 3 1000 0 0 0 x y z")
+    raw.hset(engine.key("state"), "fedcba9876543210", RECORD)
     assert not [text for text in texts(check_rest(raw)) if "01234567" + "8" in text or "fedcba98" + "7" in text]
     assert len(check_rest(raw)) == 2
 
@@ -64,7 +66,7 @@ def test_full_tokens_are_not_reported(engine, raw):
 def test_records_without_an_owner_are_detected(engine, raw):
     engine.acquire("holder")
     engine.release("holder")
-    raw.hset(engine.key("tokens"), "lost", "1 3 1000 0 0 0 x y z")
+    raw.hset(engine.key("state"), "lost", RECORD)
     assert texts(check_rest(raw)) == [f"rest: {SEMAPHORE}: a record of lost, which neither holds nor waits"]
 
 
@@ -74,10 +76,10 @@ def test_keys_without_a_ttl_are_detected(hf, raw):
     hf.scores("table").advance({"member": 1})
     raw.set("{hf:scores:table}:answer:1", "1 0 0")
     raw.set("another program's", 1)
-    raw.persist(f"{LOCK}:tokens")
-    assert immortal_keys(raw) == [f"{LOCK}:tokens", "{hf:scores:table}:answer:1"]
+    raw.persist(f"{LOCK}:state")
+    assert immortal_keys(raw) == [f"{LOCK}:state", "{hf:scores:table}:answer:1"]
     assert texts(check_rest(raw)) == [
-        f"rest: {LOCK}:tokens: a key without a TTL",
+        f"rest: {LOCK}:state: a key without a TTL",
         "rest: {hf:scores:table}:answer:1: a key without a TTL",
     ]
     raw.flushall()
@@ -85,15 +87,15 @@ def test_keys_without_a_ttl_are_detected(hf, raw):
 
 WRONG = {
     "miscounted": (
-        lambda engine, raw: raw.hset(engine.key("tokens"), "used", 1),
-        [f"rest: {SEMAPHORE}: 1 permits are counted as held, and 3 are held"],
+        lambda engine, raw: raw.hset(engine.key("state"), "q", doubles(1, 9e15, 0, 0)),
+        [f"rest: {SEMAPHORE}: 2 permits are counted as held, and 3 are held"],
     ),
     "not counted": (
-        lambda engine, raw: raw.hdel(engine.key("tokens"), "used"),
-        [f"rest: {SEMAPHORE}: -1 permits are counted as held, and 3 are held"],
+        lambda engine, raw: raw.hdel(engine.key("state"), "q"),
+        [f"rest: {SEMAPHORE}: 1 permits are counted as held, and 3 are held"],
     ),
     "without a record": (
-        lambda engine, raw: raw.hdel(engine.key("tokens"), "two"),
+        lambda engine, raw: raw.hdel(engine.key("state"), "two"),
         [
             f"rest: {SEMAPHORE}: two holds it without a record of its permits",
             f"rest: {SEMAPHORE}: 3 permits are counted as held, and 1 are held",
@@ -101,8 +103,8 @@ WRONG = {
     ),
     "too many": (
         lambda engine, raw: (
-            raw.zadd(engine.key("holders"), {"thief": 9e15}),
-            raw.hset(engine.key("tokens"), mapping={"thief": "1 3 1000 0 0 0 x y z", "used": 4}),
+            raw.zadd(engine.key("tokens"), {"thief": 4e15}),
+            raw.hset(engine.key("state"), mapping={"thief": RECORD, "q": doubles(3, 1, 0, 0)}),
         ),
         [f"rest: {SEMAPHORE}: 4 of 3 permits are held"],
     ),

@@ -18,6 +18,7 @@ import pytest
 import redis
 
 from handfast._engine.calls import PARTS
+from handfast._engine.packing import doubles
 from handfast._engine.resp import ErrorReply
 from handfast._engine.script import load
 from handfast.embedded import PrivateServer
@@ -27,6 +28,7 @@ lupa = pytest.importorskip("lupa")
 from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer  # noqa: E402 -- needs lupa
 
 STEPS = 160
+TTLS_MS = 1, 5, 30, 3_000, 30_000, 30_000, 100_000_000
 START_US = 1_790_000_000_123_456
 
 CLOCK = r"""
@@ -143,13 +145,14 @@ class StandingServer:
             line = [key.decode(), kind, "forever" if left < 0 else str(now_us // 1000 + left)]
             if kind == "zset":
                 members = self.client.zrange(key, 0, -1, withscores=True)
-                line += [f"{member.decode()}={score:.17g}" for member, score in members]
+                line += [f"{member.decode('latin-1')}={score:.17g}" for member, score in members]
             elif kind == "hash":
                 line += [
-                    f"{name.decode()}={value.decode()}" for name, value in sorted(self.client.hgetall(key).items())
+                    f"{name.decode('latin-1')}={value.decode('latin-1')}"
+                    for name, value in sorted(self.client.hgetall(key).items())
                 ]
             else:
-                line.append(self.client.get(key).decode())
+                line.append(self.client.get(key).decode("latin-1"))
             lines.append(" ".join(line))
         return "\n".join(lines)
 
@@ -168,10 +171,28 @@ def standing(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["lua51", "luajit21"])
 def model(request):
-    return SimulatedServer(ENGINE_SCRIPTS | {"command": COMMAND}, engine=request.param)
+    return SimulatedServer(ENGINE_SCRIPTS | OTHERS, engine=request.param)
 
 
 COMMAND = "return redis.call(unpack(ARGV))"
+PACKING = """
+local numbers = {}
+for i = 1, #ARGV do
+  numbers[i] = tonumber(ARGV[i])
+end
+local token = string.rep('t', #ARGV[1])
+local text = struct.pack('<ddddddBc0d', numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], #token, token, 7)
+local a, b, c, d, e, f, holder, last, after = struct.unpack('<ddddddBc0d', text)
+local again, next_one = struct.unpack('Bc0', text, 49)
+local found = {text, struct.pack('<d', numbers[1]), holder, last, after, again, next_one}
+for _, number in ipairs({a, b, c, d, e, f, (struct.unpack('<d', text, 9))}) do
+  found[#found + 1] = string.format('%.17g', number)
+end
+return found
+"""
+"""What scripts do with the library ``struct``, for six numbers."""
+
+OTHERS = {"command": COMMAND, "packing": PACKING}
 
 
 class Pair:
@@ -189,10 +210,10 @@ class Pair:
 
     def run(self, name, keys, words):
         keys = [key.encode() for key in keys]
-        words = [str(word).encode() for word in words]
+        words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         self.said.append((name, keys, words, self.now_us))
         reply, messages = self.model.run(name.encode(), self.now_us, len(keys), [*keys, *words])
-        real = self.real.run(ENGINE_SCRIPTS.get(name, COMMAND), keys, words)
+        real = self.real.run((ENGINE_SCRIPTS | OTHERS)[name], keys, words)
         if isinstance(reply, ErrorReply):
             assert isinstance(real, ErrorReply), (self.said[-1], reply, real)
             code = reply.split()[0]
@@ -266,30 +287,35 @@ class Scripts(Pair):
             keys = [key for one in some for key in self.keys(one, PARTS)]
         else:
             keys = self.keys(chance.choice(self.names), script.header.keys)
-        self.run(name, keys, [self.argument(word) for word in script.header.args])
+        self.run(name, keys, [self.argument(name, word) for word in script.header.args])
 
     @staticmethod
     def keys(name, parts):
         return [f"{{hf:lock:{name}}}:{part}" for part in parts]
 
-    def argument(self, word):
+    def argument(self, name, word):
         chance = self.random
         token = f"t{chance.randrange(8)}"
         return {
             "token": token,
-            "limit": chance.choice((1, 1, 2, 3, 5, 0, 1_000_000_000)),
+            "request": self.request(name),
+            "copies": chance.choice(("", "", "copies")),
+            "limit": chance.choice((0, 1, 2, 5)),
             "weight": chance.choice((1, 1, 1, 2, 3, 1_000_000_000)),
-            "ttl_ms": chance.choice((1, 5, 30, 3_000, 30_000, 100_000_000)),
-            "claim_ms": chance.choice((1, 30, 2_000)),
-            "wait_ms": chance.choice((0, 1, 60_000, 60_000)),
-            "max_waiters": chance.choice((0, 1, 3, 1000)),
-            "ticket": chance.choice((0, 0, 1_000_000 + chance.randrange(100))),
+            "ttl_ms": chance.choice(TTLS_MS),
             "owner": f"inbox{chance.randrange(5)} control{chance.randrange(3)} me:1",
             "up_to_fence": self.now_us - chance.choice((-1000, 0, 5_000_000)),
             "reason": "be cause",
-            "from": chance.choice(("-inf", str(self.now_us), f"({self.now_us}")),
+            "from": chance.choice((0, self.now_us)),
             "max_shown": chance.choice((0, 1, 100)),
         }[word]
+
+    def request(self, name):
+        choice = self.random.choice
+        some = 1, 1, 1, 1, 1, 2, 3, 5, 1_000_000_000
+        wants = [choice(some), choice(some), choice((0, 1, 30, 2_000))] if name == "permit_acquire" else []
+        waits = [choice((0, 1, 60_000, 60_000)), choice((0, 1, 3, 1000)), choice((0, 0, 0, self.now_us - 900_000))]
+        return doubles(*wants, choice(TTLS_MS), *waits)
 
 
 NO_KEY = "TIME", "PUBLISH", "PUBSUB"
@@ -341,6 +367,9 @@ class Commands(Pair):
                 ["ZADD", *pairs],
                 ["ZADD", "NX", *pairs],
                 ["ZADD", "XX", *pairs],
+                ["ZADD", "GT", *pairs],
+                ["ZADD", "NX", *pairs, "+inf", ""],
+                ["ZPOPMIN"],
                 ["ZADD", score()],
                 ["ZREM", member(), member()],
                 ["ZREM", ""],
@@ -367,6 +396,16 @@ def test_the_model_agrees_with_the_server(model, standing, kind):
         pair = kind(model, standing, seed)
         for _ in range(STEPS):
             pair.step()
+
+
+def test_numbers_are_packed_as_the_server_does(model, standing):
+    pair = Pair(model, standing, 0)
+    chance = random.Random(3)
+    odd = ["0", "1", "-1", "255", "256", "1e9", str(2**52), str(2**53 - 1), str(-(2**52)), str(START_US), "inf", "-inf"]
+    for _ in range(100):
+        numbers = [chance.choice([*odd, str(chance.randrange(2**53)), str(chance.random())]) for _ in range(6)]
+        pair.run("packing", ["k"], numbers)
+    assert isinstance(pair.run("packing", ["k"], ["1"]), ErrorReply)
 
 
 def test_a_key_expires_at_the_same_moment(model, standing):

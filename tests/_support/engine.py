@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from hashlib import sha1
+from math import inf
+from struct import unpack, unpack_from
+from typing import NamedTuple
 
 import pytest
 import redis
 
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles, read_reply
 from handfast._engine.script import load
 from tests._support.helpers import eventually
 
@@ -24,11 +28,8 @@ TOMBSTONE_US, TOMBSTONES_TTL_MS = 20_000_000, 80_000
 
 MINUTE_MS, HOUR_MS, MONTH_MS = 60_000, 3_600_000, 30 * 86_400_000
 
-GRACE_MS = {"holders": 2 * HOUR_MS, "queue": HOUR_MS, "tokens": HOUR_MS}
-"""How much longer than their contents keys live. The scripts add up to a minute, which makes a raise rare."""
-
-LIMIT_GRACE_MS = MONTH_MS - HOUR_MS
-"""How much longer ``tokens`` lives where an operator has set a limit."""
+QUEUED, FINISHED = -(2**52), 2**52
+"""What is added to a ticket and to the end of a tombstone, for their scores."""
 
 LATE_MS = 25_000
 """How much later than its script a test may read a TTL."""
@@ -56,13 +57,14 @@ class Clock:
     def __getattr__(self, name):
         return getattr(self._client, name)
 
-    def execute_command(self, name, source, *rest):
-        assert name == "EVAL"
+    def execute_command(self, name, source, *rest, **options):
+        if name != "EVAL":
+            return self._client.execute_command(name, source, *rest, **options)
         source = SET_CLOCK % divmod(self.now_us, 10**6) + source
         try:
-            return self._client.execute_command("EVALSHA", sha1(source.encode()).hexdigest(), *rest)
+            return self._client.execute_command("EVALSHA", sha1(source.encode()).hexdigest(), *rest, **options)
         except redis.exceptions.NoScriptError:
-            return self._client.execute_command("EVAL", source, *rest)
+            return self._client.execute_command("EVAL", source, *rest, **options)
 
 
 CUT = """local left, server = %d, redis
@@ -82,7 +84,7 @@ end
 def runs_through(client, source, keys, argv, calls):
     """Run a script that fails in place of its call number ``calls`` + 1. Return whether it reached its end before."""
     try:
-        client.execute_command("EVAL", CUT % calls + source, len(keys), *keys, *argv)
+        client.execute_command("EVAL", CUT % calls + source, len(keys), *keys, *argv, NEVER_DECODE=True)
     except redis.ResponseError as error:
         if "cut off" not in str(error):
             raise
@@ -93,23 +95,27 @@ def runs_through(client, source, keys, argv, calls):
 class Scripts:
     """Calls scripts with the argument names of their headers. A subclass's ``run`` knows the script and the keys of a verb."""
 
+    load = staticmethod(load)
+
     def call(self, script, keys, args):
         """Run a script. Return the reply, a list that begins with its tag, and check it against the header.
 
         The last field of `queued`, the token's ticket, is kept in ``tickets`` instead.
         """
         token = args.get("token")
-        argv = [args.pop(name) for name in script.header.args]
+        argv = [args.pop(name) for name in script.header.args if name in args or name != "copies"]
         assert not args
-        reply = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv)
-        assert reply[0] in script.header.replies
-        assert len(reply) == 1 + len(script.header.replies[reply[0]])
-        if reply[0] == "queued":
-            self.tickets[token] = reply.pop()
-        return reply
+        raw = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv, NEVER_DECODE=True)
+        tag, *values = read_reply(raw, getattr(self, "ttl_ms", 0))
+        tag = tag.decode()
+        assert tag in script.header.replies
+        assert len(values) == len(script.header.replies[tag])
+        if tag == "queued":
+            self.tickets[token] = values.pop()
+        return [tag, *values]
 
-    def release(self, token):
-        return self.run("release", token=token)
+    def release(self, token, *, copies=False):
+        return self.run("release", token=token, **{"copies": "copies"} if copies else {})
 
     def cancel(self, token):
         return self.run("cancel", token=token)
@@ -126,8 +132,10 @@ class Engine(Scripts):
         self.place = KeySet("hf", kind, name)
         self.limit = limit
         self.tickets = {}
-        self.next_start = "-inf"
+        self.next_start = 0
         """The cursor of the last `revoke`: where the next one continues."""
+        self.lost = False
+        """Whether `lose` has deleted a key."""
 
     @property
     def engines(self):
@@ -135,9 +143,7 @@ class Engine(Scripts):
         return [self]
 
     def run(self, verb, **args):
-        script = load(f"permit_{verb}")
-        keys = [self.place.key(part) for part in script.header.keys if part != "more"]
-        return self.call(script, keys, args)
+        return self.call(self.load(f"permit_{verb}"), [self.key(part) for part in PARTS], args)
 
     def acquire(
         self,
@@ -154,20 +160,15 @@ class Engine(Scripts):
         label="me",
     ):
         """Request permits. A waiter's inbox is ``inbox:<token>`` by default."""
+        self.ttl_ms = ttl
         return self.run(
             "acquire",
             token=token,
-            limit=limit or self.limit,
-            weight=weight,
-            ttl_ms=ttl,
-            claim_ms=claim,
-            wait_ms=wait,
-            max_waiters=max_waiters,
-            ticket=ticket,
+            request=doubles(weight, limit or self.limit, claim, ttl, wait, max_waiters, ticket),
             owner=f"{inbox or 'inbox:' + token} control:{token} {label}",
         )
 
-    def revoke(self, up_to_fence, reason="test", start="-inf"):
+    def revoke(self, up_to_fence, reason="test", start=0):
         *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
         return answer
 
@@ -178,74 +179,119 @@ class Engine(Scripts):
         return self.run("resize", limit=limit)
 
     def inspect(self, max_shown=100):
-        return self.run("inspect", max_shown=max_shown)
+        """Return the reply, with holders and waiters as flat lists of token, deadline or ticket, and record as text."""
+        *numbers, holders, waiters = self.run("inspect", max_shown=max_shown)
+        shown = []
+        for rows, waits in ((holders, False), (waiters, True)):
+            threes = zip(rows[::3], rows[1::3], rows[2::3], strict=True)
+            shown.append(
+                [
+                    item
+                    for token, score, record in threes
+                    for item in (token.decode(), int(score), record and read_text(record, waits=waits))
+                ]
+            )
+        return [*numbers, *shown]
 
     def key(self, part):
         return self.place.key(part)
 
+    def stored(self):
+        """Return what is stored of the name."""
+        return read_stored(self.client, self.place, complete=not self.lost)
+
     def holders(self):
-        return self.client.zrange(self.key("holders"), 0, -1)
+        """Return the tokens that hold, in the order in which their leases end."""
+        return [*self.stored().holders]
 
     def queue(self):
-        return self.client.zrange(self.key("queue"), 0, -1)
+        return [*self.stored().queue]
 
-    def field(self, name):
-        """Return a field of ``tokens``: the record of a token, ``used``, ``fence`` or ``limit``."""
-        return self.client.hget(self.key("tokens"), name)
+    def record(self, token):
+        """Return a token's record as `holding` or `waiting` do; None where there is none."""
+        return self.stored().records.get(token)
 
     def dump(self):
         """Return everything stored for the name, without the TTLs."""
-        found = {}
-        for part in PARTS:
-            kind = self.client.type(self.key(part))
-            read = {
-                "zset": lambda key: self.client.zrange(key, 0, -1, withscores=True),
-                "hash": self.client.hgetall,
-                "string": self.client.get,
-                "none": lambda _: None,
-            }[kind]
-            found[part] = read(self.key(part))
-        return found
+        return self.stored()
 
-    def has(self, *, holders=(), queue=(), tombstones=(), **tokens):
-        """Assert that exactly this is stored: scores by token, and the fields of ``tokens``."""
-        found = self.dump()
-        assert found["holders"] == (list(dict(holders).items()) or None)
-        assert found["queue"] == (list(dict(queue).items()) or None)
-        assert found["tombstones"] == (list(dict(tombstones).items()) or None)
-        assert found["tokens"] == ({name: str(value) for name, value in tokens.items()} or None)
+    def has(self, *, holders=(), queue=(), tombstones=(), used=0, fence=0, limit=0, **records):
+        """Assert that exactly this is stored: ends and tickets by token, and records."""
+        found = self.stored()
+        assert (
+            found._asdict()
+            == Stored(dict(holders), dict(queue), dict(tombstones), records, used, fence, limit)._asdict()
+        )
+        assert [*found.queue] == [*dict(queue)]
 
-    def lives(self, **expected_ms):
-        """Assert that exactly these keys exist, and that each outlives its contents, which last so many milliseconds."""
+    def lives(self, ms, *parts, limited=False):
+        """Assert that exactly these keys exist, both by default, and how much longer than its contents each lives.
+
+        It is an hour or two, or 30 days where an operator has set a limit.
+        """
+        parts, grace_ms = parts or PARTS, MONTH_MS if limited else HOUR_MS
         found = {part: self.client.pttl(self.key(part)) for part in PARTS}
-        assert {part for part, ms in found.items() if ms != -2} == set(expected_ms)
-        for part, ms in expected_ms.items():
-            longest = ms + (GRACE_MS[part] + MINUTE_MS if part in GRACE_MS else 0)
-            assert longest - LATE_MS < found[part] <= longest, part
+        assert {part for part, left in found.items() if left != -2} == set(parts)
+        for part in parts:
+            assert ms + grace_ms - LATE_MS < found[part] <= ms + grace_ms + HOUR_MS, part
+
+    def lose(self, part):
+        """Delete a key, as an eviction would."""
+        self.client.delete(self.key(part))
+        self.lost = True
 
     def lose_record(self, *tokens):
-        """Delete records, as an eviction would if it took single fields."""
-        assert self.client.hdel(self.key("tokens"), *tokens) == len(tokens)
+        """Delete the records of waiters, or of holders beside another, as an eviction would if it took single fields."""
+        assert self.client.hdel(self.key("state"), *tokens) == len(tokens)
+
+    def set_fence(self, fence):
+        """Let the name have had that fence."""
+        stored = hget(self.client, self.key("state"), "s")
+        self.client.hset(self.key("state"), "s", stored[:32] + doubles(fence) + stored[40:])
+
+    def add_holders(self, count, *, fence=1, ends_us=NOW_US, step_us=0):
+        """Store holders of one permit each, as if they had been granted with that fence one after another."""
+        tokens = {f"{fence}:{ends_us}:{number:04}": ends_us + number * step_us for number in range(count)}
+        record = doubles(fence, 1, 5, 0) + b"inbox control me"
+        state = hget(self.client, self.key("state"), "s") or doubles(0, 0, 0, 0, fence, NOW_US + 1000 * HOUR_MS) + b"\0"
+        more = hget(self.client, self.key("state"), "q") or doubles(0, inf, 0, 0)
+        out, soonest, *rest = unpack("<4d", more)
+        fields = {
+            "s": state[:24] + doubles(1) + state[32:],
+            "q": doubles(out + count, min(soonest, ends_us), *rest),
+            **dict.fromkeys(tokens, record),
+        }
+        self.client.hset(self.key("state"), mapping=fields)
+        self.client.zadd(self.key("tokens"), tokens | {"": inf})
+        for part in PARTS:
+            self.client.pexpire(self.key(part), HOUR_MS)
+
+    def lose_places(self, *tokens):
+        """Drop waiters from the queue, as a release would whose script found no subscriber of theirs."""
+        assert self.client.zrem(self.key("tokens"), *tokens) == len(tokens)
+        assert self.client.hdel(self.key("state"), *tokens) == len(tokens)
+        self.set_length(0)
+
+    def set_length(self, length):
+        """Note another length of the queue in the state."""
+        stored = hget(self.client, self.key("state"), "s")
+        self.client.hset(self.key("state"), "s", stored[:16] + doubles(length) + stored[24:])
 
     def end_lease(self, token):
         """Let a lease expire without moving the clock."""
-        assert self.client.zadd(self.key("holders"), {token: 1}, xx=True, ch=True)
+        stored = hget(self.client, self.key("state"), "s")
+        if token_of(stored) == token.encode():
+            self.client.hset(self.key("state"), "s", doubles(1) + stored[8:])
+            return
+        assert self.client.zadd(self.key("tokens"), {token: 1}, xx=True, ch=True)
+        out, _, *rest = unpack("<4d", hget(self.client, self.key("state"), "q"))
+        self.client.hset(self.key("state"), "q", doubles(out, 1, *rest))
 
     def end_wait(self, *tokens):
         """Let wait-leases lapse without moving the clock."""
         for token in tokens:
-            weight, limit, claim_ms, _, rest = self.field(token).split(" ", 4)
-            self.client.hset(self.key("tokens"), token, f"{weight} {limit} {claim_ms} 1 {rest}")
-
-    def add_holders(self, count, *, fence=1, ends_us=NOW_US, step_us=0):
-        """Store holders of one permit each, as if they had been granted with that fence one after another."""
-        tokens = [f"{fence}:{ends_us}:{number:04}" for number in range(count)]
-        record = f"1 5 1 0 {fence} 1 inbox control me"
-        self.client.hset(self.key("tokens"), mapping=dict.fromkeys(tokens, record))
-        self.client.zadd(self.key("holders"), {token: ends_us + n * step_us for n, token in enumerate(tokens)})
-        self.client.hincrby(self.key("tokens"), "used", count)
-        for part in ("tokens", "holders"):
-            self.client.pexpire(self.key(part), HOUR_MS)
+            record = hget(self.client, self.key("state"), token)
+            self.client.hset(self.key("state"), token, doubles(1) + record[8:])
 
 
 class Several(Scripts):
@@ -257,14 +303,14 @@ class Several(Scripts):
         self.engines = [Engine(client, name, kind=kind) for name in names]
 
     def run(self, verb, **args):
-        script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
+        script = self.load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
         keys = [engine.key(part) for engine in self.engines for part in PARTS]
         return self.call(script, keys, args)
 
     def acquire(self, token, *, ttl=TTL_MS, wait=WAIT_MS, inbox=None, max_waiters=1000, ticket=0):
-        args = {"ttl_ms": ttl, "wait_ms": wait, "max_waiters": max_waiters, "ticket": ticket}
+        self.ttl_ms = ttl
         owner = f"{inbox or 'inbox:' + token} control:{token} me"
-        return self.run("acquire", token=token, owner=owner, **args)
+        return self.run("acquire", token=token, request=doubles(ttl, wait, max_waiters, ticket), owner=owner)
 
     def holders(self):
         return [engine.holders() for engine in self.engines]
@@ -274,7 +320,7 @@ class Several(Scripts):
 
     def fences(self, token):
         """Return the fence of each name's record."""
-        return [fence_of(engine.field(token)) for engine in self.engines]
+        return [fence_of(engine.record(token)) for engine in self.engines]
 
     def dump(self):
         return [engine.dump() for engine in self.engines]
@@ -293,31 +339,92 @@ class Mixed(Engine):
         return self.acquire(token, weight, limit=limit, ttl=ttl, claim=ttl, **options)
 
     def look(self):
-        """Return the reply of inspect, the holders with their deadlines, the queue, the fields of ``tokens``, and all TTLs."""
-        pipe = self.client.pipeline()
-        pipe.zrange(self.key("holders"), 0, -1, withscores=True)
-        pipe.zrange(self.key("queue"), 0, -1)
-        pipe.hgetall(self.key("tokens"))
-        for part in PARTS:
-            pipe.pttl(self.key(part))
-        holders, queue, tokens, *ttls = pipe.execute()
-        assert -1 not in ttls, f"a key has no TTL: {dict(zip(PARTS, ttls, strict=True))}"
-        return self.inspect(), dict(holders), queue, tokens, dict(zip(PARTS, ttls, strict=True))
+        """Return the reply of inspect, what is stored, and the TTLs."""
+        ttls = {part: self.client.pttl(self.key(part)) for part in PARTS}
+        assert -1 not in ttls.values(), f"a key has no TTL: {ttls}"
+        return self.inspect(), self.stored(), ttls
 
 
-def fence_of(record):
-    return int(record.split()[4])
+READ = "return {redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')}"
+"""Both keys of a name at one instant of the server."""
 
 
-def holding(token, weight, limit, lease_ms, *, at_us=NOW_US, fence=None):
-    """Return the record of a holder that was granted at that time."""
-    return f"{weight} {limit} {lease_ms} 0 {fence or at_us} {at_us} inbox:{token} control:{token} me"
+class Stored(NamedTuple):
+    """What is stored of one name. Times are in microseconds."""
+
+    holders: dict
+    """The ends of leases by token, in their order; the token that gave its lease up last is none of them."""
+    queue: dict
+    """The tickets of waiters by token, in their order."""
+    tombstones: dict
+    """Their ends by token; an odd one says that a lease was taken away."""
+    records: dict
+    """By token, as `holding` and `waiting` write them."""
+    used: int
+    fence: int
+    limit: int
 
 
-def waiting(token, weight, limit, claim_ms, wait_ms=WAIT_MS, *, at_us=NOW_US, since_us=None):
+def read_stored(client, place, *, complete=True):
+    """Read what is stored of one name. Check that its parts agree, if none was lost."""
+    state, tokens = client.execute_command("EVAL", READ, 2, *map(place.key, PARTS), NEVER_DECODE=True)
+    state = dict(zip(state[::2], state[1::2], strict=True))
+    scores = {
+        token.decode(): int(float(score)) for token, score in zip(tokens[::2], tokens[1::2], strict=True) if token
+    }
+    holders = {token: score for token, score in scores.items() if 0 < score < FINISHED}
+    queue = {token: score - QUEUED for token, score in scores.items() if score < 0}
+    tombstones = {token: score - FINISHED for token, score in scores.items() if score >= FINISHED}
+    records = {
+        field.decode(): read_text(record, waits=field.decode() in queue)
+        for field, record in state.items()
+        if field not in (b"s", b"q")
+    }
+    out, limit, fence, inline = 0, 0, 0, {}
+    if b"s" in state:
+        lease_end, _, length, extra, fence, _ = unpack_from("<6d", state[b"s"])
+        assert length == len(queue) or not complete, "the length of the queue is wrong"
+        assert (b"q" in state) == bool(extra) or not complete, "the field q is forgotten"
+        if extra:
+            out, _, limit, _ = unpack("<4d", state[b"q"])
+        if lease_end:
+            token = token_of(state[b"s"])
+            inline = {token.decode(): int(lease_end)}
+            record = state[b"s"][49 + len(token) :]
+            records[token.decode()] = read_text(record, waits=False)
+            out += unpack_from("<d", record, 8)[0]
+    holders = dict(sorted((holders | inline).items(), key=lambda item: item[::-1]))
+    return Stored(holders, queue, tombstones, records, int(out) if out < inf else inf, int(fence), int(limit))
+
+
+def hget(client, key, field):
+    """Return a field as bytes."""
+    return client.execute_command("HGET", key, field, NEVER_DECODE=True)
+
+
+def token_of(text):
+    """Return the token of the holder in the state."""
+    return text[49 : 49 + text[48]]
+
+
+def read_text(record, *, waits):
+    mark, weight, limit, claim_ms = map(int, unpack_from("<4d", record))
+    return f"{'until' if waits else 'fence'} {mark} {weight} {limit} {claim_ms} {record[32:].decode()}"
+
+
+def holding(token, weight, limit, claim_ms=CLAIM_MS, *, fence=NOW_US):
+    """Return the record of a holder."""
+    return f"fence {fence} {weight} {limit} {claim_ms} inbox:{token} control:{token} me"
+
+
+def holding_several(token, *, fence=NOW_US):
+    """Return the record of a holder of several names."""
+    return holding(token, 1, 1, 0, fence=fence)
+
+
+def waiting(token, weight, limit, claim_ms=CLAIM_MS, wait_ms=WAIT_MS, *, at_us=NOW_US):
     """Return the record of a waiter that last asked at that time."""
-    until_us = at_us + wait_ms * 1000
-    return f"{weight} {limit} {claim_ms} {until_us} 0 {since_us or at_us} inbox:{token} control:{token} me"
+    return f"until {at_us + wait_ms * 1000} {weight} {limit} {claim_ms} inbox:{token} control:{token} me"
 
 
 def waiting_for_several(token, wait_ms=WAIT_MS, **times_us):
@@ -325,11 +432,39 @@ def waiting_for_several(token, wait_ms=WAIT_MS, **times_us):
     return waiting(token, 1, 1, 0, wait_ms, **times_us)
 
 
+def fence_of(record):
+    return int(record.split()[1])
+
+
+def wait_until_of(record):
+    return int(record.split()[1])
+
+
+def weight_of(record):
+    return int(record.split()[2])
+
+
 def received(pubsub):
     """Wait for the next message and return its text."""
     message = pubsub.get_message(timeout=3)
     assert message, "no message came"
-    return message["data"]
+    return read_message(message["data"])
+
+
+def heard(pubsub):
+    """Return the messages that were sent until now."""
+    pubsub.ping()
+    messages = []
+    while (message := pubsub.get_message(timeout=10))["type"] != "pong":
+        messages.append(read_message(message["data"]))
+    return messages
+
+
+def read_message(data):
+    """Return a message as text, with its numbers written out."""
+    kind, token, rest = data.split(b" ", 2)
+    numbers = " ".join(f"{number:.0f}" for number in unpack("<3d", rest)) if kind == b"granted" else rest.decode()
+    return f"{kind.decode()} {token.decode()} {numbers}"
 
 
 def silent(pubsub):

@@ -42,7 +42,7 @@ def test_server_confines_each_user_to_its_namespace(raw, server):
     )
     words = {
         space: (
-            ["ZCARD", KeySet(space, "lock", names.hostile(chance)).key("holders")],
+            ["ZCOUNT", KeySet(space, "lock", names.hostile(chance)).key("tokens"), 0, 1],
             ["PUBLISH", inbox_channel(space, "c", 1), "x"],
             ["PUBLISH", control_channel(space, "c"), "x"],
         )

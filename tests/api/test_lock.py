@@ -144,7 +144,7 @@ async def test_extend_sets_a_new_ttl(here, raw):
     assert lease.remaining() > 90, "extend never shortens the ttl"
     with pytest.raises(ValueError, match="ttl must be"):
         await lease.extend(0)
-    raw.delete(Engine(raw).key("holders"))
+    raw.delete(Engine(raw).key("state"))
     with pytest.raises(LeaseLost):
         await lease.extend(100)
     assert lease.lost

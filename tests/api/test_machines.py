@@ -34,11 +34,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import handfast._engine.calls
 from handfast import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, NotOwner, WouldDeadlock
+from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles
+from handfast._engine.records import read_record
 from handfast._engine.script import LuaScript
 from handfast_lab.checker.models import MAX_PERMITS, Reentrant, Request, State
 from tests._support.apis import ASYNCIO, SYNC, Call
-from tests._support.engine import Engine
+from tests._support.engine import Engine, hget, read_stored
 from tests._support.helpers import eventually_async
 
 EXAMPLES = int(os.environ.get("HANDFAST_EXAMPLES", "0"))
@@ -167,7 +170,7 @@ class Stage:
         self.operator = Actor("operator", self.api, self._clients[0])
         for actor in self.actors[:2]:  # subscribes each client to its control channel, which reports revoked leases
             lease = (await actor.begin(actor.client.lock("warm", **OPTIONS).acquire)).value
-            channel = self.raw.hget(KeySet("hf", "lock", "warm").key("tokens"), lease.token).split()[7]
+            channel = read_stored(self.raw, KeySet("hf", "lock", "warm")).records[lease.token].split()[6]
             await eventually_async(lambda channel=channel: self.raw.pubsub_numsub(channel)[0][1])
             await actor.begin(lease.release)
 
@@ -175,11 +178,14 @@ class Stage:
         """Flush the server and notify all waiters, which then retry, until no actor waits. Return whether that was reached."""
         until = time.monotonic() + self.patience
         while not (served := all(actor.is_idle for actor in self.actors)) and time.monotonic() < until:
-            waiting = [record for key in self.raw.scan_iter("*:tokens") for record in self.raw.hgetall(key).items()]
+            waiting = [
+                (token, read_record(hget(self.raw, key.removesuffix("tokens") + "state", token)))
+                for key in self.raw.scan_iter("*:tokens")
+                for token in self.raw.zrangebyscore(key, "-inf", "(0")
+            ]
             self.raw.flushall()
             for token, record in waiting:
-                if token not in ("used", "fence", "limit"):
-                    self.raw.publish(record.split(" ")[6], f"granted {token} 0 {10**17} 0")
+                self.raw.publish(record.inbox, f"granted {token} ".encode() + doubles(0, 10**15, 0))
             await asyncio.sleep(0.01)
         self.raw.flushall()
         return served
@@ -353,9 +359,9 @@ class Machine(RuleBasedStateMachine):
         (ask,) = (ask for ask in self.state.queue if ask.who == request)
         self.state = self.state.leave(request)
         (token,) = (token for token in self.queue(ask) if token.startswith(self.tokens[request]))
-        inbox = self.stage.raw.hget(self.key(ask.names[0], "tokens"), token).split(" ")[6]
+        inbox = read_record(hget(self.stage.raw, self.place(ask.names[0]).key("state"), token)).inbox
         actor.interrupt()
-        self.stage.raw.publish(inbox, "granted unknown 0 0 0")
+        self.stage.raw.publish(inbox, b"granted unknown " + doubles(0, 0, 0))
         error = (await self.outcome(outcome)).error
         assert isinstance(error, (Interrupted, asyncio.CancelledError))
         await self.settle()
@@ -398,12 +404,13 @@ class Machine(RuleBasedStateMachine):
 
     async def _expire(self, request):
         (ask,) = (ask for ask in self.state.holding if ask.who == request)
-        for name in ask.names:
-            assert self.stage.raw.zadd(self.key(name, "holders"), {self.leases[request].token: 1}, xx=True, ch=True)
+        engines = [Engine(self.stage.raw, self.prefix + name, kind=self.kind) for name in ask.names]
+        for engine in engines:
+            engine.end_lease(self.leases[request].token)
         self.lost.add(request)
         self.state = self.state.removed(request).served()
-        for name in ask.names:
-            Engine(self.stage.raw, self.prefix + name, kind=self.kind).cancel("unknown")
+        for engine in engines:
+            engine.cancel("unknown")
         await self.settle()
 
     # --- helpers
@@ -422,12 +429,12 @@ class Machine(RuleBasedStateMachine):
         """Return the leases that share the grant of this request."""
         return [self.leases[request]]
 
-    def key(self, name, part):
-        return KeySet("hf", self.kind, self.prefix + name).key(part)
+    def place(self, name):
+        return KeySet("hf", self.kind, self.prefix + name)
 
     def queue(self, ask):
         """Return the queued tokens of the first name of the request."""
-        return self.stage.raw.zrange(self.key(ask.names[0], "queue"), 0, -1)
+        return self.stage.raw.zrangebyscore(self.place(ask.names[0]).key("tokens"), "-inf", "(0")
 
     def named(self, name):  # noqa: ARG002 -- some have several
         """Return the object of one name, for the operator."""
@@ -556,12 +563,10 @@ class Machine(RuleBasedStateMachine):
         assert self.state == State(resized=self.state.resized)
         await self.settle()
         for name in self.names:
-            holders, queue, tokens, tombstones = (
-                self.key(name, part) for part in ("holders", "queue", "tokens", "tombstones")
-            )
-            assert self.stage.raw.exists(holders, queue) == 0
-            assert {"used", "fence", "limit"}.issuperset(self.stage.raw.hkeys(tokens))
-            assert all(self.stage.raw.pttl(key) != -1 for key in (tokens, tombstones))
+            stored = read_stored(self.stage.raw, self.place(name))
+            assert stored.holders == stored.queue == stored.records == {}
+            assert stored.used == 0
+            assert all(self.stage.raw.pttl(self.place(name).key(part)) != -1 for part in PARTS)
 
 
 # --- the machines
@@ -871,14 +876,17 @@ def test_random_programs_agree_with_the_model(stage, machine):
 # --- planted mistakes
 
 
-def script(names, old, new):
-    """Plant a mistake in the named scripts."""
+def script(names, *edits):
+    """Plant a mistake in the named scripts: texts, each with the one that replaces it."""
 
     def plant(monkeypatch):
         for name in names:
             sound = getattr(handfast._engine.calls, name)
-            assert sound.source.count(old) == 1
-            broken = LuaScript(sound.name, sound.source.replace(old, new), sound.header)
+            source = sound.source
+            for old, new in edits:
+                assert source.count(old) == 1
+                source = source.replace(old, new)
+            broken = LuaScript(sound.name, source, sound.header)
             monkeypatch.setattr(handfast._engine.calls, name, broken)
 
     return plant
@@ -896,50 +904,54 @@ def method(module, owner, name, broken):
 
 
 ALL = ["ACQUIRE", "RELEASE", "CANCEL", "REVOKE", "LOWER", "RESIZE", "MULTI_ACQUIRE"]
-FIRST = "local head = redis.call('ZRANGE', s.queue, 0, 0)[1]"
+FIRST = "local head = redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0', 'LIMIT', 0, 1)[1]"
 FIRST_THAT_FITS = """
     local head
-    for _, waiter in ipairs(redis.call('ZRANGE', s.queue, 0, -1)) do
-      local record = read_record(redis.call('HGET', s.tokens, waiter))
+    for _, waiter in ipairs(redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0')) do
+      local _, weight, limit = struct.unpack('<ddd', redis.call('HGET', state, waiter))
       head = head or waiter
-      if s.used + record.weight <= (s.limit or record.limit) then
+      if used() + weight <= (set_limit > 0 and set_limit or limit) then
         head = waiter
         break
       end
     end"""
 
-RELEASED = "  local holders, queue, tokens, tombstones = KEYS[k]"
-"""How the loop of the release script begins that gives the permits back."""
+HANDS_OVER = "struct.pack('<d', (hand_over()))", "struct.pack('<d', 0)"
 
 MISTAKES = {
-    "a release hands nothing over": (LockMachine, script(["RELEASE"], "hand_over(s) or more", "0 or more")),
+    "a release hands nothing over": (
+        LockMachine,
+        script(
+            ["RELEASE"],
+            ("if holder == token and lease_end > 0 and out == 0 and set_limit == 0 then", "if false then"),
+            ("if length > 0 then\n    more = 1", "if false then\n    more = 1"),
+        ),
+    ),
     "a timeout leaves its queue entry": (
         LockMachine,
-        script(["CANCEL"], "redis.call('ZREM', queue, token)", ""),
+        script(["CANCEL"], ("    leave_queue(token)\n  end\n  add_tombstone(token)\n", "  end\n")),
     ),
-    "a fence is used again": (
-        LockMachine,
-        script(ALL, "fence = math.max(s.fence + 1, now,", "fence = math.max(s.fence,"),
-    ),
+    "a fence is used again": (LockMachine, script(["ACQUIRE"], ("fence < now and now or fence + 1", "fence"))),
     "a revocation spares those who came late": (
         LockMachine,
-        script(["REVOKE"], "record.fence <= up_to_fence", "record.fence < 9"),
+        script(["REVOKE"], ("struct.unpack('<d', its_record) > up_to_fence", "struct.unpack('<d', its_record) > 9")),
     ),
-    "small requests overtake in the queue": (SemaphoreMachine, script(ALL, FIRST, FIRST_THAT_FITS)),
-    "a newcomer overtakes": (SemaphoreMachine, script(["ACQUIRE"], "if not last[1] and s.used", "if s.used")),
+    "small requests overtake in the queue": (SemaphoreMachine, script(ALL, (FIRST, FIRST_THAT_FITS))),
+    "a newcomer overtakes": (
+        SemaphoreMachine,
+        script(
+            ["ACQUIRE"],
+            ("if length == 0 and is_out + weight <=", "if is_out + weight <="),
+            ("used + weight <= limit and length == 0 and", "used + weight <= limit and"),
+        ),
+    ),
     "a release does not settle": (
         SemaphoreMachine,
-        script(["RELEASE"], "if not s.stored_used or s.used == s.stored_used then", "if true then"),
+        script(["RELEASE"], ("      out = out - struct.unpack('<d', text, 9)\n", "")),
     ),
-    "a resize hands nothing over": (
-        SemaphoreMachine,
-        script(["RESIZE"], "local more = hand_over(s)", "local more = 0"),
-    ),
-    "a downgrade hands nothing over": (RWLockMachine, script(["LOWER"], "local more = hand_over(s)", "local more = 0")),
-    "a downgrade makes nothing free": (
-        RWLockMachine,
-        script(["LOWER"], "s.used = s.used - (held.weight - weight)", ""),
-    ),
+    "a resize hands nothing over": (SemaphoreMachine, script(["RESIZE"], HANDS_OVER)),
+    "a downgrade hands nothing over": (RWLockMachine, script(["LOWER"], HANDS_OVER)),
+    "a downgrade makes nothing free": (RWLockMachine, script(["LOWER"], ("    record = its_record\n    save()\n", ""))),
     "who is in a block waits for itself": (
         RWLockMachine,
         method("rwlock", "_Side", "_existing_lease", lambda *_, **__: None),
@@ -952,14 +964,17 @@ MISTAKES = {
         RLockMachine,
         method("rlock", "{}RLock", "_existing_lease", lambda *_, **__: None),
     ),
-    "a part of the names will do": (LockAllMachine, script(["MULTI_ACQUIRE"], "if position == 0", "if position <= 1")),
+    "a part of the names will do": (
+        LockAllMachine,
+        script(["MULTI_ACQUIRE"], ("if position == 0 then", "if position <= 1 then")),
+    ),
     "only the first of several names is given back": (
         LockAllMachine,
-        script(["RELEASE"], f"for k = 1, #KEYS, 4 do\n{RELEASED}", f"for k = 1, 4, 4 do\n{RELEASED}"),
+        script(["RELEASE"], ("for k = 1, #KEYS, 2 do\n  -- The short", "for k = 1, 2, 2 do\n  -- The short")),
     ),
     "a waiter for several names is overtaken": (
         LockAllMachine,
-        script(ALL, "waiter.claim_ms == 0 then", "waiter.claim_ms < 0 then"),
+        script(ALL, ("elseif claim_ms == 0 then", "elseif claim_ms < 0 then")),
     ),
 }
 

@@ -356,7 +356,7 @@ async def test_a_lost_or_released_lease_cannot_be_downgraded(here, there, raw):
     with pytest.raises(NotHeld, match="the lease of 'a' was already released; acquire a new one"):
         await released.downgrade()
     forgotten = await rwlock.write().acquire()
-    raw.delete(engine_of(raw).key("holders"))
+    raw.delete(engine_of(raw).key("state"))
     with pytest.raises(LeaseLost, match="downgraded"):
         await forgotten.downgrade()
     assert forgotten.lost

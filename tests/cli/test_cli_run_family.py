@@ -10,9 +10,9 @@ import signal
 import pytest
 
 from handfast import Holder, LockStatus, Waiter
-from handfast._engine.keys import KeySet
 from handfast.cli.run.messages import describe_conflict
 from handfast.cli.run.options import Options
+from tests._support.engine import Engine
 from tests._support.running import BOUND, CAT, HANDFAST, done, ready, starting, until_queued
 
 pytestmark = pytest.mark.slow
@@ -188,11 +188,13 @@ def test_on_lost_ignore_names_the_lease_of_a_slot(run, hf):
 
 def test_full_queue_exits_75(run, hf, raw):
     with hf.semaphore("job", 1):
-        queue = KeySet("hf", "semaphore", "job").key("queue")
-        raw.eval("for i = 1, 100100 do redis.call('ZADD', KEYS[1], i, i) end", 1, queue)
-        raw.expire(queue, BOUND)
+        engine = Engine(raw, "job", kind="semaphore")
+        raw.eval("for i = 1, 100100 do redis.call('ZADD', KEYS[1], -i, i) end", 1, engine.key("tokens"))
+        raw.expire(engine.key("tokens"), BOUND)
+        engine.set_length(100_100)
         code, _, err = done(run("--slots", "1", "--", "true"))
-        raw.delete(queue)
+        raw.delete(engine.key("tokens"))
+        engine.set_length(0)
     assert (code, err) == (75, "handfast: the queue of 'job' is full: 100000 are waiting\n")
 
 

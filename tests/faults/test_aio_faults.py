@@ -180,7 +180,7 @@ async def test_a_grant_whose_message_is_lost_is_found_by_polling(far, proxy, raw
     del session_of(far)._ring
     assert granted.token == token
     assert await granted.release() is True
-    assert await lease.release() is True
+    assert await lease.release() is False, "another was granted it since, and no copy of this release was sent"
 
 
 async def test_a_crowd_in_flight_gets_in_one_by_one_though_the_connection_is_cut(proxy, raw, near):
@@ -261,7 +261,6 @@ async def test_a_server_that_forgets_its_scripts_with_a_crowd_in_flight_grants_e
     for number in range(CROWD):
         engine = Engine(raw, f"n{number}")
         assert engine.holders() == engine.queue() == []
-        assert raw.zcard(engine.key("tombstones")) == 5, "each of five leases was granted once and released once"
 
 
 async def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):

@@ -23,6 +23,7 @@ from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import Answer, GrantMessage, Park
 from handfast._engine.keys import KeySet
 from handfast._engine.messages import Subscription
+from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import load
 from tests._support.helpers import eventually_async
@@ -39,8 +40,8 @@ def push(message):
     return b">3\r\n" + bulk("message") + bulk(b"inbox") + bulk(message)
 
 
-GRANTED = push(b"granted " + TOKEN + b" 7 2000 3000")
-OLDER = push(b"granted " + TOKEN + b" 6 9000 3000")
+GRANTED = push(b"granted " + TOKEN + b" " + doubles(7, 2000, 3000))
+OLDER = push(b"granted " + TOKEN + b" " + doubles(6, 9000, 3000))
 REVOKED = push(b"revoked " + TOKEN + b" too slow")
 
 
@@ -351,7 +352,7 @@ async def test_each_of_many_waiters_gets_its_own_message(stage):
     await asyncio.sleep(0)
     parked[7].cancel()
     for value in reversed(range(50)):
-        peer.say(push(b"granted %032d %d 2000 3000" % (value, value)))
+        peer.say(push(b"granted %032d " % value + doubles(value, 2000, 3000)))
     wakings = await asyncio.wait_for(asyncio.gather(*parked, return_exceptions=True), 10)
     for value, waking in enumerate(wakings):
         if value == 7:
@@ -362,7 +363,14 @@ async def test_each_of_many_waiters_gets_its_own_message(stage):
 
 @pytest.mark.parametrize(
     "words",
-    [b"", b"granted", b"granted " + TOKEN, b"granted " + TOKEN + b" x y z", b"granted other 7 2000 3000", b"hi"],
+    [
+        b"",
+        b"granted",
+        b"granted " + TOKEN,
+        b"granted " + TOKEN + b" x y z",
+        b"granted other " + doubles(7, 2000, 3000),
+        b"hi",
+    ],
 )
 async def test_messages_of_strangers_are_ignored(stage, words):
     peer = await stage.open()

@@ -9,10 +9,11 @@ import pytest
 import redis
 
 from handfast import AcquireTimeout, ServerRefused
+from handfast._engine.packing import doubles
 from handfast._protocol import acquire
 from handfast.testing import ServerController
 from tests._support.apis import until_queued
-from tests._support.engine import Engine, received
+from tests._support.engine import Engine
 from tests._support.helpers import eventually, eventually_async
 
 
@@ -49,9 +50,9 @@ def test_a_subscriber_at_a_replica_hears_of_no_grant(primary, replica):
     granted.acquire("first")
     granted.acquire("elsewhere")
     assert granted.release("first") == ["released", 0]
-    primary.admin.publish("inbox:elsewhere", "the next message")
+    primary.admin.publish("inbox:elsewhere", "revoked by way_of_test")
     pubsub.get_message(timeout=3)  # of the subscription
-    assert received(pubsub) == "the next message"
+    assert pubsub.get_message(timeout=3)["data"] == "revoked by way_of_test", "the next message"
     assert granted.queue() == granted.holders() == []
     pubsub.close()
 
@@ -67,7 +68,7 @@ async def test_a_waiter_at_the_old_primary_does_not_believe_a_grant_that_the_new
         waiting = asyncio.create_task(outcome(stays.lock("a").acquire(timeout=4)))
         await until_queued(stays.lock("a"))
         (token,) = engine.queue()
-        inbox = engine.field(token).split()[6]
+        inbox, _ = record_of(engine, token)
         change_roles(primary, replica)
         engine = Engine(replica.admin)
         right = asyncio.create_task(outcome(moves.lock("a").acquire()))
@@ -75,9 +76,8 @@ async def test_a_waiter_at_the_old_primary_does_not_believe_a_grant_that_the_new
         assert not waiting.done()
         assert engine.release("first") == ["released", 0]
         lease = await right
-        replica.admin.publish(
-            inbox, f"granted {token} 0 0 0"
-        )  # it asks again, unless it took what came before for a grant
+        # It asks again, unless it took what came before for a grant.
+        replica.admin.publish(inbox, f"granted {token} ".encode() + doubles(0, 0, 0))
         await eventually_async(lambda: "errorstat_READONLY" in primary.admin.info("errorstats"))
         assert await waiting is None
         lease.check()
@@ -96,7 +96,7 @@ async def outcome(acquiring):
 
 def record_of(engine, token):
     """Return the inbox and the control channel of a waiter."""
-    return engine.field(token).split()[6:8]
+    return engine.record(token).split()[5:7]
 
 
 async def test_a_waiter_whose_connection_was_remade_waits_at_another_inbox(api, here, raw):

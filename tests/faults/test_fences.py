@@ -116,5 +116,5 @@ def test_data_that_is_lost_on_one_machine_is_not_missed_while_its_clock_runs_for
 
 def test_the_last_fence_is_kept_for_an_hour_after_the_last_use(primary):
     primary.fence()
-    (tokens,) = (key for key in primary.server.admin.scan_iter() if key.endswith(":tokens"))
+    (tokens,) = (key for key in primary.server.admin.scan_iter() if key.endswith(":state"))
     assert primary.server.admin.ttl(tokens) >= 3600

@@ -35,7 +35,7 @@ async def test_a_callback_that_fails_is_logged_and_does_not_stop_the_renewer(her
     lease.add_lost_callback(fail)
     lease.add_lost_callback(lambda: called.append(1))
     async with here.lock("b", ttl=0.2) as second:
-        raw.delete(Engine(raw, "a").key("holders"))
+        raw.delete(Engine(raw, "a").key("state"))
         await eventually_async(lambda: called)
         await asyncio.sleep(0.4)
         assert not second.lost

@@ -64,8 +64,7 @@ async def test_waiters_come_back_to_their_places(api, server, raw, lost):
                 raw.flushall()
                 engine.acquire("first")
             else:
-                raw.zrem(engine.key("queue"), *tokens)
-                raw.hdel(engine.key("tokens"), *tokens)
+                engine.lose_places(*tokens)
             raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             await eventually_async(lambda: len(engine.queue()) == 6)
             assert engine.queue() == tokens

@@ -142,7 +142,7 @@ def test_a_grant_whose_message_is_lost_is_found_by_polling(far, proxy, raw, hf):
         proxy.cut()
         assert waiter.result(20).token == token
         assert waiter.result().release() is True
-    assert lease.release() is True
+    assert lease.release() is False, "another was granted it since, and no copy of this release was sent"
 
 
 def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):

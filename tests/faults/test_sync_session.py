@@ -19,6 +19,7 @@ from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import GrantMessage, Park
 from handfast._engine.keys import KeySet
 from handfast._engine.messages import Subscription
+from handfast._engine.packing import doubles
 from handfast._engine.resp import ErrorReply, bulk
 from handfast._engine.script import load
 
@@ -34,8 +35,8 @@ def push(message, channel=b"inbox"):
     return b">3\r\n" + bulk("message") + bulk(channel) + bulk(message)
 
 
-GRANTED = push(b"granted " + TOKEN + b" 7 2000 3000")
-OLDER = push(b"granted " + TOKEN + b" 6 9000 3000")
+GRANTED = push(b"granted " + TOKEN + b" " + doubles(7, 2000, 3000))
+OLDER = push(b"granted " + TOKEN + b" " + doubles(6, 9000, 3000))
 
 
 OPENED = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n" + bulk("inbox") + b":1\r\n"
@@ -117,7 +118,7 @@ def test_messages_of_strangers_are_ignored(stage, words):
 def test_grants_that_no_caller_waits_for_do_not_pile_up(stage):
     session, server, _ = stage
     for _ in range(100):
-        server.sendall(b"".join(push(b"granted %032d 7 2000 3000" % number) for number in range(20)))
+        server.sendall(b"".join(push(b"granted %032d " % number + doubles(7, 2000, 3000)) for number in range(20)))
         session.listen()
     assert not session._grants
 
@@ -158,7 +159,7 @@ def test_a_connection_that_no_message_can_reach_is_closed(reply):
 
 def test_a_message_for_another_waiter_is_not_taken(stage):
     session, server, _ = stage
-    server.sendall(push(b"granted other 7 2000 3000"))
+    server.sendall(push(b"granted other " + doubles(7, 2000, 3000)))
     assert park(session, 0.05) is None
 
 

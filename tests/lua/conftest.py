@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import redis
 
 from handfast._engine.calls import MAX_PERMITS
 from tests._support.engine import Clock, Engine, Several
+from tests._support.fixtures import operators
 from tests._support.index import Index
 
 
@@ -56,12 +58,13 @@ def index(raw):
 
 
 @pytest.fixture
-def subscribe(raw):
+def subscribe(server):
     """Return a function that subscribes to channels. The subscriptions end with the test."""
     pubsubs = []
+    client = redis.Redis.from_url(operators(server.url))  # messages are bytes
 
     def subscribe(*channels):
-        pubsub = raw.pubsub()
+        pubsub = client.pubsub()
         pubsubs.append(pubsub)
         pubsub.subscribe(*channels)
         for _ in channels:
@@ -71,6 +74,7 @@ def subscribe(raw):
     yield subscribe
     for pubsub in pubsubs:
         pubsub.close()
+    client.close()
 
 
 @pytest.fixture

@@ -166,10 +166,9 @@ def test_at_maxmemory_a_waiter_is_still_granted_and_a_newcomer_is_refused(hf, ot
         waiter = threads.submit(lambda: other.lock("a").acquire(timeout=20))
         eventually(lambda: waiting(hf) == 1)
         raw.config_set("maxmemory", 1)
-        before = Engine(raw).dump()
         with pytest.raises(ServerRefused, match="out of memory"):
             hf.lock("b").acquire()
-        assert Engine(raw, "b").dump() == dict.fromkeys(before)
+        assert not any(Engine(raw, "b").dump())
         lease.extend(5)
         assert lease.release() is True
         second = waiter.result(10)

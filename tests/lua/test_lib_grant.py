@@ -22,12 +22,12 @@ def test_the_fence_of_a_handoff_is_above_all_before_it(make, listening, verb):
     inbox = listening("t2")
     engine.acquire("t1", 4)
     engine.acquire("t2", 4)
-    engine.client.hset(engine.key("tokens"), "fence", NOW_US + 10**6)
+    engine.set_fence(NOW_US + 10**6)
     if verb == "acquire":
         engine.end_lease("t1")
     GRANTING[verb](engine)
     assert received(inbox).startswith(f"granted t2 {NOW_US + 10**6 + 1} {NOW_US} ")
-    assert engine.field("fence") == str(NOW_US + 10**6 + (2 if verb == "acquire" else 1))
+    assert engine.stored().fence == NOW_US + 10**6 + (2 if verb == "acquire" else 1)
 
 
 def test_fences_grow_through_flushall_script_flush_and_the_loss_of_their_field(a, clock, raw):
@@ -36,7 +36,7 @@ def test_fences_grow_through_flushall_script_flush_and_the_loss_of_their_field(a
     def grant_and_release():
         fences.append(a.acquire("t", wait=0)[1])
         a.release("t")
-        raw.delete(a.key("tombstones"))
+        a.lose("tombstones")
 
     grant_and_release()
     grant_and_release()
@@ -61,14 +61,14 @@ def test_large_numbers_keep_all_their_digits(rw, raw, listening):
     year_us, later = year_ms * 1000, NOW_US + 10**15 + 1
     assert rw.acquire("first", rw.limit - 1, ttl=year_ms, claim=year_ms) == ["granted", NOW_US, year_us]
     assert rw.acquire("second", 2, ttl=year_ms, claim=year_ms)[0] == "queued"
-    raw.hset(rw.key("tokens"), "fence", later)  # as after a clock is set back by 30 years
+    rw.set_fence(later)  # as after a clock is set back by 30 years
     assert rw.lower("first", rw.limit - 2) == ["lowered", 0]
-    assert rw.dump()["holders"] == [("first", NOW_US + year_us), ("second", NOW_US + year_us)]
-    assert rw.field("used") == str(rw.limit)
-    assert rw.field("fence") == str(later + 1)
+    assert rw.stored().holders == {"first": NOW_US + year_us, "second": NOW_US + year_us}
+    assert rw.stored().used == rw.limit
+    assert rw.stored().fence == later + 1
     assert rw.acquire("first", rw.limit)[1] == NOW_US
     assert rw.acquire("second", 2)[1] == later + 1
     for token, weight in (("first", rw.limit - 2), ("second", 2)):
-        assert rw.field(token).startswith(f"{weight} {rw.limit} {year_ms} 0 ")
+        assert rw.record(token).split()[2:5] == [str(weight), str(rw.limit), str(year_ms)]
     assert raw.pttl(rw.key("tokens")) > year_ms
     assert rw.inspect()[4] == rw.limit

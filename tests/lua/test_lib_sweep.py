@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
+from handfast._engine.calls import PARTS
 from tests._support.engine import (
-    CLAIM_MS,
     CLAIM_US,
     NOW_US,
-    TOMBSTONE_US,
     TTL_MS,
     TTL_US,
     holding,
 )
-from tests.lua.test_lib_queue import SERVING
+from tests.lua.test_lib_handoff import SERVING
 
 
 def test_a_lease_expires_at_its_last_microsecond_for_every_script(a, clock):
@@ -27,7 +28,7 @@ def test_a_lease_expires_at_its_last_microsecond_for_every_script(a, clock):
     assert a.renew("t1") == ["lost"]
     assert a.lower("t1", 1) == ["lost"]
     assert a.acquire("t1") == ["granted", clock.now_us, TTL_US]
-    assert a.field("used") == "1"
+    assert a.stored().used == 1
     clock.now_us += TTL_US
     assert a.acquire("t2", wait=0) == ["granted", clock.now_us, TTL_US]
 
@@ -36,7 +37,7 @@ def test_a_lease_of_several_names_expires_at_its_last_microsecond(both, a, b, cl
     both.acquire("t1")
     clock.now_us += TTL_US
     assert both.acquire("t1") == ["granted", clock.now_us, TTL_US]
-    assert (a.field("used"), b.field("used")) == ("1", "1")
+    assert (a.stored().used, b.stored().used) == (1, 1)
 
 
 @pytest.mark.parametrize("verb", SERVING)
@@ -48,8 +49,8 @@ def test_every_script_that_looks_at_the_queue_sweeps(make, listening, verb):
     engine.end_lease("over")
     SERVING[verb](engine)
     assert {"head", "held"} <= set(engine.holders())
-    assert engine.field("over") is None
-    assert engine.field("used") == str(engine.inspect()[4])
+    assert engine.record("over") is None
+    assert engine.stored().used == engine.inspect()[4]
 
 
 def test_a_release_sweeps_an_expired_lease_and_hands_over_its_permits_too(make, clock, listening):
@@ -62,9 +63,8 @@ def test_a_release_sweeps_an_expired_lease_and_hands_over_its_permits_too(make, 
     assert engine.release("t2") == ["released", 0]
     engine.has(
         holders={"t4": clock.now_us + CLAIM_US, "t3": NOW_US + 3 * TTL_US},
-        tombstones={"t2": clock.now_us + TOMBSTONE_US},
-        t3=holding("t3", 1, 5, 3 * TTL_MS, fence=NOW_US + 2),
-        t4=holding("t4", 4, 5, CLAIM_MS, at_us=clock.now_us),
+        t3=holding("t3", 1, 5, fence=NOW_US + 2),
+        t4=holding("t4", 4, 5, fence=clock.now_us),
         used=5,
         fence=clock.now_us,
     )
@@ -78,7 +78,7 @@ def test_a_busy_request_sweeps_and_says_when_the_next_lease_ends(make, clock):
     assert engine.acquire("try", 3, wait=0) == ["busy", TTL_US]
     engine.has(
         holders={"t2": NOW_US + 2 * TTL_US},
-        t2=holding("t2", 3, 5, 2 * TTL_MS, fence=NOW_US + 1),
+        t2=holding("t2", 3, 5, fence=NOW_US + 1),
         used=3,
         fence=NOW_US + 1,
     )
@@ -87,15 +87,14 @@ def test_a_busy_request_sweeps_and_says_when_the_next_lease_ends(make, clock):
 def test_a_hundred_expired_leases_are_swept_per_call(make):
     engine = make(150)
     engine.add_holders(101, ends_us=NOW_US - 5)
-    for part in ("tokens", "holders"):
+    for part in PARTS:
         engine.client.copy(engine.key(part), f"{part}:before")
     assert engine.acquire("all", 150) == ["queued", NOW_US, 0, 0], "there are more of them"
-    engine.client.delete(engine.key("queue"))
-    for part in ("tokens", "holders"):
+    for part in PARTS:
         engine.client.rename(f"{part}:before", engine.key(part))
     assert engine.acquire("all", 150, wait=0) == ["busy", 0], "there are more of them"
     assert len(engine.holders()) == 1
-    assert engine.field("used") == "1"
+    assert engine.stored().used == 1
     engine.add_holders(99, ends_us=NOW_US - 7)
     assert engine.acquire("all", 150, wait=0)[0] == "granted"
 
@@ -106,41 +105,43 @@ def test_a_hundred_expired_leases_are_swept_per_call(make):
 @pytest.mark.parametrize("verb", ["release", "cancel", "revoke", "expire", "acquire"])
 def test_the_permits_of_a_lease_without_a_record_stay_out(make, verb):
     """How many it had is unknown: until the name is empty too many are out, never too few."""
-    engine = make()
-    engine.acquire("t1", 2)
+    engine = make(7)
     engine.acquire("t2", 2)
+    engine.acquire("t1", 2)
+    engine.acquire("t0")
     engine.lose_record("t1")
     if verb == "expire":
         engine.end_lease("t1")
-        assert engine.inspect()[4:7] == [4, 1, 0]
+        assert engine.inspect()[4:7] == [5, 2, 0]
     {
         "release": lambda: engine.release("t1"),
         "cancel": lambda: engine.cancel("t1"),
-        "revoke": lambda: engine.revoke(NOW_US),
+        "revoke": lambda: engine.revoke(0),
         "expire": lambda: engine.cancel("t3"),
         "acquire": lambda: engine.acquire("t1", 2, wait=0),
     }[verb]()
-    assert engine.field("used") == "4"
-    assert engine.holders() == (["t1", "t2"] if verb == "acquire" else ["t2"])
+    assert engine.stored().used == (7 if verb == "acquire" else 5)
+    assert engine.holders() == (["t0", "t1", "t2"] if verb == "acquire" else ["t0", "t2"])
 
 
 def test_an_expired_lease_without_a_record_is_free_once_there_is_no_other_holder(make, clock):
     engine = make()
+    engine.acquire("t0")
     engine.acquire("t1", 4)
     engine.lose_record("t1")
     clock.now_us += TTL_US
     assert engine.acquire("t2", 5, wait=0)[0] == "granted"
-    assert engine.field("used") == "5"
+    assert engine.stored().used == 5
 
 
 def test_a_count_that_was_lost_is_unknown_until_the_name_is_empty(make):
     engine = make()
-    engine.acquire("t1", 2)
-    engine.acquire("t2", 2)
-    engine.client.hdel(engine.key("tokens"), "used")
+    for token in ("t0", "t1", "t2"):
+        engine.acquire(token)
+    engine.lose("state")
     assert engine.release("t1") == ["released", 0]
-    assert (engine.inspect()[4], engine.field("used")) == (-1, None)
+    assert (engine.inspect()[4], engine.stored().used) == (-1, inf)
     assert engine.acquire("t3", wait=0)[0] == "busy"
     assert engine.release("t2") == ["released", 0]
     assert engine.acquire("t4", 5)[0] == "granted"
-    assert engine.field("used") == "5"
+    assert engine.stored().used == 5

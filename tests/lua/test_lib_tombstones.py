@@ -1,31 +1,52 @@
-"""lib/tombstones.lua: expired tombstones are removed by one call in sixteen."""
+"""lib/tombstones.lua: a token that was cancelled is remembered for 20 seconds, and then forgotten."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import NOW_US, TOMBSTONE_US, TOMBSTONES_TTL_MS
+from tests._support.engine import NOW_US, TOMBSTONE_US, TTL_US
 
 
-@pytest.mark.parametrize("step_us", [-1, 1, 9, 48])
-def test_one_call_in_sixteen_removes_up_to_a_hundred_expired_tombstones(a, clock, step_us):
-    clock.now_us = NOW_US + step_us
-    prunes = clock.now_us % 16 == 0
-    assert prunes == (step_us == 48)
-    old = {f"old{number:03}": clock.now_us - 200 + number for number in range(100)}
-    rest = {"over": clock.now_us, "not yet": clock.now_us + 1}
-    a.client.zadd(a.key("tombstones"), old | rest)
-    a.cancel("new")
-    assert dict(a.dump()["tombstones"]) == {"new": clock.now_us + TOMBSTONE_US} | rest | ({} if prunes else old)
-    a.cancel("another")
-    left = dict(a.dump()["tombstones"])
-    assert ("over" in left) != prunes
-    assert "not yet" in left
-    a.lives(tombstones=TOMBSTONES_TTL_MS)
-
-
-def test_tombstones_that_have_not_expired_stay(a, clock):
-    assert clock.now_us % 16 == 0
+def test_tombstones_are_removed_when_all_have_expired(a, clock):
     a.cancel("one")
+    clock.now_us += 2
     a.cancel("two")
-    a.has(tombstones={"one": NOW_US + TOMBSTONE_US, "two": NOW_US + TOMBSTONE_US})
+    a.has(tombstones={"one": NOW_US + TOMBSTONE_US, "two": NOW_US + 2 + TOMBSTONE_US})
+    a.lives(TOMBSTONE_US // 1000)
+    clock.now_us = NOW_US + TOMBSTONE_US
+    assert a.acquire("one") == ["finished"], "it is remembered longer while there are others"
+    clock.now_us += 2
+    a.acquire("t1")
+    assert a.stored().tombstones == {}
+    assert a.acquire("one")[0] == "queued"
+
+
+def test_a_hundred_expired_tombstones_are_removed_per_call(a, clock):
+    for number in range(101):
+        a.cancel(f"t{number}")
+    clock.now_us += TOMBSTONE_US
+    a.acquire("first", wait=0)
+    assert len(a.stored().tombstones) == 1
+    a.acquire("second", wait=0)
+    assert a.stored().tombstones == {}
+
+
+def test_a_cancel_of_a_revoked_lease_makes_its_tombstone_an_ordinary_one(a):
+    a.acquire("t1")
+    a.revoke(NOW_US)
+    assert a.release("t1") == ["lost"]
+    a.cancel("t1")
+    a.has(tombstones={"t1": NOW_US + TOMBSTONE_US}, fence=NOW_US)
+    assert a.release("t1") == ["released", 0]
+
+
+@pytest.mark.parametrize("odd_us", [0, 1])
+def test_the_end_of_a_tombstone_is_even_unless_the_lease_was_taken_away(a, clock, odd_us):
+    clock.now_us += odd_us
+    a.acquire("t1")
+    a.revoke(clock.now_us)
+    a.cancel("t2")
+    assert a.stored().tombstones == {"t2": NOW_US + TOMBSTONE_US, "t1": NOW_US + TOMBSTONE_US + 1}
+    clock.now_us += TTL_US
+    a.acquire("t3")
+    assert a.stored().tombstones == {}

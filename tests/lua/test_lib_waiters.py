@@ -15,13 +15,13 @@ def test_a_hundred_lapsed_waiters_are_evicted_per_call(a, clock, listening):
     a.has(
         holders={"t1": NOW_US + 2 * WAIT_US},
         queue={"lapsed100": NOW_US + 100},
-        t1=holding("t1", 1, 1, 2 * WAIT_MS),
-        lapsed100=waiting("lapsed100", 1, 1, CLAIM_MS, since_us=NOW_US + 100),
+        t1=holding("t1", 1, 1),
+        lapsed100=waiting("lapsed100", 1, 1, CLAIM_MS),
         used=1,
         fence=NOW_US,
     )
     assert a.acquire("t2", max_waiters=1) == ["queued", clock.now_us, 0, WAIT_US - 1]
-    assert a.dump()["queue"] == [("t2", clock.now_us)]
+    assert a.stored().queue == {"t2": clock.now_us}
     assert a.acquire("t3", max_waiters=1) == ["full", 1]
 
 
@@ -43,7 +43,7 @@ def test_waiters_whose_inbox_has_no_subscriber_are_evicted(a, both, listening):
     assert a.acquire("t2", max_waiters=5)[:3] == ["queued", NOW_US, 4], "a queue with room keeps them"
     assert a.acquire("t3", max_waiters=2)[:3] == ["queued", NOW_US, 1]
     assert a.queue() == ["live", "t3"]
-    assert {token: a.field(token) for token in ("dead1", "dead2", "dead3", "t2")} == dict.fromkeys(
+    assert {token: a.record(token) for token in ("dead1", "dead2", "dead3", "t2")} == dict.fromkeys(
         ("dead1", "dead2", "dead3", "t2")
     )
     assert a.acquire("t4", max_waiters=1) == ["full", 1]
@@ -59,3 +59,13 @@ def test_several_names_evict_waiters_that_are_gone_from_each_queue(both, a, b, l
     b.acquire("live")
     assert both.acquire("t2", max_waiters=2)[0] == "queued"
     assert both.queues() == [["t2"], ["live", "t2"]]
+
+
+def test_waiters_without_a_subscriber_are_evicted(a, listening):
+    listening("alive")
+    a.acquire("t1")
+    for token in ("dead1", "alive", "dead2"):
+        a.acquire(token)
+    assert a.acquire("t2", max_waiters=3)[::2] == ["queued", 1]
+    assert a.queue() == ["alive", "t2"]
+    assert a.record("dead1") is None

@@ -1,6 +1,6 @@
 """multi_acquire: all names are granted with one fence, or the token waits in every queue and holds nothing.
 
-How the head of a queue is woken is in test_lib_queue.py.
+How the head of a queue is woken is in test_lib_handoff.py.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ import pytest
 
 from tests._support.engine import (
     CLAIM_MS,
-    LIMIT_GRACE_MS,
     NOW_US,
-    TOMBSTONE_US,
     TTL_MS,
     TTL_US,
     WAIT_MS,
     WAIT_US,
     Several,
     holding,
+    holding_several,
     unchanged,
     waiting,
     waiting_for_several,
@@ -30,13 +29,13 @@ def test_a_grant_of_free_names_has_a_fence_above_all_that_they_had(both, a, b, c
     b.acquire("t0")
     clock.now_us += 10
     b.release("t0")
-    b.client.hset(b.key("tokens"), "fence", NOW_US + 50)
+    b.set_fence(NOW_US + 50)
     assert both.acquire("t1") == ["granted", NOW_US + 51, TTL_US]
     for engine in (a, b):
-        assert engine.dump()["holders"] == [("t1", NOW_US + 10 + TTL_US)]
-        assert engine.field("t1") == holding("t1", 1, 1, TTL_MS, at_us=NOW_US + 10, fence=NOW_US + 51)
-        assert (engine.field("used"), engine.field("fence")) == ("1", str(NOW_US + 51))
-    a.lives(holders=TTL_MS, tokens=TTL_MS)
+        assert engine.stored().holders == {"t1": NOW_US + 10 + TTL_US}
+        assert engine.record("t1") == holding_several("t1", fence=NOW_US + 51)
+        assert (engine.stored().used, engine.stored().fence) == (1, NOW_US + 51)
+    a.lives(WAIT_MS + TTL_MS)
     clock.now_us += 5
     with unchanged(both):
         assert both.acquire("t1") == ["granted", NOW_US + 51, TTL_US - 5]
@@ -47,7 +46,7 @@ def test_a_grant_after_a_wait_has_a_fence_above_all_that_the_names_had(both, a, 
     a.acquire("t1")
     both.acquire("t2")
     a.release("t1")
-    b.client.hset(b.key("tokens"), "fence", NOW_US + 100)
+    b.set_fence(NOW_US + 100)
     assert both.acquire("t2")[:2] == ["granted", NOW_US + 101]
 
 
@@ -55,7 +54,7 @@ def test_a_dead_head_that_is_skipped_does_not_split_the_fence(both, a):
     a.acquire("t1")
     a.acquire("dead1")
     a.acquire("dead2")
-    a.client.delete(a.key("holders"))
+    a.end_lease("t1")
     assert both.acquire("t2")[0] == "granted"
     first, second = both.fences("t2")
     assert first == second
@@ -69,9 +68,6 @@ def test_a_lease_ends_with_the_first_of_its_names_and_has_the_largest_fence(both
     assert both.acquire("t1") == ["granted", NOW_US, TTL_US - 7]
     b.renew("t1", 3 * TTL_MS)
     assert both.acquire("t1") == ["granted", NOW_US, 2 * TTL_US - 7]
-    for engine, fence in ((a, NOW_US + 9), (b, NOW_US + 11)):
-        engine.client.hset(engine.key("tokens"), "t1", holding("t1", 1, 1, TTL_MS, fence=fence))
-        assert both.acquire("t1")[1] == fence
 
 
 def test_names_that_become_free_are_taken_when_the_last_one_does(both, a, b, clock, listening):
@@ -84,11 +80,10 @@ def test_names_that_become_free_are_taken_when_the_last_one_does(both, a, b, clo
     clock.now_us += 5
     b.release("t0")
     assert both.acquire("t2", ttl=2 * TTL_MS) == ["granted", NOW_US + 5, 2 * TTL_US]
-    for engine, token, at_us in ((a, "t1", NOW_US), (b, "t0", NOW_US + 5)):
+    for engine in (a, b):
         engine.has(
             holders={"t2": NOW_US + 5 + 2 * TTL_US},
-            tombstones={token: at_us + TOMBSTONE_US},
-            t2=holding("t2", 1, 1, 2 * TTL_MS, at_us=NOW_US + 5),
+            t2=holding_several("t2", fence=NOW_US + 5),
             used=1,
             fence=NOW_US + 5,
         )
@@ -102,7 +97,7 @@ def test_expired_leases_of_all_names_are_swept(both, a, b, clock):
     for engine in (a, b):
         engine.has(
             holders={"t3": clock.now_us + TTL_US},
-            t3=holding("t3", 1, 1, TTL_MS, at_us=clock.now_us),
+            t3=holding_several("t3", fence=clock.now_us),
             used=1,
             fence=clock.now_us,
         )
@@ -111,16 +106,16 @@ def test_expired_leases_of_all_names_are_swept(both, a, b, clock):
 def test_a_name_keeps_the_limit_that_an_operator_has_set(both, a, b, clock):
     a.resize(3)
     assert both.acquire("t1")[0] == "granted"
-    a.lives(holders=TTL_MS, tokens=TTL_MS + LIMIT_GRACE_MS)
+    a.lives(TTL_MS, limited=True)
     a.acquire("t2", ttl=2 * TTL_MS)
-    b.revoke(NOW_US + 9)
+    b.end_lease("t1")
     b.acquire("t3", ttl=2 * TTL_MS)
     assert both.acquire("t1") == ["queued", NOW_US, 0, 2 * TTL_US]
     a.has(
         holders={"t2": NOW_US + 2 * TTL_US},
-        queue={"t1": NOW_US},
+        queue={"t1": NOW_US + 1},
         t1=waiting_for_several("t1"),
-        t2=holding("t2", 1, 1, 2 * TTL_MS, fence=NOW_US + 1),
+        t2=holding("t2", 1, 1, fence=NOW_US + 1),
         used=1,
         fence=NOW_US + 1,
         limit=3,
@@ -143,17 +138,19 @@ def test_a_hundred_names_are_one_call(clock, listening):
 # --- records that were lost
 
 
-def test_a_holder_whose_records_were_evicted_is_granted_again(clock, both, a):
+def test_a_holder_whose_state_was_evicted_is_granted_again(clock, both, a):
     both.acquire("t1")
-    a.client.delete(a.key("tokens"))
+    a.lose("state")
     clock.now_us += 1
     assert both.acquire("t1") == ["granted", NOW_US + 1, TTL_US]
     assert a.holders() == ["t1"]
 
 
 def test_a_name_that_lost_its_count_is_not_free(both, b):
+    b.resize(2)
+    b.acquire("t0")
     b.acquire("t1")
-    b.client.hdel(b.key("tokens"), "used")
+    b.lose("state")
     assert both.acquire("t2") == ["queued", NOW_US, 0, TTL_US]
 
 
@@ -170,7 +167,7 @@ def test_what_a_waiter_stores_in_each_queue(both, a, b, clock, listening):
     a.has(
         holders={"t1": NOW_US + TTL_US},
         queue={"t2": NOW_US + 1000},
-        t1=holding("t1", 1, 1, TTL_MS),
+        t1=holding("t1", 1, 1),
         t2=waiting_for_several("t2", at_us=NOW_US + 1000),
         used=1,
         fence=NOW_US,
@@ -178,18 +175,18 @@ def test_what_a_waiter_stores_in_each_queue(both, a, b, clock, listening):
     b.has(
         holders={"t0": NOW_US + 2 * TTL_US},
         queue={"t3": NOW_US, "t2": NOW_US + 1000},
-        t0=holding("t0", 1, 1, 2 * TTL_MS),
+        t0=holding("t0", 1, 1),
         t3=waiting("t3", 1, 1, CLAIM_MS),
         t2=waiting_for_several("t2", at_us=NOW_US + 1000),
         used=1,
         fence=NOW_US,
     )
-    a.lives(holders=TTL_MS, queue=WAIT_MS, tokens=WAIT_MS + TTL_MS)
+    a.lives(WAIT_MS + TTL_MS)
     clock.now_us += 1000
     assert both.acquire("t2", wait=2 * WAIT_MS) == ["queued", NOW_US + 2000, 1, 2 * TTL_US - 2000]
-    expected = waiting_for_several("t2", 2 * WAIT_MS, at_us=NOW_US + 2000, since_us=NOW_US + 1000)
-    assert a.field("t2") == b.field("t2") == expected
-    assert b.dump()["queue"] == [("t3", NOW_US), ("t2", NOW_US + 1000)]
+    expected = waiting_for_several("t2", 2 * WAIT_MS, at_us=NOW_US + 2000)
+    assert a.record("t2") == b.record("t2") == expected
+    assert b.stored().queue == {"t3": NOW_US, "t2": NOW_US + 1000}
 
 
 def test_a_waiter_holds_nothing_and_is_not_overtaken_where_a_name_is_free(both, a, b, listening):
@@ -207,13 +204,13 @@ def test_a_waiter_holds_nothing_and_is_not_overtaken_where_a_name_is_free(both, 
 
 def test_a_holder_that_lost_a_name_is_granted_all_again_or_waits_for_all(both, a, b, listening):
     both.acquire("t1")
-    a.revoke(NOW_US)
+    a.end_lease("t1")
     assert both.acquire("t1") == ["granted", NOW_US + 1, TTL_US]
     assert both.fences("t1") == [NOW_US + 1] * 2
 
     listening("t2", "t3")
     b.acquire("t3")
-    a.revoke(NOW_US + 1)
+    a.end_lease("t1")
     a.acquire("t2")
     assert both.acquire("t1")[0] == "queued"
     assert both.holders() == [["t2"], ["t3"]], "the name that it still held went to its waiter"
@@ -278,7 +275,7 @@ def test_behind_a_hundred_dead_waiters_it_is_to_ask_again_at_once(both, a, b, he
     a.acquire("t1")
     for number in range(dead):
         a.acquire(f"dead{number:03}")
-    a.client.delete(a.key("holders"))
+    a.end_lease("t1")
     if held:
         b.acquire("t0")
     assert both.acquire("t2") == ["queued", NOW_US, max(0, dead - 101), 0]

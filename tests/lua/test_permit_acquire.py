@@ -7,8 +7,6 @@ import pytest
 from tests._support.engine import (
     CLAIM_MS,
     CLAIM_US,
-    HOUR_MS,
-    LIMIT_GRACE_MS,
     NOW_US,
     TTL_MS,
     TTL_US,
@@ -29,8 +27,8 @@ from tests._support.engine import (
 def test_a_grant_of_a_free_name(make):
     engine = make()
     assert engine.acquire("t1", 2) == ["granted", NOW_US, TTL_US]
-    engine.has(holders={"t1": NOW_US + TTL_US}, t1=holding("t1", 2, 5, TTL_MS), used=2, fence=NOW_US)
-    engine.lives(holders=TTL_MS, tokens=TTL_MS)
+    engine.has(holders={"t1": NOW_US + TTL_US}, t1=holding("t1", 2, 5), used=2, fence=NOW_US)
+    engine.lives(TTL_MS, "state")
     assert engine.inspect()[:3] == ["state", NOW_US, NOW_US]
 
 
@@ -42,31 +40,55 @@ def test_grants_beside_another(make, clock):
     assert engine.acquire("t3", 2) == ["granted", NOW_US + 1000, TTL_US]
     engine.has(
         holders={"t1": NOW_US + TTL_US, "t3": NOW_US + TTL_US + 1000, "t2": NOW_US + 2 * TTL_US},
-        t1=holding("t1", 2, 5, TTL_MS),
-        t2=holding("t2", 1, 6, 2 * TTL_MS, fence=NOW_US + 1),
-        t3=holding("t3", 2, 5, TTL_MS, at_us=NOW_US + 1000),
+        t1=holding("t1", 2, 5),
+        t2=holding("t2", 1, 6, fence=NOW_US + 1),
+        t3=holding("t3", 2, 5, fence=NOW_US + 1000),
         used=5,
         fence=NOW_US + 1000,
     )
-    engine.lives(holders=2 * TTL_MS, tokens=2 * TTL_MS)
+    engine.lives(2 * TTL_MS)
+
+
+@pytest.mark.parametrize("limit", [2, 3, 4])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_holder_beside_others_that_asks_again_finds_its_grant(make, raw, limit, full):
+    engine = make(limit)
+    engine.acquire("t1")
+    granted = engine.acquire("t2")
+    if full:
+        raw.config_set("maxmemory", 1)
+    with unchanged(engine):
+        assert engine.acquire("t2") == granted
+
+
+def test_a_waiter_whose_last_lease_was_released_is_a_waiter(a, listening):
+    """Its token may still be in the state."""
+    listening("t2")
+    a.acquire("t1")
+    a.release("t1")
+    a.acquire("t1")
+    a.end_lease("t1")
+    a.resize(2)
+    a.acquire("t2", 2)
+    assert a.acquire("t1")[0] == "queued"
+    assert a.release("t1") == ["unknown"]
+    assert a.queue() == []
 
 
 def test_a_grant_within_a_limit_that_an_operator_has_set(make):
     engine = make()
     engine.resize(3)
-    engine.client.pexpire(engine.key("tokens"), HOUR_MS)
     assert engine.acquire("t1", 3) == ["granted", NOW_US, TTL_US]
-    engine.has(holders={"t1": NOW_US + TTL_US}, t1=holding("t1", 3, 5, TTL_MS), used=3, fence=NOW_US, limit=3)
-    engine.lives(holders=TTL_MS, tokens=TTL_MS + LIMIT_GRACE_MS)
+    engine.has(holders={"t1": NOW_US + TTL_US}, t1=holding("t1", 3, 5), used=3, fence=NOW_US, limit=3)
+    engine.lives(TTL_MS, "state", limited=True)
 
 
 def test_a_grant_beside_another_keeps_the_limit_of_an_operator(make):
     engine = make(1)
     engine.acquire("t0")
     engine.resize(2)
-    engine.client.pexpire(engine.key("tokens"), HOUR_MS)
     assert engine.acquire("t1")[0] == "granted"
-    engine.lives(holders=TTL_MS, tokens=TTL_MS + LIMIT_GRACE_MS)
+    engine.lives(TTL_MS, limited=True)
 
 
 def test_a_grant_with_waiters_in_the_queue_goes_to_them_first(a, listening):
@@ -74,7 +96,7 @@ def test_a_grant_with_waiters_in_the_queue_goes_to_them_first(a, listening):
     listening("t2")
     a.acquire("t1")
     a.acquire("t2")
-    a.client.delete(a.key("holders"))
+    a.end_lease("t1")
     assert a.acquire("t3", wait=0) == ["busy", CLAIM_US]
     assert a.holders() == ["t2"]
 
@@ -91,29 +113,32 @@ def test_the_caller_is_granted_its_whole_ttl_after_the_waiters_before_it(make, c
     assert silent(inbox)
     engine.has(
         holders={"t2": clock.now_us + CLAIM_US, "t3": clock.now_us + 2 * TTL_US},
-        t2=holding("t2", 2, 5, CLAIM_MS, at_us=clock.now_us),
-        t3=holding("t3", 2, 4, 2 * TTL_MS, at_us=clock.now_us, fence=clock.now_us + 1),
+        t2=holding("t2", 2, 5, fence=clock.now_us),
+        t3=holding("t3", 2, 4, fence=clock.now_us + 1),
         used=4,
         fence=clock.now_us + 1,
     )
 
 
-def test_a_holder_whose_record_was_evicted_is_granted_again_but_not_at_maxmemory(a, clock, raw):
-    a.acquire("t1")
-    raw.delete(a.key("tokens"))
+def test_a_holder_whose_record_was_evicted_is_granted_again_but_not_at_maxmemory(make, clock, raw):
+    engine = make(4)
+    engine.acquire("t0")
+    engine.acquire("t1")
+    engine.lose_record("t1")
     clock.now_us += 1
     raw.config_set("maxmemory", 1)
-    with refused(a):
-        a.acquire("t1")
-    with unchanged(a):
-        assert a.acquire("other", wait=0) == ["busy", TTL_US - 1], "a refusal needs no memory"
+    with refused(engine):
+        engine.acquire("t1")
+    with unchanged(engine):
+        assert engine.acquire("other", 3, wait=0) == ["busy", TTL_US - 1], "a refusal needs no memory"
     raw.config_set("maxmemory", 0)
-    assert a.acquire("t1") == ["granted", NOW_US + 1, TTL_US]
-    a.has(
-        holders={"t1": NOW_US + 1 + TTL_US},
-        t1=holding("t1", 1, 1, TTL_MS, at_us=NOW_US + 1),
-        used=1,
-        fence=NOW_US + 1,
+    assert engine.acquire("t1") == ["granted", NOW_US + 2, TTL_US]
+    engine.has(
+        holders={"t0": NOW_US + TTL_US, "t1": NOW_US + 1 + TTL_US},
+        t0=holding("t0", 1, 4),
+        t1=holding("t1", 1, 4, fence=NOW_US + 2),
+        used=3,
+        fence=NOW_US + 2,
     )
 
 
@@ -131,13 +156,13 @@ def test_what_waiters_store_and_are_answered(make, clock, listening):
     engine.has(
         holders={"t1": NOW_US + TTL_US},
         queue={"t2": NOW_US + 1_000, "t3": NOW_US + 2_000},
-        t1=holding("t1", 4, 5, TTL_MS),
+        t1=holding("t1", 4, 5),
         t2=waiting("t2", 2, 5, CLAIM_MS, at_us=NOW_US + 1_000),
         t3=waiting("t3", 1, 6, CLAIM_MS, at_us=NOW_US + 2_000),
         used=4,
         fence=NOW_US,
     )
-    engine.lives(holders=TTL_MS, queue=WAIT_MS, tokens=WAIT_MS + CLAIM_MS)
+    engine.lives(WAIT_MS + CLAIM_MS)
 
 
 def test_a_waiter_that_asks_again_keeps_its_place_and_its_time_of_arrival(make, clock, listening):
@@ -148,42 +173,41 @@ def test_a_waiter_that_asks_again_keeps_its_place_and_its_time_of_arrival(make, 
         engine.acquire(token)
     clock.now_us += 5_000_000
     assert engine.acquire("t3", wait=WAIT_MS + 1000) == ["queued", NOW_US + 5_000_000, 1, TTL_US - 5_000_000]
-    assert engine.field("t3") == waiting(
-        "t3", 1, 5, CLAIM_MS, WAIT_MS + 1000, at_us=NOW_US + 5_000_000, since_us=NOW_US + 1
-    )
+    assert engine.record("t3") == waiting("t3", 1, 5, CLAIM_MS, WAIT_MS + 1000, at_us=NOW_US + 5_000_000)
     assert engine.acquire("t4")[2] == 2
     engine.cancel("t2")
     engine.acquire("t3")
     assert engine.acquire("t4")[2] == 1
-    assert engine.dump()["queue"] == [("t3", NOW_US + 1), ("t4", NOW_US + 5_000_000)]
+    assert engine.stored().queue == {"t3": NOW_US + 1, "t4": NOW_US + 5_000_000}
 
 
 def test_a_queue_lives_as_long_as_the_longest_wait_in_it(a):
     a.acquire("t1", ttl=1000)
     a.acquire("t2", wait=1000, claim=1000)
-    a.lives(holders=1000, queue=1000, tokens=2000)
+    a.lives(2000)
     a.resize(1)
     a.acquire("t3")
-    a.lives(holders=1000, queue=WAIT_MS, tokens=WAIT_MS + CLAIM_MS + LIMIT_GRACE_MS)
+    a.lives(WAIT_MS + CLAIM_MS, limited=True)
 
 
-@pytest.mark.parametrize("ended_us", [1, NOW_US + TTL_US])
-def test_a_token_whose_lease_has_expired_is_queued_as_a_new_waiter(make, clock, listening, ended_us):
+@pytest.mark.parametrize("expires", ["first", "last"])
+def test_a_token_whose_lease_has_expired_is_queued_as_a_new_waiter(make, clock, listening, expires):
     engine = make(2)
     listening("t1")
-    engine.acquire("t1")
-    engine.acquire("t2", ttl=2 * TTL_MS)
-    engine.client.zadd(engine.key("holders"), {"t1": ended_us})
+    tokens = ["t1", "t2"] if expires == "first" else ["t2", "t1"]
+    for token in tokens:
+        engine.acquire(token, ttl=TTL_MS if token == "t1" else 2 * TTL_MS)
     clock.now_us += TTL_US
     assert engine.acquire("t1", 2) == ["queued", clock.now_us, 0, TTL_US]
     engine.has(
         holders={"t2": NOW_US + 2 * TTL_US},
         queue={"t1": clock.now_us},
         t1=waiting("t1", 2, 2, CLAIM_MS, at_us=clock.now_us),
-        t2=holding("t2", 1, 2, 2 * TTL_MS, fence=NOW_US + 1),
+        t2=holding("t2", 1, 2, fence=NOW_US + tokens.index("t2")),
         used=1,
         fence=NOW_US + 1,
     )
+    assert engine.release("t1") == ["unknown"], "it is a waiter, and has no lease to give up"
 
 
 def test_a_request_that_does_not_fit_is_not_overtaken_and_gets_permits_as_they_become_free(make, listening):
@@ -232,7 +256,7 @@ def test_a_writer_waits_for_the_last_reader_and_is_then_alone(rw, listening):
         assert rw.queue() == ["w", "late"]
     rw.release("r3")
     assert rw.holders() == ["w"]
-    assert rw.field("used") == str(rw.limit)
+    assert rw.stored().used == rw.limit
     assert rw.inspect()[4] == rw.limit
 
 
@@ -269,10 +293,10 @@ def test_busy_behind_a_hundred_dead_waiters_says_to_come_back_at_once(a):
     a.acquire("t1")
     for number in range(100):
         a.acquire(f"dead{number}")
-    a.client.delete(a.key("holders"))
+    a.end_lease("t1")
     assert a.acquire("try", wait=0) == ["busy", 0]
     assert a.queue() == a.holders() == []
-    assert a.field("try") is None
+    assert a.record("try") is None
     assert a.acquire("try", wait=0)[0] == "granted"
 
 
@@ -296,8 +320,8 @@ def test_a_token_whose_lease_has_expired_and_that_is_refused_leaves_no_record(ma
     reply = engine.acquire("t2", 2, **({"wait": 0} if answer == "busy" else {"max_waiters": 1}))
     assert reply[0] == answer
     assert engine.holders() == ["t1"]
-    assert engine.field("t2") is None
-    assert engine.field("used") == "1"
+    assert engine.record("t2") is None
+    assert engine.stored().used == 1
 
 
 # --- full
@@ -343,8 +367,8 @@ def test_a_waiter_above_a_new_limit_leaves_the_queue_before_its_turn(make, liste
         engine.has(
             holders={"t1": NOW_US + TTL_US},
             queue={"t3": NOW_US + 1},
-            t1=holding("t1", 5, 5, TTL_MS),
-            t3=waiting("t3", 1, 5, CLAIM_MS, since_us=NOW_US + 1),
+            t1=holding("t1", 5, 5),
+            t3=waiting("t3", 1, 5, CLAIM_MS),
             used=5,
             fence=NOW_US,
             limit=3,
@@ -363,7 +387,7 @@ def test_a_waiter_above_a_new_limit_leaves_the_queue_from_behind_a_head_that_fit
     engine.resize(3)
     assert engine.acquire("large", 4) == ["exceeds_limit", 3]
     assert engine.queue() == ["head", "last"]
-    assert engine.field("large") is None
+    assert engine.record("large") is None
 
 
 def test_a_waiter_above_a_new_limit_that_leaves_lets_those_behind_it_in(make, listening):
@@ -413,4 +437,4 @@ def test_a_dead_head_with_a_small_limit_does_not_block_those_with_larger_ones(ma
     assert engine.acquire("alive")[0] == "queued"
     hang_up(engine.client, head, "head")
     assert engine.acquire("alive")[0] == "granted"
-    assert engine.field("head") is None
+    assert engine.record("head") is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import NOW_US, TOMBSTONE_US, TTL_MS, TTL_US, holding
+from tests._support.engine import NOW_US, TOMBSTONE_US, TTL_US, holding
 
 
 @pytest.mark.parametrize("token", ["holds", "waits"])
@@ -15,27 +15,27 @@ def test_a_cancel_leaves_only_a_tombstone(locks, token):
     assert locks.cancel(token) == ["cancelled", 0]
     for engine in locks.engines:
         assert token not in engine.holders() + engine.queue()
-        assert engine.field(token) is None
-        assert engine.dump()["tombstones"] == [(token, NOW_US + TOMBSTONE_US)]
+        assert engine.record(token) is None
+        assert engine.stored().tombstones == {token: NOW_US + TOMBSTONE_US}
     locks.cancel(other)
     for engine in locks.engines:
         assert engine.holders() == engine.queue() == []
-        assert list(engine.dump()["tokens"]) == ["fence"]
+        assert engine.stored().records == {}
 
 
 def test_a_cancel_of_two_names_leaves_the_other_holders(both, a, b, clock):
     a.acquire("t1")
     both.acquire("t2")
-    clock.now_us += 3
+    clock.now_us += 4
     assert both.cancel("t2") == ["cancelled", 0]
     a.has(
         holders={"t1": NOW_US + TTL_US},
-        tombstones={"t2": NOW_US + 3 + TOMBSTONE_US},
-        t1=holding("t1", 1, 1, TTL_MS),
+        tombstones={"t2": NOW_US + 4 + TOMBSTONE_US},
+        t1=holding("t1", 1, 1),
         used=1,
         fence=NOW_US,
     )
-    b.has(tombstones={"t2": NOW_US + 3 + TOMBSTONE_US})
+    b.has(tombstones={"t2": NOW_US + 4 + TOMBSTONE_US})
 
 
 def test_a_head_that_cancels_lets_those_behind_it_in(make, both, a, b, listening):

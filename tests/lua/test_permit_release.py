@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests._support.engine import (
-    CLAIM_MS,
     CLAIM_US,
     NOW_US,
     TOMBSTONE_US,
-    TOMBSTONES_TTL_MS,
     TTL_MS,
     TTL_US,
     WAIT_MS,
@@ -27,14 +25,55 @@ def test_what_a_release_leaves_where_no_one_waits(make):
     assert engine.release("t1") == ["released", 0]
     engine.has(
         holders={"t2": NOW_US + TTL_US},
-        tombstones={"t1": NOW_US + TOMBSTONE_US},
-        t2=holding("t2", 3, 5, TTL_MS, fence=NOW_US + 1),
+        t2=holding("t2", 3, 5, fence=NOW_US + 1),
         used=3,
         fence=NOW_US + 1,
     )
-    engine.lives(holders=TTL_MS, tokens=TTL_MS, tombstones=TOMBSTONES_TTL_MS)
+    engine.lives(TTL_MS)
     assert engine.release("t2") == ["released", 0]
-    engine.has(tombstones={"t1": NOW_US + TOMBSTONE_US, "t2": NOW_US + TOMBSTONE_US}, fence=NOW_US + 1)
+    engine.has(fence=NOW_US + 1)
+
+
+def test_a_release_is_remembered_until_the_next_grant(locks):
+    locks.acquire("t1")
+    for _ in range(2):
+        assert locks.release("t1") == ["released", 0]
+    locks.acquire("t2")
+    assert locks.release("t1") == ["unknown"]
+    assert all(engine.holders() == ["t2"] for engine in locks.engines)
+
+
+def test_a_release_of_one_of_several_holders_is_not_remembered(make):
+    engine = make()
+    engine.acquire("t1")
+    engine.acquire("t2")
+    assert engine.release("t2") == ["released", 0]
+    assert engine.release("t2") == ["unknown"]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_release_that_knows_of_copies_leaves_a_tombstone(locks, held):
+    if held:
+        locks.acquire("t1")
+    for _ in range(2):
+        assert locks.release("t1", copies=True)[0] == ("released" if held else "lost")
+        for engine in locks.engines:
+            assert engine.stored().tombstones == {"t1": NOW_US + TOMBSTONE_US + (not held)}
+            assert engine.holders() == []
+    assert locks.acquire("t1") == ["finished"]
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_release_of_a_revoked_lease_is_lost(locks, copies):
+    locks.acquire("t1")
+    first = locks.engines[0]
+    first.revoke(NOW_US)
+    assert first.stored().tombstones["t1"] % 2 == 1
+    for _ in range(2):
+        assert locks.release("t1", copies=copies) == ["lost"]
+    assert first.stored().tombstones["t1"] % 2 == 1
+    assert locks.acquire("t1") == ["finished"]
+    assert all(engine.holders() == [] for engine in locks.engines)
 
 
 def test_what_a_release_of_two_names_leaves(both, a, b, clock, listening):
@@ -44,15 +83,14 @@ def test_what_a_release_of_two_names_leaves(both, a, b, clock, listening):
     clock.now_us += 3
     assert both.release("t1") == ["released", 0]
     assert received(inbox) == f"granted t2 {NOW_US + 3} {NOW_US + 3} {CLAIM_US}"
-    a.has(tombstones={"t1": NOW_US + 3 + TOMBSTONE_US}, fence=NOW_US)
+    a.has(fence=NOW_US)
     b.has(
         holders={"t2": NOW_US + 3 + CLAIM_US},
-        tombstones={"t1": NOW_US + 3 + TOMBSTONE_US},
-        t2=holding("t2", 1, 1, CLAIM_MS, at_us=NOW_US + 3),
+        t2=holding("t2", 1, 1, fence=NOW_US + 3),
         used=1,
         fence=NOW_US + 3,
     )
-    b.lives(holders=CLAIM_MS, tokens=WAIT_MS + CLAIM_MS, tombstones=TOMBSTONES_TTL_MS)
+    b.lives(WAIT_MS + TTL_MS)
 
 
 def test_a_release_lets_in_all_waiters_that_fit_by_their_own_limits(make, listening):
@@ -82,21 +120,20 @@ def test_a_release_of_two_names_serves_the_head_of_each_queue(clock, both, a, li
 # --- a lease that was lost
 
 
-def test_a_lease_that_another_holder_follows_is_lost(a, clock):
+def test_a_lease_that_another_holder_follows_is_unknown(a, clock):
     a.acquire("t1")
     clock.now_us += TTL_US
     a.acquire("t2")
-    assert a.release("t1") == ["lost"]
+    assert a.release("t1") == ["unknown"]
     assert a.holders() == ["t2"]
 
 
-def test_a_second_release_of_a_lost_lease_does_not_even_sweep(locks, clock):
-    """The first one has done all that the queue needs."""
+def test_a_release_of_an_unknown_token_changes_nothing(locks, clock):
     locks.engines[0].acquire("expired")
-    assert locks.release("lost") == ["lost"]
-    clock.now_us += TTL_US
-    with unchanged(locks):
-        assert locks.release("lost") == ["lost"]
+    for later_us in (0, TTL_US):
+        clock.now_us += later_us
+        with unchanged(locks):
+            assert locks.release("unknown") == ["unknown"]
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -119,9 +156,9 @@ def test_a_waiter_that_releases_leaves_the_queue(locks):
     first, *others = locks.engines
     first.acquire("t1")
     locks.acquire("t2")
-    assert locks.release("t2") == ["lost"]
+    assert locks.release("t2") == ["unknown"]
     assert [engine.holders() for engine in locks.engines] == [["t1"], *([] for _ in others)]
-    assert all(engine.queue() == [] and engine.field("t2") is None for engine in locks.engines)
+    assert all(engine.queue() == [] and engine.record("t2") is None for engine in locks.engines)
 
 
 def test_a_waiter_that_releases_lets_those_behind_it_in(make, both, a, b, listening):
@@ -130,14 +167,14 @@ def test_a_waiter_that_releases_lets_those_behind_it_in(make, both, a, b, listen
     engine.acquire("held")
     engine.acquire("back", 2)
     engine.acquire("behind")
-    assert engine.release("back") == ["lost"]
+    assert engine.release("back") == ["unknown"]
     assert sorted(engine.holders()) == ["behind", "held"]
-    assert engine.field("used") == "2"
+    assert engine.stored().used == 2
 
     a.acquire("held")
     both.acquire("back")
     b.acquire("behind")
-    assert both.release("back") == ["lost"]
+    assert both.release("back") == ["unknown"]
     assert both.holders() == [["held"], ["behind"]]
 
 
@@ -145,21 +182,17 @@ def test_a_waiter_that_releases_lets_those_behind_it_in(make, both, a, b, listen
 
 
 @pytest.mark.parametrize("verb", ["release", "cancel"])
-@pytest.mark.parametrize("known", [True, False])
-def test_as_many_permits_are_given_back_as_the_record_says(both, a, listening, verb, known):
+def test_as_many_permits_are_given_back_as_the_record_says(both, a, listening, verb):
     inbox = listening("t3")
     a.resize(3)
     both.acquire("t1")
     a.acquire("t2", 2)
     a.acquire("t3", 1)
-    a.client.hset(a.key("tokens"), "fence", NOW_US + 500)
-    if not known:
-        a.lose_record("t1")
+    a.set_fence(NOW_US + 500)
     assert getattr(both, verb)("t1")[1] == 0
-    assert a.holders() == (["t3", "t2"] if known else ["t2"])
-    assert a.field("used") == "3"
-    if known:
-        assert received(inbox) == f"granted t3 {NOW_US + 501} {NOW_US} {CLAIM_US}"
+    assert a.holders() == ["t3", "t2"]
+    assert a.stored().used == 3
+    assert received(inbox) == f"granted t3 {NOW_US + 501} {NOW_US} {CLAIM_US}"
 
 
 @pytest.mark.parametrize("verb", ["release", "cancel"])

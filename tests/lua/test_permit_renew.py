@@ -6,10 +6,11 @@ import pytest
 
 from tests._support.engine import (
     CLAIM_MS,
-    LIMIT_GRACE_MS,
+    HOUR_MS,
     NOW_US,
     TTL_MS,
     TTL_US,
+    WAIT_MS,
     holding,
     unchanged,
     waiting,
@@ -23,16 +24,14 @@ def test_a_renewal_raises_the_deadline_and_all_ttls_and_never_shortens_them(make
     engine.acquire("t2", 2)
     if limit:
         engine.resize(limit)
-    for part in ("holders", "tokens", "queue"):
-        engine.client.pexpire(engine.key(part), 1000)
     clock.now_us += 1000
-    for ttl_ms in (2 * TTL_MS, 2 * TTL_MS, 1):
-        assert engine.renew("t1", ttl_ms) == ["renewed", 2 * TTL_US]
-        engine.lives(holders=2 * TTL_MS, queue=2 * TTL_MS, tokens=2 * TTL_MS + (LIMIT_GRACE_MS if limit else 0))
+    for ttl_ms in (HOUR_MS, HOUR_MS, 1):
+        assert engine.renew("t1", ttl_ms) == ["renewed", HOUR_MS * 1000]
+        engine.lives(HOUR_MS, limited=bool(limit))
         engine.has(
-            holders={"t1": clock.now_us + 2 * TTL_US},
+            holders={"t1": clock.now_us + HOUR_MS * 1000},
             queue={"t2": NOW_US},
-            t1=holding("t1", 5, 5, TTL_MS),
+            t1=holding("t1", 5, 5),
             t2=waiting("t2", 2, 5, CLAIM_MS),
             used=5,
             fence=NOW_US,
@@ -44,15 +43,12 @@ def test_a_renewal_of_two_names_sets_each_deadline_and_answers_with_the_first(bo
     both.acquire("t1")
     both.acquire("t2")
     b.renew("t1", 3 * TTL_MS)
-    for engine in (a, b):
-        for part in ("holders", "tokens", "queue"):
-            engine.client.pexpire(engine.key(part), 1000)
     clock.now_us += 1000
     for ttl_ms in (2 * TTL_MS, 1):
         assert both.renew("t1", ttl_ms) == ["renewed", 2 * TTL_US]
         for engine, deadline_us in ((a, clock.now_us + 2 * TTL_US), (b, NOW_US + 3 * TTL_US)):
-            assert engine.dump()["holders"] == [("t1", deadline_us)]
-            engine.lives(holders=2 * TTL_MS, queue=2 * TTL_MS, tokens=2 * TTL_MS)
+            assert engine.stored().holders == {"t1": deadline_us}
+            engine.lives(WAIT_MS + TTL_MS)
     clock.now_us += 2 * TTL_US
     assert both.renew("t1", 1) == ["lost"], "the first one has expired at this microsecond"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import CLAIM_US, LIMIT_GRACE_MS, NOW_US, TTL_MS, TTL_US, holding, received, unchanged
+from tests._support.engine import CLAIM_US, NOW_US, TTL_US, holding, received, unchanged
 
 
 def test_a_limit_of_an_unused_name_is_kept_for_thirty_days(make):
     engine = make()
     assert engine.resize(3) == ["resized", 0]
     engine.has(limit=3)
-    engine.lives(tokens=LIMIT_GRACE_MS)
+    engine.lives(0, "state", limited=True)
 
 
 def test_the_last_limit_to_arrive_is_in_force(make):
@@ -83,7 +83,7 @@ def test_permits_that_are_given_back_go_to_the_queue_within_the_limit(make, list
         "revoke": lambda: engine.revoke(NOW_US),
         "lower": lambda: engine.lower("first", 1),
     }[verb]()
-    assert engine.field("used") == "2"
+    assert engine.stored().used == 2
     assert engine.queue() == ["next"]
     engine.release("second")
     assert "next" in engine.holders()
@@ -104,7 +104,7 @@ def test_a_head_above_a_smaller_limit_is_woken_and_dropped(make, clock, listenin
     assert received(inbox) == f"granted large 0 {NOW_US + 7} 0"
     assert sorted(engine.holders()) == ["held", "small"]
     assert engine.queue() == []
-    assert engine.field("large") is None
+    assert engine.record("large") is None
     with unchanged(engine):
         assert engine.acquire("large", 4) == ["exceeds_limit", 2]
 
@@ -115,7 +115,7 @@ def test_a_smaller_limit_drops_the_only_waiter(make, listening):
     engine.acquire("t1", 4)
     engine.acquire("t2", 4)
     assert engine.resize(3) == ["resized", 0]
-    engine.has(holders={"t1": NOW_US + TTL_US}, t1=holding("t1", 4, 5, TTL_MS), used=4, fence=NOW_US, limit=3)
+    engine.has(holders={"t1": NOW_US + TTL_US}, t1=holding("t1", 4, 5), used=4, fence=NOW_US, limit=3)
 
 
 def test_a_waiter_above_a_smaller_limit_is_woken_and_dropped_at_its_turn(make, listening):

@@ -5,6 +5,7 @@ After each step everything that the server has of the names is checked. At the e
 
 from __future__ import annotations
 
+import math
 import random
 import time
 
@@ -12,7 +13,7 @@ import pytest
 
 from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
-from tests._support.engine import TTL_MS, WAIT_MS, Engine, Several, fence_of
+from tests._support.engine import TTL_MS, WAIT_MS, Engine, Several, fence_of, wait_until_of
 from tests._support.helpers import slow_only
 
 NAMES = "abcd"
@@ -42,39 +43,29 @@ class Token:
         self.single = single
         self.scripts = Engine(raw, names[0]) if single else Several(raw, names)
         self.finished = False
+        self.copies = True
+        """Whether a copy of a request may still arrive. If not, a release is not remembered."""
 
     def acquire(self, ttl, wait):
         options = {"claim": min(ttl, 2000)} if self.single else {}
         return self.scripts.acquire(self.text, inbox="live" if self.alive else "dead", ttl=ttl, wait=wait, **options)
 
 
-LOOK = """
-local clock = redis.call('TIME')
-local found = {clock[1] * 1000000 + clock[2]}
-for k = 1, #KEYS, 4 do
-  found[#found + 1] = redis.call('ZRANGE', KEYS[k], 0, -1, 'WITHSCORES')
-  found[#found + 1] = redis.call('ZRANGE', KEYS[k + 1], 0, -1)
-  found[#found + 1] = redis.call('HGETALL', KEYS[k + 2])
-  for part = k, k + 3 do
-    found[#found + 1] = redis.call('PTTL', KEYS[part])
-  end
-end
-return found
-"""
-
-
 class Look:
     """Everything that the server has of the names at one instant."""
 
-    def __init__(self, raw):
-        self.now_us, *found = raw.execute_command("EVAL", LOOK, len(KEYS), *KEYS)
-        rows = dict(zip(NAMES, zip(*[iter(found)] * 7, strict=True), strict=True))
-        self.deadlines = {
-            name: dict(zip(row[0][::2], map(float, row[0][1::2]), strict=True)) for name, row in rows.items()
-        }
-        self.queues = {name: row[1] for name, row in rows.items()}
-        self.records = {name: dict(zip(row[2][::2], row[2][1::2], strict=True)) for name, row in rows.items()}
-        self.ttls = [ttl for row in rows.values() for ttl in row[3:]]
+    def __init__(self, raw, engines):
+        pipe = raw.pipeline()  # MULTI: all of it at the same time
+        pipe.time()
+        for key in KEYS:
+            pipe.pttl(key)
+        (seconds, micros), *self.ttls = pipe.execute()
+        self.now_us = seconds * 10**6 + micros
+        stored = {name: engine.stored() for name, engine in engines.items()}
+        self.deadlines = {name: one.holders for name, one in stored.items()}
+        self.tickets = {name: one.queue for name, one in stored.items()}
+        self.queues = {name: [*tickets] for name, tickets in self.tickets.items()}
+        self.records = {name: one.records for name, one in stored.items()}
 
     def holders(self, name):
         """Return the tokens whose lease has not expired."""
@@ -87,7 +78,7 @@ class Look:
         return {name for name, queue in self.queues.items() if token in queue}
 
     def wait_until_us(self, name, token):
-        return int(self.records[name][token].split(" ")[3])
+        return wait_until_of(self.records[name][token])
 
     def fences(self, token, names):
         return {fence_of(self.records[name][token]) for name in names if token in self.records[name]}
@@ -104,13 +95,16 @@ class Walk:
         self.granted = {}
         self.losing_keys = losing_keys
         self.lost_a_key = False
-        self.look = Look(raw)
+        self.engines = {name: Engine(raw, name) for name in NAMES}
+        self.look = Look(raw, self.engines)
 
     def step(self):
         odds = ODDS | ({"lose a key": 0.8} if self.losing_keys else {})
         order = self.random.choices(list(odds), list(odds.values()))[0]
         new = order in ("acquire", "try") or not self.tokens
         token = self.new_token() if new else self.random.choice(list(self.tokens.values()))
+        if order in ACQUIRING and not token.copies:
+            order = "cancel"
         reply = self.perform(order, token)
         self.check(order, token, reply)
 
@@ -128,21 +122,24 @@ class Walk:
             return token.acquire(ttl, 0 if order == "try" else wait)
         if order in ("release", "cancel"):
             token.finished = True
-            return getattr(token.scripts, order)(token.text)
+            if order == "cancel":
+                return token.scripts.cancel(token.text)
+            token.copies = token.copies and self.random.random() < 0.5
+            return token.scripts.release(token.text, copies=token.copies)
         if order == "renew":
             return token.scripts.renew(token.text, self.random.choice([3, TTL_MS]))
         if order == "revoke":
-            engine = Engine(self.raw, self.random.choice(token.names))
+            engine = self.engines[self.random.choice(token.names)]
             return engine.revoke(engine.inspect()[2])
         if order == "sleep":
             time.sleep(0.004)
         elif order == "lose a key":
-            self.raw.delete(Engine(self.raw, self.random.choice(NAMES)).key(self.random.choice(PARTS)))
+            self.engines[self.random.choice(NAMES)].lose(self.random.choice(PARTS))
             self.lost_a_key = True
         return [order]
 
     def check(self, order, token, reply):
-        before, self.look = self.look, Look(self.raw)
+        before, self.look = self.look, Look(self.raw, self.engines)
         look = self.look
         assert -1 not in look.ttls, "a key has no TTL"
         for name in NAMES:
@@ -150,12 +147,12 @@ class Walk:
             self.check_fence(name)
             if not self.lost_a_key:
                 assert not set(look.deadlines[name]) & set(look.queues[name])
-                assert set(look.records[name]) - {"used", "fence"} == {*look.deadlines[name], *look.queues[name]}
+                assert set(look.records[name]) == {*look.deadlines[name], *look.queues[name]}
         for other in self.tokens.values():
             self.check_token(other, before, asked=other is token and order in ACQUIRING)
         if order in ACQUIRING:
             self.check_reply(token, reply)
-        if order in ("release", "cancel") and reply[0] != "lost" and not self.lost_a_key:
+        if order in ("release", "cancel") and reply[0] in ("released", "cancelled") and not self.lost_a_key:
             for name in token.names:
                 self.check_head(name)
 
@@ -188,10 +185,9 @@ class Walk:
 
     def check_turn(self, token, before):
         """Assert that the new holder has overtaken no live waiter."""
+        ticket = max((tickets.get(token.text, 0) for tickets in before.tickets.values()), default=0) or math.inf
         for name in token.names:
-            queue = before.queues[name]
-            ahead = queue[: queue.index(token.text)] if before.places_of(token.text) == set(token.names) else queue
-            for other in ahead:
+            for other in (other for other, its_ticket in before.tickets[name].items() if its_ticket < ticket):
                 if other != token.text and self.tokens[other].alive and other in before.records[name]:
                     lapsed = before.wait_until_us(name, other) < self.look.now_us
                     assert lapsed or other not in self.look.queues[name], "it overtook a live waiter"
@@ -214,8 +210,7 @@ class Walk:
         look = self.look
         if look.queues[name] and not look.deadlines[name]:
             head = look.queues[name][0]
-            claim_ms = look.records[name][head].split(" ")[2]
-            assert claim_ms == "0", "the head fits and waits"
+            assert look.records[name][head].split()[4] == "0", "the head fits and waits"
             assert look.wait_until_us(name, head) <= look.now_us + CLAIM_WINDOW_US, (
                 "the head of a free name was not woken"
             )
@@ -226,12 +221,12 @@ class Walk:
         frozen = self.random.sample(waiting, min(3, len(waiting))) if freezing else []
         for token in self.tokens.values():
             if token.finished:
-                token.scripts.cancel(token.text)  # without its key `tombstones` it may have come back
+                token.scripts.cancel(token.text)  # without its tombstone it may have come back
             elif token.alive and token not in frozen and self.look.held_by(token.text):
                 token.scripts.release(token.text)
         for token in self.tokens.values():  # a grant whose holder is gone would last for its ttl
             for name in self.look.held_by(token.text) if token in frozen or not token.alive else ():
-                Engine(self.raw, name).revoke(2**53)
+                self.engines[name].revoke(2**53)
         waiting = [
             token for token in waiting if token not in frozen and token.acquire(TTL_MS, WAIT_MS)[0] != "finished"
         ]
@@ -248,7 +243,9 @@ class Walk:
                 else:
                     assert reply[0] == "queued"
             waiting = [token for token in waiting if token not in served]
-            assert served or time.monotonic() < until or rounds < 4, f"no waiter is served: {vars(Look(self.raw))}"
+            assert served or time.monotonic() < until or rounds < 4, (
+                f"no waiter is served: {vars(Look(self.raw, self.engines))}"
+            )
             if not served and freezing:
                 time.sleep(0.1)
 

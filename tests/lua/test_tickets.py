@@ -158,7 +158,7 @@ def test_the_ticket_of_a_newcomer_is_the_time_or_the_next_number(waiters, a, clo
 def test_a_holder_of_a_part_of_its_names_is_not_refused_because_of_a_full_queue(both, a, listening):
     listening("holder", "next", "waiter")
     both.acquire("holder")
-    a.revoke(a.inspect()[2])
+    a.end_lease("holder")
     a.acquire("next")
     a.acquire("waiter")
     assert both.acquire("holder", max_waiters=1)[0] == "queued"

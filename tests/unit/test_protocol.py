@@ -8,6 +8,7 @@ from handfast import HandfastError, LimitExceeded, QueueFull, ServerRefused
 from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRequest
 from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
 from handfast._protocol.acquire import (
     EXPIRY_SLACK_S,
@@ -345,14 +346,12 @@ def test_force_release_names_the_latest_grant_that_it_saw():
     effects, count = perform(
         force_release(permits(), "why"),
         seen,
-        Answer(1.0, [b"revoked", 1, 1, b"9"]),
-        Answer(1.0, [b"revoked", 0, 0, b"+inf"]),
+        Answer(1.0, [b"revoked", 1, 1, 9]),
+        Answer(1.0, [b"revoked", 0, 0, 0]),
     )
     assert verbs(effects) == ["inspect", "revoke", "revoke"]
     assert b"$7\r\n1000000\r\n" in effects[1].args
-    assert [effect.args.endswith(bulk(start)) for effect, start in zip(effects[1:], (b"-inf", b"9"), strict=True)] == [
-        True
-    ] * 2
+    assert [effect.args.endswith(bulk(start)) for effect, start in zip(effects[1:], (0, 9), strict=True)] == [True] * 2
     assert count == 1
 
 
@@ -381,7 +380,7 @@ def test_free_permits_are_counted_by_the_limit_in_force(limit, out, seen):
 
 
 def test_a_record_that_was_evicted_is_shown_with_what_is_known():
-    lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"1", b"2 2 9 9 0 500000 inbox control some label"]
+    lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"500000", doubles(9, 2, 2, 9) + b"inbox control some label"]
     _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, 0, -1, 1, 1, *map(list, lists)]))
     (holder,), (waiter,) = found.holders, found.waiters
     assert (holder.token, holder.weight, holder.remaining, holder.label) == ("abcdefgh", 0, 1.0, "")

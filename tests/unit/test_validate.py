@@ -24,10 +24,9 @@ from handfast import (
     ServerRefused,
     WouldDeadlock,
 )
+from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet
 from handfast._engine.validate import check_on_lost, milliseconds
-
-PARTS = ("holders", "queue", "tokens", "tombstones")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
 
@@ -32,9 +33,16 @@ ACQUIRE, RELEASE, RENEW = load("permit_acquire"), load("permit_release"), load("
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 
-NO_TICKET = bulk(0)
+PARTS = "state", "tokens"
+"""The keys of a name."""
 
-PARTS = "holders", "queue", "tokens", "tombstones"
+RELEASE_OF_COPIES = RELEASE.prefix_for(len(PARTS), 2)
+"""For a token whose acquire may have copies that still arrive."""
+
+
+def _with_ticket(request: bytes, ticket: int) -> bytes:
+    """Return a packed request with a ticket in place of its last number."""
+    return request[: -len(b"8 bytes.\r\n")] + doubles(ticket) + b"\r\n"
 
 
 class Request(ABC):
@@ -49,15 +57,15 @@ class Request(ABC):
 
     @abstractmethod
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
-        """Acquire, or enter the queue: at the place that the ticket of an earlier reply names, if there is one."""
+        """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
 
     @abstractmethod
     def try_acquire(self, token: bytes) -> Call:
         """Acquire, or leave the queue as it is."""
 
     @abstractmethod
-    def release(self, token: bytes) -> Call:
-        """Release a lease."""
+    def release(self, token: bytes, *, copies: bool = False) -> Call:
+        """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
 
     @abstractmethod
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
@@ -92,10 +100,10 @@ class PermitRequest(Request):
         self.limit = limit
         self.weight = weight
         self._max_waiters = max_waiters
-        args = pack((limit, weight, ttl_ms, min(ttl_ms, CLAIM_MS)))
+        claim_ms = min(ttl_ms, CLAIM_MS)
         self._keys = pack(place.key(part) for part in PARTS)
-        self._queue = args + pack((WAIT_MS, max_waiters))
-        self._try = args + pack((0, max_waiters, 0))
+        self._queue = bulk(doubles(weight, limit, claim_ms, ttl_ms, WAIT_MS, max_waiters, 0))
+        self._try = bulk(doubles(weight, limit, claim_ms, ttl_ms, 0, max_waiters, 0))
 
     def with_weight(self, weight: int) -> PermitRequest:
         """Return the same request for that many permits."""
@@ -111,17 +119,19 @@ class PermitRequest(Request):
         )
 
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
-        """Acquire, or enter the queue: at the place that the ticket of an earlier reply names, if there is one."""
-        args = self._keys, len(token), token, self._queue, bulk(ticket) if ticket else NO_TICKET
-        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b%b" % args, token)
+        """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
+        request = _with_ticket(self._queue, ticket) if ticket else self._queue
+        return Call(ACQUIRE.prefix, self._keys + bulk(token) + request, token)
 
     def try_acquire(self, token: bytes) -> Call:
         """Acquire, or leave the queue as it is."""
-        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._try), token)
+        return Call(ACQUIRE.prefix, self._keys + bulk(token) + self._try, token)
 
-    def release(self, token: bytes) -> Call:
-        """Release a lease."""
-        return Call(RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token))
+    def release(self, token: bytes, *, copies: bool = False) -> Call:
+        """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
+        if copies:
+            return Call(RELEASE_OF_COPIES, self._keys + bulk(token) + bulk("copies"))
+        return Call(RELEASE.prefix, self._keys + bulk(token))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
@@ -143,7 +153,7 @@ class PermitRequest(Request):
         """Set the limit that is in force for all clients; 0 lets each bring its own again."""
         return self._call(RESIZE, limit)
 
-    def revoke(self, up_to_fence: int, reason: str, start: bytes = b"-inf") -> Call:
+    def revoke(self, up_to_fence: int, reason: str, start: int = 0) -> Call:
         """Take away the leases granted up to that fence, in the order of their ends, beginning at ``start``."""
         return self._call(REVOKE, up_to_fence, reason, start)
 
@@ -164,20 +174,21 @@ class MultiRequest(Request):
         super().__init__(", ".join(place.name for place in places), ttl_ms, renew=renew)
         self.parts = tuple(PermitRequest(place, ttl_ms=ttl_ms, renew=renew) for place in places)
         self._keys = pack(place.key(part) for place in places for part in PARTS)
-        self._queue = pack((ttl_ms, WAIT_MS, max_waiters))
-        self._try = pack((ttl_ms, 0, max_waiters, 0))
+        self._queue = bulk(doubles(ttl_ms, WAIT_MS, max_waiters, 0))
+        self._try = bulk(doubles(ttl_ms, 0, max_waiters, 0))
 
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
-        """Acquire all, or enter every queue: at the places that the ticket of an earlier reply names, if there is one."""
-        return self._call(MULTI_ACQUIRE, bulk(token) + self._queue + bulk(ticket), token)
+        """Acquire all, or enter every queue."""
+        return self._call(MULTI_ACQUIRE, bulk(token) + _with_ticket(self._queue, ticket), token)
 
     def try_acquire(self, token: bytes) -> Call:
         """Acquire, or leave the queue as it is."""
         return self._call(MULTI_ACQUIRE, bulk(token) + self._try, token)
 
-    def release(self, token: bytes) -> Call:
+    def release(self, token: bytes, *, copies: bool = False) -> Call:
         """Release a lease, or the locks of it that are left."""
-        return self._call(RELEASE, bulk(token))
+        prefix = RELEASE.prefix_for(len(self.parts) * len(PARTS), 1 + copies)
+        return Call(prefix, self._keys + bulk(token) + bulk("copies") * copies)
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease that still has all its locks last that long from now, or longer if it already does."""

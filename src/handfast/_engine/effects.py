@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from handfast._engine.packing import read_reply
 from handfast._engine.script import CommandPrefix, command, pack
 
 __all__ = ["PROBE", "Answer", "Call", "Confirmation", "Effect", "GrantMessage", "Park", "Steps", "Waking"]
@@ -40,6 +41,11 @@ class Answer(NamedTuple):
     reply: Any
     again: bool = False
     """Whether the call was also sent before without an answer, so that the server may still run that copy."""
+
+    @property
+    def fields(self) -> list[Any]:
+        """The reply of a lock's script: its tag, and its numbers."""
+        return read_reply(self.reply)
 
 
 class Park(NamedTuple):

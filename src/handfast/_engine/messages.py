@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 from handfast._engine.effects import GrantMessage
@@ -46,6 +47,9 @@ class Revoked(NamedTuple):
 
 Message: TypeAlias = Granted | Revoked
 
+_GRANT = Struct("<ddd")
+"""Fence, granted_us and lease_us, packed as the replies of scripts are."""
+
 
 def parse_message(frame: Any) -> Message | None:
     """Read the message in a frame; None for other frames, such as the confirmation of a subscription, and foreign messages."""
@@ -55,13 +59,9 @@ def parse_message(frame: Any) -> Message | None:
     token, _, rest = rest.partition(b" ")
     if kind == b"revoked":
         return Revoked(token, _one_line(rest.decode(errors="replace")))
-    if kind != b"granted":
+    if kind != b"granted" or len(rest) != _GRANT.size:
         return None
-    try:
-        fence, granted_us, lease_us = map(int, rest.split())
-    except ValueError:
-        return None
-    return Granted(token, GrantMessage(fence, granted_us, lease_us))
+    return Granted(token, GrantMessage(*map(int, _GRANT.unpack(rest))))
 
 
 def _one_line(text: str) -> str:

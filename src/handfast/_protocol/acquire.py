@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from handfast._engine.calls import CLAIM_MS, WAIT_MS, PermitRequest, Request
 from handfast._engine.effects import Answer, Confirmation, Park, Steps, Waking
+from handfast._engine.packing import read_reply
 from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefused
 
 __all__ = ["Attempt", "AttemptEvent", "AttemptState", "Grant", "acquire", "cancel", "try_acquire"]
@@ -114,22 +115,27 @@ class Grant(NamedTuple):
     deadline: float
     lease: float
     confirmation: Confirmation | None = None
+    copies: bool = False
+    """Whether a copy of the request may still be on its way to the server."""
 
 
 class Attempt:
     """One attempt to acquire, under a token of its own."""
 
-    __slots__ = ("__weakref__", "request", "state", "token")
+    __slots__ = ("__weakref__", "copies", "request", "state", "token")
 
     def __init__(self, request: Request, token: bytes) -> None:
         self.request = request
         self.token = token
         self.state = NEW
+        self.copies = False
+        """Whether a copy of the request may still be on its way to the server."""
 
     def apply(self, event: AttemptEvent) -> None:
         """Change the state as ``TRANSITIONS`` says. Raises AssertionError for an event that cannot happen now."""
         try:
             self.state = TRANSITIONS[self.state][event]
+            self.copies |= event is DUPLICATE
         except KeyError:
             raise AssertionError(f"an attempt that is {self.state} cannot {event}") from None
 
@@ -159,26 +165,28 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
             if error.changed_nothing:
                 attempt.apply(REFUSE)
             raise
-        sent_at, reply, again = answer
+        sent_at, _, again = answer
         if again:
             attempt.apply(DUPLICATE)
-        if reply[0] == b"granted":
-            _, fence, lease_us = reply
+        tag, *numbers = read_reply(answer.reply, request.ttl_ms)
+        if tag == b"granted":
+            fence, lease_us = numbers
             if lease_us < request.ttl_ms * 500:
                 # Granted some time ago, and the message or the reply was lost: make the rest a whole lease first.
                 answer = yield request.renew_for(token, request.ttl_ms)
-                if answer.reply[0] == b"lost":
+                tag, *numbers = answer.fields
+                if tag == b"lost":
                     continue
-                sent_at, lease_us = answer.sent_at, answer.reply[1]
+                sent_at, lease_us = answer.sent_at, numbers[0]
             attempt.apply(GRANT)
-            return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6)
-        if reply[0] in _REJECTIONS:
+            return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, copies=attempt.copies)
+        if tag in _REJECTIONS:
             attempt.apply(REJECT)
-            raise _rejection(request, *reply)
-        if reply[0] != b"queued":
+            raise _rejection(request, tag, *numbers)
+        if tag != b"queued":
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
         attempt.apply(QUEUE)
-        _, asked_us, position, retry_us, ticket = reply
+        asked_us, position, retry_us, ticket = numbers
         call = request.acquire(token, ticket)
         wait_until = min(until, sent_at + _poll_interval(position, retry_us))
         waking: Waking = yield Park(token, wait_until, request.confirm(token))
@@ -188,7 +196,7 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
             lease = message.lease_us / 1e6
             if granted_at + lease / 2 > woke_at:  # else it came too late to rely on, and asking again tells
                 attempt.apply(GRANT)
-                return Grant(message.fence, granted_at + lease, lease, confirmation)
+                return Grant(message.fence, granted_at + lease, lease, confirmation, attempt.copies)
         if woke_at >= until:
             yield from cancel(attempt)
             return None
@@ -203,15 +211,17 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
         if error.changed_nothing:
             attempt.apply(REFUSE)
         raise
-    sent_at, reply, again = answer
+    sent_at, _, again = answer
     if again:
         attempt.apply(DUPLICATE)
-    if reply[0] == b"granted":
+    tag, *numbers = read_reply(answer.reply, attempt.request.ttl_ms)
+    if tag == b"granted":
         attempt.apply(GRANT)
-        return Grant(reply[1], sent_at + reply[2] / 1e6, reply[2] / 1e6)
+        fence, lease_us = numbers
+        return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, copies=attempt.copies)
     attempt.apply(REJECT)
-    if reply[0] == b"exceeds_limit":
-        raise _rejection(attempt.request, *reply)
+    if tag == b"exceeds_limit":
+        raise _rejection(attempt.request, tag, *numbers)
     return None
 
 
@@ -220,7 +230,7 @@ def cancel(attempt: Attempt) -> Steps[None]:
     more = 1
     while more:
         answer: Answer = yield attempt.request.cancel(attempt.token)
-        more = answer.reply[1]
+        more = answer.fields[1]
     attempt.apply(CANCEL)
 
 

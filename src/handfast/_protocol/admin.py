@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["force_release", "resize", "status"]
 
-EVICTED = Record(0, 1, 0, 0, 0, 0, "", "", "")
+EVICTED = Record(0, 0, 1, 0, "", "", "")
 """Shown for a token whose record the server has evicted."""
 
 
@@ -22,16 +22,17 @@ def status(request: PermitRequest) -> Steps[LockStatus]:
     from handfast.records import Holder, LockStatus, Waiter
 
     answer: Answer = yield request.inspect()
-    _, now_us, fence, resized, used, _, waiting, holders_shown, waiters_shown = answer.reply
+    _, now_us, fence, resized, used, _, waiting, holders_shown, waiters_shown = answer.fields
     limit = resized or request.limit
     holders = []
     for token, deadline, record in _rows(holders_shown):
-        remaining, held_for = (float(deadline) - now_us) / 1e6, (now_us - record.since_us) / 1e6
+        # A fence is the time of its grant, or later where the clock was set back.
+        remaining, held_for = (deadline - now_us) / 1e6, max(0, now_us - record.mark) / 1e6
         exclusive = record.weight >= (resized or record.limit)
-        holders.append(Holder(token, record.fence, record.weight, remaining, held_for, record.label, exclusive))
+        holders.append(Holder(token, record.mark, record.weight, remaining, held_for, record.label, exclusive))
     waiters = []
-    for position, (token, _, record) in enumerate(_rows(waiters_shown)):
-        waited_for, exclusive = (now_us - record.since_us) / 1e6, record.weight >= (resized or record.limit)
+    for position, (token, ticket, record) in enumerate(_rows(waiters_shown)):
+        waited_for, exclusive = max(0, now_us - ticket) / 1e6, record.weight >= (resized or record.limit)
         waiters.append(Waiter(token, record.weight, position, waited_for, record.label, exclusive))
     free = 0 if used < 0 else max(0, limit - used)
     return LockStatus(tuple(holders), tuple(waiters), fence, waiting, limit, free)
@@ -43,12 +44,12 @@ def force_release(request: PermitRequest, reason: str) -> Steps[int]:
     The fence seen first bounds the leases that are taken, so a call that is sent again cannot hurt later holders.
     """
     seen: Answer = yield request.inspect(0)
-    _, now_us, fence, *_ = seen.reply
-    count, more, start = 0, 1, b"-inf"
+    _, now_us, fence, *_ = seen.fields
+    count, more, start = 0, 1, 0
     while more:
         # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
         answer: Answer = yield request.revoke(max(now_us, fence), reason, start)
-        _, revoked, more, start = answer.reply
+        _, revoked, more, start = answer.fields
         count += revoked
     return count
 
@@ -58,10 +59,10 @@ def resize(request: PermitRequest, limit: int) -> Steps[None]:
     more = 1
     while more:
         answer: Answer = yield request.resize(limit)
-        more = answer.reply[1]
+        more = answer.fields[1]
 
 
-def _rows(flat: list[Any]) -> list[tuple[str, bytes, Record]]:
+def _rows(flat: list[Any]) -> list[tuple[str, int, Record]]:
     """The shown part of each token, its score and its record."""
     rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    return [(token.decode(), score, read_record(text) or EVICTED) for token, score, text in rows]
+    return [(token.decode(), int(score), read_record(text) or EVICTED) for token, score, text in rows]

@@ -106,6 +106,7 @@ class LeaseState:
         "_release_claims",
         "callbacks",
         "confirmation",
+        "copies",
         "deadline",
         "due_at",
         "fence",
@@ -122,6 +123,8 @@ class LeaseState:
         self.token = token
         self.owner = owner
         self.fence = grant.fence
+        self.copies = grant.copies
+        """Whether a copy of its acquire may still be on its way to the server."""
         self.deadline = grant.deadline
         self.unconfirmed = grant.lease * 1000 <= CLAIM_MS < request.ttl_ms
         """Whether it lasts the claim window and not its ttl: then it is renewed even without renewal."""
@@ -210,8 +213,8 @@ class LeaseState:
 
     def answered(self, answer: Answer | None) -> None:
         """Take the reply to a renewal in the step that reads it. Any other than that it was renewed makes it due at once."""
-        if answer is not None and answer.reply[0] == b"renewed":
-            self.renewed(answer.sent_at, answer.reply[1])
+        if answer is not None and answer.fields[0] == b"renewed":
+            self.renewed(answer.sent_at, answer.fields[1])
         else:
             self.due_at = -inf
         self.confirmation = None
@@ -286,8 +289,9 @@ class LeaseTable(dict[bytes, LeaseState]):
                 lease.due_at = now
                 return Renewal.SEND_SOURCE
             return Renewal.RECONNECT if is_failover(outcome) else Renewal.RETRY
-        if outcome.reply[0] == b"renewed":
-            lease.renewed(outcome.sent_at, outcome.reply[1])
+        tag, *numbers = outcome.fields
+        if tag == b"renewed":
+            lease.renewed(outcome.sent_at, numbers[0])
         elif self.get(lease.token) is lease:
             self.lose(lease, GONE.format("renewed"))
             return Renewal.LOST
@@ -303,9 +307,10 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
         lease.apply(RELEASE)
     released, more = True, 1
     while released and more:
-        answer: Answer = yield lease.request.release(lease.token)
-        released = answer.reply[0] != b"lost"
-        more = released and answer.reply[1]
+        answer: Answer = yield lease.request.release(lease.token, copies=lease.copies)
+        tag, *numbers = answer.fields
+        released = tag == b"released" or (tag == b"unknown" and answer.again)
+        more = tag == b"released" and numbers[0]
     if by_holder:
         lease.apply(LET_GO)
     return released
@@ -314,9 +319,10 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
 def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:
     """Extend a lease to that many milliseconds from now. Return False if the server no longer had it."""
     answer: Answer = yield lease.request.renew_for(lease.token, ttl_ms)
-    if answer.reply[0] == b"lost":
+    tag, *numbers = answer.fields
+    if tag == b"lost":
         return False
-    lease.renewed(answer.sent_at, answer.reply[1])
+    lease.renewed(answer.sent_at, numbers[0])
     return True
 
 
@@ -325,8 +331,9 @@ def downgrade(lease: LeaseState, request: PermitRequest) -> Steps[bool]:
     more = 1
     while more:
         answer: Answer = yield request.lower(lease.token)
-        if answer.reply[0] == b"lost":
+        tag, *numbers = answer.fields
+        if tag == b"lost":
             return False
-        more = answer.reply[1]
+        more = numbers[0]
     lease.request = request
     return True

@@ -30,10 +30,11 @@ from handfast_lab.rivals.verbs import LEASE, Client
 
 __all__ = ["BASELINE", "Bare", "Baseline", "Template"]
 
-GRANTED, QUEUED, RELEASED = b"*3\r\n$7\r\ngranted", b"*5\r\n$6\r\nqueued", b"*2\r\n$8\r\nreleased"
+GRANTED, QUEUED, RELEASED = b":", b"$39\r\nqueued ", b"$17\r\nreleased "
+"""How the replies begin."""
 
-GRANTED_LINES, QUEUED_AND_PUSHED_LINES, RELEASED_LINES, SUBSCRIBED_LINES = 5, 13, 4, 6
-"""Number of lines of each message. Counting lines finds its end, because no field contains text from other programs."""
+QUEUED_SIZE, RELEASED_SIZE, TOKEN_SIZE, NUMBERS_SIZE = 46, 24, 32, 24
+"""Number of bytes of two replies, and of what is in a grant message: all have the same size every time."""
 
 
 class Template(NamedTuple):
@@ -58,7 +59,10 @@ class Bare:
         self.socket: socket.socket = connection._sock  # noqa: SLF001 -- redis-py has no public access to the socket
         self.socket.settimeout(None)  # fully blocking: a timeout costs a poll before each recv and send
         self.socket.sendall(b"*2\r\n" + bulk("SUBSCRIBE") + bulk(inbox))
-        self.receive_lines(b"", SUBSCRIBED_LINES)
+        self.receive(b"", len(b">3\r\n" + bulk("subscribe") + bulk(inbox) + b":1\r\n"))
+        grant = b"granted %b %b" % (bytes(TOKEN_SIZE), bytes(NUMBERS_SIZE))
+        self.push_size = len(b">3\r\n" + bulk("message") + bulk(inbox) + bulk(grant))
+        """Number of bytes of a grant message."""
 
     def templates(self, name: str, limit: int = 1) -> tuple[Template, Template]:
         """Return the calls that acquire and release one of ``limit`` permits of that name."""
@@ -66,9 +70,9 @@ class Bare:
         token = secrets.token_hex(16).encode()
         return self._template(permits.acquire(token), token), self._template(permits.release(token), token)
 
-    def receive_lines(self, data: bytes, lines: int) -> None:
-        """Receive until there are that many lines; a reply and a message may arrive together or in pieces."""
-        while data.count(b"\r\n") < lines:
+    def receive(self, data: bytes, size: int) -> None:
+        """Receive until there are that many bytes; a reply and a message may arrive together or in pieces."""
+        while len(data) < size:
             more = self.socket.recv(4096)
             if not more:
                 raise ConnectionError("the server closed the connection")
@@ -100,9 +104,10 @@ class Baseline:
         self._socket.sendall(before + token + after)
         data = self._socket.recv(4096)
         if data.startswith(GRANTED):
-            self._bare.receive_lines(data, GRANTED_LINES)
+            while not data.endswith(b"\r\n"):
+                data += self._socket.recv(4096)
         elif data.startswith(QUEUED):
-            self._bare.receive_lines(data, QUEUED_AND_PUSHED_LINES)
+            self._bare.receive(data, QUEUED_SIZE + self._bare.push_size)
         else:
             raise RuntimeError(f"the baseline cannot continue after {data!r}")
         return True
@@ -113,7 +118,7 @@ class Baseline:
         data = self._socket.recv(4096)
         if not data.startswith(RELEASED):
             raise RuntimeError(f"the baseline cannot continue after {data!r}")
-        self._bare.receive_lines(data, RELEASED_LINES)
+        self._bare.receive(data, RELEASED_SIZE)
         return True
 
     def extend(self, seconds: float) -> None:

@@ -6,7 +6,7 @@ piece of input leaves in one write. Replies arrive in the order of the requests,
 recipient of each. Grant messages carry their token; depending on the server they arrive before or after the reply to
 the release that caused them.
 
-The first line of a message alone determines its type and its number of lines. See `handfast_lab.bench.baseline` for
+The first bytes of a message alone determine its type and its size. See `handfast_lab.bench.baseline` for
 what this omits.
 """
 
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 
-from handfast_lab.bench.baseline import Bare
+from handfast_lab.bench.baseline import NUMBERS_SIZE, QUEUED_SIZE, RELEASED_SIZE, TOKEN_SIZE, Bare
 from handfast_lab.bench.figures import Notes
 
 __all__ = ["Pipeline"]
@@ -26,8 +26,8 @@ __all__ = ["Pipeline"]
 BATCH = 1 << 16
 """Bytes to receive at once; a larger buffer would make the allocator request memory from the system each time."""
 
-TOKEN_AT, TOKEN_END = len("granted "), len("granted ") + 32
-"""Position of the token in a grant message."""
+TOKEN_AT = TOKEN_SIZE + NUMBERS_SIZE + len(" \r\n")
+"""How long before its end the token of a grant message begins."""
 
 
 class Pipeline:
@@ -35,6 +35,7 @@ class Pipeline:
 
     def __init__(self, bare: Bare, names: Sequence[str]) -> None:
         self._socket = bare.socket
+        self._push_size = bare.push_size
         self._templates = [bare.templates(name) for name in names]
         self._tokens = [b""] * len(names)
         self._asked: deque[int] = deque()
@@ -57,27 +58,35 @@ class Pipeline:
     def _take(self, data: bytes) -> None:
         if not data:
             raise ConnectionError("the server closed the connection")
-        lines = (self._rest + data).split(b"\r\n")
-        at, end = 0, len(lines) - 1  # text after the last line end is an incomplete line
-        asked = self._asked
-        while at < end:
-            head = lines[at]
-            size = _LINES.get(head, 0)
-            if at + size > end:
-                break
-            if head == b"*2" and lines[at + 2] == b"released":
-                self._acquire(asked.popleft())
-            elif head == b"*3" and lines[at + 2] == b"granted":
+        data = self._rest + data
+        at, end, asked = 0, len(data), self._asked
+        while at + 3 <= end:
+            head = data[at : at + 3]
+            if head[:1] == b":":
+                until = data.find(b"\r\n", at) + 2
+                if until == 1:
+                    break
                 self._hold(asked.popleft())
-            elif head == b"*5" and lines[at + 2] == b"queued":
+            elif head == b"$17":
+                until = at + RELEASED_SIZE
+                if until > end:
+                    break
+                self._acquire(asked.popleft())
+            elif head == b"$39":
+                until = at + QUEUED_SIZE
+                if until > end:
+                    break
                 client = asked.popleft()
                 self._waiting[self._tokens[client]] = client
-            elif head == b">3" and lines[at + 2] == b"message":
-                self._hold(self._waiting.pop(lines[at + 6][TOKEN_AT:TOKEN_END]))
+            elif head == b">3\r":
+                until = at + self._push_size
+                if until > end:
+                    break
+                self._hold(self._waiting.pop(data[until - TOKEN_AT : until - TOKEN_AT + TOKEN_SIZE]))
             else:
-                raise RuntimeError(f"the floor cannot go on after {lines[at:]!r:.1000}")
-            at += size
-        self._rest = b"\r\n".join(lines[at:])
+                raise RuntimeError(f"the floor cannot go on after {data[at:]!r:.1000}")
+            at = until
+        self._rest = data[at:]
 
     def _acquire(self, client: int) -> None:
         before, after = self._templates[client][0]
@@ -93,7 +102,3 @@ class Pipeline:
         notes.released.append(monotonic())
         self._pieces += (before, self._tokens[client], after)
         self._asked.append(client)
-
-
-_LINES = {b"*2": 4, b"*3": 5, b"*4": 6, b">3": 7}
-"""Number of lines of a message, by its first line."""

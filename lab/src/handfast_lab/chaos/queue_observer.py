@@ -53,14 +53,14 @@ class QueueTimes:
 @contextmanager
 def observing_queues(admin: redis.Redis, key_sets: Iterable[KeySet]) -> Iterator[QueueTimes]:
     """Observe the queues of these keys while the block runs."""
-    keys = [key_set.key("queue") for key_set in key_sets]
+    keys = [key_set.key("tokens") for key_set in key_sets]
     times = QueueTimes()
 
     def read() -> None:
         with contextlib.suppress(redis.RedisError):  # the server is down or refuses the read: skip this one
             pipe = admin.pipeline(transaction=True)
             for key in keys:
-                pipe.zrange(key, 0, -1)
+                pipe.zrangebyscore(key, "-inf", "(0")
             times.record(zip(keys, pipe.execute(), strict=True), monotonic())
 
     with repeating(read, lambda: EVERY):

@@ -16,10 +16,12 @@ import redis
 
 from handfast import AcquireTimeout, LeaseLost, ScriptError, ServerRefused
 from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles
 from handfast._engine.script import load
 from handfast.compat import AsyncRedisLock, RedisLock
 from handfast.fencing import advance_fence, delete_if_newer, hset_if_newer, latest_fence, set_if_newer
 from handfast_lab.chaos.apis import Api, Started, settled
+from handfast_lab.stored import read_stored
 
 __all__ = ["KEYS", "TTL", "WORKLOADS", "Observation", "Workload"]
 
@@ -94,26 +96,20 @@ class Workload:
         for late in await self.api.late(started, 2 * RETRY_FOR):
             self._observe(repr(late), "did not end")
 
-    async def wait_for_queue(self, key: str, count: int) -> None:
-        """Poll until the queue has `count` waiters, for a short time only: they may have been refused instead."""
-        await self.api.eventually(lambda: self.admin.zcard(key) >= count, SOON)
+    async def wait_for_queue(self, place: str, count: int) -> None:
+        """Poll until the queue of a name has `count` waiters, for a short time only: they may have been refused instead."""
+        await self.api.eventually(lambda: len(read_stored(self.admin, place).queue) >= count, SOON)
 
     def request_as_dead_client(
         self, kind: str, name: str, token: str, *, ttl: float = TTL, claim: float = TTL, wait: float = 0.0
     ) -> None:
         """Request the only permit of a name for a client that does not exist, as if it had died since."""
         script, key_set = load("permit_acquire"), KeySet("hf", kind, name)
-        values = (
-            token,
-            1,
-            1,
-            *(round(seconds * 1000) for seconds in (ttl, claim, wait)),
-            10,
-            0,
-            "hf:inbox:gone hf:control:gone x",
-        )
+        ttl_ms, claim_ms, wait_ms = (round(seconds * 1000) for seconds in (ttl, claim, wait))
+        request = doubles(1, 1, claim_ms, ttl_ms, wait_ms, 10, 0)
+        values = token, request, "hf:inbox:gone hf:control:gone x"
         keys = [key_set.key(part) for part in script.header.keys]
-        self.admin.execute_command("EVAL", script.source, len(keys), *keys, *values)
+        self.admin.execute_command("EVAL", script.source, len(keys), *keys, *values, NEVER_DECODE=True)
 
     def _observe(self, what: str, outcome: str, error: str = "", *, wrote: bool = False) -> None:
         self.observations.append(Observation(what, outcome, error, wrote))
@@ -122,10 +118,15 @@ class Workload:
         return {key: self.admin.dump(key) for key in self.admin.scan_iter(count=1000)}
 
 
+END_LEASE = """local text = redis.call('HGET', KEYS[1], 's')
+redis.call('HSET', KEYS[1], 's', struct.pack('<d', 0) .. string.sub(text, 9))"""
+"""Ends the lease in the state of a name, without a handoff."""
+
+
 async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> None:
     """Run what all primitives with leases share; ``make`` takes a client and a name."""
     mine, theirs = make(workload.one, "a"), make(workload.other, "a")
-    queue = KeySet("hf", kind, "a").key("queue")
+    queue = KeySet("hf", kind, "a").tag
     lease = await workload.record("acquire", mine.acquire, timeout=RETRY_FOR)
     await workload.record("try", theirs.try_acquire)
     await workload.record("status", mine.status)
@@ -145,14 +146,15 @@ async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> No
     # A queued waiter whose client is gone.
     workload.request_as_dead_client(kind, "c", "held")
     workload.request_as_dead_client(kind, "c", "gone", claim=0, wait=4 * SOON)
-    workload.admin.zrem(KeySet("hf", kind, "c").key("holders"), "held")
+    workload.admin.eval(END_LEASE, 1, KeySet("hf", kind, "c").key("state"))
     lease = await workload.record("skip a waiter that is gone", make(workload.one, "c").acquire, timeout=SOON)
     if lease is not None:
         await workload.record("release", lease.release)
 
-    # The permit was never released here, and the server has lost the record of its holder.
+    # The permit was never released here, and the server has lost the state, but not the queue.
     workload.request_as_dead_client(kind, "f", "held")
-    workload.admin.delete(KeySet("hf", kind, "f").key("holders"))
+    workload.request_as_dead_client(kind, "f", "gone", claim=0, wait=4 * SOON)
+    workload.admin.delete(KeySet("hf", kind, "f").key("state"))
     lease = await workload.record("start without the record", make(workload.one, "f").acquire, timeout=RETRY_FOR)
     if lease is not None:
         await workload.record("release", lease.release)

@@ -27,15 +27,16 @@ import redis
 
 from handfast._engine.validate import encode_name
 from handfast_lab.checker.finding import Finding
+from handfast_lab.stored import PARTS, read_stored
 
 __all__ = ["LASTING", "LeakWatch", "MemoryWatch", "compare", "resident_memory", "snapshot", "traced_memory"]
 
 Snapshot = Mapping[str, Counter[str]]
 """For each kind of resource, the resources that exist and the number of each."""
 
-LASTING = "tokens", "tombstones"
-"""Parts of the state of a name that remain for a while by design: the fence for an hour, tombstones for some seconds.
-"""
+LASTING = PARTS
+"""Parts of the state of a name that remain for an hour or two by design: the latest fence, and tombstones. A name that is held
+or wanted is reported all the same."""
 
 PAUSE = 0.01
 """Poll interval in seconds."""
@@ -59,9 +60,11 @@ def snapshot(
     }
     if client is not None:
         encoded = None if namespace is None else encode_name(namespace, "namespace")
-        keys = map(_text, client.scan_iter("*" if encoded is None else f"{{{encoded}:*", count=1000))
+        keys = list(map(_text, client.scan_iter("*" if encoded is None else f"{{{encoded}:*", count=1000)))
+        tags = {key.rpartition(":")[0] for key in keys if _part(key) in PARTS}
+        busy = {tag for tag in tags if read_stored(client, tag).is_busy}
         channels = map(_text, client.pubsub_channels("*" if encoded is None else f"{encoded}:*"))
-        found["keys"] = Counter(key for key in keys if key.rpartition(":")[2] not in lasting)
+        found["keys"] = Counter(key for key in keys if _part(key) not in lasting or key.rpartition(":")[0] in busy)
         found["channels"] = Counter(channels)
         found["connections"] = Counter(_kind(connection["flags"]) for connection in client.client_list())
     return found
@@ -190,6 +193,10 @@ def _descriptors() -> Counter[str]:
         if not target.startswith("/proc/"):
             found[re.sub(r":\[\d+\]$", "", target)] += 1
     return found
+
+
+def _part(key: str) -> str:
+    return key.rpartition(":")[2]
 
 
 def _kind(flags: str) -> str:

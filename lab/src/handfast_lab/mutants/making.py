@@ -7,11 +7,11 @@ The kinds of mutants:
     logic        one side of an ``and`` or ``or`` on its own; no ``not``; ``true`` for ``false``
     arithmetic   ``+`` and ``-``, ``*`` and ``/`` in place of each other; ``math.max`` or ``math.min`` without an argument
     constant     a number plus or minus 1; from 2,000 on 0, or twice the number
-    text         another reply tag, field, option, range limit, compared text or sent text
+    text         another reply tag, field, option, range limit, compared text or sent text; a format without its last number
     command      a similar command, such as ZREVRANGE for ZRANGE, or call for pcall
     drop         no call, assignment or break
     key          another key of the script in a call, or another element of KEYS
-    argument     0 for an argument; a text that is not converted to a number
+    argument     0 for an argument or a packed number; a text that is not converted to a number
     answer       0 or nil as the value that a script or a function returns
 
 Not made, because a mutant above is harder to kill, or because it would prove nothing:
@@ -23,7 +23,7 @@ Not made, because a mutant above is harder to kill, or because it would prove no
 - a number in a condition that compares with ``==``: killed with the condition that is never true;
 - 0 as the argument of a reading command: killed with the uses of its reply;
 - another element of ARGV, or one that is not converted to a number: ``tools/check_scripts.py`` finds it;
-- a hash in place of a sorted set, which is an error wherever the line runs; an endless ``while``;
+- a hash in place of a sorted set, which is an error wherever the line runs; an endless ``while``; an invalid format;
 - plus or minus 1 for durations of seconds to days, and minus 1 in a subscript;
 - patterns; and in a call with the empty text, a member that does not exist, all mutants but those of the call and its
   options.
@@ -74,6 +74,7 @@ RELATIVES = {
     "SISMEMBER": "SREM",
     "SREM": "SADD",
     "ZCOUNT": "ZREMRANGEBYSCORE",
+    "ZPOPMIN": "ZPOPMAX",
     "ZRANGE": "ZREVRANGE",
     "ZRANGEBYSCORE": "ZREVRANGEBYSCORE",
     "ZRANK": "ZREVRANK",
@@ -101,6 +102,7 @@ WRITES = {
     "SREM",
 } | {
     "ZADD",
+    "ZPOPMIN",
     "ZREM",
     "ZREMRANGEBYSCORE",
 }
@@ -109,12 +111,11 @@ LEFT_OUT = ("CH", "WITHSCORES")
 KEPT = ("LIMIT", "NUMSUB")
 """Words without which a call is an error."""
 
-SORTED_SETS = {"holders": "queue", "queue": "holders", "tombstones": "queue"}
-OURS = {"holders", "queue", "tokens", "tombstones"}
-STATE = "s"
-"""Name of the table of `load_state` in the engine's scripts, whose fields include the keys of a name."""
+OURS = {"state", "tokens"}
+"""Names of the keys of a name in the engine's scripts: a hash and a sorted set, so there is no other one for a call."""
 
-BUILT_IN = {"tonumber", "unpack", "ipairs", "math", "string", "redis"}
+BUILT_IN = {"tonumber", "unpack", "ipairs", "math", "string", "struct", "redis", "type"}
+PACKING = {"struct.pack", "struct.unpack"}
 SHOWN, SIDE = 80, 24
 """Number of characters of a line, and of an operand, in the name of a mutant."""
 
@@ -202,7 +203,7 @@ class _Mutator:
         names = {name for node in self._tree.walk() if node.kind == "local" for name in self._named_keys(node)}
         used = re.search(r"^-- USES(.*)$", source, re.MULTILINE)
         self._keys = names or set((used[1] if used else "").split()) & OURS
-        self._tags = {item.word for item in map(self._tag, self._tree.walk()) if item is not None}
+        self._tags = {node.word for node in self._tree.walk() if self._is_tag(node)}
 
     def edits(self) -> Iterator[Edit]:
         """Yield all edits, in the order of the text."""
@@ -287,7 +288,10 @@ class _Mutator:
             yield Edit("text", start, self._end(node), "", f"{node.text} left out")
         elif node.word in OPTIONS:
             yield self._edit("text", node, f"'{OPTIONS[node.word]}'")
-        elif node is self._tag(above.parent or above):
+        elif above.kind == "call" and above.one("callee").text in PACKING:
+            if re.fullmatch(r"<?[dBc0]+d", node.word):
+                yield self._edit("text", node, f"'{node.word[:-1]}'")
+        elif self._is_tag(node):
             others = sorted(self._tags - {node.word})
             yield self._edit("text", node, f"'{others[0] if others else 'other'}'")
         elif node.word == "":
@@ -318,6 +322,8 @@ class _Mutator:
             if callee.text == "redis.pcall":
                 yield self._edit("command", callee, "redis.call")
             yield from self._of_arguments(arguments[1:], writes=arguments[0].word in WRITES)
+        elif callee.text == "struct.pack":
+            yield from self._of_arguments(arguments[1:])
         elif callee.text.split(".")[0] not in BUILT_IN:
             yield from self._of_arguments(arguments)
 
@@ -332,26 +338,16 @@ class _Mutator:
         for argument in arguments:
             if argument.kind == "name" and argument.word in self._keys:
                 yield from self._of_key(argument)
-            elif argument.kind == "index" and argument.text.removeprefix(f"{STATE}.") in OURS:
-                other = SORTED_SETS.get(argument.text.removeprefix(f"{STATE}."))
-                if other is not None:
-                    yield self._edit("key", argument, f"{STATE}.{other}")
             elif writes and argument.kind in ("name", "index") and not argument.text.startswith("KEYS["):
                 yield self._edit("argument", argument, "0")
 
     def _of_key(self, node: Node) -> Iterator[Edit]:
         call = node.parent
         others = sorted(self._keys - {node.word})
-        if call is None or not others or self._has_no_member(call):
+        if call is None or not others or self._has_no_member(call) or (self._keys & OURS and self._asks_server(call)):
             return
-        if self._keys & OURS and self._asks_server(call):
-            other = SORTED_SETS.get(node.word)
-            if other is None or other not in self._keys:
-                return
-        else:
-            following = [key for key in others if key > node.word]
-            other = (following or others)[0]
-        yield self._edit("key", node, other)
+        following = [key for key in others if key > node.word]
+        yield self._edit("key", node, (following or others)[0])
 
     # --- statements
 
@@ -412,16 +408,27 @@ class _Mutator:
         return node.kind == "call" and node.one("callee").text in ("redis.call", "redis.pcall")
 
     def _has_no_member(self, node: Node) -> bool:
-        """Return whether the node is a call with the empty text as member, which does not exist."""
-        arguments = node.many("arguments")
-        return self._asks_server(node) and arguments[-1].kind == "string" and not arguments[-1].word
+        """Return whether the node is a call with a member that does not exist: the empty text, or a space.
 
-    def _tag(self, node: Node) -> Node | None:
-        """Return the tag of the reply if the node is its table."""
-        if node.kind != "table" or node.parent is None or node.parent.kind != "return" or not node.many("items"):
-            return None
-        first = node.many("items")[0].one("value")
-        return first if first.kind == "string" else None
+        In a sorted set of the engine the empty text is the last member.
+        """
+        arguments = node.many("arguments")
+        if not self._asks_server(node) or arguments[-1].kind != "string" or arguments[-1].word.strip():
+            return False
+        return not (len(arguments) > 2 and arguments[-2].word == "+inf")
+
+    def _is_tag(self, node: Node) -> bool:
+        """Return whether the node is the tag of a reply: the first item of a table, or the text before its numbers."""
+        above = node.parent
+        if node.kind != "string" or above is None:
+            return False
+        if above.kind == "item":
+            table = above.parent
+            is_first = table is not None and table.many("items")[0] is above and above.one("value") is node
+            return is_first and table is not None and table.parent is not None and table.parent.kind == "return"
+        if above.kind == "binary" and above.word == ".." and above.one("left") is node:
+            above = above.parent
+        return above is not None and above.kind == "return" and " " in node.word
 
     def _named_keys(self, node: Node) -> Iterator[str]:
         for name, value in zip(node.many("names"), node.many("values"), strict=False):

@@ -34,13 +34,9 @@ PROPERTIES = [
         "twice_and_late",
         "out_of_memory",
         "lib_sweep",
-        "lib_queue",
-        "lib_queue_multi",
         "lib_grant",
         "lib_tombstones",
         "lib_waiters",
-        "lib_reset",
-        "lib_expiry",
         "lib_record",
         "lost_keys",
         "declared_keys",
@@ -50,6 +46,11 @@ PROPERTIES = [
         "random_walks_multi",
         "command_counts",
         "tickets",
+        "lib_state",
+        "lib_handoff",
+        "lib_handoff_multi",
+        "short_ways",
+        "simulated",
     )
 ]
 """Tests of what several scripts for locks promise, and of the parts that they include."""

@@ -11,8 +11,9 @@ import redis
 from handfast import AcquireTimeout, AsyncHandfast, Handfast
 from handfast._engine.script import load
 from handfast_lab.rivals.base import Asked
-from handfast_lab.rivals.contender import Contender, Wire, keys, microseconds
+from handfast_lab.rivals.contender import Contender, Wire, keys
 from handfast_lab.rivals.verbs import LEASE, AioClient, AioLock, Client, Lock
+from handfast_lab.stored import PARTS, read_stored
 
 __all__ = ["OURS", "OURS_AIO", "held_or_wanted"]
 
@@ -109,31 +110,22 @@ def _our_wire() -> Wire:
 
 
 def _our_left(admin: redis.Redis) -> list[str]:
-    """Return the queues with waiters and the holders with unexpired leases.
+    """Return the names with waiters or unexpired leases.
 
-    Expired entries remain for a while by design and have a TTL, so they are not reported.
+    Their keys remain for a while by design and have a TTL, so they are not reported.
     """
-    now = microseconds(admin)
-    return [
-        key
-        for key in keys(admin)
-        if key.endswith(":queue") or (key.endswith(":holders") and admin.zcount(key, f"({now}", "+inf"))
-    ]
+    tags = {tag for tag, _, part in (key.rpartition(":") for key in keys(admin)) if part in PARTS}
+    return [tag for tag in sorted(tags) if read_stored(admin, tag).is_busy]
 
 
 def held_or_wanted(admin: redis.Redis, name: str) -> bool:
     """Return whether a lock, semaphore or read-write lock of this name has a holder or a waiter."""
-    now = microseconds(admin)
-    with admin.pipeline(transaction=False) as pipeline:
-        for kind in ("lock", "semaphore", "rwlock"):
-            pipeline.zcount(f"{{hf:{kind}:{name}}}:holders", f"({now}", "+inf")
-            pipeline.zcard(f"{{hf:{kind}:{name}}}:queue")
-        return any(pipeline.execute())
+    return any(read_stored(admin, f"{{hf:{kind}:{name}}}").is_busy for kind in ("lock", "semaphore", "rwlock"))
 
 
 def _our_remaining(admin: redis.Redis, name: str) -> float:
-    held: Any = admin.zrange(f"{{hf:lock:{name}}}:holders", -1, -1, withscores=True)
-    return max(0.0, (held[0][1] - microseconds(admin)) / 1000) if held else 0.0
+    stored = read_stored(admin, f"{{hf:lock:{name}}}")
+    return max([0.0, *((its_end - stored.now) / 1000 for its_end in stored.holders.values())])
 
 
 OURS = Contender(

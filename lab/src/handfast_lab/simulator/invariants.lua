@@ -5,8 +5,12 @@
 -- pages.
 local server = ...
 local peek, heard, format, floor, insert = server.peek, server.heard, string.format, math.floor, table.insert
+local pack, unpack_doubles = server.struct.pack, server.struct.unpack
 
-local names, by_tag, by_key = {}, {}, {} -- the watched names: in order, by tag, and by the key of the holders
+local QUEUED, FINISHED = -4503599627370496, 4503599627370496 -- as lua/lib/state.lua has them
+local HOUR_US = 3600000000
+
+local names, by_tag, by_key = {}, {}, {} -- the watched names: in order, by tag, and by the key of their state
 local finished = {} -- tokens whose requests have ended: they must neither hold nor wait again
 local ghosts = {} -- tokens whose requests had ended when data was lost, and that have not asked since
 local turn = 0 -- number of scripts checked
@@ -17,23 +21,13 @@ local function complain(number, name, words, ...)
   insert(complaints, 'invariant ' .. number .. ': ' .. name.tag .. ' ' .. format(words, ...))
 end
 
--- Parse a record as lua/lib/record.lua writes it.
+-- Parse a record as lua/lib/record.lua describes it. Its mark is the fence of a holder, or the end of a wait-lease.
 local function read(record)
   local known = parsed[record]
   if not known then
-    local weight, limit, claim, wait_until, fence, since, inbox =
-      string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) ')
-    known = weight
-        and {
-          weight = tonumber(weight),
-          limit = tonumber(limit),
-          claim = tonumber(claim),
-          wait_until = tonumber(wait_until),
-          fence = tonumber(fence),
-          since = tonumber(since),
-          inbox = inbox,
-        }
-      or false
+    local mark, weight, limit, claim = unpack_doubles('<dddd', record)
+    local inbox = string.match(record, '^%S+', 33)
+    known = {fence = mark, wait_until = mark, weight = weight, limit = limit, claim = claim, inbox = inbox}
     parsed[record] = known
   end
   return known
@@ -58,6 +52,10 @@ end
 
 -- Invariants 1, 2 and 3: each new grant fits the limit, overtakes no waiter, and has the largest fence.
 local function check_grants(name, state, caller, caller_moves, ticket, now)
+  -- A caller with a ticket comes back to its place, before those that came later.
+  local function came_before(other, token)
+    return token ~= caller or ticket == 0 or state.queue.scores[other] < ticket + QUEUED
+  end
   local new, all = nil, state.holders.order
   for i = 1, #all do
     local token = all[i]
@@ -94,11 +92,11 @@ local function check_grants(name, state, caller, caller_moves, ticket, now)
       complain(1, name, '%s was granted permit %.0f of %.0f', token, out, most)
     end
     for _, before in ipairs(name.queue) do
-      if before == token or token == caller and ticket and (state.queue.scores[before] or 0) > ticket then
+      if before == token then
         break
       end
       local waiter = state.queue.scores[before] and not (before == caller and caller_moves) and state.records[before]
-      if waiter and is_protected(waiter, state.resized or waiter.limit, now) then
+      if waiter and came_before(before, token) and is_protected(waiter, state.resized or waiter.limit, now) then
         complain(2, name, '%s was granted before %s, which waits', token, before)
       end
     end
@@ -111,7 +109,7 @@ local function check_grants(name, state, caller, caller_moves, ticket, now)
         complain(6, name, '%s was granted after the end of its wait-lease', token)
       end
       local lease = state.holders.scores[token] - now
-      local message = format('granted %s %.0f %.0f %.0f', token, record.fence, now, lease)
+      local message = 'granted ' .. token .. ' ' .. pack('<ddd', record.fence, now, lease)
       local published, is_sent = {server.messages()}, false
       for i = 1, #published, 2 do
         is_sent = is_sent or published[i] == record.inbox and published[i + 1] == message
@@ -125,8 +123,8 @@ local function check_grants(name, state, caller, caller_moves, ticket, now)
   end
 end
 
--- Invariants 2 and 6: the queue keeps its order, new requests are at its end, and no protected waiter is removed. A
--- caller with a ticket may move; that its place is the one of its ticket is checked with the reply.
+-- Invariants 2 and 6: the queue keeps its order, new requests are at its end or have the place of their ticket, and no
+-- protected waiter is removed.
 local function check_queue(name, state, caller, caller_moves, ticket, unsure, now)
   local queue, was = state.queue.order, name.place
   local last, newcomer = 0, nil
@@ -136,8 +134,12 @@ local function check_queue(name, state, caller, caller_moves, ticket, unsure, no
     if token == caller and caller_moves then
       place = nil
     end
-    if token == caller and (unsure or ticket) then
-      place = nil -- its position depends on the data that was lost, or on its ticket
+    if token == caller and unsure then
+      place = nil -- its position depends on the data that was lost
+    elseif not place and ticket > 0 then
+      if token ~= caller or state.queue.scores[token] ~= ticket + QUEUED then
+        complain(2, name, '%s is queued, and its ticket is %.0f', token, state.queue.scores[token] - QUEUED)
+      end
     elseif not place then
       newcomer = token
     elseif newcomer or place < last then
@@ -158,42 +160,62 @@ local function check_queue(name, state, caller, caller_moves, ticket, unsure, no
   end
 end
 
--- Each token has a record and either holds or waits, and `used` is the number of permits held.
+-- Each token has a record and either holds or waits, and the state agrees with the tokens.
 local function check_records(name, state, now)
-  local sum, fields = 0, state.hash.fields
-  local records = state.hash.size - (fields.used and 1 or 0) - (fields.fence and 1 or 0) - (fields.limit and 1 or 0)
-  local order, scores, torn = state.holders.order, state.holders.scores, name.torn
-  for i = 1, #order do
-    local token = order[i]
-    local record = state.records[token]
-    sum = sum + (record and record.weight or 0)
+  local out, soonest, torn, inline = 0, math.huge, name.torn, state.inline
+  for _, token in ipairs(state.holders.order) do
+    local record, its_end = state.records[token], state.holders.scores[token]
+    if token ~= inline then
+      out, soonest = out + (record and record.weight or 0), math.min(soonest, its_end)
+    end
     if not record and not torn then
       complain('records', name, '%s holds and has no record', token)
-    elseif state.queue.scores[token] and not torn then
-      complain('records', name, '%s holds and waits', token)
-    elseif finished[token] and scores[token] > now then
+    elseif finished[token] and its_end > now then
       complain(7, name, '%s holds after its end', token)
     end
   end
-  order = state.queue.order
-  for i = 1, #order do
-    local token = order[i]
-    if not state.records[token] and not torn then
+  local latest = 0
+  for _, token in ipairs(state.queue.order) do
+    latest = math.max(latest, state.queue.scores[token] - QUEUED)
+    if state.holders.scores[token] and not torn then
+      complain('records', name, '%s holds and waits', token)
+    elseif not state.records[token] and not torn then
       complain('records', name, '%s waits and has no record', token)
     elseif finished[token] then
       complain(7, name, '%s waits after its end', token)
     end
   end
-  local used = fields.used and tonumber(fields.used)
-  if used and state.holders.size > 0 and used ~= sum then
-    complain('records', name, '%.0f permits are held, and used is %.0f', sum, used)
+  if state.sorted and state.sorted.scores[''] ~= math.huge then
+    complain('records', name, 'the sorted set has no last member')
   end
-  if not torn and records ~= state.holders.size + state.queue.size then
-    complain('records', name, '%d records for %d holders and %d waiters', records, state.holders.size, state.queue.size)
+  if torn then
+    return
   end
-  local fence = fields.fence and not name.was_lost and tonumber(fields.fence)
-  if fence and fence < name.fence then
-    complain(3, name, 'the fence is %.0f, and was %.0f', fence, name.fence)
+  if state.is_doubled then
+    complain('records', name, '%s holds twice', inline)
+  end
+  local expected = state.holders.size - (inline and 1 or 0) + state.queue.size
+  if state.record_count ~= expected then
+    complain('records', name, '%d records for %d holders and waiters', state.record_count, expected)
+  end
+  if state.out ~= out then
+    complain('records', name, '%.0f permits are held beside the state, which says %.0f', out, state.out)
+  elseif out > 0 and state.soonest > soonest then
+    complain('records', name, 'a lease ends %.0f us before the soonest', state.soonest - soonest)
+  end
+  if state.length ~= state.queue.size then
+    complain('records', name, '%d wait, and the state says %d', state.queue.size, state.length)
+  elseif latest > state.waiting then
+    complain('records', name, 'a ticket is %.0f us after the latest', latest - state.waiting)
+  end
+  if state.remembered > state.memory then
+    complain('records', name, 'a tombstone lasts %.0f us longer than the state says', state.remembered - state.memory)
+  end
+  if state.has_extra ~= (state.extra == 1) then
+    complain('records', name, 'the state has %.0f further fields', state.extra)
+  end
+  if state.hash.size > 0 and not name.was_lost and state.fence < name.fence then
+    complain(3, name, 'the fence is %.0f, and was %.0f', state.fence, name.fence)
   end
 end
 
@@ -215,42 +237,27 @@ local function check_kept(name, state, script, caller, argv, now)
   end
 end
 
-local function check_ttl(name, found, part, moment, now)
-  if not found.expires then
-    complain(5, name, 'the %s have no TTL', part)
-  elseif moment > now and found.expires < floor(moment / 1000) then
-    complain(5, name, 'the %s expire %.0f ms before their content', part, moment / 1000 - found.expires)
-  end
-end
-
--- Invariant 5: each key has a TTL, and outlives its content.
+-- Invariant 5: each key has a TTL, and outlives its content by an hour.
 local function check_ttls(name, state, now)
-  local longest, latest = 0, 0
-  local order, scores = state.holders.order, state.holders.scores
-  if order[1] then
-    longest = scores[order[#order]]
-    check_ttl(name, state.holders, 'holders', longest, now)
+  local longest = state.remembered
+  for _, its_end in pairs(state.holders.scores) do
+    longest = math.max(longest, its_end)
   end
-  order = state.queue.order
-  for i = 1, #order do
-    local record = state.records[order[i]]
-    if record and record.wait_until > latest then
-      latest = record.wait_until
+  for _, token in ipairs(state.queue.order) do
+    local record = state.records[token]
+    longest = math.max(longest, record and record.wait_until or 0)
+  end
+  for part, key in pairs(name.keys) do
+    local found = peek(key, now)
+    if found and not found.expires then
+      complain(5, name, 'the %s have no TTL', part)
+    elseif found and longest > now and found.expires < floor((longest + HOUR_US) / 1000) - 1 then
+      complain(5, name, 'the %s expire %.0f ms too early', part, (longest + HOUR_US) / 1000 - found.expires)
+    elseif found and not name.torn and found.expires < floor(state.keep / 1000) - 1 then
+      complain(5, name, 'the %s expire %.0f ms before the state says', part, state.keep / 1000 - found.expires)
     end
   end
-  if order[1] then
-    check_ttl(name, state.queue, 'queue', latest, now)
-  end
-  if state.hash.size > 0 then
-    check_ttl(name, state.hash, 'tokens', longest > latest and longest or latest, now)
-  end
-  local tombstones = peek(name.keys.tombstones, now)
-  if tombstones then
-    check_ttl(name, tombstones, 'tombstones', 0, now)
-  end
 end
-
-local TICKETS = {permit_acquire = 8, multi_acquire = 5} -- which argument is the ticket
 
 local SERVES = {
   permit_acquire = {queued = true},
@@ -308,7 +315,7 @@ local function check_reply(name, state, script, reply, caller, several, now)
       complain(8, name, 'the reply gives %s %.0f us', caller, reply[2])
     end
   elseif tag == 'queued' then
-    if state.queue.scores[caller] ~= reply[5] then
+    if state.queue.scores[caller] ~= reply[5] + QUEUED then
       complain(4, name, 'the reply queues %s at %.0f', caller, reply[5])
     end
     name.queued_in[caller] = turn
@@ -322,38 +329,66 @@ local function check_reply(name, state, script, reply, caller, several, now)
   end
 end
 
--- Return the data of a name.
+local function new_set()
+  return {scores = {}, order = {}, size = 0}
+end
+
+local function add(set, token, score)
+  set.size = set.size + 1
+  set.order[set.size], set.scores[token] = token, score
+end
+
+-- Return the data of a name, as lua/lib/state.lua describes it.
 local function look(name, now)
-  local hash = peek(name.keys.tokens, now) or NO_HASH
-  local state = {
-    holders = peek(name.keys.holders, now) or NO_SET,
-    queue = peek(name.keys.queue, now) or NO_SET,
-    hash = hash,
-    records = {},
-  }
-  local fields, records = hash.fields, state.records
-  local order = state.holders.order
-  for i = 1, #order do
-    local record = fields[order[i]]
-    records[order[i]] = record and (parsed[record] or read(record)) or nil
+  local sorted, hash = peek(name.keys.tokens, now), peek(name.keys.state, now) or NO_HASH
+  local fields, holders, queue, records = hash.fields, new_set(), new_set(), {}
+  local state = {hash = hash, sorted = sorted, holders = holders, queue = queue, records = records}
+  state.out, state.soonest, state.memory, state.remembered = 0, 0, 0, 0
+  for _, token in ipairs((sorted or NO_SET).order) do
+    local score = sorted.scores[token]
+    if score < 0 then
+      add(queue, token, score)
+    elseif score < FINISHED then
+      add(holders, token, score)
+    elseif score < math.huge then
+      state.remembered = score - FINISHED
+    end
+    local record = score < FINISHED and fields[token]
+    records[token] = record and (parsed[record] or read(record)) or nil
   end
-  order = state.queue.order
-  for i = 1, #order do
-    local record = fields[order[i]]
-    records[order[i]] = record and (parsed[record] or read(record)) or nil
+  local own, more = fields.s, fields.q
+  state.record_count, state.has_extra = hash.size - (own and 1 or 0) - (more and 1 or 0), more ~= nil
+  state.lease_end, state.waiting, state.length, state.extra, state.fence, state.keep = 0, 0, 0, 0, 0, 0
+  if own then
+    local token, at
+    state.lease_end, state.waiting, state.length, state.extra, state.fence, state.keep, token, at =
+      unpack_doubles('<ddddddBc0', own)
+    if state.lease_end > 0 then
+      state.is_doubled = holders.scores[token] ~= nil
+      state.inline, records[token] = token, read(string.sub(own, at))
+      add(holders, token, state.lease_end)
+      table.sort(holders.order, function(one, other)
+        return holders.scores[one] < holders.scores[other] or holders.scores[one] == holders.scores[other] and one < other
+      end)
+    end
   end
-  state.resized = fields.limit and tonumber(fields.limit)
+  if more then
+    local resized
+    state.out, state.soonest, resized, state.memory = unpack_doubles('<dddd', more)
+    state.resized = resized > 0 and resized or nil
+  end
   return state
 end
 
 local function remember(name, state)
-  local queue, place, waiters = {}, {}, {}
+  local queue, place, waiters, tickets = {}, {}, {}, {}
   local order = state.queue.order
   for i = 1, #order do
     local token = order[i]
     queue[i], place[token], waiters[token] = token, i, state.records[token]
+    tickets[token] = state.queue.scores[token] - QUEUED
   end
-  name.queue, name.place, name.waiters = queue, place, waiters
+  name.queue, name.place, name.waiters, name.tickets = queue, place, waiters, tickets
   local deadlines, scores, held = name.deadlines, state.holders.scores, {}
   name.held = held
   order = state.holders.order
@@ -367,19 +402,33 @@ local function remember(name, state)
   end
 end
 
+-- A reply as a table: its tag and its numbers. A number alone is the fence of a grant for the whole ttl.
+local function read_reply(script, reply, argv)
+  if type(reply) == 'number' then
+    local ttl_at = script == 'permit_acquire' and 25 or 1
+    return {'granted', reply, unpack_doubles('<d', argv[2], ttl_at) * 1000}
+  elseif type(reply) ~= 'string' then
+    return reply
+  end
+  local tag, numbers = string.match(reply, '^(%S+) (.*)$')
+  local read = {tag}
+  for at = 1, #numbers, 8 do
+    read[#read + 1] = (unpack_doubles('<d', numbers, at))
+  end
+  return read
+end
+
 local watch = {}
 
 -- Start with these names.
 function watch.begin(...)
   names, by_tag, by_key, finished, ghosts, parsed = {}, {}, {}, {}, {}, {}
   for _, tag in ipairs({...}) do
-    local name = {tag = tag, keys = {}, queue = {}, place = {}, waiters = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
+    local name = {tag = tag, keys = {}, queue = {}, place = {}, waiters = {}, tickets = {}, granted = {}, held = {}, deadlines = {}, fence = 0}
     name.granted_in, name.queued_in = {}, {}
-    for _, part in ipairs({'holders', 'queue', 'tokens', 'tombstones'}) do
-      name.keys[part] = tag .. ':' .. part
-    end
+    name.keys = {state = tag .. ':state', tokens = tag .. ':tokens'}
     insert(names, name)
-    by_tag[tag], by_key[name.keys.holders] = name, name
+    by_tag[tag], by_key[name.keys.state] = name, name
   end
 end
 
@@ -387,10 +436,13 @@ end
 function watch.after(script, now)
   complaints, turn = {}, turn + 1
   local keys, argv, reply = server.last()
-  local caller = argv[1]
+  local caller, ticket = argv[1], 0
+  reply = read_reply(script, reply, argv)
+  if script == 'permit_acquire' or script == 'multi_acquire' then
+    ticket = (unpack_doubles('<d', argv[2], #argv[2] - 7))
+  end
   ghosts[caller] = nil
   local touched, unsure = {}, false
-  local caller_moves = script == 'multi_acquire' -- unless it is in all queues already
   for i = 1, #keys do
     local name = by_key[keys[i]]
     if name then
@@ -398,17 +450,17 @@ function watch.after(script, now)
       unsure = unsure or name.torn
     end
   end
-  local ticket = tonumber(argv[TICKETS[script]])
-  ticket = ticket ~= 0 and ticket
-  if caller_moves then
-    local places, since = 0, nil
-    for _, name in ipairs(touched) do
-      if name.place[caller] then
-        places, since = places + 1, name.waiters[caller] and name.waiters[caller].since
-      end
+  local places, its_ticket = 0, nil
+  for _, name in ipairs(touched) do
+    local place = name.tickets[caller]
+    if place and (ticket == 0 or place == ticket) then
+      places, its_ticket = places + 1, place
     end
-    caller_moves = places < #touched
-    ticket = ticket or caller_moves and since -- some of its places are left, and say which the others are
+  end
+  -- Unless it is in all queues already, it enters all of them anew, by the ticket that it has in some of them.
+  local caller_moves = places < #touched and (script == 'multi_acquire' or ticket > 0)
+  if caller_moves and ticket == 0 then
+    ticket = its_ticket or 0
   end
   caller_moves = caller_moves or unsure
   if reply and (reply[1] == 'released' or reply[1] == 'cancelled' or reply[1] == 'lowered' or reply[1] == 'resized') then

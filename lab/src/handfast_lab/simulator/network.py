@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from struct import unpack
 from typing import Any, Protocol
 
+from handfast._engine.packing import read_reply
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
 from handfast_lab.simulator.server import SCRIPT_NAMES, SimulatedServer
 from handfast_lab.simulator.world import Process, World
@@ -369,8 +371,8 @@ class Network:
     def _say(self, command: Command, frame: Any, messages: Any) -> None:
         keys, args = command.words[: command.key_count], command.words[command.key_count :]
         names = " ".join(sorted({key.rsplit(b":", 1)[0].decode() for key in keys}))
-        shown = frame if isinstance(frame, ErrorReply) else b" ".join(b"%b" % _text(item) for item in frame).decode()
-        said = " ".join(arg.decode() for arg in args)
+        shown = frame if isinstance(frame, ErrorReply) else " ".join(map(_text, read_reply(frame)))
+        said = " ".join(map(_text, args))
         late = " LATE" if command.late else ""
         link = command.link
         self.world.say(
@@ -379,7 +381,7 @@ class Network:
         for channel, payload in zip(messages[::2], messages[1::2], strict=True):
             self.world.say(
                 "server",
-                f"    to {channel.decode()} ({self._subscribers_at(self.primary, channel)}): {payload.decode()}",
+                f"    to {channel.decode()} ({self._subscribers_at(self.primary, channel)}): {_text(payload)}",
             )
 
 
@@ -400,5 +402,14 @@ def _push(items: list[Any]) -> bytes:
     return b">" + encode(items)[1:]
 
 
-def _text(item: Any) -> bytes:
-    return item if isinstance(item, bytes) else str(item).encode()
+def _text(item: Any) -> str:
+    """Return an argument, a message or a part of a reply for the log, with its doubles written out."""
+    if not isinstance(item, bytes):
+        return str(item)
+    length = len(item) - 24 if item.startswith(b"granted ") else 0
+    if item.isascii() and item.decode().isprintable():
+        return item.decode()
+    if (len(item) - length) % 8:
+        return item.decode("latin-1")
+    numbers = unpack(f"<{(len(item) - length) // 8}d", item[length:])
+    return item[:length].decode() + " ".join(f"{number:.0f}" for number in numbers)

@@ -5,8 +5,9 @@
 -- and tests/test_simulator_server.py holds them against real servers, step by step.
 --
 -- A sorted set keeps its members in an array, sorted by score and then by member: the sets here are small.
-local floor, format, sub, find = math.floor, string.format, string.sub, string.find
-local insert, remove, unpack, select, type, tonumber = table.insert, table.remove, unpack, select, type, tonumber
+local floor, format, sub, find, gmatch = math.floor, string.format, string.sub, string.find, string.gmatch
+local char, byte, concat, insert, remove = string.char, string.byte, table.concat, table.insert, table.remove
+local unpack, select, type, tonumber = unpack, select, type, tonumber
 
 local db, listeners = {}, {}
 local now_us, now_ms = 0, 0
@@ -47,6 +48,75 @@ local function integer(value)
     fail('ERR value is not an integer or out of range')
   end
   return tonumber(value)
+end
+
+-- The bytes of a double, the lowest first, and back: numbers are whole, or infinite.
+local function double_bytes(number)
+  if number == 0 then
+    return '\0\0\0\0\0\0\0\0'
+  end
+  local sign, fraction, exponent, rest = number < 0 and 128 or 0, 0, 2047, 0
+  if number ~= math.huge and number ~= -math.huge then
+    fraction, exponent = math.frexp(number < 0 and -number or number)
+    fraction, exponent = fraction * 9007199254740992 - 4503599627370496, exponent + 1022
+  end
+  rest = fraction % 16777216
+  fraction = (fraction - rest) / 16777216
+  return char(
+    rest % 256,
+    floor(rest / 256) % 256,
+    floor(rest / 65536),
+    fraction % 256,
+    floor(fraction / 256) % 256,
+    floor(fraction / 65536) % 256,
+    exponent % 16 * 16 + floor(fraction / 16777216),
+    sign + floor(exponent / 16)
+  )
+end
+
+local function bytes_double(data, at)
+  local a, b, c, d, e, f, g, h = byte(data, at, at + 7)
+  local sign, exponent = h < 128 and 1 or -1, h % 128 * 16 + floor(g / 16)
+  local fraction = (((((g % 16 * 256 + f) * 256 + e) * 256 + d) * 256 + c) * 256 + b) * 256 + a
+  if exponent == 2047 then
+    return sign * math.huge
+  elseif exponent == 0 then
+    return 0
+  end
+  return sign * math.ldexp(fraction + 4503599627370496, exponent - 1075)
+end
+
+-- The library of the same name, with the formats that scripts use: a double, a byte, and a text as long as the number
+-- before it.
+local struct = {}
+
+function struct.pack(layout, ...)
+  local packed, count = {}, 0
+  for kind in gmatch(layout, '[dBc]') do
+    count = count + 1
+    local value = select(count, ...)
+    packed[count] = kind == 'd' and double_bytes(value) or kind == 'B' and char(value % 256) or value
+  end
+  return concat(packed)
+end
+
+function struct.unpack(layout, data, at)
+  local found, count = {}, 0
+  at = at or 1
+  for kind in gmatch(layout, '[dBc]') do
+    local size = kind == 'd' and 8 or kind == 'B' and 1 or found[count]
+    if at + size - 1 > #data then
+      fail('ERR data string too short')
+    elseif kind == 'c' then
+      found[count] = sub(data, at, at + size - 1)
+    else
+      count = count + 1
+      found[count] = kind == 'd' and bytes_double(data, at) or byte(data, at)
+    end
+    at = at + size
+  end
+  found[count + 1] = at
+  return unpack(found, 1, count + 1)
 end
 
 local function show(score)
@@ -287,7 +357,7 @@ function commands.HDEL(key, ...)
   return gone
 end
 
-local CONDITIONS = {NX = true, XX = true}
+local CONDITIONS = {NX = true, XX = true, GT = true}
 
 function commands.ZADD(key, ...)
   local first, count, condition = 1, select('#', ...), nil
@@ -313,7 +383,7 @@ function commands.ZADD(key, ...)
     if not known and condition ~= 'XX' then
       put(set, score, member)
       added = added + 1
-    elseif known and condition ~= 'NX' and known ~= score then
+    elseif known and condition ~= 'NX' and known ~= score and (condition ~= 'GT' or score > known) then
       put(set, score, member)
     end
   end
@@ -333,6 +403,18 @@ function commands.ZREM(key, ...)
     db[key] = nil
   end
   return gone
+end
+
+function commands.ZPOPMIN(key)
+  local set = entry(key, 'zset')
+  local found = set and slice(set, 1, 1, true) or {}
+  if found[1] then
+    drop(set, found[1])
+    if set.size == 0 then
+      db[key] = nil
+    end
+  end
+  return found
 end
 
 function commands.ZREMRANGEBYSCORE(key, min, max)
@@ -446,6 +528,7 @@ local rules = {
   ZADD = {3, 1e9, 2},
   ZCARD = {1, 1},
   ZCOUNT = {3, 3},
+  ZPOPMIN = {1, 1, 1},
   ZRANGE = {3, 4},
   ZRANGEBYSCORE = {3, 1e9},
   ZRANK = {2, 2},
@@ -477,7 +560,10 @@ end
 
 function redis.pcall(...)
   local fine, reply = pcall(redis.call, ...)
-  return fine and reply or type(reply) == 'table' and reply or {err = 'ERR ' .. tostring(reply)}
+  if fine or type(reply) == 'table' then
+    return reply
+  end
+  return {err = 'ERR ' .. tostring(reply)}
 end
 
 function redis.error_reply(words)
@@ -493,6 +579,7 @@ local sandbox = setmetatable({
   redis = redis,
   math = math,
   string = string,
+  struct = struct,
   table = table,
   assert = assert,
   error = error,
@@ -535,10 +622,10 @@ local function wire(value)
   for i, item in ipairs(value) do
     items[i] = wire(item)
   end
-  return '*' .. #items .. '\r\n' .. table.concat(items)
+  return '*' .. #items .. '\r\n' .. concat(items)
 end
 
-local server = {}
+local server = {struct = struct}
 
 -- Begin anew with nothing stored.
 function server.reset()
@@ -569,19 +656,23 @@ function server.run(name, moment_us, key_count, ...)
   rawset(sandbox, 'KEYS', KEYS)
   rawset(sandbox, 'ARGV', ARGV)
   local fine, reply = pcall(scripts[name])
-  last_reply = fine and type(reply) == 'table' and reply or nil
+  last_reply = fine and reply or nil
   if fine then
     return false, reply
   end
   return type(reply) == 'table' and reply.err or 'ERR ' .. tostring(reply), nil
 end
 
--- The same for Python: the error, false, or nil for an array of plain values, which follow; else the bytes of the wire
--- follow. The first result is how many messages are to be fetched.
+-- The same for Python: the error; true for a text or a number, or nil for an array of them, which follow; else false, and the
+-- bytes of the wire follow. The first result is how many messages are to be fetched.
 function server.call(name, moment_us, key_count, ...)
   local complaint, reply = server.run(name, moment_us, key_count, ...)
   if complaint then
     return message_count, complaint
+  elseif type(reply) == 'string' then
+    return message_count, true, reply
+  elseif type(reply) == 'number' then
+    return message_count, true, reply < 0 and math.ceil(reply) or floor(reply)
   elseif type(reply) ~= 'table' or reply.err or reply.ok then
     return message_count, false, wire(reply)
   end
@@ -675,13 +766,13 @@ function server.dump(moment_us)
       else
         line[#line + 1] = found.value
       end
-      lines[#lines + 1] = table.concat(line, ' ')
+      lines[#lines + 1] = concat(line, ' ')
     end
   end
-  return table.concat(lines, '\n')
+  return concat(lines, '\n')
 end
 
--- The last script's keys, its arguments, and its reply if that was an array, for those who check.
+-- The last script's keys, its arguments and its reply, for those who check.
 function server.last()
   return KEYS, ARGV, last_reply
 end

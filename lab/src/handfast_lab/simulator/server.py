@@ -73,6 +73,8 @@ class SimulatedServer:
         """Return a script's reply, or its error as an `ErrorReply`; and its published channels and messages, alternating."""
         count, *reply = self._call(name, moment_us, key_count, *words)
         messages: Sequence[bytes] = self._messages() if count else ()
+        if reply[0] is True:
+            return reply[1], messages
         if reply[0] is None:
             return reply[1:], messages
         if reply[0] is False:
@@ -81,7 +83,7 @@ class SimulatedServer:
 
     def dump(self, moment_us: int) -> str:
         """Return all data, in a fixed order."""
-        return str(self.model[b"dump"](moment_us).decode(errors="replace"))
+        return str(self.model[b"dump"](moment_us).decode("latin-1"))
 
 
 def _read(data: bytes) -> Any:

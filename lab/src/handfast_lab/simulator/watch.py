@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE
+from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
 from handfast_lab.checker.history import Kind, Operation, Outcome
@@ -143,8 +144,8 @@ class Watch:
 
     def delivered(self, command: Command, frame: object) -> None:
         """Record the ticket in a reply that reaches its client."""
-        if isinstance(frame, list) and frame[0] == b"queued":
-            self._tickets.setdefault(command.token, frame[4])
+        if isinstance(frame, bytes) and frame.startswith(b"queued "):
+            self._tickets.setdefault(command.token, read_reply(frame)[4])
 
     def executed(self, command: Command, frame: object, now_us: int) -> None:
         """Check a script that the server has run, before its reply is sent."""
@@ -155,18 +156,19 @@ class Watch:
             elif frame.startswith("OOM") and name not in _MAY_BE_REFUSED:
                 self.find(f"invariant 11: {name.decode()} of {token.decode()} is refused at maxmemory")
             return
-        assert isinstance(frame, list)  # noqa: S101 -- every script replies with an array
         complaint = self._after(name, now_us)
-        tag = frame[0]
+        tag, *numbers = read_reply(frame)
         # A late copy of the first request may get the reply "busy" while its token waits: no client receives that reply.
         if complaint is not None and not (command.late and tag == b"busy"):
             self.find(complaint.decode())
-        if tag == b"queued" and command.ticket not in (None, frame[4]):
-            self.find(f"invariant 2: {token.decode()} is queued at {frame[4]}, and its place was {command.ticket}")
+        if tag == b"queued" and command.ticket not in (None, numbers[3]):
+            self.find(f"invariant 2: {token.decode()} is queued at {numbers[3]}, and its place was {command.ticket}")
         if name in _ACQUIRES:
-            self._answered(token, tag, frame[1] if tag == b"granted" else None)
+            self._answered(token, tag, numbers[0] if tag == b"granted" else None)
         elif name in _ENDS:
-            if tag == b"lost":
+            if tag == b"unknown":
+                pass  # nothing is remembered of a release
+            elif tag == b"lost":
                 if self._released.get(token, -inf) > self._world.now - REMEMBERED_S and token not in self._older:
                     self.find(f"invariant 4: {token.decode()} was released, and the reply to its release is lost")
             else:

@@ -1,153 +1,168 @@
 -- multi_acquire: ask for several locks; get all of them at once, or enter every queue.
 --
--- KEYS holders queue tokens tombstones more...
--- ARGV token ttl_ms wait_ms max_waiters ticket owner
+-- KEYS state tokens more...
+-- ARGV token request owner
 -- REPLY granted fence lease_us
+-- REPLY - the fence, if all were granted for ttl_ms from now
 -- REPLY queued now_us position retry_us ticket
 -- REPLY busy retry_us
 -- REPLY full length
 -- REPLY finished
 --
--- `more` are the keys of further names, four each; arguments and replies are those of permit_acquire. The token holds
--- nothing while it waits, and nothing is handed over to it: it stands in all queues with a claim of 0, is woken when
--- it is the head of one that is free, and sends this script again. All names are granted with one fence, larger than
--- any that they had.
+-- `more` are the keys of further names, two each. request is ttl_ms wait_ms max_waiters ticket, packed as doubles;
+-- arguments and replies are those of permit_acquire. The token holds nothing while it waits, and nothing is handed over
+-- to it: it stands in all queues with a claim of 0, is woken when it is the head of one that is free, and sends this
+-- script again. All names are granted with one fence, larger than any that they had.
 --
--- It enters all queues in one step, never keeps a part of its places, and has one score in all of them: its ticket, or
--- one that is larger than all scores there. So any two tokens stand in the same order wherever they meet, also after
+-- It enters all queues in one step, never keeps a part of its places, and has one ticket in all of them: its own, or
+-- one that is larger than all tickets there. So any two tokens stand in the same order wherever they meet, also after
 -- one of them has lost places and has taken them again: no two wait for each other.
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its places.
--- LATE after its release or cancel the token has a tombstone: `finished`, and nothing changes.
+-- LATE after its cancel, or after a release that knows of copies, the token has a tombstone: `finished`, and
+-- nothing changes.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is
 --   in all queues already goes on, since it takes up nothing new.
 
 -- @include clock
--- @include memory
--- @include expiry
+local token, owner = ARGV[1], ARGV[3]
+local ttl_ms, wait_ms, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
+local request = struct.pack('<ddd', 1, 1, 0) -- weight, limit, and no claim
+local number = #KEYS / 2
+
+-- First look at each name, and write nothing. The short way of most requests: all are free.
+local texts, min_fence, all_free = {}, now, true
+for k = 1, #KEYS, 2 do
+  local text = redis.call('HGET', KEYS[k], 's')
+  local lease_end, length, extra, fence, keep = math.huge, 0, 0, 0, 0
+  if text then
+    local _
+    lease_end, _, length, extra, fence, keep = struct.unpack('<dddddd', text)
+  end
+  all_free = all_free and lease_end <= now and length == 0 and extra == 0 and keep > now + ttl_ms * 1000 + 3600000000
+  min_fence = math.max(min_fence, fence + 1)
+  texts[k] = text
+end
+if all_free then
+  local its_end = struct.pack('<d', now + ttl_ms * 1000)
+  local its_fence = struct.pack('<d', min_fence)
+  local its_record = string.char(#token) .. token .. its_fence .. request .. owner
+  for k = 1, #KEYS, 2 do
+    local text = texts[k]
+    text = its_end .. string.sub(text, 9, 32) .. its_fence .. string.sub(text, 41, 48) .. its_record
+    redis.call('HSET', KEYS[k], 's', text)
+  end
+  return min_fence
+end
+
 -- @include record
 -- @include state
 -- @include grant
--- @include reset
+
+-- Take the next name at hand.
+local function load_keys(k, text)
+  load_name(KEYS[k], KEYS[k + 1], text or redis.call('HGET', KEYS[k], 's'))
+end
+
+-- @include memory
+-- @include tombstones
 -- @include sweep
 -- @include queue
--- @include waiters
+-- @include handoff
 
-local token, ttl_ms, wait_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local max_waiters, ticket, owner = tonumber(ARGV[4]), ARGV[5], ARGV[6]
-
--- First look at each name, and write nothing.
-local names, free, held, placed, length = {}, 0, 0, 0, 0
-local min_fence, granted_fence, lease_end, since = now, 0, math.huge, ticket ~= '0' and ticket
-for k = 1, #KEYS, 4 do
-  local holders, queue, tokens, tombstones = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
-  if redis.call('ZSCORE', tombstones, token) then
-    return {'finished'}
+local held, placed, longest, its_fence, first_end, next_ticket = 0, 0, 0, 0, math.huge, now
+local is_new = ticket == 0
+for k = 1, #KEYS, 2 do
+  load_keys(k, texts[k])
+  if finished(token) then
+    return 'finished '
   end
-  local s = load_state(holders, queue, tokens, token)
-  names[#names + 1] = s
-  local record = read_record(s.record)
-  local deadline = record and tonumber(redis.call('ZSCORE', holders, token) or 0) or 0
-  if deadline > now then
-    held = held + 1
-    granted_fence, lease_end = math.max(granted_fence, record.fence), math.min(lease_end, deadline)
-  elseif record and (not since or since == record.since) and redis.call('ZSCORE', queue, token) then
-    placed, since = placed + 1, record.since
+  local its_end, its_record = lease_of(token)
+  if its_record and its_end > now then
+    held, first_end = held + 1, math.min(first_end, its_end)
+    its_fence = math.max(its_fence, (struct.unpack('<d', its_record)))
   end
-  free = free + (redis.call('EXISTS', holders, queue) == 0 and 1 or 0)
-  length = math.max(length, redis.call('ZCARD', queue))
-  min_fence = math.max(min_fence, s.fence + 1)
-end
-
-local function grant_all()
-  for _, s in ipairs(names) do
-    grant(s, token, 1, 1, ttl_ms, owner, min_fence)
-    raise_ttl(s.tokens, ttl_ms + tokens_grace_ms(s.limit))
+  local its_ticket = ticket_of(token)
+  if its_ticket and (ticket == 0 or ticket == its_ticket) then
+    placed, ticket = placed + 1, its_ticket
   end
-  return {'granted', min_fence, ttl_ms * 1000}
+  longest, next_ticket = math.max(longest, length), math.max(next_ticket, waiting + 1)
+end
+if held == number then
+  return 'granted ' .. struct.pack('<dd', its_fence, first_end - now)
 end
 
--- Enter the queue of a name, or renew the wait-lease there.
-local function enter(s)
-  local wait_until = string.format('%.0f', now + wait_ms * 1000)
-  redis.call('HSET', s.tokens, token, write_record(1, 1, 0, wait_until, 0, since, owner))
-  redis.call('ZADD', s.queue, 'NX', since, token)
-  raise_ttl(s.queue, wait_ms + QUEUE_GRACE_MS)
-  raise_ttl(s.tokens, wait_ms + ttl_ms + tokens_grace_ms(s.limit))
-end
-
--- Serve the waiters before the token. Returns its position, whether the queue may go on, and when a lease ends here.
-local function serve(s)
-  sweep(s)
-  local more = hand_over(s, token)
-  return redis.call('ZRANK', s.queue, token) + math.min(s.used, 1), more, first_expiry(s)
-end
-
--- Give up what the token holds of a name, and its place in the queue.
-local function leave(s)
-  if redis.call('ZREM', s.holders, token) == 1 then
-    s.used = s.used - weight_of(s.record)
-    settle(s)
+-- Give up what the token holds of the name at hand, and its place in the queue.
+local function leave()
+  if not drop_lease(token) and ticket_of(token) then
+    leave_queue(token)
   end
-  redis.call('ZREM', s.queue, token)
 end
 
-if held == #names then
-  return {'granted', granted_fence, lease_end - now}
-end
-if free == #names then
-  for _, s in ipairs(names) do
-    drop_stale_state(s)
-  end
-  return grant_all()
-end
-
-if placed == #names then
-  allow_at_maxmemory(KEYS[1])
-else
-  if held == 0 and not since and length >= max_waiters then
-    length = 0
-    for _, s in ipairs(names) do
-      length = math.max(length, evict_waiters(s))
+gives_back = placed == number
+if placed < number then
+  if is_new and held + placed == 0 and longest >= max_waiters then
+    -- @include waiters
+    longest = 0
+    for k = 1, #KEYS, 2 do
+      load_keys(k)
+      evict_waiters()
+      if changed then
+        save()
+      end
+      longest = math.max(longest, length)
     end
-    if length >= max_waiters then
-      return {'full', length}
+    if longest >= max_waiters then
+      return 'full ' .. struct.pack('<d', longest)
     end
   end
-  require_memory(KEYS[1])
-  local score = now
-  for _, s in ipairs(names) do
-    leave(s)
-    local last = redis.call('ZRANGE', s.queue, -1, -1, 'WITHSCORES')
-    score = math.max(score, (tonumber(last[2]) or 0) + 1)
+  require_memory()
+  for k = 1, #KEYS, 2 do
+    load_keys(k)
+    leave()
+    if changed then
+      save()
+    end
   end
-  since = since or string.format('%.0f', score)
 end
-for _, s in ipairs(names) do
-  enter(s)
+if ticket == 0 then
+  ticket = next_ticket
 end
+local its_record = struct.pack('<d', now + wait_ms * 1000) .. request .. owner
+for k = 1, #KEYS, 2 do
+  load_keys(k)
+  enter_queue(token, ticket, its_record, wait_ms + ttl_ms)
+end
+
+-- Serve the waiters before the token. Stop where the queue of a name may go on: that is enough for one call.
 local position, retry_us = 0, -1
-for _, s in ipairs(names) do
-  local place, more, next_expiry = serve(s)
-  position = math.max(position, place)
+for k = 1, #KEYS, 2 do
+  load_keys(k)
+  sweep()
+  local more = hand_over(token)
+  min_fence = math.max(min_fence, fence + 1) -- a grant to another waiter has used one
+  local place, first = redis.call('ZRANK', tokens, token) + math.min(used(), 1), next_expiry()
+  position = math.max(position, place, more)
   if more == 1 then
-    position, retry_us = math.max(position, 1), 0
-    break -- enough for one call
-  elseif place > 0 and next_expiry then
-    retry_us = math.max(retry_us, next_expiry - now, 0)
+    retry_us = 0
+    break
+  elseif place > 0 and first then
+    retry_us = math.max(retry_us, first - now, 0)
   end
 end
-if position == 0 then
-  for _, s in ipairs(names) do
-    leave(s)
-  end
-  return grant_all()
+if position > 0 and wait_ms > 0 then
+  return 'queued ' .. struct.pack('<dddd', now, position - 1, retry_us, ticket)
 end
-if wait_ms == 0 then
-  for _, s in ipairs(names) do
-    leave(s)
-    redis.call('HDEL', s.tokens, token)
+for k = 1, #KEYS, 2 do
+  load_keys(k)
+  leave()
+  if position == 0 then
+    grant(token, request, ttl_ms, owner, min_fence)
+  else
+    save()
   end
-  return {'busy', retry_us}
 end
-return {'queued', now, position - 1, retry_us, tonumber(since)}
+if position > 0 then
+  return 'busy ' .. struct.pack('<d', retry_us)
+end
+return min_fence

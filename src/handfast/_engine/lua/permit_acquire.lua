@@ -1,146 +1,160 @@
 -- permit_acquire: ask for permits; be granted them now, or enter the queue.
 --
--- KEYS holders queue tokens tombstones
--- ARGV token limit weight ttl_ms claim_ms wait_ms max_waiters ticket owner
+-- KEYS state tokens
+-- ARGV token request owner
 -- REPLY granted fence lease_us
+-- REPLY - the fence, if it was granted for ttl_ms from now
 -- REPLY queued now_us position retry_us ticket
 -- REPLY busy retry_us
 -- REPLY full length
 -- REPLY exceeds_limit limit
 -- REPLY finished
 --
--- ttl_ms is the lease of a grant that this script gives; claim_ms is the first lease of one that is handed over later.
+-- request is weight limit claim_ms ttl_ms wait_ms max_waiters ticket, packed as doubles.
+-- ttl_ms is the lease of a grant that this script gives; claim_ms is the first lease of one that is handed over.
 -- wait_ms is the wait-lease, which every call renews; 0 asks without entering the queue.
 -- limit is in force unless an operator has set another one. A request above the limit in force gets exceeds_limit.
--- ticket is 0 at first, and then that of the first `queued` reply: the score of the token in the queue. A newcomer's is
--- the time, or one more than that of the last waiter. A token that the queue has lost since enters it by its ticket, so
--- before all that came later, and however many wait.
+-- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
+--   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
+--   many wait.
 -- owner is the client's inbox, its control channel and its label, as lib/record.lua has them.
 -- retry_us is the time from now until the next lease ends; -1 if there is none.
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its place.
--- LATE after its release or cancel the token has a tombstone: `finished`, and nothing changes.
+-- LATE after its cancel, or after a release that knows of copies, the token has a tombstone: `finished`, and
+-- nothing changes.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is
 --   in the queue already goes on, since it takes up nothing new.
 
 -- @include clock
--- @include memory
--- @include expiry
--- @include record
--- @include state
--- @include grant
--- @include reset
 
-local holders, queue, tokens, tombstones = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local token, limit, weight = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local ttl_ms, claim_ms, wait_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local max_waiters, ticket, owner = tonumber(ARGV[7]), ARGV[8], ARGV[9]
-if redis.call('ZSCORE', tombstones, token) then
-  return {'finished'}
-end
-local s = load_state(holders, queue, tokens, token)
-local limit_in_force = s.limit or limit
-
-if not s.record and weight <= limit_in_force and redis.call('EXISTS', holders, queue) == 0 then
-  -- The short way of most requests for a lock: no holders and no queue.
-  drop_stale_state(s)
-  grant(s, token, weight, ARGV[2], ttl_ms, owner)
-  raise_ttl(tokens, ttl_ms + tokens_grace_ms(s.limit))
-  return {'granted', s.fence, ttl_ms * 1000}
-end
-
--- The functions of a part are made where it is included. Those that a free name does without come behind its short way,
--- and those that hand permits over behind the rest: at the top they would cost a free lock a quarter more instructions.
--- @include sweep
-
-local since, place = ticket ~= '0' and ticket, false
-if s.record then
-  local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
-  local record = read_record(s.record)
-  if deadline > now then
-    return {'granted', record.fence, deadline - now}
+local token, request, owner = ARGV[1], ARGV[2], ARGV[3]
+local weight, limit, claim_ms, ttl_ms = struct.unpack('<dddd', request)
+local text = redis.call('HGET', KEYS[1], 's')
+local wants = string.sub(request, 1, 24) -- what a record has of it
+if text then
+  -- Three short ways, for most requests: each is what the rest of the script would do, at less than half the cost.
+  local lease_end, waiting, length, extra, fence, keep = struct.unpack('<dddddd', text)
+  local its_end, its_fence = now + ttl_ms * 1000, fence < now and now or fence + 1
+  local out, soonest, set_limit, memory = 0, math.huge, 0, 0
+  local known = false
+  if extra == 1 then
+    local more, its_record = unpack(redis.call('HMGET', KEYS[1], 'q', token))
+    out, soonest, set_limit, memory = struct.unpack('<dddd', more)
+    known = its_record
   end
-  if deadline > 0 then
-    require_memory(holders)
-    redis.call('ZREM', holders, token)
-    redis.call('HDEL', tokens, token)
-    s.used = s.used - record.weight
-    settle(s)
-  else
-    place = (not since or since == record.since) and redis.call('ZRANK', queue, token)
-    since = since or record.since
-  end
-elseif not s.stored_used and redis.call('ZSCORE', holders, token) then
-  -- Its record was evicted, and with it its weight and its fence: it is granted again.
-  require_memory(holders)
-  redis.call('ZREM', holders, token)
-end
-
-if place then
-  allow_at_maxmemory(holders)
-end
-local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-local next_expiry = sweep(s)
-if not last[1] and s.used + weight <= limit_in_force then
-  grant(s, token, weight, ARGV[2], ttl_ms, owner)
-  raise_ttl(tokens, ttl_ms + tokens_grace_ms(s.limit))
-  return {'granted', s.fence, ttl_ms * 1000}
-end
-local position, retry_us
-if weight <= limit_in_force then
-  retry_us = next_expiry and math.max(0, next_expiry - now)
-  if wait_ms == 0 and s.used + weight > limit_in_force then
-    return {'busy', retry_us}
-  end
-
-  position = place
-  if not place then
-    position = last[1] and redis.call('ZCARD', queue) or 0
-    if position >= max_waiters and not since then
-      -- @include waiters
-      position = evict_waiters(s)
-      if position >= max_waiters then
-        return {'full', position}
+  local is_plain = not known
+    and keep > its_end + 3660000000
+    and set_limit == 0
+    and soonest > now
+    and weight <= limit
+    and (memory == 0 or memory > now and not redis.call('ZSCORE', KEYS[2], token))
+  if is_plain and lease_end <= now and out == 0 and length == 0 then
+    -- No holder and no waiters.
+    text = struct.pack('<ddddddBc0d', its_end, waiting, 0, extra, its_fence, keep, #token, token, its_fence)
+    redis.call('HSET', KEYS[1], 's', text .. wants .. owner)
+    return its_fence
+  elseif is_plain and lease_end > now then
+    local holder, at = struct.unpack('Bc0', text, 49)
+    local used = out + struct.unpack('<d', text, at + 8)
+    local wait_ms, max_waiters, ticket = struct.unpack('<ddd', request, 33)
+    is_plain = holder ~= token and ticket == 0
+    if is_plain and used >= limit and wait_ms > 0 and length < max_waiters then
+      -- Others have all of it.
+      ticket = math.max(now, waiting + 1)
+      local its_record = struct.pack('<d', now + wait_ms * 1000) .. wants .. owner
+      local queued = struct.pack('<ddd', lease_end, ticket, length + 1) .. string.sub(text, 25)
+      if redis.pcall('HSET', KEYS[1], 's', queued, token, its_record) == 1 then
+        if redis.call('ZADD', KEYS[2], ticket - 4503599627370496, token, '+inf', '') == 2 then
+          redis.call('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000)) -- the sorted set is new
+        end
+        return 'queued ' .. struct.pack('<dddd', now, length, math.min(lease_end, soonest) - now, ticket)
       end
+    elseif is_plain and used + weight <= limit and length == 0 and out > 0 then
+      -- It has permits left, beside several holders, and no waiters.
+      text = string.sub(text, 1, 32) .. struct.pack('<d', its_fence) .. string.sub(text, 41)
+      local more = struct.pack('<dddd', out + weight, math.min(soonest, its_end), 0, memory)
+      redis.call('HSET', KEYS[1], 's', text, 'q', more, token, struct.pack('<d', its_fence) .. wants .. owner)
+      if redis.call('ZADD', KEYS[2], its_end, token, '+inf', '') == 2 then
+        redis.call('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))
+      end
+      return its_fence
     end
   end
-  local returns = since and not place
-  since = since or string.format('%.0f', math.max(now, (tonumber(last[2]) or 0) + 1))
-  local wait_until = string.format('%.0f', now + wait_ms * 1000)
-  -- The numbers stay the texts that they came as: they would have to be written out again.
-  redis.call('HSET', tokens, token, write_record(ARGV[3], ARGV[2], ARGV[5], wait_until, 0, since, owner))
-  if not place then
-    redis.call('ZADD', queue, since, token)
-  end
-  if returns then
-    position = redis.call('ZRANK', queue, token)
-  end
-  -- The TTL of `tokens` covers the grant that is handed over later; the queue lives as long as they do.
-  raise_ttl(queue, wait_ms + QUEUE_GRACE_MS)
-  raise_ttl(tokens, wait_ms + claim_ms + tokens_grace_ms(s.limit))
-  if s.used >= limit_in_force then
-    return {'queued', now, position, retry_us, tonumber(since)}
-  end
 end
 
+-- @include record
+-- @include state
 -- @include queue
-if weight > limit_in_force then
-  if place then
-    redis.call('ZREM', queue, token)
-    redis.call('HDEL', tokens, token)
-    hand_over(s)
+-- @include memory
+-- @include grant
+-- @include tombstones
+-- @include sweep
+-- @include handoff
+
+local wait_ms, max_waiters, ticket = struct.unpack('<ddd', request, 33)
+
+local function until_expiry()
+  local first = next_expiry()
+  if changed then
+    save() -- what is gone is not counted any more, also by the next call
   end
-  return {'exceeds_limit', limit_in_force}
+  return first and math.max(0, first - now) or -1
 end
-local more, fence = hand_over(s, token, ttl_ms)
-if fence then
-  return {'granted', tonumber(fence), ttl_ms * 1000}
+
+load_name(KEYS[1], KEYS[2], text)
+if finished(token) then
+  return 'finished '
 end
-next_expiry = first_expiry(s)
-retry_us = more == 1 and 0 or next_expiry and math.max(0, next_expiry - now) or -1
+local has_place = ticket_of(token)
+local its_end, its_record = lease_of(token)
+if its_record and its_end > now then
+  return 'granted ' .. struct.pack('<dd', struct.unpack('<d', its_record), its_end - now)
+elseif its_end then
+  require_memory() -- it has expired, or its record was evicted: it is granted again
+  drop_lease(token)
+end
+gives_back = has_place ~= nil and (ticket == 0 or ticket == has_place)
+sweep()
+local limit_in_force, is_out = set_limit > 0 and set_limit or limit, used()
+if length == 0 and is_out + weight <= limit_in_force then
+  grant(token, wants, ttl_ms, owner)
+  return fence
+elseif weight > limit_in_force then
+  if has_place then
+    leave_queue(token)
+    hand_over()
+  elseif changed then
+    save()
+  end
+  return 'exceeds_limit ' .. struct.pack('<d', limit_in_force)
+elseif wait_ms == 0 and is_out + weight > limit_in_force then
+  return 'busy ' .. struct.pack('<d', until_expiry())
+elseif not has_place and ticket == 0 and length >= max_waiters then
+  -- @include waiters
+  evict_waiters()
+  if length >= max_waiters then
+    if changed then
+      save()
+    end
+    return 'full ' .. struct.pack('<d', length)
+  end
+end
+if ticket == 0 then
+  ticket = has_place or math.max(now, waiting + 1)
+end
+enter_queue(token, ticket, struct.pack('<d', now + wait_ms * 1000) .. wants .. owner, wait_ms + claim_ms)
+local more, my_fence = 0, nil
+if is_out < limit_in_force then
+  more, my_fence = hand_over(token, ttl_ms)
+end
+if my_fence then
+  return my_fence
+end
+local retry_us = more == 1 and 0 or until_expiry()
 if wait_ms == 0 then
-  redis.call('ZREM', queue, token)
-  redis.call('HDEL', tokens, token)
-  return {'busy', retry_us}
+  leave_queue(token)
+  save()
+  return 'busy ' .. struct.pack('<d', retry_us)
 end
-return {'queued', now, redis.call('ZRANK', queue, token), retry_us, tonumber(since)}
+return 'queued ' .. struct.pack('<dddd', now, redis.call('ZRANK', tokens, token), retry_us, ticket)

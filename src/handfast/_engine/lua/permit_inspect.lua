@@ -1,6 +1,6 @@
 -- permit_inspect: list holders and waiters. Changes nothing.
 --
--- KEYS holders queue tokens
+-- KEYS state tokens
 -- ARGV max_shown
 -- REPLY state now_us fence limit used holding waiting holders_shown waiters_shown
 --
@@ -12,9 +12,10 @@
 
 -- @include clock
 -- @include record
+-- @include state
 
-local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
 local max_shown = tonumber(ARGV[1])
+load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
 
 -- As many characters of a token as tell it from others.
 local TOKEN_SHOWN = 8
@@ -22,28 +23,38 @@ local TOKEN_SHOWN = 8
 -- Expired leases that are counted out; one call sweeps fewer.
 local MAX_EXPIRED = 1000
 
-local function list(key, first_score)
-  local shown = {}
-  local found = redis.call('ZRANGEBYSCORE', key, first_score, '+inf', 'WITHSCORES', 'LIMIT', 0, max_shown)
+local function add(shown, token, score, its_record)
+  shown[#shown + 1] = string.sub(token, 1, TOKEN_SHOWN)
+  shown[#shown + 1] = string.format('%.0f', score)
+  shown[#shown + 1] = its_record or ''
+end
+
+local function list(shown, first, last, count, offset)
+  local found = redis.call('ZRANGEBYSCORE', tokens, first, last, 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found, 2 do
-    shown[#shown + 1] = string.sub(found[i], 1, TOKEN_SHOWN)
-    shown[#shown + 1] = found[i + 1]
-    shown[#shown + 1] = redis.call('HGET', tokens, found[i]) or ''
+    add(shown, found[i], found[i + 1] - offset, redis.call('HGET', state, found[i]))
   end
   return shown
 end
 
 local live = string.format('(%.0f', now)
-local fence, limit, stored_used = unpack(redis.call('HMGET', tokens, 'fence', 'limit', 'used'))
-local holding, waiting = redis.call('ZCOUNT', holders, live, '+inf'), redis.call('ZCARD', queue)
-local used = holding == 0 and 0 or tonumber(stored_used) or -1
-if used > 0 then
+local holding, waiters = redis.call('ZCOUNT', tokens, live, FINISHED), redis.call('ZCOUNT', tokens, '-inf', '(0')
+local holders_shown, is_out = {}, holding > 0 and out or 0
+if is_out == math.huge then
+  is_out = -1
+elseif is_out > 0 then
   -- Leases that have ended and are not swept yet are not out any more.
-  for _, token in ipairs(redis.call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, MAX_EXPIRED)) do
-    used = used - weight_of(redis.call('HGET', tokens, token))
+  for _, token in ipairs(redis.call('ZRANGEBYSCORE', tokens, '(0', now, 'LIMIT', 0, MAX_EXPIRED)) do
+    is_out = is_out - weight_of(redis.call('HGET', state, token))
   end
 end
-local holders_shown, waiters_shown = list(holders, live), list(queue, '-inf')
+if lease_end > now then
+  holding, is_out = holding + 1, is_out < 0 and is_out or is_out + weight_of(record)
+  if max_shown > 0 then
+    add(holders_shown, holder, lease_end, record)
+  end
+end
+list(holders_shown, live, FINISHED, max_shown - #holders_shown / 3, 0)
 return {
-  'state', now, tonumber(fence) or 0, tonumber(limit) or 0, used, holding, waiting, holders_shown, waiters_shown,
+  'state', now, fence, set_limit, is_out, holding, waiters, holders_shown, list({}, '-inf', '(0', max_shown, QUEUED),
 }

@@ -1,6 +1,6 @@
 -- permit_lower: keep only some of the permits of a lease, and hand the others to the waiters.
 --
--- KEYS holders queue tokens
+-- KEYS state tokens
 -- ARGV token weight
 -- REPLY lowered more
 -- REPLY lost
@@ -10,33 +10,35 @@
 --
 -- TWICE the weight is set, never subtracted; a larger one than the lease has changes nothing.
 -- LATE after a release it finds no holder and changes nothing.
--- MEMORY the first write is a ZREM that removes nothing: it passes at maxmemory, and so does the rest.
+-- MEMORY the first write is a HDEL that removes nothing: it passes at maxmemory, and so does the rest.
 
 -- @include clock
--- @include memory
--- @include expiry
 -- @include record
 -- @include state
 -- @include grant
+-- @include memory
 -- @include sweep
 -- @include queue
+-- @include handoff
 
-local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
 local token, weight = ARGV[1], tonumber(ARGV[2])
-local s = load_state(holders, queue, tokens, token)
-local held = read_record(s.record)
-local deadline = tonumber(redis.call('ZSCORE', holders, token) or 0)
-if not held or deadline <= now then
-  return {'lost'}
+load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
+local its_end, its_record = lease_of(token)
+if not its_record or its_end <= now then
+  return 'lost '
 end
-allow_at_maxmemory(holders)
-if weight < held.weight then
-  s.used = s.used - (held.weight - weight)
-  local fence = string.format('%.0f', held.fence)
-  local record = write_record(weight, held.limit, held.claim_ms, held.wait_until, fence, held.since, held.owner)
-  redis.call('HSET', tokens, token, record)
-  settle(s)
+allow_at_maxmemory()
+gives_back = true
+local held = weight_of(its_record)
+if weight < held then
+  its_record = string.sub(its_record, 1, 8) .. struct.pack('<d', weight) .. string.sub(its_record, 17)
+  if holder == token then
+    record = its_record
+    save()
+  else
+    out = out - (held - weight)
+    save(token, its_record)
+  end
 end
-sweep(s)
-local more = hand_over(s)
-return {'lowered', more}
+sweep()
+return 'lowered ' .. struct.pack('<d', (hand_over()))

@@ -1,75 +1,143 @@
 -- permit_release: release the permits of one or several names, and hand them to the waiters.
 --
--- KEYS holders queue tokens tombstones more...
--- ARGV token
+-- KEYS state tokens more...
+-- ARGV token copies...
 -- REPLY released more
 -- REPLY lost
+-- REPLY unknown
 --
--- `more` are the keys of further names, four each. Of several names, those that the token still holds are released
--- even where another one was lost. more is 1 when 100 waiters of one name were served or skipped and its queue may go
--- on, and those of the names after it: send it again.
+-- `more` are the keys of further names, two each. Of several names, those that the token still holds are released
+-- even where another one was lost. more is 1 when 100 waiters of one name were served or skipped and its queue may
+-- go on, and those of the names after it: send it again.
+-- copies is given, whatever it says, if an acquire of this token was sent more than once, so that a copy may still
+-- arrive: then the token gets a tombstone.
 --
--- TWICE the same answer: the token has a tombstone.
--- LATE a token that lost its lease before gets a tombstone as lost: no copy of its acquire is granted any more, and
---   should an older state of the server have it in the queue, it leaves it, and the queue goes on.
--- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
+-- TWICE `released` until the next grant of the name; then `unknown`, since nothing else is remembered of a release.
+--   So `unknown` is the reply to a copy of a release that has run, or else the lease was lost. It is `lost` in any
+--   case where an operator took the lease away, and with copies, since the tombstone then tells the two apart.
+-- LATE an unknown token changes nothing. Should an older state of the server have it in the queue, it leaves it.
+-- MEMORY the first write is one that passes at maxmemory, or a HSET that is repeated behind one.
 
--- @include clock
--- @include tombstones
-
-local token = ARGV[1]
-local lost, busy = false, nil -- by its first key, how a name stands that the short way is not for
-for k = 1, #KEYS, 4 do
-  local holders, queue, tokens, tombstones = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
-  local outcome = 'held'
-  if redis.call('ZREM', holders, token) == 1 then
-    add_tombstone(tombstones, token)
-  else
-    local finished = redis.call('ZSCORE', tombstones, token)
-    if not finished then
-      add_tombstone(tombstones, token, true)
-      redis.call('HDEL', tokens, token)
+local token, copies = ARGV[1], ARGV[2] ~= nil
+local busy = nil -- by its first key, the state of each name that the short way is not for
+local released, is_first = 0, false -- how many, and whether one of them held until now
+local OVER = '\0\0\0\0\0\0\0\0' -- the end of a lease that was given up
+for k = 1, #KEYS, 2 do
+  -- The short way: the holder in the state, and an empty queue. The end of the lease becomes 0, and the token stays.
+  local text = redis.call('HGET', KEYS[k], 's')
+  if
+    text
+    and not copies
+    and string.sub(text, 17, 24) == OVER
+    and string.sub(text, 50, 49 + string.byte(text, 49)) == token
+  then
+    if string.sub(text, 1, 8) ~= OVER then
+      is_first, text = true, OVER .. string.sub(text, 9)
+      if type(redis.pcall('HSET', KEYS[k], 's', text)) == 'table' then
+        redis.call('HDEL', KEYS[k], '')
+        redis.call('HSET', KEYS[k], 's', text)
+      end
     end
-    outcome = finished and tonumber(finished) % 1 == 0 and 'released before' or 'lost'
-    lost = lost or outcome == 'lost'
-  end
-  if outcome == 'held' and redis.call('EXISTS', holders, queue) == 0 then
-    redis.call('HDEL', tokens, token, 'used') -- the short way: no other holder, and no queue
+    released = released + 1
   else
     busy = busy or {}
-    busy[k] = outcome
+    busy[k] = text or ''
   end
 end
 if not busy then
-  return {'released', 0}
+  return 'released \0\0\0\0\0\0\0\0'
 end
 
--- Parts that the short way does without: their functions would cost a free lock a tenth more instructions.
--- @include memory
--- @include expiry
+-- @include clock
+
+if #KEYS == 2 and not copies and busy[1] ~= '' then
+  local lease_end, waiting, length, extra, fence, keep, holder = struct.unpack('<ddddddBc0', busy[1])
+  local out, soonest, set_limit, memory = 0, 0, 0, 0
+  if extra == 1 then
+    out, soonest, set_limit, memory = struct.unpack('<dddd', redis.call('HGET', KEYS[1], 'q'))
+  end
+  if holder == token and lease_end > 0 and out == 0 and set_limit == 0 then
+    -- The short way of a lock with waiters: the first one is there, and all that it wants is one of
+    -- one.
+    local head, score = unpack(redis.call('ZPOPMIN', KEYS[2]))
+    local text = head and redis.call('HGET', KEYS[1], head)
+    if text then
+      local wait_until, weight, limit, claim_ms = struct.unpack('<dddd', text)
+      local inbox = string.sub(text, 33, string.find(text, ' ', 33, true) - 1)
+      local fits = weight == 1 and limit == 1 and claim_ms > 0
+      if wait_until >= now and fits and redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0 then
+        redis.call('HDEL', KEYS[1], head)
+        fence = fence < now and now or fence + 1
+        local its_end = now + claim_ms * 1000
+        length = length - 1
+        local now_held = struct.pack('<ddddddBc0d', its_end, waiting, length, extra, fence, keep, #head, head, fence)
+        redis.call('HSET', KEYS[1], 's', now_held .. string.sub(text, 9))
+        redis.call('PUBLISH', inbox, 'granted ' .. head .. ' ' .. struct.pack('<ddd', fence, now, claim_ms * 1000))
+        return 'released \0\0\0\0\0\0\0\0'
+      end
+    end
+    if head and head ~= '' then -- which is alone in its set, and gone with it
+      redis.call('ZADD', KEYS[2], score, head)
+    end
+  elseif out > 0 and length == 0 and holder ~= token then
+    -- The short way of one of several holders, with an empty queue.
+    local text = redis.call('HGET', KEYS[1], token)
+    if text and redis.call('HDEL', KEYS[1], token) == 1 and redis.call('ZREM', KEYS[2], token) == 1 then
+      out = out - struct.unpack('<d', text, 9)
+      redis.call('HSET', KEYS[1], 'q', struct.pack('<dddd', out, soonest, set_limit, memory))
+      return 'released \0\0\0\0\0\0\0\0'
+    end
+  end
+end
+
 -- @include record
 -- @include state
 -- @include grant
--- @include sweep
 -- @include queue
+-- @include handoff
 
-local more = 0
-for k = 1, #KEYS, 4 do
-  local holders, queue, tokens = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  local outcome, s = busy[k], busy[k] and load_state(holders, queue, tokens, token)
-  if outcome == 'held' then
-    redis.call('HDEL', tokens, token)
-    s.used = s.used - weight_of(s.record)
-  end
-  if s and (outcome ~= 'lost' or redis.call('ZREM', queue, token) == 1) then
-    if s.used > 0 then
-      settle(s)
-      sweep(s)
+gives_back = true
+local lost, more = false, 0
+for k = 1, #KEYS, 2 do
+  if busy[k] then
+    load_name(KEYS[k], KEYS[k + 1], busy[k] ~= '' and busy[k])
+    if extra == 0 and not copies and holder == token and lease_end > 0 then
+      released, is_first, lease_end, changed = released + 1, true, 0, true
+      more = more == 0 and hand_over() or more
+    else
+      -- @include memory
+      -- @include tombstones
+      -- @include sweep
+      local known = finished(token)
+      local was_released = holder == token and lease_end == 0 or known == 'finished'
+      if was_released or drop_lease(token) then
+        released, is_first = released + 1, is_first or not was_released
+        if copies then
+          add_tombstone(token)
+        end
+        sweep()
+        more = more == 0 and hand_over() or more
+      else
+        lost = lost or known == 'lost' or copies
+        if ticket_of(token) then
+          leave_queue(token)
+          sweep()
+          hand_over()
+        end
+        if copies and not known then
+          add_tombstone(token, true)
+        end
+      end
     end
-    more = more == 0 and hand_over(s) or more
+    if more == 1 then
+      -- @include tombstones
+      add_tombstone(token) -- so that it is known when this is sent again
+    end
   end
 end
-if lost then
-  return {'lost'}
+if lost or is_first and released < #KEYS / 2 then
+  return 'lost '
+elseif released < #KEYS / 2 then
+  return 'unknown '
 end
-return {'released', more}
+return 'released ' .. struct.pack('<d', more)

@@ -1,41 +1,53 @@
 -- permit_renew: let the lease of one or several names last ttl_ms from now, or longer if it already does.
 --
--- KEYS holders queue tokens tombstones more...
+-- KEYS state tokens more...
 -- ARGV token ttl_ms
 -- REPLY renewed lease_us
 -- REPLY lost
 --
--- `more` are the keys of further names, four each. A lease that lost one of its names is lost: then nothing is renewed.
--- lease_us is the time from now until the lease ends; of several names, until the first one does.
+-- `more` are the keys of further names, two each. A lease that lost one of its names is lost: then nothing is
+-- renewed. lease_us is the time from now until the lease ends; of several names, until the first one does.
 --
 -- TWICE the deadline is set, never added to.
 -- LATE after a release it finds no holder and changes nothing; it never brings a lease back.
--- MEMORY the first write is a ZADD. Refused at maxmemory, it is repeated behind a ZREM that removes nothing, which
---   passes and lets the rest through.
+-- MEMORY the first write is a HSET, which is repeated behind one that passes at maxmemory.
 
 -- @include clock
--- @include memory
--- @include expiry
-
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
-local deadlines, lease_end = {}, math.huge
-for k = 1, #KEYS, 4 do
-  local deadline = tonumber(redis.call('ZSCORE', KEYS[k], token) or 0)
-  if deadline <= now then
-    return {'lost'}
+local texts, first = {}, math.huge
+for k = 1, #KEYS, 2 do
+  local text, its_end = redis.call('HGET', KEYS[k], 's'), 0
+  if text and string.sub(text, 50, 49 + string.byte(text, 49)) == token then
+    its_end = (struct.unpack('<d', text))
+  elseif text then
+    its_end = tonumber(redis.call('ZSCORE', KEYS[k + 1], token) or 0)
+    text = its_end < 4503599627370496 and text or false
   end
-  deadlines[k] = math.max(deadline, now + ttl_ms * 1000)
-  lease_end = math.min(lease_end, deadlines[k])
-end
-for k = 1, #KEYS, 4 do
-  local holders, queue, tokens = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  local limit = #KEYS == 4 and redis.call('HGET', tokens, 'limit') -- several names are locks, which have none
-  if type(redis.pcall('ZADD', holders, deadlines[k], token)) == 'table' then
-    allow_at_maxmemory(holders)
-    redis.call('ZADD', holders, deadlines[k], token)
+  if not text or its_end <= now then
+    return 'lost '
   end
-  raise_ttl(holders, ttl_ms + HOLDERS_GRACE_MS)
-  raise_ttl(tokens, ttl_ms + tokens_grace_ms(limit))
-  raise_ttl(queue, ttl_ms + QUEUE_GRACE_MS)
+  texts[k], first = text, math.min(first, its_end)
 end
-return {'renewed', lease_end - now}
+local its_end = now + ttl_ms * 1000
+for k = 1, #KEYS, 2 do
+  local text = texts[k]
+  local lease_end, _, _, _, _, keep = struct.unpack('<dddddd', text)
+  if keep < its_end + 3600000000 then
+    -- lives longer
+    keep = its_end + 7200000000
+    redis.call('PEXPIRE', KEYS[k], math.floor((keep - now) / 1000))
+    redis.call('PEXPIRE', KEYS[k + 1], math.floor((keep - now) / 1000))
+    text = string.sub(text, 1, 40) .. struct.pack('<d', keep) .. string.sub(text, 49)
+  end
+  if string.sub(text, 50, 49 + string.byte(text, 49)) == token then
+    text = struct.pack('<d', math.max(lease_end, its_end)) .. string.sub(text, 9)
+  else
+    redis.call('HDEL', KEYS[k], '')
+    redis.call('ZADD', KEYS[k + 1], 'GT', its_end, token)
+  end
+  if text ~= texts[k] and type(redis.pcall('HSET', KEYS[k], 's', text)) == 'table' then
+    redis.call('HDEL', KEYS[k], '')
+    redis.call('HSET', KEYS[k], 's', text)
+  end
+end
+return 'renewed ' .. struct.pack('<d', math.max(first - now, ttl_ms * 1000))

@@ -1,6 +1,6 @@
 -- permit_resize: set how many permits a name has, whatever its clients ask for, and grant those who fit now.
 --
--- KEYS holders queue tokens
+-- KEYS state tokens
 -- ARGV limit
 -- REPLY resized more
 --
@@ -12,24 +12,18 @@
 -- MEMORY the first write is a HSET, which is refused at maxmemory; removing passes.
 
 -- @include clock
--- @include memory
--- @include expiry
 -- @include record
 -- @include state
 -- @include grant
+-- @include memory
 -- @include sweep
 -- @include queue
+-- @include handoff
 
-local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
-local limit = tonumber(ARGV[1])
-local s = load_state(holders, queue, tokens, '')
-s.limit = limit > 0 and limit
-if s.limit then
-  redis.call('HSET', tokens, 'limit', s.limit)
-  raise_ttl(tokens, tokens_grace_ms(s.limit))
-else
-  redis.call('HDEL', tokens, 'limit')
-end
-sweep(s)
-local more = hand_over(s)
-return {'resized', more}
+load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
+set_limit = tonumber(ARGV[1])
+gives_back = set_limit == 0
+live_for(0)
+save()
+sweep()
+return 'resized ' .. struct.pack('<d', (hand_over()))

@@ -1,61 +1,68 @@
 -- permit_revoke: take the leases of a name away by force, and let the waiters go on.
 --
--- KEYS holders queue tokens
+-- KEYS state tokens
 -- ARGV up_to_fence reason from
 -- REPLY revoked count more next_from
 --
--- Only grants with a fence up to up_to_fence are taken, so later holders are safe. Each holder is sent a message on its
--- control channel, so that it learns its loss at once.
--- At most 1,000 leases are looked at in the order of their ends, from `from` on: -inf at first. more is 1
--- when there are others, or the queue may go on: send it again with next_from. A lease that is renewed
--- in between ends later, so it is met again and not missed.
+-- Only grants with a fence up to up_to_fence are taken, so later holders are safe. Each holder is sent a message on
+-- its control channel, so that it learns its loss at once, and its token is remembered as lost. At most 1,000
+-- leases are looked at in the order of their ends, from `from` on: 0 at first. more is 1 when there are others, or
+-- the queue may go on: send it again with next_from. A lease that is renewed in between ends later, so it is met
+-- again and not missed.
 --
 -- TWICE the second time those grants are gone, and no other lease is touched.
 -- LATE newer grants have larger fences and stay.
--- MEMORY the first write is a ZREM, which passes at maxmemory and lets the rest through.
+-- MEMORY the first write is one that passes at maxmemory.
 
 -- @include clock
--- @include memory
--- @include expiry
 -- @include record
 -- @include state
 -- @include grant
+-- @include memory
+-- @include tombstones
 -- @include sweep
 -- @include queue
+-- @include handoff
 
-local holders, queue, tokens = KEYS[1], KEYS[2], KEYS[3]
-local up_to_fence, reason, from = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local up_to_fence, reason, from = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
 -- Leases that one call looks at.
 local MAX_REVOKED = 1000
 
-local s = load_state(holders, queue, tokens, '')
-allow_at_maxmemory(holders)
-sweep(s)
-local found = redis.call('ZRANGEBYSCORE', holders, from, '+inf', 'WITHSCORES', 'LIMIT', 0, MAX_REVOKED)
-local count = 0
+load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
+allow_at_maxmemory()
+gives_back = true
+sweep()
+
+-- Returns 1 if the lease was taken. Of a holder whose record was evicted, neither the fence nor the client is known.
+local function revoke(token, its_record)
+  if its_record and struct.unpack('<d', its_record) > up_to_fence then
+    return 0
+  end
+  drop_lease(token)
+  if holder == token then
+    holder = ''
+  end
+  add_tombstone(token, true)
+  if its_record then
+    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', 33), 'revoked ' .. token .. ' ' .. reason)
+  end
+  return 1
+end
+
+local count, found = lease_end > 0 and revoke(holder, record) or 0, {}
+if out > 0 then
+  found = redis.call('ZRANGEBYSCORE', tokens, from, FINISHED, 'WITHSCORES', 'LIMIT', 0, MAX_REVOKED)
+end
 for i = 1, #found, 2 do
-  local token = found[i]
-  local record = read_record(redis.call('HGET', tokens, token))
-  if not record or record.fence <= up_to_fence then
-    redis.call('ZREM', holders, token)
-    redis.call('HDEL', tokens, token)
-    count = count + 1
-    if record then
-      s.used = s.used - record.weight
-      local control = string.match(record.owner, '^%S+ (%S+)')
-      redis.call('PUBLISH', control, 'revoked ' .. token .. ' ' .. reason)
-    end
-  end
+  count = count + revoke(found[i], redis.call('HGET', state, found[i]))
 end
-settle(s)
-sweep(s)
-local more = hand_over(s)
-local next_from = '+inf'
+sweep()
+local more, next_from = hand_over(), 0
 if #found == 2 * MAX_REVOKED then
-  next_from, more = found[#found], 1
+  next_from, more = tonumber(found[#found]), 1
   if next_from == from then
-    next_from = '(' .. from
+    next_from = next_from + 1
   end
 end
-return {'revoked', count, more, next_from}
+return 'revoked ' .. struct.pack('<ddd', count, more, next_from)

@@ -27,6 +27,7 @@ from handfast_lab.chaos.figures import Figure, duration, durations, examples_of
 from handfast_lab.chaos.killable import LockUsers, without_renewal
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.rivals.contender import Contender
+from handfast_lab.stored import read_stored
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -98,7 +99,7 @@ class _KillTest:
             time.sleep(SETTLE)
             return
         until = monotonic() + RETRY_FOR
-        while self.server.admin.zcard(f"{{hf:lock:{name}}}:queue") < waiting:
+        while len(read_stored(self.server.admin, f"{{hf:lock:{name}}}").queue) < waiting:
             if monotonic() > until:
                 raise ProcessFailed(f"a waiter was not queued within {RETRY_FOR:g} s")
             time.sleep(0.001)

@@ -25,6 +25,7 @@ from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import PRIMITIVES
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.rivals.contender import Contender
+from handfast_lab.stored import read_stored
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -238,8 +239,7 @@ def _follow(replica: ServerController, port: int) -> None:
 
 
 def _fence(server: ServerController) -> int:
-    fence: Any = server.admin.hget("{hf:lock:lock}:tokens", "fence")
-    return int(fence or 0)
+    return read_stored(server.admin, "{hf:lock:lock}").fence
 
 
 async def _steps_back(leases: _Leases, rounds: int) -> list[_Fences]:

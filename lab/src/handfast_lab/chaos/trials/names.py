@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from redis.crc import key_slot
 
+from handfast._engine.calls import PARTS
 from handfast._engine.keys import KeySet, control_channel, inbox_channel
 from handfast.acl import NAMESPACED, rights_for
 from handfast.compat._shared import beside
@@ -35,17 +36,15 @@ COUNT = 1_000_000
 
 PIECES = (
     *"a:{}%*?[]\\^~&|+-@/.,;'\"`$#()<>=! \t\n\r\0\x7f",
-    *("{}", "}:", "}:holders", "{hf:lock:a}", "%7B", "%7D", "%257D", "%3A", "%00", "[^a]", "[a-z]", "\\*", "..", "://"),
+    *("{}", "}:", "}:state", "{hf:lock:a}", "%7B", "%7D", "%257D", "%3A", "%00", "[^a]", "[a-z]", "\\*", "..", "://"),
     *(
         "hf",
         "lock",
         "semaphore",
         "inbox",
         "control",
-        "holders",
-        "queue",
+        "state",
         "tokens",
-        "tombstones",
         "fence",
         "handfast",
         "m4l",
@@ -65,10 +64,10 @@ PIECES = (
 )
 """Pieces that names are made of."""
 
-PARTS = {
-    "lock": ("holders", "queue", "tokens", "tombstones"),
-    "semaphore": ("holders", "queue", "tokens", "tombstones"),
-    "rwlock": ("holders", "queue", "tokens", "tombstones"),
+ALL_PARTS = {
+    "lock": PARTS,
+    "semaphore": PARTS,
+    "rwlock": PARTS,
     "autocomplete": ("exact", "folded", "exact_ranked", "exact_ranked:ranks", "folded_ranked", "folded_ranked:ranks"),
     "scores": ("members", "answer:t"),
 }
@@ -97,11 +96,11 @@ def trial(contender: Contender, count: int, seed: int, progress: Progress) -> li
     keys, slots, rights = Tally(), Tally(), Tally()
     tags, whose = set(), set()
     for number in range(1, count + 1):
-        space, kind, name = chance.choice(spaces), chance.choice(list(PARTS)), hostile(chance)
+        space, kind, name = chance.choice(spaces), chance.choice(list(ALL_PARTS)), hostile(chance)
         place = KeySet(space.text, kind, name)
         tags.add(hash(place.tag))
         whose.add(hash((space.text, kind, name)))
-        found = {part: place.key(part) for part in PARTS[kind]}
+        found = {part: place.key(part) for part in ALL_PARTS[kind]}
         for part, key in found.items():
             keys.check(_read(key) == (space.text, kind, name, part), "{} is not read as it was written", key)
         slots.check(len({key_slot(key.encode()) for key in found.values()}) == 1, "{} is in several slots", place.tag)
@@ -140,7 +139,7 @@ class _Namespace:
     @classmethod
     def of(cls, text: str) -> _Namespace:
         found = {}
-        for kind in PARTS:
+        for kind in ALL_PARTS:
             rights = rights_for([kind], namespace=text)
             found[kind] = tuple(_literal(pattern) for pattern in (*rights.keys, *rights.channels))
         whole = rights_for(NAMESPACED, namespace=text)

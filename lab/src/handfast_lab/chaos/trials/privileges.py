@@ -178,7 +178,7 @@ async def _release_late(api: Api, workload: Workload) -> None:
     """Leave a block whose lease is lost, so that the library releases it in the background."""
     lock = workload.one.lock("late", ttl=TTL)
     lease = await settled(lock.acquire(timeout=RETRY_FOR))
-    workload.admin.delete(KeySet("hf", "lock", "late").key("holders"))
+    workload.admin.delete(KeySet("hf", "lock", "late").key("state"))
     await api.eventually(lambda: lease.lost)
     try:
         if api.name == "sync":

@@ -31,7 +31,8 @@ from handfast_lab.chaos.figures import Figure, duration, examples_of
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.chaos.writers import Task, Writer, write
-from handfast_lab.rivals.contender import Contender, microseconds
+from handfast_lab.rivals.contender import Contender
+from handfast_lab.stored import read_stored
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
@@ -167,7 +168,7 @@ def _long_waits(contender: Contender, tick: Tick) -> Figure:
 
 async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> float:
     """Let the waiters wait; return for how many seconds by the server's clock."""
-    queue, tokens = "{hf:lock:long}:queue", "{hf:lock:long}:tokens"
+    place = "{hf:lock:long}"
     entered: list[int] = []
 
     async def wait(lock: Any, number: int) -> None:
@@ -176,15 +177,13 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
         await settled(lease.release())
 
     def is_queued(number: int) -> bool:
-        return int(server.admin.zcard(queue)) > number
+        return len(read_stored(server.admin, place).queue) > number
 
     def all_fresh() -> bool:
         """Return whether every wait-lease lasts beyond the next clock jump."""
-        now = microseconds(server.admin)
-        waiting: Any = server.admin.zrange(queue, 0, -1)
-        records: Any = server.admin.hmget(tokens, waiting) if waiting else []
-        ends = [int(record.split()[3]) for record in records if record]
-        return len(ends) >= WAITERS and min(ends) > now + JUMP * 1e6
+        stored = read_stored(server.admin, place)
+        ends = [stored.records[token].mark for token in stored.queue if token in stored.records]
+        return len(ends) >= WAITERS and min(ends) > stored.now + JUMP * 1e6
 
     async with api.client(server.url) as holder, api.client(server.url) as client:
         lease = await settled(holder.lock("long", ttl=86_400, renew=False).acquire())
@@ -192,15 +191,19 @@ async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> fl
         for number in range(WAITERS):
             waiters.append(api.start(partial(wait, client.lock("long"), number)))
             await api.eventually(partial(is_queued, number), RETRY_FOR)
-        begun, places = server.clock_offset, server.admin.zrange(queue, 0, -1, withscores=True)
+        begun, places = server.clock_offset, read_stored(server.admin, place).queue
         for _ in range(round(WAIT_LEASES * WAIT_MS / 1000 / JUMP) + 1):
             if not await api.eventually(all_fresh, RETRY_FOR):
                 wrong.append(f"not all waiters have polled within {RETRY_FOR:g} s")
                 break
             server.shift_clock(JUMP)
         waited = server.clock_offset - begun
-        left = server.admin.zrange(queue, 0, -1, withscores=True)
-        wrong += [f"number {number} changed its position" for number, place in enumerate(places) if place not in left]
+        left = read_stored(server.admin, place).queue
+        wrong += [
+            f"number {number} changed its position"
+            for number, (token, ticket) in enumerate(places.items())
+            if left.get(token) != ticket
+        ]
         await settled(lease.release())
         wrong += await api.failures(waiters, RETRY_FOR)
         if entered != sorted(entered):

@@ -1,20 +1,62 @@
--- grant: granting one request.
+-- grant: who has permits, and granting them.
 --
--- USES now HOLDERS_GRACE_MS raise_ttl write_record
--- GIVES now_text grant
+-- USES now FINISHED tokens state lease_end fence holder record out soonest changed weight_of save live_for put
+-- GIVES used lease_of drop_lease grant
+--
+-- One holder stands in the state itself, so that a lock needs nothing else. All others stand in `tokens`.
 
-local now_text = string.format('%.0f', now)
+-- How many permits are out.
+local function used()
+  return lease_end > 0 and out + weight_of(record) or out
+end
 
--- Grant permits for lease_ms, and return the fence as text. Invariant 3: the fence grows even where it was forgotten,
--- and is at least min_fence. The record is written first: a holder without its weight must never be seen.
-local function grant(s, token, weight, limit, lease_ms, owner, min_fence)
-  local fence = math.max(s.fence + 1, now, min_fence or 0)
-  local used = s.used + weight
-  local fence_text = fence == now and now_text or string.format('%.0f', fence)
-  local record = write_record(weight, limit, lease_ms, 0, fence_text, now_text, owner)
-  redis.call('HSET', s.tokens, token, record, 'used', used, 'fence', fence_text)
-  redis.call('ZADD', s.holders, now + lease_ms * 1000, token)
-  raise_ttl(s.holders, lease_ms + HOLDERS_GRACE_MS, used == weight)
-  s.fence, s.used, s.stored_used = fence, used, used
-  return fence_text
+-- The end of a token's lease, which may be over, and its record; nothing if it holds nothing.
+local function lease_of(token)
+  if holder == token then
+    if lease_end > 0 then
+      return lease_end, record
+    end
+  elseif out > 0 then
+    local score = tonumber(redis.call('ZSCORE', tokens, token) or 0)
+    if score > 0 and score < FINISHED then
+      return score, redis.call('HGET', state, token)
+    end
+  end
+end
+
+-- Take a lease away, without saving the state. Returns whether the token held anything.
+local function drop_lease(token)
+  local its_end, its_record = lease_of(token)
+  if not its_end then
+    return false
+  elseif holder == token then
+    lease_end = 0
+  else
+    redis.call('HDEL', state, token)
+    redis.call('ZREM', tokens, token)
+    out = out - weight_of(its_record)
+    if not its_record then
+      soonest = 0 -- for the sweep to look whether it was the last one
+    end
+  end
+  changed = true
+  return true
+end
+
+-- Grant permits for lease_ms, and save the state. `request` is weight, limit and claim_ms as a record has them.
+-- Invariant 3: the fence grows even where it was forgotten, and is at least min_fence. What a holder has is counted
+-- before it is seen. A waiter that takes the place in the state has left the queue before.
+local function grant(token, request, lease_ms, owner, min_fence)
+  fence = math.max(fence + 1, now, min_fence or 0)
+  local its_record, its_end = struct.pack('<d', fence) .. request .. owner, now + lease_ms * 1000
+  live_for(lease_ms)
+  if lease_end == 0 then
+    lease_end, holder, record = its_end, token, its_record
+    save()
+  else
+    soonest = out > 0 and math.min(soonest, its_end) or its_end
+    out = out + weight_of(its_record)
+    save(token, its_record)
+    put(its_end, token)
+  end
 end

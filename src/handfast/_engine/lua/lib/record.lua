@@ -1,42 +1,24 @@
--- record: what is stored of a token, a line of text in the hash `tokens`. Its twin in Python is _engine/records.py.
+-- record: what is stored of one token that holds or waits. Its twin in Python is _engine/records.py.
 --
 -- USES
--- GIVES write_record read_record weight_of
+-- GIVES weight_of inbox_of
 --
---   weight limit claim_ms wait_until_us fence since_us inbox control label
+--   mark weight limit claim_ms (doubles), then the owner as text: inbox control label
 --
+-- mark       of a holder the fence, of a waiter the end of its wait-lease in microseconds
 -- weight     permits that the token holds, or waits for
 -- limit      the limit that its request brought along
--- claim_ms   the first lease of a grant that is handed over; 0 where the token waits for several names
--- wait_until the end of its wait-lease; 0 once it holds
--- fence      0 while it waits
--- since      when it was granted, or when it began to wait: its score in the queue
--- owner      the rest, as the client sent it: its inbox, its control channel and its label, which may have spaces
+-- claim_ms   the first lease of a grant that is handed over; 0 where the token asked for several names
+-- owner      as the client sent it: its inbox, its control channel and its label, which may have spaces
 --
--- Times are in microseconds, written with %.0f: Lua's tostring keeps 14 digits, and they have 16.
-
-local function write_record(weight, limit, claim_ms, wait_until, fence, since, owner)
-  return weight .. ' ' .. limit .. ' ' .. claim_ms .. ' ' .. wait_until .. ' ' .. fence .. ' ' .. since .. ' ' .. owner
-end
-
--- Returns the fields by their names, with `since` as text; nothing for a record that was evicted.
-local function read_record(text)
-  local weight, limit, claim_ms, wait_until, fence, since, owner, inbox =
-    string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ((%S+) .*)$')
-  return weight
-    and {
-      weight = tonumber(weight),
-      limit = tonumber(limit),
-      claim_ms = tonumber(claim_ms),
-      wait_until = tonumber(wait_until),
-      fence = tonumber(fence),
-      since = since,
-      owner = owner,
-      inbox = inbox,
-    }
-end
+-- Weight, limit and claim_ms come packed from the client, so that scripts copy them: bytes 9 to 32.
 
 -- The permits of a record; 0 where it was evicted.
-local function weight_of(text)
-  return text and tonumber(string.match(text, '^%d+')) or 0
+local function weight_of(its_record)
+  return its_record and (struct.unpack('<d', its_record, 9)) or 0
+end
+
+-- The inbox is the first word of the owner, which begins at byte 33.
+local function inbox_of(its_record)
+  return string.sub(its_record, 33, string.find(its_record, ' ', 33, true) - 1)
 end

@@ -1,26 +1,110 @@
--- state: what is stored of one name, and what this script makes of it.
+-- state: what is stored of the name that is at hand. A script of several names loads one after the other.
 --
--- USES
--- GIVES load_state
+-- USES now
+-- GIVES QUEUED FINISHED HOUR_US state tokens lease_end waiting length extra fence keep holder record out soonest
+--   set_limit memory gives_back changed raised load_name save live_for put
 --
--- record       of the token that the script is called for; false where there is none
--- used         how many permits are out. Where the field is missing (an eviction) though there are holders, the name
---              counts as full until they are gone: never a permit too many.
--- stored_used  what the field `used` says. When the last holder gives up what it had, the field goes with it.
--- fence        the latest one
--- limit        the limit that an operator has set, if any: then it counts instead of those of the requests
+-- The hash `state` has the field `s`, six doubles and then a holder, which is all there is of a lock
+-- without waiters:
+--
+--   lease_end  of this holder, in microseconds; 0 if it gave its lease up. Its token stays until the next one, to
+--              answer a repeated release
+--   waiting    the ticket of the last waiter; 0 if the queue is empty
+--   length     of the queue
+--   extra      1 if the field `q` is there
+--   fence      the latest one of the name
+--   keep       until then, in microseconds, the keys live at least
+--   holder     its token, behind a byte for the length
+--   record     as lib/record.lua has it
+--
+-- Only where it is needed, the field `q` has four doubles:
+--
+--   out        permits of all other holders. Infinite if the state was evicted though there are holders: then the name
+--              counts as full until they are gone, and there is never a permit too many
+--   soonest    no lease of theirs ends before
+--   set_limit  the limit that an operator has set, 0 if none: then it counts instead of those of the requests
+--   memory     the time until which any tombstone lasts
+--
+-- Each waiter and each further holder has its record in a field of its own. The sorted set `tokens` has a score for
+-- each of them, and for each tombstone: a waiter's is its ticket below zero, a holder's the end of its lease, and
+-- that of a tombstone its end above all others. Its member '' at the very end tells an old sorted set from a new
+-- one.
 
-local function load_state(holders, queue, tokens, token)
-  local record, used, fence, limit = unpack(redis.call('HMGET', tokens, token, 'used', 'fence', 'limit'))
-  used = tonumber(used)
-  return {
-    holders = holders,
-    queue = queue,
-    tokens = tokens,
-    record = record,
-    used = used or math.huge,
-    stored_used = used,
-    fence = tonumber(fence) or 0,
-    limit = tonumber(limit),
-  }
+-- What is added to a ticket and to the end of a tombstone. 2^52: all sums are whole numbers, and clocks stay below
+-- it.
+local QUEUED, FINISHED = -4503599627370496, 4503599627370496
+local HOUR_US = 3600000000
+
+local state, tokens, record, holder
+local lease_end, waiting, length, extra, fence, keep
+local out, soonest, set_limit, memory
+local gives_back = false -- whether this script passes at maxmemory
+local changed, raised = false, false -- whether the state has to be saved, and the keys are to live longer
+
+-- `text` is the field `s`.
+local function load_name(state_key, tokens_key, text)
+  state, tokens, changed = state_key, tokens_key, false
+  out, soonest, set_limit, memory = 0, 0, 0, 0
+  if text then
+    lease_end, waiting, length, extra, fence, keep, holder, record = struct.unpack('<ddddddBc0', text)
+    record = string.sub(text, record)
+    local more = extra == 1 and redis.call('HGET', state, 'q')
+    if more then
+      out, soonest, set_limit, memory = struct.unpack('<dddd', more)
+    end
+  else
+    lease_end, waiting, length, extra, fence, keep, holder, record = 0, 0, 0, 0, 0, 0, '', ''
+    local left_ms = redis.call('PTTL', tokens)
+    if left_ms > 0 then
+      keep, raised = now + left_ms * 1000, true
+      waiting, length, extra, out, memory = now, redis.call('ZCOUNT', tokens, '-inf', '(0'), 1, math.huge, now
+    end
+  end
+end
+
+-- Invariant 5: no key is ever without a TTL. Let the keys live for `ms` from now at least: they outlive what is in
+-- them by an hour, so that they outlive every step that a clock may take back, or by 30 days where an operator has
+-- set the limit. It is raised by an hour more than needed, so that most calls find one that is long enough.
+local function live_for(ms)
+  local MONTH_US = 720 * HOUR_US
+  local least = now + ms * 1000 + (set_limit > 0 and MONTH_US or HOUR_US)
+  if keep < least then
+    keep, raised, changed = least + HOUR_US, true, true
+  end
+end
+
+-- Write the state down, and a token's record with it. At maxmemory it is refused, unless the script gives something
+-- back: then it is repeated behind a HDEL that removes nothing, which passes and lets the rest through.
+local function save(token, its_record)
+  local fields = {'s', false, token, its_record}
+  local had_extra = extra
+  extra = (out > 0 or set_limit > 0 or memory > 0) and 1 or 0
+  fields[2] = struct.pack('<ddddddBc0', lease_end, waiting, length, extra, fence, keep, #holder, holder) .. record
+  if extra == 1 then
+    fields[#fields + 1] = 'q'
+    fields[#fields + 1] = struct.pack('<dddd', out, soonest, set_limit, memory)
+  end
+  if type(redis.pcall('HSET', state, unpack(fields))) == 'table' then
+    if gives_back then
+      redis.call('HDEL', state, '')
+    end
+    redis.call('HSET', state, unpack(fields))
+  end
+  if had_extra > extra then
+    redis.call('HDEL', state, 'q')
+  end
+  if raised then
+    redis.call('PEXPIRE', state, math.floor((keep - now) / 1000))
+    redis.call('PEXPIRE', tokens, math.floor((keep - now) / 1000))
+  end
+  changed, raised = false, false
+end
+
+-- Give a token its score, after the state was saved. Returns whether it had none.
+local function put(score, token)
+  local added = redis.call('ZADD', tokens, score, token, '+inf', '')
+  if added == 2 then
+    redis.call('PEXPIRE', tokens, math.floor((keep - now) / 1000)) -- the sorted set is new
+  end
+  return added > 0
 end

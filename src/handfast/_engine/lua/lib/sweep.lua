@@ -1,45 +1,50 @@
--- sweep: counting the permits that are out.
+-- sweep: removing what has expired.
 --
--- USES now weight_of require_memory
--- GIVES settle first_expiry sweep
-
--- Write `used` down. With no holders left the field goes: an empty set of holders says it all.
-local function settle(s)
-  if not s.stored_used or s.used == s.stored_used then
-    return
-  end
-  if s.used > 0 then
-    redis.call('HSET', s.tokens, 'used', s.used)
-    s.stored_used = s.used
-  else
-    redis.call('HDEL', s.tokens, 'used')
-    s.stored_used = nil
-  end
-end
+-- USES now FINISHED tokens state lease_end holder out soonest memory changed weight_of require_memory
+-- GIVES next_expiry sweep
 
 -- When the next lease ends, if there is any. It may have ended and not be swept yet.
-local function first_expiry(s)
-  return tonumber(redis.call('ZRANGE', s.holders, 0, 0, 'WITHSCORES')[2])
+local function next_expiry()
+  local first = lease_end > 0 and lease_end or nil
+  if out > 0 then
+    local found = redis.call('ZRANGEBYSCORE', tokens, '(0', FINISHED, 'WITHSCORES', 'LIMIT', 0, 1)
+    if found[1] then
+      soonest = tonumber(found[2])
+      first = math.min(first or soonest, soonest)
+    else
+      out, changed = 0, true
+    end
+  end
+  return first
 end
 
--- Remove expired leases, so that `used` says what is out now (invariant 1). Returns when the next lease ends.
-local function sweep(s)
-  local MAX_SWEPT = 100 -- leases; the next call goes on (invariant 13)
-  local next_expiry = first_expiry(s)
-  if next_expiry and next_expiry <= now then
-    -- An acquire must not get past maxmemory by the ZREM below.
-    require_memory(s.holders)
-    local expired = redis.call('ZRANGEBYSCORE', s.holders, '-inf', now, 'LIMIT', 0, MAX_SWEPT)
-    for _, record in ipairs(redis.call('HMGET', s.tokens, unpack(expired))) do
-      s.used = s.used - weight_of(record)
+-- Remove expired leases, so that what is counted is out now (invariant 1), and expired tombstones.
+local function sweep()
+  local MAX_SWEPT = 100 -- of each; the next call goes on (invariant 13)
+  if lease_end > 0 and lease_end <= now then
+    lease_end, holder, changed = 0, '', true
+  end
+  if out > 0 and soonest <= now then
+    local expired = redis.call('ZRANGEBYSCORE', tokens, '(0', now, 'LIMIT', 0, MAX_SWEPT)
+    if expired[1] then
+      require_memory() -- an acquire must not get past maxmemory by the ZREM below
+      for _, its_record in ipairs(redis.call('HMGET', state, unpack(expired))) do
+        out = out - weight_of(its_record)
+      end
+      redis.call('HDEL', state, unpack(expired))
+      redis.call('ZREM', tokens, unpack(expired))
     end
-    redis.call('ZREM', s.holders, unpack(expired))
-    redis.call('HDEL', s.tokens, unpack(expired))
-    settle(s)
-    next_expiry = first_expiry(s)
+    next_expiry()
+    changed = true
   end
-  if not next_expiry then
-    s.used = 0
+  if memory > 0 and memory <= now then
+    local expired = redis.call('ZRANGEBYSCORE', tokens, FINISHED, FINISHED + now, 'LIMIT', 0, MAX_SWEPT)
+    if expired[1] then
+      require_memory()
+      redis.call('ZREM', tokens, unpack(expired))
+    end
+    if #expired < MAX_SWEPT then
+      memory, changed = 0, true
+    end
   end
-  return next_expiry
 end

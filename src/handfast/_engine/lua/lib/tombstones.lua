@@ -1,24 +1,27 @@
--- tombstones: the memory of finished tokens.
+-- tombstones: the memory of tokens that are finished.
 --
--- USES now
--- GIVES add_tombstone
+-- USES now FINISHED tokens memory live_for save put
+-- GIVES add_tombstone finished
 --
--- A token that was released or cancelled, or that was found lost when it was to be released, is remembered for a
--- while. In that time a release that is sent again gets the same answer, and an acquire that arrives late changes
--- nothing.
+-- A token that was cancelled, or released while copies of its acquire may be on their way, is remembered for a
+-- while: an acquire that arrives late changes nothing. So is a lease that an operator took away, to tell its holder
+-- at the release.
 
-local function add_tombstone(tombstones, token, is_lost)
-  local TOMBSTONE_US = 20000000 -- 20 s: for as long the drivers retry, and clean up in the background
-  local LOST_MARK = 0.5 -- a score with half a microsecond says that the lease was lost
-  local KEY_TTL_MS = 80000 -- a minute longer than the last tombstone
-  local PRUNE_EVERY, MAX_PRUNED = 16, 100 -- one call in 16 removes up to 100 expired ones: more than are added
+-- Remember a token, and save the state. Its place in the queue and its lease go by that, but for one in the state.
+local function add_tombstone(token, is_lost)
+  local TOMBSTONE_MS = 20000 -- for as long the drivers retry, and clean up in the background
+  local until_us = now + TOMBSTONE_MS * 1000
+  until_us = until_us - until_us % 2 + (is_lost and 1 or 0) -- an odd time says that the lease was lost
+  memory = math.max(memory, until_us)
+  live_for(TOMBSTONE_MS)
+  save()
+  put(FINISHED + until_us, token)
+end
 
-  redis.call('ZADD', tombstones, now + TOMBSTONE_US + (is_lost and LOST_MARK or 0), token)
-  redis.call('PEXPIRE', tombstones, KEY_TTL_MS)
-  if now % PRUNE_EVERY == 0 then
-    local expired = redis.call('ZRANGEBYSCORE', tombstones, '-inf', now, 'LIMIT', 0, MAX_PRUNED)
-    if expired[1] then
-      redis.call('ZREM', tombstones, unpack(expired))
-    end
+-- What is remembered of a token: 'finished', 'lost', or nothing.
+local function finished(token)
+  local score = memory > 0 and tonumber(redis.call('ZSCORE', tokens, token) or 0) or 0
+  if score >= FINISHED then
+    return score % 2 == 1 and 'lost' or 'finished'
   end
 end

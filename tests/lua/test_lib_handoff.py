@@ -1,6 +1,6 @@
-"""lib/queue.lua: every script that frees permits hands them to the waiters in their order (invariants 2, 6 and 13).
+"""lib/handoff.lua: every script that frees permits hands them to the waiters in their order (invariants 2, 6 and 13).
 
-Waiters for several names are in test_lib_queue_multi.py.
+Waiters for several names are in test_lib_handoff_multi.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from tests._support.engine import (
     CLAIM_US,
     NOW_US,
     TOMBSTONE_US,
-    TOMBSTONES_TTL_MS,
-    TTL_MS,
     TTL_US,
     WAIT_MS,
     WAIT_US,
@@ -36,33 +34,30 @@ def test_what_a_handoff_stores_and_sends(make, clock, listening, verb):
     engine.acquire("t1", 4)
     engine.acquire("t2", 3, limit=4)
     engine.acquire("t3", 3)
-    clock.now_us += 3
+    clock.now_us += 4
     if verb == "revoke":
         assert engine.revoke(NOW_US, "two words") == ["revoked", 1, 0]
         assert received(control) == "revoked t1 two words"
     elif verb == "lower":
         assert engine.lower("t1", 1) == ["lowered", 0]
     else:
-        assert engine.run(verb, token="t1")[1] == 0
-    assert received(inbox) == f"granted t2 {NOW_US + 3} {NOW_US + 3} {CLAIM_US}"
-    kept, ended = verb == "lower", verb in ("release", "cancel")
+        assert getattr(engine, verb)("t1")[1] == 0
+    assert received(inbox) == f"granted t2 {NOW_US + 4} {NOW_US + 4} {CLAIM_US}"
+    kept = verb == "lower"
+    until_us = NOW_US + 4 + TOMBSTONE_US
+    tombstones = {"cancel": {"t1": until_us}, "revoke": {"t1": until_us + 1}}.get(verb, {})
     engine.has(
-        holders={"t2": NOW_US + 3 + CLAIM_US} | ({"t1": NOW_US + TTL_US} if kept else {}),
+        holders={"t2": NOW_US + 4 + CLAIM_US} | ({"t1": NOW_US + TTL_US} if kept else {}),
         queue={"t3": NOW_US + 1},
-        tombstones={"t1": NOW_US + 3 + TOMBSTONE_US} if ended else {},
-        **({"t1": holding("t1", 1, 5, TTL_MS)} if kept else {}),
-        t2=holding("t2", 3, 4, CLAIM_MS, at_us=NOW_US + 3),
-        t3=waiting("t3", 3, 5, CLAIM_MS, since_us=NOW_US + 1),
+        tombstones=tombstones,
+        **({"t1": holding("t1", 1, 5)} if kept else {}),
+        t2=holding("t2", 3, 4, fence=NOW_US + 4),
+        t3=waiting("t3", 3, 5, CLAIM_MS),
         used=4 if kept else 3,
-        fence=NOW_US + 3,
+        fence=NOW_US + 4,
     )
-    engine.lives(
-        holders=TTL_MS if kept else CLAIM_MS,
-        queue=WAIT_MS,
-        tokens=WAIT_MS + CLAIM_MS,
-        **({"tombstones": TOMBSTONES_TTL_MS} if ended else {}),
-    )
-    assert engine.acquire("t2", 3) == ["granted", NOW_US + 3, CLAIM_US], "the waiter asks and finds its grant"
+    engine.lives(WAIT_MS + CLAIM_MS)
+    assert engine.acquire("t2", 3) == ["granted", NOW_US + 4, CLAIM_US], "the waiter asks and finds its grant"
 
 
 def test_a_claim_may_be_as_short_as_a_millisecond(a, listening):
@@ -71,7 +66,7 @@ def test_a_claim_may_be_as_short_as_a_millisecond(a, listening):
     a.acquire("t2", claim=1)
     a.release("t1")
     assert received(inbox) == f"granted t2 {NOW_US + 1} {NOW_US} 1000"
-    assert a.dump()["holders"] == [("t2", NOW_US + 1000)]
+    assert a.stored().holders == {"t2": NOW_US + 1000}
 
 
 def test_a_head_whose_inbox_has_no_subscriber_is_dropped_before_anything_is_granted(make, listening):
@@ -84,12 +79,12 @@ def test_a_head_whose_inbox_has_no_subscriber_is_dropped_before_anything_is_gran
     engine.acquire("t3", 3)
     assert engine.release("t1") == ["released", 0]
     assert received(inbox) == f"granted t3 {NOW_US + 2} {NOW_US} {CLAIM_US}"
-    assert engine.field("used") == "4"
-    assert engine.field("dead") is None
+    assert engine.stored().used == 4
+    assert engine.record("dead") is None
     assert engine.holders() == ["t3", "t0"]
     engine.acquire("dead", 2)
     engine.release("t3")
-    assert (engine.holders(), engine.queue(), engine.field("used")) == (["t0"], [], "1")
+    assert (engine.holders(), engine.queue(), engine.stored().used) == (["t0"], [], 1)
 
 
 def test_a_wait_lease_lapses_behind_its_last_microsecond(a, clock, listening):
@@ -152,7 +147,7 @@ def test_a_head_that_is_gone_does_not_block_the_queue(blocked, verb, end):
     SERVING[verb](engine)
     assert "alive" in engine.holders()
     assert "head" not in engine.queue()
-    assert engine.field("head") is None
+    assert engine.record("head") is None
 
 
 @pytest.mark.parametrize("verb", ["cancel", "lower", "resize", "revoke"])
@@ -231,7 +226,7 @@ def test_a_hundred_waiters_are_let_in_per_call(rw, listening, verb):
         assert (first[-1], second[-1]) == (1, 0)
     assert [token for token in rw.holders() if token != "w"] == readers
     left = {"lower": 1, "resize": rw.limit}.get(verb, 0)
-    assert rw.field("used") == str(150 + left)
+    assert rw.stored().used == 150 + left
     if verb != "acquire":
         fences = [int(received(inboxes).split()[2]) for _ in readers]
         assert fences == sorted(set(fences))

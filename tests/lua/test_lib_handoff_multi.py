@@ -1,10 +1,10 @@
-"""lib/queue.lua: a head that waits for several names is woken, and takes all of them itself."""
+"""lib/handoff.lua: a head that waits for several names is woken, and takes all of them itself."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import MINUTE_MS, NOW_US, TOMBSTONE_US, hang_up, received, silent, waiting_for_several
+from tests._support.engine import MINUTE_MS, NOW_US, hang_up, received, silent, waiting_for_several
 
 CLAIM_WINDOW_US = 2_000_000
 
@@ -18,14 +18,14 @@ def test_a_head_is_woken_once_and_has_two_seconds(both, a, b, clock, listening):
     assert a.release("t1") == ["released", 0]
     assert received(inbox) == f"granted t2 0 {NOW_US + 1} 0"
     until_us = NOW_US + 1 + CLAIM_WINDOW_US
-    woken = waiting_for_several("t2", 0, at_us=until_us, since_us=NOW_US)
-    assert a.field("t2") == woken
+    woken = waiting_for_several("t2", 0, at_us=until_us)
+    assert a.record("t2") == woken
     assert (a.holders(), a.queue()) == ([], ["t2"]), "nothing is handed over to it"
     for later_us in (0, CLAIM_WINDOW_US // 2):
         clock.now_us += later_us
         a.acquire("t3")
         assert silent(inbox), "it was woken before"
-    assert a.field("t2") == woken
+    assert a.record("t2") == woken
     assert a.acquire("try", wait=0) == ["busy", -1]
     assert a.queue() == ["t2", "t3"]
     clock.now_us = until_us
@@ -60,14 +60,14 @@ def test_a_head_with_a_shorter_wait_lease_is_not_given_a_longer_one(both, a, b, 
     both.acquire("t2", wait=2001)
     a.release("t1")
     assert received(inbox) == f"granted t2 0 {NOW_US} 0"
-    assert a.field("t2") == waiting_for_several("t2", 2000)
+    assert a.record("t2") == waiting_for_several("t2", 2000)
     a.cancel("t2")
     b.cancel("t2")
     a.acquire("t5")
     both.acquire("t3", wait=2000)
     listening("t3")
     a.release("t5")
-    assert a.field("t3") == waiting_for_several("t3", 2000)
+    assert a.record("t3") == waiting_for_several("t3", 2000)
 
 
 def test_a_head_is_woken_in_each_queue(both, a, b, listening):
@@ -89,9 +89,9 @@ def test_a_dead_head_is_skipped_where_its_queue_is_free_and_uses_no_fence(both, 
     b.acquire("t4")
     assert b.holders() == ["t4"]
     assert both.queues() == [["dead"], []]
-    assert b.field("dead") is None
+    assert b.record("dead") is None
     assert a.release("t1") == ["released", 0]
-    a.has(tombstones={"t1": NOW_US + TOMBSTONE_US}, fence=NOW_US)
+    a.has(fence=NOW_US)
 
 
 def test_a_head_that_dies_after_it_was_woken_is_skipped(both, a, b, listening):
