@@ -931,7 +931,14 @@ MISTAKES = {
         LockMachine,
         script(["CANCEL"], ("    leave_queue(token)\n  end\n  add_tombstone(token)\n", "  end\n")),
     ),
-    "a fence is used again": (LockMachine, script(["ACQUIRE"], ("fence < now and now or fence + 1", "fence"))),
+    "a fence is used again": (
+        LockMachine,
+        script(
+            ["ACQUIRE"],
+            ("fence < now and now or fence + 1", "fence"),
+            ("fence = math.max(fence + 1, now,", "fence = math.max(fence, fence == 0 and now or 0,"),
+        ),
+    ),
     "a revocation spares those who came late": (
         LockMachine,
         script(["REVOKE"], ("struct.unpack('<d', its_record) > up_to_fence", "struct.unpack('<d', its_record) > 9")),
