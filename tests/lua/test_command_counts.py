@@ -16,7 +16,7 @@ COUNTS = {
     "a release with a handoff": 8,
     "the same release again": 4,
     "a release without waiters": 2,
-    "a lock that is free again": 5,
+    "a lock that is free again": 4,
     "a holder that cancels": 4,
     "a free semaphore": 5,
     "the rest of its permits": 4,

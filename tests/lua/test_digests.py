@@ -10,7 +10,7 @@ DIGESTS = {
     "names_best": "08557c84a027ad12e2ea4dd10b8fa642b942f185",
     "names_rank": "f57e8ef7c657b6ae7492bdea67b46b5e2e3f10dd",
     "names_unrank": "81d87fe6381a55ab6b20962a715a4495a6e2e6c9",
-    "permit_acquire": "3e7613a518bc0dd3f9ba6b703e343c3511e64aac",
+    "permit_acquire": "23213c01708ee318e9935239de1e7b2ec23e078d",
     "permit_cancel": "0a428a87c757bce0d35089fa51118e167f8bd25e",
     "permit_inspect": "48de363875055ce0653e3af0b69e24aa7d50538b",
     "permit_lower": "031854925f3823e12999d2eff485b254d10e7a80",

@@ -42,6 +42,7 @@ if text then
     local more, its_record = unpack(redis.call('HMGET', KEYS[1], 'q', token))
     out, soonest, set_limit, memory = struct.unpack('<dddd', more)
     known = its_record
+    soonest = out > 0 and soonest or math.huge
   end
   local is_plain = not known
     and keep > its_end + 3660000000
