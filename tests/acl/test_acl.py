@@ -11,7 +11,6 @@ import pytest
 import redis
 
 from handfast import Handfast, Script, ServerRefused
-from handfast._engine.keys import KeySet
 from handfast.acl import NAMESPACED, USES, commands_of, missing_rights, rights_for, scripts_for
 from handfast.acl.check import CHECK
 from handfast.errors import ServerUnsupported
@@ -20,6 +19,7 @@ from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.trials import privileges
 from handfast_lab.chaos.workloads import KEYS, WORKLOADS
 from handfast_lab.rivals import OURS, OURS_AIO
+from tests._support.engine import Engine
 
 WIRE = files("handfast._engine")
 SCRIPTS = [*scripts_for(USES), CHECK]
@@ -357,7 +357,7 @@ def test_forgotten_script_raises_with_the_remedy_and_works_when_loaded_again(api
             with pytest.raises(ServerRefused, match=r"ACL SETUSER.*'eval'") as refused:
                 await privileges.settled(lock.try_acquire())
             assert refused.value.name == "a"
-            assert not raw.exists(KeySet("hf", "lock", "a").key("state"))
+            assert Engine(raw).holders() == []
             load(raw)
             assert await privileges.settled((await privileges.settled(lock.acquire())).release())
 

@@ -300,7 +300,7 @@ async def test_a_server_that_comes_back_is_waited_for():
 
 @pytest.mark.slow
 async def test_a_server_that_stays_away_fails_all_calls_after_the_retry_time(monkeypatch):
-    monkeypatch.setattr(Session.send, "__defaults__", (0.3,))
+    monkeypatch.setattr(Session.send, "__defaults__", (0.3, None))
     with PrivateServer() as server:
         hf = AsyncHandfast(server.url)
         lease = await hf.lock("a", ttl=0.5).acquire()

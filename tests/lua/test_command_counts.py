@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests._support.engine import Several
 
 COUNTS = {
-    "a free lock": 5,
+    "a free lock": 6,
     "the same again": 1,
     "the first waiter": 4,
     "the next waiter": 3,
@@ -18,13 +18,13 @@ COUNTS = {
     "a release without waiters": 2,
     "a lock that is free again": 4,
     "a holder that cancels": 4,
-    "a free semaphore": 5,
+    "a free semaphore": 6,
     "the rest of its permits": 4,
     "a lease that is lowered": 4,
     "a release beside other holders": 2,
     "a release by the last holder": 6,
-    "a new limit": 5,
-    "two free locks": 41,
+    "a new limit": 6,
+    "two free locks": 43,
     "the same two again": 2,
     "the first waiter for two": 17,
     "a waiter for two that asks again": 14,

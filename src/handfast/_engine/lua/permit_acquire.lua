@@ -66,8 +66,9 @@ if text then
       local its_record = struct.pack('<d', now + wait_ms * 1000) .. wants .. owner
       local queued = struct.pack('<ddd', lease_end, ticket, length + 1) .. string.sub(text, 25)
       if redis.pcall('HSET', KEYS[1], 's', queued, token, its_record) == 1 then
-        if redis.call('ZADD', KEYS[2], ticket - 4503599627370496, token, '+inf', '') == 2 then
-          redis.call('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000)) -- the sorted set is new
+        local added = redis.call('ZADD', KEYS[2], ticket - 4503599627370496, token, '+inf', '')
+        if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
+          redis.call('ZREM', KEYS[2], '') -- the sorted set is new, and keeps its mark only if it has a TTL
         end
         return 'queued ' .. struct.pack('<dddd', now, length, math.min(lease_end, soonest) - now, ticket)
       end
@@ -76,8 +77,9 @@ if text then
       text = string.sub(text, 1, 32) .. struct.pack('<d', its_fence) .. string.sub(text, 41)
       local more = struct.pack('<dddd', out + weight, math.min(soonest, its_end), 0, memory)
       redis.call('HSET', KEYS[1], 's', text, 'q', more, token, struct.pack('<d', its_fence) .. wants .. owner)
-      if redis.call('ZADD', KEYS[2], its_end, token, '+inf', '') == 2 then
-        redis.call('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))
+      local added = redis.call('ZADD', KEYS[2], its_end, token, '+inf', '')
+      if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
+        redis.call('ZREM', KEYS[2], '')
       end
       return its_fence
     end

@@ -1,6 +1,6 @@
 -- queue: entering and leaving the queue.
 --
--- USES now QUEUED state tokens holder waiting length gives_back changed save live_for
+-- USES QUEUED state tokens holder waiting length gives_back changed save expire_new live_for
 -- GIVES ticket_of leave_queue enter_queue
 --
 -- A waiter's ticket is the time at which it came, or one more than the last ticket where the clock was set back. So
@@ -32,9 +32,8 @@ local function enter_queue(token, ticket, its_record, ms)
   waiting, length = math.max(waiting, ticket), length + 1
   save(token, its_record)
   local added = redis.call('ZADD', tokens, ticket + QUEUED, token, '+inf', '')
-  if added == 2 then
-    redis.call('PEXPIRE', tokens, math.floor((keep - now) / 1000)) -- the sorted set is new
-  elseif added == 0 then
+  expire_new(added)
+  if added == 0 then
     length = length - 1
     save()
   end

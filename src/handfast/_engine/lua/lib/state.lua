@@ -2,7 +2,7 @@
 --
 -- USES now
 -- GIVES QUEUED FINISHED HOUR_US state tokens lease_end waiting length extra fence keep holder record out soonest
---   set_limit memory gives_back changed raised load_name save live_for put
+--   set_limit memory gives_back changed raised load_name save expire_new live_for put
 --
 -- The hash `state` has the field `s`, six doubles and then a holder, which is all there is of a lock
 -- without waiters:
@@ -39,7 +39,8 @@ local state, tokens, record, holder
 local lease_end, waiting, length, extra, fence, keep
 local out, soonest, set_limit, memory
 local gives_back = false -- whether this script passes at maxmemory
-local changed, raised = false, false -- whether the state has to be saved, and the keys are to live longer
+local changed = false -- whether the state has to be saved
+local raised = false -- until when the keys are to live, where that is later than `keep`
 
 -- `text` is the field `s`.
 local function load_name(state_key, tokens_key, text)
@@ -56,7 +57,7 @@ local function load_name(state_key, tokens_key, text)
     lease_end, waiting, length, extra, fence, keep, holder, record = 0, 0, 0, 0, 0, 0, '', ''
     local left_ms = redis.call('PTTL', tokens)
     if left_ms > 0 then
-      keep, raised = now + left_ms * 1000, true
+      raised = now + left_ms * 1000
       waiting, length, extra, out, memory = now, redis.call('ZCOUNT', tokens, '-inf', '(0'), 1, math.huge, now
     end
   end
@@ -69,7 +70,7 @@ local function live_for(ms)
   local MONTH_US = 720 * HOUR_US
   local least = now + ms * 1000 + (set_limit > 0 and MONTH_US or HOUR_US)
   if keep < least then
-    keep, raised, changed = least + HOUR_US, true, true
+    raised, changed = least + HOUR_US, true
   end
 end
 
@@ -93,18 +94,26 @@ local function save(token, its_record)
   if had_extra > extra then
     redis.call('HDEL', state, 'q')
   end
+  changed = false
   if raised then
-    redis.call('PEXPIRE', state, math.floor((keep - now) / 1000))
-    redis.call('PEXPIRE', tokens, math.floor((keep - now) / 1000))
+    -- The keys have their TTL before the state says so: should it be refused, the next call asks for it again.
+    redis.call('PEXPIRE', state, math.floor((raised - now) / 1000))
+    redis.call('PEXPIRE', tokens, math.floor((raised - now) / 1000))
+    keep, raised = raised, false
+    redis.call('HSET', state, 's', string.sub(fields[2], 1, 40) .. struct.pack('<d', keep) .. string.sub(fields[2], 49))
   end
-  changed, raised = false, false
+end
+
+-- Give the sorted set its TTL where it is new. It keeps its mark only if it has one.
+local function expire_new(added)
+  if added == 2 and type(redis.pcall('PEXPIRE', tokens, math.floor((keep - now) / 1000))) == 'table' then
+    redis.call('ZREM', tokens, '')
+  end
 end
 
 -- Give a token its score, after the state was saved. Returns whether it had none.
 local function put(score, token)
   local added = redis.call('ZADD', tokens, score, token, '+inf', '')
-  if added == 2 then
-    redis.call('PEXPIRE', tokens, math.floor((keep - now) / 1000)) -- the sorted set is new
-  end
+  expire_new(added)
   return added > 0
 end
