@@ -68,7 +68,8 @@ if text then
       if redis.pcall('HSET', KEYS[1], 's', queued, token, its_record) == 1 then
         local added = redis.call('ZADD', KEYS[2], ticket - 4503599627370496, token, '+inf', '')
         if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
-          redis.call('ZREM', KEYS[2], '') -- the sorted set is new, and keeps its mark only if it has a TTL
+          redis.call('ZREM', KEYS[2], token, '') -- the sorted set is new, and may not stay without a TTL
+          redis.call('PEXPIRE', KEYS[2], 1) -- is refused again
         end
         return 'queued ' .. struct.pack('<dddd', now, length, math.min(lease_end, soonest) - now, ticket)
       end
@@ -79,7 +80,8 @@ if text then
       redis.call('HSET', KEYS[1], 's', text, 'q', more, token, struct.pack('<d', its_fence) .. wants .. owner)
       local added = redis.call('ZADD', KEYS[2], its_end, token, '+inf', '')
       if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
-        redis.call('ZREM', KEYS[2], '')
+        redis.call('ZREM', KEYS[2], token, '')
+        redis.call('PEXPIRE', KEYS[2], 1)
       end
       return its_fence
     end

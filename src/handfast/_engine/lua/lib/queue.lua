@@ -32,7 +32,7 @@ local function enter_queue(token, ticket, its_record, ms)
   waiting, length = math.max(waiting, ticket), length + 1
   save(token, its_record)
   local added = redis.call('ZADD', tokens, ticket + QUEUED, token, '+inf', '')
-  expire_new(added)
+  expire_new(added, token)
   if added == 0 then
     length = length - 1
     save()

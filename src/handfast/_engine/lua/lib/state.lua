@@ -104,16 +104,17 @@ local function save(token, its_record)
   end
 end
 
--- Give the sorted set its TTL where it is new. It keeps its mark only if it has one.
-local function expire_new(added)
+-- Give the sorted set its TTL where it is new. If that is refused, so is the token: nothing stays without a TTL.
+local function expire_new(added, token)
   if added == 2 and type(redis.pcall('PEXPIRE', tokens, math.floor((keep - now) / 1000))) == 'table' then
-    redis.call('ZREM', tokens, '')
+    redis.call('ZREM', tokens, token, '')
+    redis.call('PEXPIRE', tokens, 1)
   end
 end
 
 -- Give a token its score, after the state was saved. Returns whether it had none.
 local function put(score, token)
   local added = redis.call('ZADD', tokens, score, token, '+inf', '')
-  expire_new(added)
+  expire_new(added, token)
   return added > 0
 end
