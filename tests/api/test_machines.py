@@ -185,6 +185,8 @@ class Stage:
             ]
             self.raw.flushall()
             for token, record in waiting:
+                if record is None:  # it was served between the two looks
+                    continue
                 self.raw.publish(record.inbox, f"granted {token} ".encode() + doubles(0, 10**15, 0))
             await asyncio.sleep(0.01)
         self.raw.flushall()
