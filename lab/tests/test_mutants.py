@@ -150,11 +150,11 @@ def test_mutant_names_survive_edits_elsewhere_in_the_script():
     source = making.scripts()["lib/queue"].read_text()
     names = {mutant.name for mutant in making.mutants_of("lib/queue", source)}
     edited = source.replace("local function leave_", "local function more()\n  return 7\nend\n\nlocal function leave_")
-    edited = "-- one more line\n\n" + edited.replace("if added == 2 then", "if added >= 2 then")
+    edited = "-- one more line\n\n" + edited.replace("if added == 0 then", "if added <= 0 then")
     assert edited.count("\n") == source.count("\n") + 6
     gone = names - {mutant.name for mutant in making.mutants_of("lib/queue", edited)}
     assert gone
-    assert all("if added == 2 then" in name for name in gone)
+    assert all("if added == 0 then" in name for name in gone)
 
 
 def test_a_mutant_is_shown_as_a_patch(everything, capsys):
@@ -290,7 +290,7 @@ def test_mistakes_and_hangs_are_killed_and_an_equivalent_mutant_survives(judged)
 @pytest.mark.slow
 def test_a_library_file_is_mutated_in_every_script_that_includes_it(judged):
     outcomes = judged(
-        mutant("lib/state", "redis.call('PEXPIRE', state, math.floor((keep - now) / 1000))", ""),
+        mutant("lib/state", "redis.call('PEXPIRE', state, math.floor((raised - now) / 1000))", ""),
         mutant("lib/clock", "local clock", "local clock, more"),
         files=("tests/lua/test_permit_acquire.py",),
     )
