@@ -53,6 +53,7 @@ def failed_over(primary, *, lost_grants):
     return Machine(replica, primary.clock.now_us), fence
 
 
+@pytest.mark.slow
 def test_a_replica_that_has_the_last_fence_goes_on_from_it_whatever_its_clock_shows(primary):
     replica, last = failed_over(primary, lost_grants=0)
     replica.clock.now_us -= HOUR_US
@@ -61,6 +62,7 @@ def test_a_replica_that_has_the_last_fence_goes_on_from_it_whatever_its_clock_sh
     assert replica.fence() == last + 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behind_us", "takeover_us"),
     [(0, 1), (SECOND_US, SECOND_US + 1), (SECOND_US, 3 * SECOND_US), (-HOUR_US, 1), (200_000, 200_001)],
@@ -73,6 +75,7 @@ def test_a_replica_that_lacks_grants_goes_on_above_them_if_its_clock_is_behind_b
     assert replica.fence() == last + takeover_us - behind_us > last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behind_us", "takeover_us"), [(SECOND_US, SECOND_US), (SECOND_US, SECOND_US - 1), (HOUR_US, 5)]
 )
@@ -86,6 +89,7 @@ def test_a_replica_that_lacks_grants_repeats_the_past_if_its_clock_is_behind_by_
     assert replica.fence() == last + 1, "the clock has caught up"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["FLUSHALL", "a restart without data"])
 def test_data_that_is_lost_after_a_takeover_is_missed_until_the_slower_clock_has_caught_up(primary, lost):
     replica, last = failed_over(primary, lost_grants=0)

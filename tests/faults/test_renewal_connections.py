@@ -54,6 +54,7 @@ def test_renewals_go_through_an_idle_session_where_no_other_can_be_opened(raw, s
         assert lease.release() is True
 
 
+@pytest.mark.slow
 def test_a_lease_with_a_short_ttl_starves_no_other_on_a_slow_link(server, raw):
     """Each reply takes longer than the short lease has left when it is asked for."""
     with FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
