@@ -155,7 +155,7 @@ def test_on_a_named_server_all_keys_are_its_own_have_ttls_and_are_deleted(start,
     namespaces = {re.search(r"handfast-demo-[0-9a-f]{12}", key)[0] for key in seen}
     assert len(namespaces) == 1
     assert -1 not in seen.values()
-    assert {key.rpartition(":")[2] for key in seen} >= {"free", "locked", "signatures", "resource", "holders", "queue"}
+    assert {key.rpartition(":")[2] for key in seen} >= {"free", "locked", "signatures", "resource", "state", "tokens"}
     assert list(raw.scan_iter(count=1000)) == ["theirs"]
     assert raw.get("theirs") == "untouched"
     assert demo.left() == []

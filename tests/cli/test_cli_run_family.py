@@ -203,7 +203,7 @@ def test_full_queue_exits_75(run, hf, raw):
 
 def options_of(**changes):
     """Options of a run of ``job``."""
-    fields = dict.fromkeys(Options.__slots__) | {"name": "job", "shared": False, "exclusive": False}
+    fields = dict.fromkeys(Options._fields) | {"name": "job", "shared": False, "exclusive": False}
     return Options(**fields | changes)
 
 
