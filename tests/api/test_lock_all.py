@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from handfast import AcquireTimeout, Handfast, LeaseLost, NotHeld, QueueFull
+from handfast import AcquireTimeout, Handfast, HandfastError, LeaseLost, NotHeld, QueueFull
 from handfast.testing import FaultProxy, ProcessGroup, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import OPERATIONS, Scene, try_at_random, try_every_point
@@ -536,6 +536,22 @@ async def test_a_waiter_that_loses_a_name_before_its_grant_arrives_starts_over(f
         fence = stranger.inspect()[2]
         stranger.release("stranger")
     assert waiter.result() > fence
+    assert nothing_left(raw)
+
+
+async def test_a_waiter_whose_grant_is_revoked_before_it_heard_of_it_raises(far, proxy, raw):
+    asked, names = [], Engine(raw, "a")
+
+    def meddle(request):
+        """Revoke one of the locks before the second request arrives."""
+        asked.append(request)
+        if len(asked) == 2:
+            names.revoke(2**53)
+
+    proxy.before(CALLS["acquire"], meddle)
+    proxy.lose_reply(CALLS["acquire"])
+    with pytest.raises(HandfastError, match="was cancelled while it waited"):
+        await far.lock_all(["a", "b"]).acquire(timeout=20)
     assert nothing_left(raw)
 
 

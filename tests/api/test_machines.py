@@ -590,7 +590,7 @@ class SemaphoreMachine(Machine):
         | st.lists(st.integers(2, 5), min_size=ACTORS, max_size=ACTORS)
     )
     def begin_with(self, limits):
-        """Mix only limits above 1: a handoff stops at a waiter with a limit of 1 (lib/queue.lua)."""
+        """Mix only limits above 1: a handoff stops at a waiter with a limit of 1 (lib/handoff.lua)."""
         self.limits = limits
 
     def thing(self, actor, wish):

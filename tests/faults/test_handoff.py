@@ -230,14 +230,19 @@ def test_what_has_arrived_is_read_while_the_loop_is_blocked_on_uvloop_too(hf, se
         runner.run(main())
 
 
-@pytest.mark.usefixtures("no_renewals")
-def test_a_thread_that_uses_the_session_reads_the_reply_to_a_confirmation_before_its_own(hf, other, raw):
+def handed_over(hf, other):
+    """Return a lease of the other client that this one has handed over."""
     held = hf.lock("a").acquire()
     with ThreadPoolExecutor(1) as waiter:
         asked = waiter.submit(other.lock("a", ttl=TTL_S).acquire)
         eventually(lambda: hf.lock("a").status().waiting)
         held.release()
-        lease = asked.result()
+        return asked.result()
+
+
+@pytest.mark.usefixtures("no_renewals")
+def test_a_thread_that_uses_the_session_reads_the_reply_to_a_confirmation_before_its_own(hf, other, raw):
+    lease = handed_over(hf, other)
     until_confirmed(hf, lease)
     session = lease._state.confirmation.pending
     assert other.lock("b").locked() is False
@@ -259,12 +264,7 @@ def test_the_reply_to_a_confirmation_is_read_before_the_server_keeps_the_renewal
         raise redis.ConnectionError
 
     monkeypatch.setattr(other._driver._renewer._session, "open", stall)
-    held = hf.lock("a").acquire()
-    with ThreadPoolExecutor(1) as waiter:
-        asked = waiter.submit(other.lock("a", ttl=TTL_S).acquire)
-        eventually(lambda: hf.lock("a").status().waiting)
-        held.release()
-        lease = asked.result()
+    lease = handed_over(hf, other)
     eventually(lambda: not stalls)
     eventually(lambda: lease.lost or lease.remaining() > CLAIM_S)
     assert lease.release() is True

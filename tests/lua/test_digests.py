@@ -6,18 +6,18 @@ from handfast._engine.script import load
 from tests.lua.test_check_scripts import LUA
 
 DIGESTS = {
-    "multi_acquire": "3a149329ad01b4b7a5bf362feb4fe44db41ccbde",
+    "multi_acquire": "7159f19ac94504f06f9b5ca06a30171f6dab1280",
     "names_best": "08557c84a027ad12e2ea4dd10b8fa642b942f185",
     "names_rank": "f57e8ef7c657b6ae7492bdea67b46b5e2e3f10dd",
     "names_unrank": "81d87fe6381a55ab6b20962a715a4495a6e2e6c9",
-    "permit_acquire": "2cccc27e32b29de5f31e9027e05cf4872688aa07",
-    "permit_cancel": "aeeffcf6373a5605aa11f53294adb86d65fde05e",
-    "permit_inspect": "17c0c7a513fe17b70a1f9a8b0f9d6e3bf4172e07",
-    "permit_lower": "db9d06cee131861eb9187f5f17aafb4c7d9b06d3",
-    "permit_release": "0444f288394026f9621c23ea2022c38e97fba5d2",
-    "permit_renew": "f275f1f813603c07bc82166a6e3c5c92471b1823",
-    "permit_resize": "354aaa2f4d2c838a6527bfa4cc1720a323414f89",
-    "permit_revoke": "3bf087e48bfcef7a331db4ede4d2147ae9dc7f6e",
+    "permit_acquire": "ad7063a3ba990a2b383831b8c36976a4d3d93057",
+    "permit_cancel": "54ee57afa56299379d730d408184697f51979ca3",
+    "permit_inspect": "33877748936d1102a26d58b56590593a8a936611",
+    "permit_lower": "c86374e1f4bcf4bc362b048a4623cd515bbc69ed",
+    "permit_release": "60243bdc1299ef8f49bf72bf55d58edc825909a8",
+    "permit_renew": "80872d2c744d912e95f6536791050c82ed5befef",
+    "permit_resize": "0fa2881710b07370a62f677f091bfe1b698dd701",
+    "permit_revoke": "2402f2fe6d1c692fd5e2433669399eeaffed8764",
     "scores_advance": "082380091837da824e6e9056c69187dc7e12760d",
 }
 """If one changes, say so in the changelog, and change it here."""

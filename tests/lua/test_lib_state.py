@@ -70,6 +70,17 @@ def test_where_the_state_was_lost_no_other_is_granted_until_the_holders_are_gone
     assert engine.stored().used == 1
 
 
+def test_where_the_state_was_lost_the_keys_live_as_long_as_before(make):
+    """The next call must not lower the TTL of the holders that are left."""
+    engine, day_ms = make(9), 86_400_000
+    for token in ("t1", "t2"):
+        engine.acquire(token, ttl=10 * day_ms)
+    engine.lose("state")
+    assert engine.acquire("t3", ttl=1000)[0] == "queued"
+    for part in PARTS:
+        assert engine.client.pttl(engine.key(part)) > 10 * day_ms, part
+
+
 def test_where_the_state_was_lost_the_holders_are_gone_when_their_leases_end(make, clock):
     engine = make()
     for token in ("t1", "t2"):

@@ -31,6 +31,13 @@ def test_a_hundred_expired_tombstones_are_removed_per_call(a, clock):
     assert a.stored().tombstones == {}
 
 
+def test_expired_tombstones_are_removed_though_others_are_added_all_the_time(a, clock):
+    for number in range(40):
+        a.cancel(f"t{number}")
+        clock.now_us += TOMBSTONE_US // 4
+    assert len(a.stored().tombstones) < 10
+
+
 def test_a_cancel_of_a_revoked_lease_makes_its_tombstone_an_ordinary_one(a):
     a.acquire("t1")
     a.revoke(NOW_US)

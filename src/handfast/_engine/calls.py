@@ -23,7 +23,7 @@ MAX_PERMITS = 1_000_000_000
 
 CLAIM_MS = 2_000
 """The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for the whole
-ttl, and a frozen waiter, which does not, blocks the others for no longer. ``CLAIM_WINDOW_US`` of lua/lib/queue.lua is the same
+ttl, and a frozen waiter, which does not, blocks the others for no longer. ``CLAIM_WINDOW_US`` of lua/lib/handoff.lua is the same
 for waiters of several names."""
 
 WAIT_MS = 60_000
@@ -41,8 +41,8 @@ RELEASE_OF_COPIES = RELEASE.prefix_for(len(PARTS), 2)
 
 
 def _with_ticket(request: bytes, ticket: int) -> bytes:
-    """Return a packed request with a ticket in place of its last number."""
-    return request[: -len(b"8 bytes.\r\n")] + doubles(ticket) + b"\r\n"
+    """Return a packed request with that ticket; it ends with the ticket 0."""
+    return request.removesuffix(doubles(0) + b"\r\n") + doubles(ticket) + b"\r\n"
 
 
 class Request(ABC):

@@ -1,6 +1,6 @@
 """The messages that scripts publish, a grant for a waiter or the loss of a lease to an operator, and who receives them.
 
-``lua/lib/queue.lua`` and ``lua/permit_revoke.lua`` write them.
+``lua/lib/handoff.lua``, ``lua/permit_release.lua`` and ``lua/permit_revoke.lua`` write them.
 """
 
 from __future__ import annotations

@@ -175,9 +175,8 @@ class AsyncLease(AsyncLeaseScope):
         state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
         if state is None or not state.request.renew or state.is_released:
             return
-        if (
-            state.loss is not None or monotonic() >= state.deadline
-        ):  # `lost` might read, and this may be called anywhere
+        # Not `lost`, which may read: this is called at any point of any thread.
+        if state.loss is not None or monotonic() >= state.deadline:
             return
         if self._driver.stop_renewing(state):
             message = f"{self!r} was dropped without a release; it runs out after its ttl"

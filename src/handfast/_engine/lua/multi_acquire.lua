@@ -20,11 +20,13 @@
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its places.
 -- LATE after its cancel, or after a release that knows of copies, the token has a tombstone: `finished`, and
--- nothing changes.
+--   nothing changes.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is
 --   in all queues already goes on, since it takes up nothing new.
 
 -- @include clock
+
+local HOUR_US = 3600000000 -- as lib/state.lua has it
 local token, owner = ARGV[1], ARGV[3]
 local ttl_ms, wait_ms, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
 local request = struct.pack('<ddd', 1, 1, 0) -- weight, limit, and no claim
@@ -39,7 +41,7 @@ for k = 1, #KEYS, 2 do
     local _
     lease_end, _, length, extra, fence, keep = struct.unpack('<dddddd', text)
   end
-  all_free = all_free and lease_end <= now and length == 0 and extra == 0 and keep > now + ttl_ms * 1000 + 3600000000
+  all_free = all_free and lease_end <= now and length == 0 and extra == 0 and keep > now + ttl_ms * 1000 + HOUR_US
   min_fence = math.max(min_fence, fence + 1)
   texts[k] = text
 end

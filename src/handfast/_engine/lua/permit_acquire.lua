@@ -22,12 +22,13 @@
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its place.
 -- LATE after its cancel, or after a release that knows of copies, the token has a tombstone: `finished`, and
--- nothing changes.
+--   nothing changes.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is
 --   in the queue already goes on, since it takes up nothing new.
 
 -- @include clock
 
+local QUEUED, HOUR_US = -4503599627370496, 3600000000 -- as lib/state.lua has them
 local token, request, owner = ARGV[1], ARGV[2], ARGV[3]
 local weight, limit, claim_ms, ttl_ms = struct.unpack('<dddd', request)
 local text = redis.call('HGET', KEYS[1], 's')
@@ -45,7 +46,7 @@ if text then
     soonest = out > 0 and soonest or math.huge
   end
   local is_plain = not known
-    and keep > its_end + 3660000000
+    and keep > its_end + HOUR_US + 60000000 -- an hour, also for a waiter
     and set_limit == 0
     and soonest > now
     and weight <= limit
@@ -66,7 +67,7 @@ if text then
       local its_record = struct.pack('<d', now + wait_ms * 1000) .. wants .. owner
       local queued = struct.pack('<ddd', lease_end, ticket, length + 1) .. string.sub(text, 25)
       if redis.pcall('HSET', KEYS[1], 's', queued, token, its_record) == 1 then
-        local added = redis.call('ZADD', KEYS[2], ticket - 4503599627370496, token, '+inf', '')
+        local added = redis.call('ZADD', KEYS[2], ticket + QUEUED, token, '+inf', '')
         if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
           redis.call('ZREM', KEYS[2], token, '') -- the sorted set is new, and may not stay without a TTL
           redis.call('PEXPIRE', KEYS[2], 1) -- is refused again

@@ -57,8 +57,7 @@ if #KEYS == 2 and not copies and busy[1] ~= '' then
     out, soonest, set_limit, memory = struct.unpack('<dddd', redis.call('HGET', KEYS[1], 'q'))
   end
   if holder == token and lease_end > 0 and out == 0 and set_limit == 0 then
-    -- The short way of a lock with waiters: the first one is there, and all that it wants is one of
-    -- one.
+    -- The short way of a lock with waiters: the first one is there, and all that it wants is one of one.
     local head, score = unpack(redis.call('ZPOPMIN', KEYS[2]))
     local text = head and redis.call('HGET', KEYS[1], head)
     if text then
@@ -76,7 +75,7 @@ if #KEYS == 2 and not copies and busy[1] ~= '' then
         return 'released \0\0\0\0\0\0\0\0'
       end
     end
-    if head and head ~= '' then -- which is alone in its set, and gone with it
+    if head and head ~= '' then -- the mark was alone in its set, which is gone now
       redis.call('ZADD', KEYS[2], score, head)
     end
   elseif out > 0 and length == 0 and holder ~= token then

@@ -10,9 +10,11 @@
 --
 -- TWICE the deadline is set, never added to.
 -- LATE after a release it finds no holder and changes nothing; it never brings a lease back.
--- MEMORY the first write is a HSET, which is repeated behind one that passes at maxmemory.
+-- MEMORY the first write is one that passes at maxmemory, or a HSET that is repeated behind one.
 
 -- @include clock
+
+local FINISHED, HOUR_US = 4503599627370496, 3600000000 -- as lib/state.lua has them
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 local texts, first = {}, math.huge
 for k = 1, #KEYS, 2 do
@@ -21,7 +23,7 @@ for k = 1, #KEYS, 2 do
     its_end = (struct.unpack('<d', text))
   elseif text then
     its_end = tonumber(redis.call('ZSCORE', KEYS[k + 1], token) or 0)
-    text = its_end < 4503599627370496 and text or false
+    text = its_end < FINISHED and text or false
   end
   if not text or its_end <= now then
     return 'lost '
@@ -32,9 +34,8 @@ local its_end = now + ttl_ms * 1000
 for k = 1, #KEYS, 2 do
   local text = texts[k]
   local lease_end, _, _, _, _, keep = struct.unpack('<dddddd', text)
-  if keep < its_end + 3600000000 then
-    -- lives longer
-    keep = its_end + 7200000000
+  if keep < its_end + HOUR_US then
+    keep = its_end + 2 * HOUR_US
     redis.call('PEXPIRE', KEYS[k], math.floor((keep - now) / 1000))
     redis.call('PEXPIRE', KEYS[k + 1], math.floor((keep - now) / 1000))
     text = string.sub(text, 1, 40) .. struct.pack('<d', keep) .. string.sub(text, 49)

@@ -1,7 +1,7 @@
 -- handoff: handing free permits to the waiters.
 --
 -- USES now state tokens lease_end waiting length fence set_limit gives_back changed inbox_of save used grant
--- leave_queue
+--   leave_queue
 -- GIVES has_subscriber hand_over
 
 -- Whether a connection to this very server is subscribed to an inbox. Only then something is published to it: a

@@ -44,7 +44,7 @@ local raised = false -- until when the keys are to live, where that is later tha
 
 -- `text` is the field `s`.
 local function load_name(state_key, tokens_key, text)
-  state, tokens, changed = state_key, tokens_key, false
+  state, tokens, changed, raised = state_key, tokens_key, false, false
   out, soonest, set_limit, memory = 0, 0, 0, 0
   if text then
     lease_end, waiting, length, extra, fence, keep, holder, record = struct.unpack('<ddddddBc0', text)
@@ -69,7 +69,7 @@ end
 local function live_for(ms)
   local MONTH_US = 720 * HOUR_US
   local least = now + ms * 1000 + (set_limit > 0 and MONTH_US or HOUR_US)
-  if keep < least then
+  if math.max(keep, raised or 0) < least then
     raised, changed = least + HOUR_US, true
   end
 end
@@ -112,9 +112,7 @@ local function expire_new(added, token)
   end
 end
 
--- Give a token its score, after the state was saved. Returns whether it had none.
+-- Give a token its score, after the state was saved.
 local function put(score, token)
-  local added = redis.call('ZADD', tokens, score, token, '+inf', '')
-  expire_new(added, token)
-  return added > 0
+  expire_new(redis.call('ZADD', tokens, score, token, '+inf', ''), token)
 end

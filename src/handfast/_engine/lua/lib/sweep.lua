@@ -21,6 +21,7 @@ end
 -- Remove expired leases, so that what is counted is out now (invariant 1), and expired tombstones.
 local function sweep()
   local MAX_SWEPT = 100 -- of each; the next call goes on (invariant 13)
+  local FORGET_EVERY = 16 -- one call in so many removes tombstones while later ones last: more than are added
   if lease_end > 0 and lease_end <= now then
     lease_end, holder, changed = 0, '', true
   end
@@ -37,13 +38,13 @@ local function sweep()
     next_expiry()
     changed = true
   end
-  if memory > 0 and memory <= now then
+  if memory > 0 and (memory <= now or now % FORGET_EVERY == 0) then
     local expired = redis.call('ZRANGEBYSCORE', tokens, FINISHED, FINISHED + now, 'LIMIT', 0, MAX_SWEPT)
     if expired[1] then
       require_memory()
       redis.call('ZREM', tokens, unpack(expired))
     end
-    if #expired < MAX_SWEPT then
+    if memory <= now and #expired < MAX_SWEPT then
       memory, changed = 0, true
     end
   end
