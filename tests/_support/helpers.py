@@ -29,6 +29,13 @@ def until_alone(raw):
     eventually(lambda: len(raw.client_list()) == 1)
 
 
+def kill_waiter(process, raw):
+    """Kill a process that waits, and wait until the server has noticed that its inbox has no subscriber."""
+    before = len(raw.pubsub_channels("hf:inbox:*"))
+    process.kill()
+    eventually(lambda: len(raw.pubsub_channels("hf:inbox:*")) < before)
+
+
 async def eventually_async(condition, within=10.0):
     """Do what `eventually` does, in a coroutine. The condition may be a coroutine function."""
     until = time.monotonic() + within

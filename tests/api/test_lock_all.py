@@ -16,7 +16,7 @@ from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.cancelling import OPERATIONS, Scene, try_at_random, try_every_point
 from tests._support.engine import Engine
 from tests._support.family import until_listening
-from tests._support.helpers import eventually, eventually_async, slow_only
+from tests._support.helpers import eventually, eventually_async, kill_waiter, slow_only
 from tests._support.lockall_pairs import campaign, hold
 
 NOWHERE = "redis://127.0.0.1:1/0"
@@ -565,9 +565,7 @@ def test_a_killed_waiter_is_skipped_in_all_its_queues(hf, other, server, raw):
         eventually(lambda: all(queues(raw)))
         bundle = threads.submit(lambda: other.lock_all(["b", "a"]).acquire(timeout=20))
         eventually(lambda: all(len(line) == 2 for line in queues(raw)))
-        before = len(raw.pubsub_channels("hf:inbox:*"))
-        dead.kill()
-        eventually(lambda: len(raw.pubsub_channels("hf:inbox:*")) < before)
+        kill_waiter(dead, raw)
         lease.release()
         assert bundle.result(20).release() is True
     assert nothing_left(raw)

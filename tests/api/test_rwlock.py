@@ -12,7 +12,7 @@ from tests._support.actor import Actors, family_user
 from tests._support.apis import SYNC, until_queued
 from tests._support.engine import Engine
 from tests._support.family import NOWHERE, Holders, scripts_run, until_listening
-from tests._support.helpers import eventually, eventually_async
+from tests._support.helpers import eventually, eventually_async, kill_waiter
 
 MAX_PERMITS = 1_000_000_000
 SIDES = ("read", "write")
@@ -670,9 +670,7 @@ def test_a_killed_waiting_writer_blocks_readers_only_until_the_next_request(hf, 
             for position, (actor, kind) in enumerate(((dead, "write"), (alive, "read")), 1):
                 actor.tell("acquire", kind=kind)
                 eventually(lambda position=position: rwlock.status().waiting == position)
-            before = len(raw.pubsub_channels("hf:inbox:*"))
-            dead.kill()
-            eventually(lambda before=before: len(raw.pubsub_channels("hf:inbox:*")) < before)
+            kill_waiter(dead, raw)
             if dead is doomed[0]:
                 with other.rwlock("a").read():
                     status = rwlock.status()

@@ -15,7 +15,7 @@ from handfast.classic import watch
 from handfast.testing import command, script
 from tests._support import listings
 from tests._support.actor import Actors, family_user
-from tests._support.helpers import eventually
+from tests._support.helpers import eventually, kill_waiter
 from tests._support.listings import Crash, Interrupted, commands, crash
 
 conn, form, proxy, resending = listings.conn, listings.form, listings.proxy, listings.resending
@@ -216,7 +216,7 @@ def test_flaw_failed_attempt_of_the_first_form_blocks_others(conn, hf, other, ra
     assert free(other.semaphore("s", 1))
 
 
-def test_flaw_client_that_dies_in_a_failed_attempt_takes_a_permit(conn, clock, hf, server):
+def test_flaw_client_that_dies_in_a_failed_attempt_takes_a_permit(conn, clock, hf, server, raw):
     mine = FIRST.acquire(conn, "s", 1)
     with pytest.raises(Crash):
         FIRST.acquire(Interrupted(conn, ZREM=[crash]), "s", 1)
@@ -236,7 +236,7 @@ def test_flaw_client_that_dies_in_a_failed_attempt_takes_a_permit(conn, clock, h
         (loser,) = actors()
         loser.tell("acquire", kind="semaphore", limit=1)
         eventually(lambda: hf.semaphore("a", 1).status().waiters)
-        loser.kill()
+        kill_waiter(loser, raw)
         lease.release()
         assert free(hf.semaphore("a", 1)), "a dead waiter is skipped"
 

@@ -11,7 +11,7 @@ import redis
 from handfast import AcquireTimeout, Handfast, ServerRefused
 from handfast.embedded import PrivateServer
 from tests._support.engine import Engine
-from tests._support.helpers import eventually
+from tests._support.helpers import eventually, kill_waiter
 
 HOSTILE = [
     "}",
@@ -75,9 +75,7 @@ def test_a_killed_waiter_is_skipped_by_the_release_itself(hf, actors, raw):
     for position, waiter in enumerate((dead, alive), 1):
         waiter.tell("acquire")
         eventually(lambda position=position: waiting(hf) == position)
-    before = len(raw.pubsub_channels("hf:inbox:*"))
-    dead.kill()
-    eventually(lambda: len(raw.pubsub_channels("hf:inbox:*")) < before)
+    kill_waiter(dead, raw)
     lease.release()
     status = hf.lock("a").status()
     assert len(status.holders) == 1
