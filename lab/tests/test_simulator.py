@@ -20,6 +20,7 @@ from handfast_lab.simulator import planted
 from handfast_lab.simulator.faults import KINDS
 from handfast_lab.simulator.hunt import hunt, replay
 from handfast_lab.simulator.network import Command, Link, encode
+from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 from handfast_lab.simulator.plans import draw
 from handfast_lab.simulator.planted import PLANTED, broken, catch
 from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer
@@ -106,6 +107,28 @@ def test_a_seed_gives_the_same_run_in_each_lua_and_in_any_process():
     )
     assert output.stdout.strip() == digest.hexdigest()
     assert len(lines) > 100
+
+
+def test_a_waiter_whose_event_loop_is_blocked_takes_what_is_free_later():
+    def order(name, pause, **more):
+        return Order("acquire", Target("lock", (name,), 30_000, False, "warn"), pause, **more)
+
+    ends_at_35_s = order("a", 5.0, end="drop")
+    waits_for_it = order("a", 30.5)
+    blocks_the_loop = order("b", 31.0, block=15.0)
+    clients = [
+        ClientPlan(1.0, 0.0, 0.0, [[ends_at_35_s]]),
+        ClientPlan(1.0, 0.0, 0.0, [[waits_for_it], [blocks_the_loop]]),
+    ]
+    tags = tag("lock", "a"), tag("lock", "b")
+    plan = Plan("lock", ("a", "b"), tags, clients, 0.001, (), 0.0, 0, 0.0, True, True)
+    result = Simulation(1, SimulatedServer(), plan=plan, every=1).run()
+    assert result.findings == []
+    assert [(one.client, one.names, one.outcome) for one in result.history if one.kind == "acquire"] == [
+        ("A", ("a",), "granted"),
+        ("B", ("b",), "granted"),
+        ("B", ("a",), "granted"),
+    ]
 
 
 @pytest.fixture(scope="module")

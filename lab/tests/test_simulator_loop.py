@@ -19,7 +19,7 @@ pytest.importorskip("lupa")
 import handfast
 from handfast._drivers import clock
 from handfast_lab.simulator.client import SimulatedConnector
-from handfast_lab.simulator.isolation import enter, isolated, readers_of_the_clock
+from handfast_lab.simulator.isolation import isolated, readers_of_the_clock
 from handfast_lab.simulator.loop import MAX_TURNS, VirtualLoop
 from handfast_lab.simulator.network import Network
 from handfast_lab.simulator.server import SimulatedServer
@@ -237,13 +237,20 @@ def test_the_library_reads_clocks_and_randomness_only_where_the_simulator_replac
 
 
 def test_clock_and_randomness_belong_to_the_running_process_and_are_restored(world, process):
-    world.now = 7.0
-    with isolated(), enter(process):
-        from handfast._drivers.aio import session
+    from handfast._drivers.aio import session
 
-        assert session.monotonic() == 107.0
-        assert readable(os.urandom(16).hex()) == "a-1"
-        assert secrets.token_hex(8).startswith("a0")
+    world.now = 7.0
+    drawn = []
+    with isolated():
+        loop = VirtualLoop(process)
+        loop.call_soon(lambda: drawn.extend((session.monotonic(), os.urandom(16).hex(), secrets.token_hex(8))))
+        world.run(inf)
+        assert drawn[0] == 107.0
+        assert readable(drawn[1]) == "a-1"
+        assert drawn[2].startswith("a0")
+        loop.close()
+        assert session.monotonic() == 0.0, "no process is running"
+        assert os.urandom(2) == b"\0\0"
         assert readers_of_the_clock() == []
     assert (os.urandom, secrets.token_hex) == REAL
     assert session.monotonic is clock.monotonic

@@ -13,47 +13,43 @@ import os
 import secrets
 import sys
 import warnings
+from asyncio import events
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType, TracebackType
+from functools import lru_cache
+from types import ModuleType
 
 from handfast._drivers.clock import monotonic
+from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.world import Process
 
-__all__ = ["enter", "isolated", "readers_of_the_clock"]
-
-_running: Process | None = None
+__all__ = ["isolated", "readers_of_the_clock"]
 
 
-class enter:  # noqa: N801 -- a function for its callers; a class, since it is called for every turn of a loop
-    """Make this process the source of time and randomness within the block."""
-
-    __slots__ = ("_before", "_process")
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def __enter__(self) -> None:
-        global _running
-        self._before, _running = _running, self._process
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        global _running  # noqa: PLW0603 -- there is one machine
-        _running = self._before
+def _running() -> Process | None:
+    loop = events._get_running_loop()  # noqa: SLF001 -- asyncio offers it to those who write loops
+    return loop.process if isinstance(loop, VirtualLoop) else None
 
 
 def _monotonic() -> float:
-    return 0.0 if _running is None else _running.monotonic()
+    process = _running()
+    return 0.0 if process is None else process.monotonic()
 
 
 def _urandom(size: int) -> bytes:
-    return bytes(size) if _running is None else _running.urandom(size)
+    process = _running()
+    return bytes(size) if process is None else process.urandom(size)
 
 
 def _token_hex(size: int) -> str:
     return _urandom(size).hex()
+
+
+@lru_cache(1)
+def _readers_of_the_clock(loaded: int) -> list[ModuleType]:
+    """Return the same for so many loaded modules: there are a thousand, and each simulation asks."""
+    del loaded
+    return readers_of_the_clock()
 
 
 def readers_of_the_clock() -> list[ModuleType]:
@@ -71,7 +67,11 @@ def isolated() -> Iterator[None]:
 
     Garbage is collected at the end and not before: when a lost reference is noticed must depend on nothing but the seed.
     """
-    patched, entropy, hooks = readers_of_the_clock(), (os.urandom, secrets.token_hex), sys.get_asyncgen_hooks()
+    patched, entropy, hooks = (
+        _readers_of_the_clock(len(sys.modules)),
+        (os.urandom, secrets.token_hex),
+        sys.get_asyncgen_hooks(),
+    )
     level, was_collecting = logging.root.manager.disable, gc.isenabled()
     gc.disable()
     gc.freeze()  # what was there before is not looked at when the garbage of the simulation is collected

@@ -11,10 +11,9 @@ import asyncio
 from asyncio import events
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, TypeVarTuple
 
-from handfast_lab.simulator.isolation import enter
 from handfast_lab.simulator.world import Process
 
 __all__ = ["VirtualLoop"]
@@ -26,6 +25,25 @@ ROUNDING_S = 1e-10
 
 MAX_TURNS = 10_000
 """Number of turns at one instant after which the loop counts as spinning."""
+
+
+def _nothing() -> None:
+    """Stand for the callback of a handle that was cancelled."""
+
+
+class _Handle(asyncio.TimerHandle):
+    """A scheduled callback: asyncio's handle without its support of debugging, since there are hundreds in a schedule."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
+        self._callback, self._args = callback, args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -44,13 +62,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         on_pause: Callable[[], object] = lambda: None,
         on_error: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self._process = process
+        self.process = process
         self._world = process.world
         self._lag = lag
         self._lagging = lagging
         self._on_pause = on_pause
         self._on_error = on_error
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[_Handle] = deque()
         self._is_due = False
         """Whether a turn is scheduled, or running."""
         self._closed = False
@@ -60,7 +78,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # --- what asyncio and the library call: all that they need of a loop
 
     def time(self) -> float:
-        return self._process.monotonic()
+        return self.process.monotonic()
 
     def get_debug(self) -> bool:
         return False
@@ -82,11 +100,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._ready.append(handle)
         if not self._is_due:
             self._is_due = True
-            self._world.at(self._world.now, self._process.fire, self._turn)
+            self._world.at(self._world.now, self.process.fire, self._turn)
         return handle
 
     def call_soon_threadsafe(
@@ -102,13 +120,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        moment = max(self._world.now, when - self._process.offset + ROUNDING_S)
-        self._world.at(moment, self._expire, handle)
+        handle = _Handle(callback, args, context)
+        moment = max(self._world.now, when - self.process.offset + ROUNDING_S)
+        self._world.at(moment, self.process.fire, self._expire, handle)
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: the event of a cancelled timer has no effect."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self._closed:
@@ -122,41 +137,41 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def arrive(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback as one that a socket has become ready for."""
-        self._ready.append(asyncio.Handle(callback, args, self))
+        self._ready.append(_Handle(callback, args, None))
         if not self._is_due:
             self._turn()
 
-    def _expire(self, handle: asyncio.TimerHandle) -> None:
-        if not handle.cancelled():
-            self._process.fire(self._run_timer, handle)
-
-    def _run_timer(self, handle: asyncio.TimerHandle) -> None:
-        self._ready.append(handle)
-        if not self._is_due:
-            self._turn()
+    def _expire(self, handle: _Handle) -> None:
+        if not handle._cancelled:  # noqa: SLF001 -- as asyncio's own loops do
+            self._ready.append(handle)
+            if not self._is_due:
+                self._turn()
 
     def _turn(self) -> None:
         """Run ready callbacks until none is ready or time passes between two turns."""
         ready, turns = self._ready, 0
         self.runs += 1
         self._is_due = True
-        with enter(self._process):
-            events._set_running_loop(self)  # noqa: SLF001 -- asyncio offers it to those who write loops
-            try:
-                while ready:
-                    for _ in range(len(ready)):
-                        handle = ready.popleft()
-                        if not handle._cancelled:  # noqa: SLF001 -- as asyncio's own loops do
-                            handle._run()  # noqa: SLF001 -- as asyncio's own loops do
-                    turns += 1
-                    if turns > MAX_TURNS:
-                        raise RuntimeError(f"{MAX_TURNS:,} turns of an event loop at one moment")
-                    if ready and self._lagging and self._world.chance() < self._lagging:
-                        moment = self._world.now + self._lag * self._world.chance()
-                        self._world.at(moment, self._process.fire, self._turn)
-                        break
-                else:
-                    self._is_due = False
-            finally:
-                events._set_running_loop(None)  # noqa: SLF001 -- as above
-            self._on_pause()
+        events._set_running_loop(self)  # noqa: SLF001 -- asyncio offers it to those who write loops
+        try:
+            while ready:
+                for _ in range(len(ready)):
+                    handle = ready.popleft()
+                    if handle._cancelled:  # noqa: SLF001 -- as asyncio's own loops do
+                        continue
+                    try:
+                        handle._context.run(handle._callback, *handle._args)  # noqa: SLF001 -- as above
+                    except Exception as error:  # noqa: BLE001 -- as above: the loop goes on
+                        self.call_exception_handler({"message": "Exception in callback", "exception": error})
+                turns += 1
+                if turns > MAX_TURNS:
+                    raise RuntimeError(f"{MAX_TURNS:,} turns of an event loop at one moment")
+                if ready and self._lagging and self._world.chance() < self._lagging:
+                    moment = self._world.now + self._lag * self._world.chance()
+                    self._world.at(moment, self.process.fire, self._turn)
+                    break
+            else:
+                self._is_due = False
+        finally:
+            events._set_running_loop(None)  # noqa: SLF001 -- as above
+        self._on_pause()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ class Simulation:
             process,
             lag=self.plan.tempo,
             lagging=plan.lagging,
-            on_pause=lambda: self.watch.look(process),
+            on_pause=partial(self.watch.look, process),
             on_error=lambda words: self.watch.find(f"event loop: {words}"),
         )
         client = Client(process, self._network, loop, plan.response_timeout)
@@ -160,8 +161,10 @@ class Simulation:
             self.world.at(self.world.now + 30, self._probe, [])
 
     def _probe(self, before: list[tuple[str, bytes]]) -> None:
-        """Check that free permits are soon granted to waiters."""
-        idle = self.watch.idle()
+        """Check that free permits are soon granted to waiters whose clients could ask for them all the time."""
+        awake = [client for client in self._clients if client.process.awake_since <= self.world.now - IDLE_S]
+        asking = {token for client in awake for token in client.tokens}
+        idle = [(name, token) for name, token in self.watch.idle() if token in asking]
         for name, token in idle:
             if (name, token) in before:
                 self.watch.find(f"liveness: {name} {token.decode()} waits for what is free")

@@ -72,7 +72,10 @@ class World:
 class Process:
     """A client process: it dies and freezes as one. ``offset`` is what its monotonic clock shows at the beginning."""
 
-    __slots__ = ("_arrivals", "_drawn", "_timers", "alive", "blocked_until", "frozen", "name", "offset", "world")
+    __slots__ = (
+        *("_arrivals", "_drawn", "_timers", "alive", "awake_since", "blocked_until", "frozen", "name", "offset"),
+        "world",
+    )
 
     def __init__(self, world: World, name: str, offset: float) -> None:
         self.world = world
@@ -80,6 +83,8 @@ class Process:
         self.offset = offset
         self.alive = True
         self.frozen = False
+        self.awake_since = 0.0
+        """The time since which it has not been frozen; infinite while it is."""
         self.blocked_until = 0.0
         """The time until which no message reaches or leaves it."""
         self._arrivals: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
@@ -112,12 +117,12 @@ class Process:
     def freeze(self) -> None:
         """Suspend the process, as SIGSTOP does."""
         if self.alive:
-            self.frozen = True
+            self.frozen, self.awake_since = True, inf
 
     def thaw(self) -> None:
         """Resume the process. What arrived meanwhile and which timers expired it learns at once, either kind first."""
         if self.frozen:
-            self.frozen = False
+            self.frozen, self.awake_since = False, self.world.now
             arrivals, timers = self._arrivals, self._timers
             self._arrivals, self._timers = [], []
             for action, args in arrivals + timers if self.world.chance() < 0.5 else timers + arrivals:
