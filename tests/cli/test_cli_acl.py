@@ -116,9 +116,9 @@ def test_client_setinfo_is_allowed_for_versions_that_accept_the_rule(version, te
         (["--password-file", "-"], "The password is empty."),
     ],
 )
-def test_wrong_usage_exits_2_with_a_message(words, said):
+def test_wrong_usage_exits_64_with_a_message(words, said):
     done = acl(*words)
-    assert done.exit_code == 2
+    assert done.exit_code == 64
     assert said in done.stderr
     assert done.stdout == ""
 
@@ -178,7 +178,7 @@ def test_check_of_an_unrestricted_user_finds_nothing(raw, server):
     assert ("'default' has all these rights" if can_tell else "takes Redis 7.0") in done.stderr
 
 
-@pytest.mark.parametrize(("url", "code"), [(UNREACHABLE, 69), ("nonsense", 2)])
+@pytest.mark.parametrize(("url", "code"), [(UNREACHABLE, 69), ("nonsense", 64)])
 def test_check_of_an_unreachable_server_fails(url, code):
     done = acl("--check", url)
     assert done.exit_code == code
@@ -234,11 +234,11 @@ def test_load_failure_exits_with_a_message(raw, server, tmp_path, app):
     url = app("ACL SETUSER app reset on >secret " + " ".join(rights_for(["lock"]).rules()))
     for words, code, said in (
         ([str(tmp_path / "wrong.lua"), "--url", server.url], 1, "compil"),
-        ([str(tmp_path / "latin.lua"), "--url", server.url], 2, "not UTF-8"),
-        ([str(tmp_path / "none.lua"), "--url", server.url], 2, "No such file"),
-        (["--for", "nonsense", "--url", server.url], 2, "'nonsense' is not one of"),
+        ([str(tmp_path / "latin.lua"), "--url", server.url], 64, "not UTF-8"),
+        ([str(tmp_path / "none.lua"), "--url", server.url], 64, "No such file"),
+        (["--for", "nonsense", "--url", server.url], 64, "'nonsense' is not one of"),
         (["--url", UNREACHABLE], 69, "handfast: "),
-        (["--url", "nonsense"], 2, "scheme"),
+        (["--url", "nonsense"], 64, "scheme"),
         (["--url", url], 69, "script"),
     ):
         done = load(*words)

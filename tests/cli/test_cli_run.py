@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests._support.helpers import eventually, slow_only
 from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, ready, starting, until_queued
@@ -62,10 +64,21 @@ def job(hf):
     return hf.lock("job")
 
 
-def without_server(folder):
-    """An environment without a server URL, whose shared server would live in this folder."""
-    named = {"HANDFAST_URL", "REDIS_URL"}
-    return {key: value for key, value in os.environ.items() if key not in named} | {"XDG_RUNTIME_DIR": str(folder)}
+EMBEDDED_IN = """
+import sys
+from handfast import embedded
+embedded.PLACE = sys.argv.pop(1)
+from handfast.cli import main
+main()
+"""
+
+NOWHERE = {key: value for key, value in os.environ.items() if key not in {"HANDFAST_URL", "REDIS_URL"}}
+"""An environment that names no server, as cron's does."""
+
+
+def embedded_in(place):
+    """Return the command ``handfast run``, whose embedded server is in another place than this user's."""
+    return [sys.executable, "-c", EMBEDDED_IN, str(place), "run"]
 
 
 # Streams, files, exit codes
@@ -226,7 +239,7 @@ def test_command_that_cannot_run_exits_126_or_127_and_releases_the_lock(run, job
 )
 @pytest.mark.slow
 def test_wrong_usage_exits_64_and_starts_no_server(start, tmp_path, words):
-    code, out, err = done(start(*HANDFAST, *words, env=without_server(tmp_path)))
+    code, out, err = done(start(*embedded_in(tmp_path), *words, env=NOWHERE | {"HANDFAST_URL": "embedded:"}))
     assert (code, out) == (64, "")
     assert err.startswith("Usage: ")
     assert not list(tmp_path.iterdir())
@@ -249,8 +262,8 @@ def test_unreachable_server_exits_69(start, tmp_path):
 
 @pytest.mark.slow
 def test_unusable_folder_for_the_embedded_server_exits_69(start, tmp_path):
-    (tmp_path / "handfast").mkdir(mode=0o755)  # readable by others, so no server is started in it
-    code, _, err = done(start(*HANDFAST, "job", "--", "true", env=without_server(tmp_path)))
+    (tmp_path / f"handfast-{os.getuid()}").mkdir(mode=0o755)  # readable by others, so no server is started in it
+    code, _, err = done(start(*embedded_in(tmp_path), "job", "--embedded", "--", "true"))
     assert code == 69
     assert "not private to you" in err
 
@@ -427,17 +440,38 @@ def test_sigkill_of_run_frees_the_lock_after_the_ttl_while_the_command_lives_on(
     assert process.stdout.readline() == "still here\n"
 
 
-# The shared server
+# Which server
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "job", "--", "true"], *slow_only(["script", "load"], ["script", "run", os.devnull])]
+)
+def test_command_without_a_server_is_wrong_usage(start, words):
+    code, out, err = done(start(sys.executable, "-m", "handfast", *words, env=NOWHERE))
+    assert (code, out) == (64, "")
+    for way in ("--url", "HANDFAST_URL", "REDIS_URL", "--embedded"):
+        assert way in " ".join(err.split())
+
+
+def test_url_and_embedded_exclude_each_other(run):
+    code, _, err = done(run("--embedded", "--", "true"))
+    assert code == 64
+    assert "Use either --url or --embedded." in err
 
 
 @pytest.mark.slow
-def test_runs_without_url_share_the_embedded_server(start):
-    with tempfile.TemporaryDirectory() as folder:
-        alone = without_server(folder)
-        first = ready(start(*HANDFAST, "job", "--", *CAT, env=alone))
-        second = start(*HANDFAST, "job", "-n", "--", "true", env=alone)
-        assert done(second)[0] == 75
+def test_runs_on_the_embedded_server_meet_whatever_their_environments_say(start):
+    with tempfile.TemporaryDirectory(prefix="hf-", dir="/tmp") as place:
+        embedded = [*embedded_in(place), "job"]
+        login = NOWHERE | {"XDG_RUNTIME_DIR": place, "TMPDIR": place}
+        cron = {key: NOWHERE[key] for key in ("PATH", "PYTHONPATH") if key in NOWHERE} | {"HANDFAST_URL": "embedded:"}
+        first = ready(start(*embedded, "--embedded", "--", *CAT, env=login))
+        code, _, err = done(start(*embedded, "-n", "--", "true", env=cron))
+        assert code == 75
+        assert "only your processes on this machine share" in err.splitlines()[0]
         assert done(first)[0] == 0
-        third = start(*HANDFAST, "job", "-n", "--", "true", env=alone)
-        assert done(third)[0] == 0
-        eventually(lambda: not Path(folder, "handfast", "s").exists(), within=BOUND)
+        assert done(start(*embedded, "-n", "--embedded", "--", "true", env=login))[0] == 0
+        (folder,) = Path(place).iterdir()
+        with redis.Redis(unix_socket_path=f"{folder}/s") as client:
+            client.flushall()
+        eventually(lambda: not any(folder.iterdir()), within=BOUND)

@@ -147,11 +147,11 @@ def test_check_oldest_sets_the_oldest_servers(files, handfast):
     assert handfast("check", "pop.lua").exit_code == 1
     assert handfast("check", "--oldest", "redis=7.0,valkey=7.2", "pop.lua").exit_code == 0
     done = handfast("check", "--oldest", "redis", "pop.lua")
-    assert done.exit_code == 2
+    assert done.exit_code == 64
     assert "write redis=6.2 or valkey=7.2" in done.stderr
 
 
-def test_check_exits_2_on_wrong_usage(files, handfast):
+def test_check_exits_64_on_wrong_usage(files, handfast):
     files(good=GOOD)
     Path("empty").mkdir()
     for words, message in (
@@ -162,7 +162,7 @@ def test_check_exits_2_on_wrong_usage(files, handfast):
         (("--loud", "good.lua"), "No such option"),
     ):
         done = handfast("check", *words)
-        assert (done.exit_code, done.stdout) == (2, ""), words
+        assert (done.exit_code, done.stdout) == (64, ""), words
         assert message in done.stderr
 
 
@@ -177,7 +177,7 @@ def test_check_names_the_extra_if_the_parser_is_missing(files, handfast, monkeyp
     files(good=GOOD)
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
     done = handfast("check", "good.lua")
-    assert done.exit_code == 2
+    assert done.exit_code == 64
     assert "pip install 'handfast[lint]'" in done.stderr
 
 
@@ -335,7 +335,7 @@ def test_run_checks_names_before_it_connects(files, handfast, monkeypatch):
         ((), "Missing argument"),
     ):
         done = handfast("run", *words)
-        assert (done.exit_code, done.stdout) == (2, ""), words
+        assert (done.exit_code, done.stdout) == (64, ""), words
         assert message in done.stderr, done.stderr
     done = handfast("run", "take.lua", *ok)
     assert done.exit_code == 69

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import redis
 
-from handfast import Handfast, NoServer
+from handfast import Handfast, NoServer, embedded
 from handfast.embedded import PrivateServer, find_binary, shared_url, supervisor
 from tests._support.helpers import eventually
 
 CLIENT = """
 import sys
-from handfast import Handfast
+from handfast import Handfast, embedded
 
+embedded.PLACE = sys.argv[1]
 with Handfast.embedded() as hf:
     with hf.lock("a") as lease:
         print(hf.lock("a").status().holders[0].fence == lease.fence, flush=True)
@@ -50,23 +54,36 @@ def parent_of(pid):
 @pytest.fixture
 def folder(monkeypatch):
     """The folder of a shared server for this test alone."""
-    base = tempfile.mkdtemp(prefix="hf-", dir="/tmp")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", base)
-    yield Path(base, "handfast")
-    eventually(lambda: not processes_of(base), within=supervisor.IDLE_TIMEOUT_S + 15)
-    shutil.rmtree(base)
+    with tempfile.TemporaryDirectory(prefix="hf-", dir="/tmp") as place:
+        monkeypatch.setattr(embedded, "PLACE", place)
+        folder = Path(place, f"handfast-{os.getuid()}")
+        yield folder
+        if supervisor.answers(f"{folder}/s"):
+            flush(folder)
+        eventually(lambda: not processes_of(place), within=supervisor.IDLE_TIMEOUT_S + 15)
 
 
-def start_client():
+def flush(folder):
+    """Leave nothing that expires, which the server would stay for."""
+    with redis.Redis(unix_socket_path=f"{folder}/s") as client:
+        client.flushall()
+
+
+def start_client(folder):
     return subprocess.Popen(
-        [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", CLIENT, folder.parent],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
 @pytest.mark.slow
 def test_concurrent_processes_share_one_server_that_ends_after_the_last_client(folder):
-    clients = [start_client() for _ in range(4)]
+    clients = [start_client(folder) for _ in range(4)]
     assert [client.stdout.readline() for client in clients] == ["True\n"] * 4
+    flush(folder)
     pid = supervisor.server_pid(f"{folder}/s")
     for client in clients[1:]:
         client.communicate("")
@@ -75,7 +92,64 @@ def test_concurrent_processes_share_one_server_that_ends_after_the_last_client(f
     clients[0].kill()  # ends without closing its connection
     clients[0].communicate()
     eventually(lambda: not alive(pid), within=supervisor.IDLE_TIMEOUT_S + 10)
-    eventually(lambda: sorted(path.name for path in folder.iterdir()) == ["lock"])
+    eventually(lambda: not any(folder.iterdir()))
+
+
+@pytest.mark.slow
+def test_a_server_stays_for_a_lease_whose_client_is_gone(folder):
+    with Handfast.embedded() as hf:
+        fence = hf.lock("a", renew=False).acquire().fence
+    time.sleep(supervisor.IDLE_TIMEOUT_S + 3 * supervisor.POLL_S)
+    with Handfast.embedded() as hf:
+        assert [holder.fence for holder in hf.lock("a").status().holders] == [fence]
+
+
+@pytest.mark.slow
+def test_a_server_that_stands_still_is_waited_for_and_not_replaced(folder):
+    shared_url()
+    pid = supervisor.server_pid(f"{folder}/s")
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        newcomer = threads.submit(shared_url)
+        time.sleep(7)  # once, 5 s without an answer were enough for another server
+        assert not newcomer.done()
+        os.kill(pid, signal.SIGCONT)
+        newcomer.result(10)
+    assert supervisor.server_pid(f"{folder}/s") == pid
+
+
+def test_a_second_supervisor_ends_at_once(folder):
+    shared_url()
+    pid = supervisor.server_pid(f"{folder}/s")
+    second = subprocess.run([sys.executable, supervisor.__file__, find_binary(), folder], timeout=10, check=False)
+    assert second.returncode == 0
+    assert supervisor.server_pid(f"{folder}/s") == pid
+
+
+@pytest.mark.slow
+def test_a_server_whose_folder_was_removed_ends(folder):
+    shared_url()
+    pid = supervisor.server_pid(f"{folder}/s")
+    shutil.rmtree(folder)
+    shared_url()
+    eventually(lambda: not alive(pid))
+    assert supervisor.server_pid(f"{folder}/s") != pid
+
+
+def test_a_server_is_not_ended_under_a_client_that_just_came():
+    with tempfile.TemporaryDirectory(prefix="hf-", dir="/tmp") as folder:
+        server, path = supervisor.SupervisedServer(find_binary(), folder), f"{folder}/s"
+        eventually(lambda: supervisor.answers(path))
+        with redis.Redis(unix_socket_path=path) as client:
+            seen = client.info()["total_connections_received"]
+            with redis.Redis(unix_socket_path=path) as newcomer:
+                assert newcomer.ping()
+                assert supervisor._end_unused(server, folder, seen) is False
+                assert supervisor.answers(path)
+            seen = client.info()["total_connections_received"]
+            assert supervisor._end_unused(server, folder, seen) is True
+        assert server.has_exited
+        assert not any(Path(folder).iterdir())
 
 
 @pytest.mark.slow
@@ -83,7 +157,7 @@ def test_shared_server_ends_with_its_supervisor_and_is_replaced(folder):
     shared_url()
     pid = supervisor.server_pid(f"{folder}/s")
     parent = parent_of(parent_of(pid))  # the shell between them reads the pipe
-    os.kill(parent, 9)
+    os.kill(parent, signal.SIGKILL)
     eventually(lambda: not alive(pid))
     with Handfast.embedded() as hf, hf.lock("a"):
         assert supervisor.server_pid(f"{folder}/s") != pid
@@ -106,6 +180,12 @@ def test_private_server_ends_with_its_process_after_sigkill():
     parent.communicate()
     eventually(lambda: not alive(int(pid)))
     eventually(lambda: not Path(socket).parent.exists())
+
+
+def test_a_file_in_place_of_the_folder_is_refused(folder):
+    folder.touch()
+    with pytest.raises(NoServer, match="cannot be made: File exists"):
+        shared_url()
 
 
 def test_folder_readable_by_others_is_refused(folder):

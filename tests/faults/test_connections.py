@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from handfast import ServerRefused
+from handfast import ServerRefused, embedded
 from handfast.acl import rights_for
 from handfast.embedded import PrivateServer, supervisor
 from tests._support.apis import until_queued
@@ -197,8 +197,8 @@ async def test_a_certificate_that_is_not_trusted_is_an_error_of_the_network(api,
 def home(monkeypatch):
     """Where the shared server of this test alone lives."""
     base = tempfile.mkdtemp(prefix="hf-", dir="/tmp")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", base)
-    path = f"{base}/handfast/s"
+    monkeypatch.setattr(embedded, "PLACE", base)
+    path = f"{base}/handfast-{os.getuid()}/s"
     yield path
     if supervisor.answers(path):
         os.kill(supervisor.server_pid(path), signal.SIGKILL)

@@ -17,7 +17,10 @@ from redis.exceptions import AuthenticationError
 
 from handfast.errors import NoServer, ServerUnsupported
 
-__all__ = ["RESPONSE_TIMEOUT", "Connector"]
+__all__ = ["EMBEDDED", "RESPONSE_TIMEOUT", "Connector"]
+
+EMBEDDED = "embedded:"
+"""In place of a URL: the user's shared embedded server."""
 
 RESPONSE_TIMEOUT = 5.0
 """Seconds to wait for a reply, unless the user's client sets ``socket_timeout``."""
@@ -35,7 +38,7 @@ _DROPPED_SETTINGS = frozenset(
 
 
 class Connector:
-    """Makes connections like those of the user's client. ``restart_server`` is called when an embedded server is gone."""
+    """Makes connections like those of the user's client. ``restart_server`` is called when the embedded server is gone."""
 
     library: ClassVar[Any]
     """The module of the clients that this connector takes: ``redis`` or ``redis.asyncio``."""
@@ -77,10 +80,8 @@ class Connector:
         return self.reached and not isinstance(error, AuthenticationError)
 
     @classmethod
-    def of(cls, server: object, restart_server: Callable[[], object] | None = None) -> Self:
+    def of(cls, server: object) -> Self:
         """Return the connector for a URL, for a client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``."""
-        if isinstance(server, cls):
-            return server
         if server is None:
             server = os.environ.get("HANDFAST_URL") or os.environ.get("REDIS_URL")
             if server is None:
@@ -88,10 +89,14 @@ class Connector:
                     "no server is configured: pass a URL or a redis-py client, set HANDFAST_URL or REDIS_URL, "
                     "or try it out with .embedded()"
                 )
+        if server == EMBEDDED:
+            from handfast.embedded import shared_url
+
+            return cls(cls.library.ConnectionPool.from_url(shared_url()), restart_server=shared_url)
         if isinstance(server, str):
-            return cls(cls.library.ConnectionPool.from_url(server), restart_server)
+            return cls(cls.library.ConnectionPool.from_url(server))
         if isinstance(server, cls.library.Redis):
-            return cls(server.connection_pool, restart_server)
+            return cls(server.connection_pool)
         if isinstance(server, redis.RedisCluster | redis.asyncio.RedisCluster):
             raise ServerUnsupported("Redis Cluster is not supported yet; use a client of a single primary")
         if isinstance(server, redis.Redis | redis.asyncio.Redis):

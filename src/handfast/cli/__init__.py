@@ -15,7 +15,13 @@ try:
 except ImportError:
     click = None  # type: ignore[assignment]  # main() then names the extra to install
 
-__all__ = ["main"]
+__all__ = ["USAGE", "main"]
+
+USAGE = 64
+"""Exit code of every command for wrong usage (EX_USAGE of sysexits.h)."""
+
+if click is not None:
+    click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own
 
 COMMANDS = {
     "run": "handfast.cli.run:command",
@@ -31,7 +37,7 @@ GROUP = "handfast.commands"
 EPILOG = """
 \b
 Environment:
-  HANDFAST_URL  URL of the server, such as redis://localhost:6379/0
+  HANDFAST_URL  URL of the server, such as redis://localhost:6379/0, or embedded:
   REDIS_URL     used if HANDFAST_URL is not set
 
 `handfast COMMAND --help` describes a command and its exit codes.

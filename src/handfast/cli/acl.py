@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE
 from handfast.cli.primitives import parse_uses
 
@@ -20,9 +21,6 @@ __all__ = ["command"]
 MISSING = 1
 """Exit code of --check if the user lacks rights."""
 
-USAGE = 2
-"""Exit code for wrong usage, as click has it."""
-
 PASSWORD = "#SHA-256-OF-THE-PASSWORD"  # noqa: S105 -- a placeholder, which a server refuses
 """Stands for the password in the printed line."""
 
@@ -31,7 +29,7 @@ EPILOG = """
 Exit codes:
    0  the line is printed; with --check: the user has all these rights
    1  with --check: the user lacks rights; the line that grants them is printed
-   2  wrong usage
+  64  wrong usage
   69  with --check: the server cannot be reached, or cannot tell
 """
 

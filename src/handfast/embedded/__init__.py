@@ -1,13 +1,12 @@
 """The embedded server: a Valkey or Redis that is started when it is needed, for programs without a server of their own.
 
-`shared_url` starts one server per user, shared by all processes of that user on this machine; it ends a few seconds after
-its last client. A `PrivateServer` belongs to one process and ends with it. Both listen only on a unix socket in a private
-folder and save nothing to disk. They end even if all processes that use them are killed with SIGKILL.
+`shared_url` starts one server per user, shared by all processes of that user on this machine; it ends when it has neither
+clients nor anything that expires. A `PrivateServer` belongs to one process and ends with it, even if that is killed. Both
+listen only on a unix socket in a private folder and save nothing to disk.
 """
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import os
 import platform
@@ -17,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,8 +26,12 @@ from handfast.errors import NoServer
 
 __all__ = ["PrivateServer", "find_binary", "shared_url"]
 
-MAX_FOLDER_BYTES = 100
-"""Longest path of the folder, in bytes: the socket's path is two longer, and systems allow 103 or more."""
+PLACE = "/tmp"  # noqa: S108 -- the folder in it is private, and is checked to be
+"""Where the folder of the shared server lies. No environment variable changes it: a cron job and a login shell must meet."""
+
+RESTART_S = 1.0
+"""How long, in seconds, a supervisor is given to start the server before another one is started. One that finds the server
+or its end under way does nothing."""
 
 
 def find_binary() -> str:
@@ -109,35 +113,38 @@ class PrivateServer:
 def shared_url() -> str:
     """Start the user's shared server, unless it runs, and return its URL.
 
-    The server stays while it has clients, and a few seconds longer. Its folder is ``$XDG_RUNTIME_DIR/handfast``, or
-    ``handfast-<uid>`` in the folder for temporary files.
+    All processes of a user on this machine find the same one, in the folder ``/tmp/handfast-<uid>``, whatever their
+    environment says; a container or systemd's ``PrivateTmp`` has a ``/tmp`` of its own. The server stays while it has clients
+    or anything that expires.
 
     Raises:
-        NoServer: No server program was found, it does not start, or its folder is not private to the user.
+        NoServer: No server program was found, it does not start or answer, or its folder is not private to the user.
 
     """
     folder = _shared_folder()
-    socket = f"{folder}/s"
-    with open(f"{folder}/lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process starts the server; the others wait here
-        if not supervisor.answers(socket):
+    until = time.monotonic() + supervisor.START_TIMEOUT_S
+    started_at = -inf
+    while not supervisor.answers(f"{folder}/s", until - time.monotonic()):
+        now = time.monotonic()
+        if now > until:
+            raise NoServer(_silence(folder))
+        if now > started_at + RESTART_S:
             command = [sys.executable, "-I", "-S", supervisor.__file__, find_binary(), folder]
             # Through a shell that ends at once, so that the supervisor is not our child and outlives us.
             detach = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
             subprocess.run([*detach, *command], start_new_session=True, check=True)
-            _await_pong(folder)
-    return f"unix://{socket}"
+            started_at = now
+        time.sleep(0.005)
+    return f"unix://{folder}/s"
 
 
 def _shared_folder() -> str:
-    base = os.environ.get("XDG_RUNTIME_DIR", "")
-    folder = f"{base}/handfast" if Path(base).is_dir() and base else f"{tempfile.gettempdir()}/handfast-{os.getuid()}"
-    if len(os.fsencode(folder)) > MAX_FOLDER_BYTES:
-        raise NoServer(
-            f"the path {folder} is too long for a socket in it; set TMPDIR or XDG_RUNTIME_DIR to a shorter one"
-        )
-    Path(folder).mkdir(mode=0o700, exist_ok=True)
-    found = os.lstat(folder)
+    folder = f"{PLACE}/handfast-{os.getuid()}"
+    try:
+        Path(folder).mkdir(mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError as error:
+        raise NoServer(f"the folder {folder} of the embedded server cannot be made: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise NoServer(
             f"the folder {folder} is not private to you, so no server is started in it; remove it and try again"
@@ -145,15 +152,17 @@ def _shared_folder() -> str:
     return folder
 
 
-def _await_pong(folder: str, server: supervisor.SupervisedServer | None = None) -> None:
+def _await_pong(folder: str, server: supervisor.SupervisedServer) -> None:
     until = time.monotonic() + supervisor.START_TIMEOUT_S
-    while not supervisor.answers(f"{folder}/s"):
-        if server is not None and server.has_exited:
+    while not supervisor.answers(f"{folder}/s", until - time.monotonic()):
+        if server.has_exited:
             raise NoServer(f"the embedded server {find_binary()} ended as soon as it was started; is it a server?")
         if time.monotonic() > until:
-            log = Path(folder, "log")
-            detail = log.read_text(errors="replace")[-300:] if log.exists() else "there is no log"
-            raise NoServer(
-                f"the embedded server {find_binary()} did not answer within {supervisor.START_TIMEOUT_S:g} s: {detail}"
-            )
+            raise NoServer(_silence(folder))
         time.sleep(0.005)
+
+
+def _silence(folder: str) -> str:
+    log = Path(folder, "log")
+    detail = log.read_text(errors="replace")[-300:] if log.exists() else "there is no log"
+    return f"the embedded server {find_binary()} did not answer within {supervisor.START_TIMEOUT_S:g} s: {detail}"

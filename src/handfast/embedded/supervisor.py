@@ -4,8 +4,10 @@ The two are connected by a pipe. A small shell script starts the server, reads f
 we write a line or close our end, or the kernel closes it after a SIGKILL, the script kills the server, which has nothing to
 save. When the server ends, so does the script.
 
-Run as a program, this file supervises a shared server: it holds the pipe, and ends the server when it has had no client for
-a while. To start fast, it imports from the standard library only.
+Run as a program, this file supervises a shared server: it holds the pipe, and ends the server when it is not used any more.
+There is never more than one server for a folder: a lock of the folder (flock) is held by the supervisor and the server
+together, so it is free only when both have ended. A supervisor that cannot have it ends at once. To start fast, this file
+imports from the standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import time
 __all__ = ["START_TIMEOUT_S", "SupervisedServer", "answers", "server_pid"]
 
 IDLE_TIMEOUT_S = 5.0
-"""How long, in seconds, a shared server runs without a client."""
+"""How long, in seconds, a shared server runs without a client and without a key that expires."""
 
 START_TIMEOUT_S = 10.0
 """How long, in seconds, a server may take until it answers."""
@@ -51,10 +53,13 @@ class SupervisedServer:
         folder: Private folder for its socket and log.
         options: More command line options.
         remove_dir: Remove the folder when the server has ended.
+        keep_open: A file descriptor that the server inherits, and keeps open as long as it lives.
 
     """
 
-    def __init__(self, binary: str, folder: str, *options: str, remove_dir: bool) -> None:
+    def __init__(
+        self, binary: str, folder: str, *options: str, remove_dir: bool = False, keep_open: tuple[int, ...] = ()
+    ) -> None:
         command = [binary, "--port", "0", "--unixsocket", f"{folder}/s", "--unixsocketperm", "700"]
         command += ["--save", "", "--appendonly", "no", "--dir", folder, "--logfile", f"{folder}/log", *options]
         # A session of its own: Ctrl-C in the terminal must not end the server, which is needed for cleanup.
@@ -64,6 +69,7 @@ class SupervisedServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=keep_open,
         )
 
     @property
@@ -86,41 +92,26 @@ class SupervisedServer:
 def server_pid(path: str) -> int:
     """Return the process id of the server behind that socket."""
     with _connect(path) as connection:
-        return _info(connection, b"process_id")[0]
+        return int(_info(connection)[b"process_id"])
 
 
-def answers(path: str) -> bool:
-    """Return whether a server answers PING on that socket."""
+def answers(path: str, within: float = START_TIMEOUT_S) -> bool:
+    """Return whether a server answers PING on that socket. One that listens there is given that many seconds."""
     with contextlib.suppress(OSError), _connect(path) as connection:
+        connection.settimeout(max(0.001, within))
         connection.sendall(b"PING\r\n")
         return connection.recv(16).startswith(b"+PONG")
     return False
 
 
-def _connect(path: str) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(5)
-    try:
-        connection.connect(path)
-    except OSError:
-        connection.close()
-        raise
-    return connection
-
-
-def _info(connection: socket.socket, *fields: bytes) -> list[int]:
-    connection.sendall(b"INFO\r\n")
-    head, _, data = connection.recv(65536).partition(b"\r\n")
-    while len(data) < int(head[1:]):
-        data += connection.recv(65536)
-    lines = dict(line.split(b":", 1) for line in data.split(b"\r\n") if b":" in line)
-    return [int(lines[field]) for field in fields]
-
-
 def supervise(binary: str, folder: str) -> None:
-    """Run a shared server until it has had no client for `IDLE_TIMEOUT_S`."""
-    server = SupervisedServer(binary, folder, remove_dir=False)
-    path = f"{folder}/s"
+    """Run a shared server until it has not been used for `IDLE_TIMEOUT_S`. A server that is slow is waited for."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return  # a server runs in this folder, or is about to end
+    server, path = SupervisedServer(binary, folder, keep_open=(lock,)), f"{folder}/s"
     until = time.monotonic() + START_TIMEOUT_S
     while not answers(path):
         if server.has_exited or time.monotonic() > until:
@@ -128,23 +119,68 @@ def supervise(binary: str, folder: str) -> None:
         time.sleep(0.005)
     with _connect(path) as connection:
         seen, idle_since = -1, time.monotonic()
-        while not server.has_exited:
-            clients, total = _info(connection, b"connected_clients", b"total_connections_received")
-            if (
-                clients > 1 or total != seen
-            ):  # one client is this process; clients that came and left in between count too
-                seen, idle_since = total, time.monotonic()
-            elif time.monotonic() - idle_since > IDLE_TIMEOUT_S:
-                # A new client looks for the server under the same lock, so it finds it running or gone, not ending.
-                with open(f"{folder}/lock", "w") as lock:
-                    fcntl.flock(lock, fcntl.LOCK_EX)
-                    if _info(connection, b"total_connections_received") == [seen]:
-                        server.end()
-                        for name in ("s", "log"):
-                            with contextlib.suppress(FileNotFoundError):
-                                os.unlink(f"{folder}/{name}")  # noqa: PTH108 -- pathlib would be one more import
-                        return
+        while not server.has_exited and _is_there(folder, lock):
+            info = _info(connection)
+            # One client is this process. Clients that came and left in between count, too.
+            if int(info[b"connected_clients"]) > 1 or _connections(info) != seen or _has_leases(info):
+                seen, idle_since = _connections(info), time.monotonic()
+            elif time.monotonic() - idle_since > IDLE_TIMEOUT_S and _end_unused(server, folder, seen):
+                return
             time.sleep(POLL_S)
+
+
+def _end_unused(server: SupervisedServer, folder: str, seen: int) -> bool:
+    """End the server, unless it has had more connections than these. Return whether it is ended.
+
+    Without its socket no client can come any more. Those that came before are served before this connection.
+    """
+    socket_path, moved = f"{folder}/s", f"{folder}/ending"
+    os.rename(socket_path, moved)
+    with _connect(moved) as last:
+        if _connections(_info(last)) > seen + 1:
+            os.rename(moved, socket_path)
+            return False
+    server.end()
+    for path in (moved, f"{folder}/log"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    return True
+
+
+def _is_there(folder: str, lock: int) -> bool:
+    """Return whether the folder is still the one that is locked. In another one, another server may run by now."""
+    try:
+        return os.path.samestat(os.stat(folder), os.fstat(lock))
+    except FileNotFoundError:
+        return False
+
+
+def _has_leases(info: dict[bytes, bytes]) -> bool:
+    """Return whether anything is stored that expires, as all does that a lease or a queue leaves behind."""
+    databases = (value.split(b",") for key, value in info.items() if key.startswith(b"db"))
+    return any(field.startswith(b"expires=") and field != b"expires=0" for fields in databases for field in fields)
+
+
+def _connections(info: dict[bytes, bytes]) -> int:
+    return int(info[b"total_connections_received"])
+
+
+def _info(connection: socket.socket) -> dict[bytes, bytes]:
+    connection.sendall(b"INFO\r\n")
+    head, _, data = connection.recv(65536).partition(b"\r\n")
+    while len(data) < int(head[1:]):
+        data += connection.recv(65536)
+    return dict(line.split(b":", 1) for line in data.split(b"\r\n") if b":" in line)
+
+
+def _connect(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 if __name__ == "__main__":

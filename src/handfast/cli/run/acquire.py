@@ -12,7 +12,7 @@ import click
 
 from handfast.cli.connect import UNAVAILABLE, server_url
 from handfast.cli.run.messages import describe_conflict, describe_taken, say
-from handfast.cli.run.options import Options, Usage
+from handfast.cli.run.options import Options
 
 if TYPE_CHECKING:
     from handfast import Handfast, Lease, Lock, ReadLock, Semaphore, WriteLock
@@ -30,7 +30,7 @@ def connect(options: Options) -> tuple[Handfast, Primitive]:
         client = Handfast(server_url(options.url), namespace=options.namespace, label=options.label)
         return client, _primitive(client, options)
     except ValueError as error:
-        raise Usage(str(error), click.get_current_context()) from None
+        raise click.UsageError(str(error), click.get_current_context()) from None
     except (HandfastError, OSError) as error:
         say(str(error))
         raise click.exceptions.Exit(UNAVAILABLE) from None

@@ -12,15 +12,11 @@ __all__ = [
     "BUSY",
     "Options",
     "RunCommand",
-    "Usage",
     "parse_name",
     "parse_seconds",
     "parse_seconds_or_zero",
     "parse_slots",
 ]
-
-USAGE = 64
-"""Exit code for wrong usage (EX_USAGE of sysexits.h)."""
 
 BUSY = 75
 """Exit code if the name is taken, unless ``-E`` sets another (EX_TEMPFAIL of sysexits.h)."""
@@ -41,7 +37,7 @@ class Options(NamedTuple):
     ttl: float
     on_lost: Literal["term", "kill", "ignore"]
     kill_after: float
-    url: str | None
+    url: str
     namespace: str
     label: str | None
 
@@ -54,10 +50,6 @@ class Options(NamedTuple):
     def busy_code(self) -> int:
         """The exit code if the name is taken."""
         return 0 if self.skip_ok else self.conflict_exit_code
-
-
-class Usage(click.UsageError):
-    exit_code = USAGE
 
 
 class RunCommand(click.Command):
@@ -74,7 +66,7 @@ class RunCommand(click.Command):
                 ctx.fail("Give one NAME and one COMMAND, separated by --.")
         except click.UsageError as error:
             hint = "" if "--" in args else " The command comes after --, as in: handfast run NAME -- COMMAND"
-            raise Usage(error.format_message() + hint, ctx) from None
+            raise click.UsageError(error.format_message() + hint, ctx) from None
         ctx.params["command"] = tuple(args[end + 1 :])
         ctx.args = []
         return []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from handfast.cli import USAGE
 from handfast.cli.script.format import printable
 
 if TYPE_CHECKING:
@@ -21,18 +22,15 @@ __all__ = ["check"]
 WRONG = 1
 """Exit code if a script has errors."""
 
-USAGE = 2
-"""Exit code for wrong usage, as click has it."""
-
 STDIN = "-"
 STYLES = {"error": "red", "warning": "yellow"}
 
 EPILOG = """
 \b
 Exit codes:
-  0  no findings, or warnings only
-  1  errors, or with --strict also warnings
-  2  wrong usage, such as a missing file
+   0  no findings, or warnings only
+   1  errors, or with --strict also warnings
+  64  wrong usage, such as a missing file
 
 A finding is suppressed by a comment at the end of its line, on the line above, or, for a whole script, in the comment at
 its top:

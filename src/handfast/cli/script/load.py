@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from handfast.cli.connect import UNAVAILABLE, server_url, url_option
+from handfast.cli.connect import UNAVAILABLE, server_options, server_url
 from handfast.cli.primitives import ALL, parse_uses
 
 __all__ = ["load"]
@@ -19,7 +19,7 @@ EPILOG = """
 Exit codes:
    0  the scripts are loaded
    1  the server refused a script, such as a file that is not Lua
-   2  wrong usage
+  64  wrong usage
   69  the server cannot be reached, or the user may not load scripts
 """
 
@@ -35,9 +35,9 @@ Exit codes:
     callback=parse_uses,
     help="Load the scripts of these primitives; the names are those of `handfast acl`.",
 )
-@url_option
+@server_options
 @click.pass_context
-def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ...], url: str | None) -> None:
+def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ...], url: str) -> None:
     """Load scripts into the server and print their digests.
 
     Without FILE, loads the scripts of Handfast, for users made with `handfast acl --preloaded`. A server forgets scripts

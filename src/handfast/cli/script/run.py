@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast._engine.header import Header, HeaderError, read_header
-from handfast.cli.connect import UNAVAILABLE, server_url, url_option
+from handfast.cli.connect import UNAVAILABLE, server_options, server_url
 from handfast.cli.script.format import printable, to_json, to_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ EPILOG = """
 Exit codes:
    0  the reply is printed
    1  the script failed, or replied with an error
-   2  wrong usage, such as a key that the header does not name
+  64  wrong usage, such as a key that the header does not name
   69  the server cannot be reached
 """
 
@@ -42,11 +42,11 @@ Exit codes:
 @click.option(
     "--arg", "args", multiple=True, metavar="NAME=VALUE", help="Argument with this name in the header; repeatable."
 )
-@url_option
+@server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the reply as JSON.")
 @click.pass_context
 def run(
-    ctx: click.Context, /, *, file: str, keys: tuple[str, ...], args: tuple[str, ...], url: str | None, as_json: bool
+    ctx: click.Context, /, *, file: str, keys: tuple[str, ...], args: tuple[str, ...], url: str, as_json: bool
 ) -> None:
     """Run the script FILE once on a server and print its reply.
 
@@ -107,7 +107,7 @@ def _named(
     return values
 
 
-def _call(ctx: click.Context, name: str, source: str, values: Mapping[str, Any], url: str | None) -> Any:
+def _call(ctx: click.Context, name: str, source: str, values: Mapping[str, Any], url: str) -> Any:
     """Return the reply. Raises click's Exit with the exit code that says why there is none."""
     import redis
 
@@ -129,7 +129,7 @@ def _call(ctx: click.Context, name: str, source: str, values: Mapping[str, Any],
     raise click.exceptions.Exit(WRONG)
 
 
-def _client(ctx: click.Context, url: str | None) -> redis.Redis:
+def _client(ctx: click.Context, url: str) -> redis.Redis:
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
