@@ -18,6 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from handfast._version import __version__ as __version__
 from handfast.arguments import Duration, OnLost
 from handfast.errors import (
     AcquireTimeout,
@@ -124,8 +125,6 @@ __all__ = [
     "WouldDeadlock",
     "WriteLock",
 ]
-
-__version__ = "0.1.0"
 
 _MODULES = {
     "AcquireContext": "handfast._api.aio",

@@ -67,9 +67,10 @@ class Api:
                 yield client
 
     @contextlib.asynccontextmanager
-    async def users_sentinel(self, port):
-        """Connect redis-py to the Sentinel at that port."""
-        sentinel = self.library.sentinel.Sentinel([("127.0.0.1", port)], socket_timeout=1)
+    async def users_sentinel(self, port, password):
+        """Connect redis-py to the Sentinel at that port. All its services have that password, too."""
+        options = {"socket_timeout": 1, "password": password}
+        sentinel = self.library.sentinel.Sentinel([("127.0.0.1", port)], sentinel_kwargs=options, **options)
         try:
             yield sentinel
         finally:

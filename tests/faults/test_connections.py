@@ -10,16 +10,18 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 import redis
 
-from handfast import ServerRefused, embedded
+import handfast
+from handfast import ServerRefused, ServerUnsupported, embedded
 from handfast.acl import rights_for
 from handfast.embedded import PrivateServer, supervisor
-from tests._support.apis import until_queued
+from tests._support.apis import SYNC, until_queued
 from tests._support.helpers import eventually, settled
 
 
@@ -93,6 +95,74 @@ async def test_the_client_name_is_kept(api, server, raw):
         async with api.client(mine) as client:
             await use(client)
             assert "mine" in {found["name"] for found in raw.client_list()}
+
+
+async def test_a_connection_tells_the_server_whose_it_is(api, server, raw):
+    async with api.client(server.url) as client:
+        await use(client)
+        names = {found.get("lib-name") for found in raw.client_list()}
+    assert f"redis-py(handfast_v{handfast.__version__})" in names or raw.info()["redis_version"] < "7.2"
+
+
+# --- URLs and clients of other kinds
+
+
+async def test_a_client_of_valkey_py_serves_as_it_is(api, server, raw):
+    library = pytest.importorskip("valkey")
+    kind = library.Valkey if api is SYNC else library.asyncio.Valkey
+    mine = kind(unix_socket_path=server.socket, decode_responses=True)
+    async with api.client(mine) as client:
+        await use(client)
+    assert await settled(mine.ping())
+    await settled(mine.close() if api is SYNC else mine.aclose())
+
+
+@pytest.mark.parametrize("scheme", ["redis", "valkey"])
+async def test_urls_of_redis_and_of_valkey_mean_the_same(api, server, raw, scheme):
+    port = free_port()
+    raw.config_set("port", port)
+    try:
+        async with api.client(f"{scheme}://127.0.0.1:{port}/0") as client:
+            await use(client)
+    finally:
+        raw.config_set("port", 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://:s3cret@here", r"'http://...@here' is wrong: it must begin with redis://, rediss://, valkey://"),
+        ("localhost:6379", "must begin with"),
+        ("redis+sentinel://here:26379", "must name Sentinels and a service"),
+        ("redis+sentinel:///mymaster", "must name Sentinels and a service"),
+        ("unix+sentinel://here/mymaster", "must begin with"),
+        ("redis://:s3cret@here:port", r"'redis://...@here:port' is wrong"),
+        ("redis+sentinel://here:port/mymaster", "is wrong: Port could not be cast"),
+    ],
+)
+def test_a_wrong_url_is_refused_at_once_and_shown_without_its_secrets(api, url, said):
+    with pytest.raises(ValueError, match=said) as refused:
+        api.client(url)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_wrong_kind_of_server_is_refused_with_the_kinds_that_work(api, server):
+    mine = api.library.Redis(unix_socket_path=server.socket)
+    other = (redis.asyncio if api is SYNC else redis).Redis(unix_socket_path=server.socket)
+    for wrong, said in (
+        (5, "must be a URL, a .*Redis, the same of valkey-py, or None, not 5"),
+        (mine.pipeline(), "not a pipeline"),
+        (other, "needs (Async)?Handfast"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            api.client(wrong)
+
+
+def test_fakeredis_is_refused_with_what_to_use(api):
+    fakeredis = pytest.importorskip("fakeredis")
+    mine = fakeredis.FakeRedis() if api is SYNC else fakeredis.FakeAsyncRedis()
+    with pytest.raises(ServerUnsupported, match="ServerController"):
+        api.client(mine)
 
 
 def test_unknown_options_are_refused_at_once(api):
@@ -220,7 +290,7 @@ async def test_the_shared_server_is_started_and_started_again(api, home):
 class Watched:
     """A primary, its replica, and the Sentinel that watches over them; each ends with this process at the latest."""
 
-    name = "mymaster"
+    name, password = "mymaster", "s3cret"
 
     def __init__(self, binary):
         self._binary = binary
@@ -230,21 +300,33 @@ class Watched:
 
     def start(self):
         """Start all three, and wait until they know each other."""
-        self._start("--port", self.primary, "--repl-diskless-sync-delay", 0)
-        self._start("--port", self.replica, "--replicaof", f"127.0.0.1 {self.primary}")
-        with redis.Redis(port=self.replica) as client:
+        secret = ["--requirepass", self.password, "--masterauth", self.password]
+        self._start("--port", self.primary, "--repl-diskless-sync-delay", 0, *secret)
+        self._start("--port", self.replica, "--replicaof", f"127.0.0.1 {self.primary}", *secret)
+        with self.client(self.replica) as client:
             eventually(lambda: answers(client) and client.info("replication")["master_link_status"] == "up")
         words = [f"port {self.sentinel}", "bind 127.0.0.1", f"dir {self._folder}"]
         words += [f"sentinel monitor {self.name} 127.0.0.1 {self.primary} 1"]
         words += [f"sentinel down-after-milliseconds {self.name} 300", f"sentinel failover-timeout {self.name} 2000"]
+        words += [f"sentinel auth-pass {self.name} {self.password}", f"requirepass {self.password}"]
         (self._folder / "conf").write_text("\n".join(words) + "\n")
         # A leash gives a server options of its own, but a Sentinel has only its file.
         program = self._folder / "sentinel"
         program.write_text(f"#!/bin/sh\nexec {self._binary} {self._folder}/conf --sentinel\n")
         program.chmod(0o700)
         self._start(binary=str(program))
-        with redis.Redis(port=self.sentinel, decode_responses=True) as client:
+        with self.client(self.sentinel) as client:
             eventually(lambda: answers(client) and client.sentinel_slaves(self.name))
+
+    @property
+    def url(self):
+        """It names a Sentinel that is down, too."""
+        sentinels = f"127.0.0.1:{free_port()},127.0.0.1:{self.sentinel}"
+        options = f"sentinel_password={self.password}&socket_timeout=1"
+        return f"redis+sentinel://:{self.password}@{sentinels}/{self.name}/1?{options}"
+
+    def client(self, port):
+        return redis.Redis(port=port, password=self.password, decode_responses=True)
 
     def kill_primary(self):
         self._leashes[0].end()
@@ -282,18 +364,36 @@ def watched():
 
 
 @pytest.mark.slow
-async def test_a_sentinels_primary_is_found_and_after_a_failover_the_new_one(api, watched):
+async def test_the_primary_of_a_sentinels_client_is_found(api, watched):
     async with (
-        api.users_sentinel(watched.sentinel) as sentinel,
+        api.users_sentinel(watched.sentinel, watched.password) as sentinel,
         api.client(sentinel.master_for(watched.name)) as client,  # no other reference keeps it
     ):
         gc.collect()
         await use(client)
+
+
+@pytest.mark.slow
+def test_the_command_finds_a_sentinels_primary(watched):
+    command = [sys.executable, "-m", "handfast", "run", "b", "--url", watched.url, "--", "echo", "done"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.slow
+async def test_a_sentinels_primary_is_found_and_after_a_failover_the_new_one(api, watched):
+    async with api.client(watched.url) as client:
+        await use(client)
         async with client.lock("a") as lease:
             pass
+        with watched.client(watched.sentinel) as sentinel:
+            mine = sentinel.client_id()
+            others = {one["id"] for one in sentinel.client_list() if one["user"] == "default"} - {str(mine)}
+            assert not others, "the Sentinels were asked, and their connections were left open"
         watched.kill_primary()
         assert await take(client.lock("a")) > lease.fence
         await use(client, ttl=10)
-        with redis.Redis(port=watched.replica, decode_responses=True) as behind:
+        with watched.client(watched.replica) as behind:
             assert behind.role()[0] == "master"
+            behind.select(1)
             assert list(behind.scan_iter("{hf:lock:a}*"))

@@ -16,7 +16,7 @@ SOURCE = ROOT / "src"
 LAB = ROOT / "lab/src"
 
 LAYERS = {"_engine": 2, "_protocol": 3, "_drivers": 4, "embedded": 4, "_api": 5}
-LAYERS |= dict.fromkeys(("arguments", "errors", "records", "_naming"), 1)
+LAYERS |= dict.fromkeys(("arguments", "errors", "records", "_naming", "_version"), 1)
 DRIVERS, API = LAYERS["_drivers"], LAYERS["_api"]
 PUBLIC = 6
 """Everything else: the package itself and its public modules."""

@@ -36,7 +36,7 @@ def test_the_package_alone_imports_neither_api_nor_redis_py():
         [sys.executable, "-c", "import sys, handfast; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
     ours = {name for name in done.stdout.split() if name.startswith("handfast")}
-    assert ours == {"handfast", "handfast._naming", "handfast.arguments", "handfast.errors"}
+    assert ours == {"handfast", "handfast._naming", "handfast._version", "handfast.arguments", "handfast.errors"}
     assert "redis" not in done.stdout.split()
 
 
@@ -78,7 +78,7 @@ def test_a_name_of_each_module_can_be_imported_first(name):
 def test_type_checkers_see_the_names_that_are_imported_when_they_are_used():
     tree = ast.parse(Path(handfast.__file__).read_text())
     seen = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen - {"annotations", "import_module", "TYPE_CHECKING"} == set(handfast.__all__)
+    assert seen - {"annotations", "import_module", "TYPE_CHECKING", "__version__"} == set(handfast.__all__)
 
 
 def test_the_package_lists_its_names_and_refuses_others():

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import redis
-import redis.asyncio
 from redis.exceptions import AuthenticationError
 
-from handfast.errors import NoServer, ServerUnsupported
+from handfast._drivers.addresses import pool_of_client, pool_of_url, sentinels_of
+from handfast._version import __version__
+from handfast.errors import NoServer
 
 __all__ = ["EMBEDDED", "RESPONSE_TIMEOUT", "Connector"]
 
@@ -38,7 +39,14 @@ _DROPPED_SETTINGS = frozenset(
 
 
 class Connector:
-    """Makes connections like those of the user's client. ``restart_server`` is called when the embedded server is gone."""
+    """Makes connections like those of the user's client.
+
+    Args:
+        pool: Its settings are used.
+        owned: Whether the pool was made for this connector, and is used by nothing else.
+        restart_server: Called when the embedded server is gone.
+
+    """
 
     library: ClassVar[Any]
     """The module of the clients that this connector takes: ``redis`` or ``redis.asyncio``."""
@@ -47,10 +55,12 @@ class Connector:
     other: ClassVar[str]
     """The class that takes clients of the other module."""
 
-    def __init__(self, pool: Any, restart_server: Callable[[], object] | None = None) -> None:
+    def __init__(self, pool: Any, *, owned: bool = False, restart_server: Callable[[], object] | None = None) -> None:
         settings = pool.connection_kwargs
         self._connection_class = pool.connection_class
         self._pool = pool  # connections of a Sentinel pool hold only a weak reference to it
+        self._sentinels = [one.connection_pool for one in sentinels_of(pool)] if owned else []
+        """The pools of connections to Sentinels, which are closed as soon as they have named the primary."""
         self._restart_server = restart_server
         self.response_timeout = settings.get("socket_timeout") or RESPONSE_TIMEOUT
         self._settings: dict[str, Any] = {
@@ -67,7 +77,7 @@ class Connector:
         }
         self._settings |= _without_maintenance_pushes()
         if not settings.keys() & {"driver_info", "lib_name", "lib_version"}:
-            self._settings |= _version_of_library()
+            self._settings |= _name_of_library()
         try:
             self._make()  # does not connect yet
         except TypeError as error:
@@ -92,16 +102,10 @@ class Connector:
         if server == EMBEDDED:
             from handfast.embedded import shared_url
 
-            return cls(cls.library.ConnectionPool.from_url(shared_url()), restart_server=shared_url)
+            return cls(pool_of_url(shared_url(), cls.library), owned=True, restart_server=shared_url)
         if isinstance(server, str):
-            return cls(cls.library.ConnectionPool.from_url(server))
-        if isinstance(server, cls.library.Redis):
-            return cls(server.connection_pool)
-        if isinstance(server, redis.RedisCluster | redis.asyncio.RedisCluster):
-            raise ServerUnsupported("Redis Cluster is not supported yet; use a client of a single primary")
-        if isinstance(server, redis.Redis | redis.asyncio.Redis):
-            raise TypeError(f"a client of {type(server).__module__} needs {cls.other}, not this class")
-        raise TypeError(f"the server must be a URL, a {cls.library.__name__}.Redis or None, not {server!r}")
+            return cls(pool_of_url(server, cls.library), owned=True)
+        return cls(pool_of_client(server, cls.library, cls.other))
 
     def _make(self, **limits: float) -> Any:
         return self._connection_class(**self._settings | limits)
@@ -116,10 +120,13 @@ def _without_maintenance_pushes() -> dict[str, Any]:
     return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 
-def _version_of_library() -> dict[str, Any]:
-    """Return the setting that keeps newer redis-py from reading its own version from disk for every connection."""
+def _name_of_library() -> dict[str, Any]:
+    """Return the setting by which `CLIENT LIST` shows whose connection it is.
+
+    It also keeps newer redis-py from reading its own version from disk for every connection.
+    """
     try:
         from redis.driver_info import DriverInfo
     except ImportError:
-        return {}
-    return {"driver_info": DriverInfo(lib_version=redis.__version__)}
+        return {"lib_name": f"redis-py(handfast_v{__version__})"}
+    return {"driver_info": DriverInfo(lib_version=redis.__version__).add_upstream_driver("handfast", __version__)}

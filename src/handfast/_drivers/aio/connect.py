@@ -58,6 +58,9 @@ class AsyncConnector(Connector):
             if isinstance(error.__cause__, RedisError):  # some connection classes wrap the real error
                 raise error.__cause__ from None
             raise
+        finally:
+            for pool in self._sentinels:
+                await pool.disconnect()
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 -- redis-py has no public way to its streams
         connection._reader = connection._writer = None  # noqa: SLF001 -- they belong to the session from here on
         self.reached = True

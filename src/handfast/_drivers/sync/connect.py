@@ -33,5 +33,8 @@ class SyncConnector(Connector):
                 raise
             self._restart_server()
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
+        finally:
+            for pool in self._sentinels:
+                pool.disconnect()
         self.reached = True
         return connection
