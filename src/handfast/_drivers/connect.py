@@ -91,7 +91,12 @@ class Connector:
 
     @classmethod
     def of(cls, server: object) -> Self:
-        """Return the connector for a URL, for a client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``."""
+        """Return the connector for a URL, for a client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``.
+
+        A connector is returned as it is: the simulator has one of its own.
+        """
+        if isinstance(server, cls):
+            return server
         if server is None:
             server = os.environ.get("HANDFAST_URL") or os.environ.get("REDIS_URL")
             if server is None:
