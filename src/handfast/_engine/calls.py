@@ -121,7 +121,7 @@ class PermitRequest(Request):
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
         """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
         request = _with_ticket(self._queue, ticket) if ticket else self._queue
-        return Call(ACQUIRE.prefix, self._keys + bulk(token) + request, token)
+        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, request), token)
 
     def try_acquire(self, token: bytes) -> Call:
         """Acquire, or leave the queue as it is."""
@@ -131,7 +131,7 @@ class PermitRequest(Request):
         """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
         if copies:
             return Call(RELEASE_OF_COPIES, self._keys + bulk(token) + bulk("copies"))
-        return Call(RELEASE.prefix, self._keys + bulk(token))
+        return Call(RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""

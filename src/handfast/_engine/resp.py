@@ -48,10 +48,11 @@ class Reader:
     A long frame in many pieces is decoded once: what is decoded is kept, not decoded again with every piece.
     """
 
-    __slots__ = ("_frames", "_open", "_pieces", "_size", "_wanted")
+    __slots__ = ("_open", "_pieces", "_size", "_wanted", "frames")
 
     def __init__(self) -> None:
-        self._frames: deque[Any] = deque()
+        self.frames: deque[Any] = deque()
+        """The whole frames, for the caller to take from the left."""
         self._open: list[tuple[int, int, list[Any]]] = []
         """The aggregates that are incomplete, outermost first: the kind of each, its size and its items so far."""
         self._pieces: list[bytes] = []
@@ -80,7 +81,7 @@ class Reader:
 
     def frame(self) -> Any:
         """Return the next whole frame, or `INCOMPLETE`."""
-        return self._frames.popleft() if self._frames else INCOMPLETE
+        return self.frames.popleft() if self.frames else INCOMPLETE
 
     def _read_flat(self, data: bytes) -> bytes:
         """Decode whole frames up to the first one that is no line, no bulk string and no flat array of integers and bulk strings.
@@ -93,7 +94,9 @@ class Reader:
         while at < end:
             start, head = at, lines[at]
             kind, at = head[:1], at + 1
-            if kind in _ARRAYS and head[1:2] != b"-":
+            if kind == b":":
+                self.frames.append(int(head[1:]))
+            elif kind in _ARRAYS and head[1:2] != b"-":
                 items = _ARRAYS[kind]()
                 for _ in range(int(head[1:])):
                     line = lines[at]
@@ -105,12 +108,12 @@ class Reader:
                         at += 2
                     else:
                         return b"\r\n".join(lines[start:])
-                self._frames.append(items)
+                self.frames.append(items)
             elif kind == b"$" and at < end and len(lines[at]) == int(head[1:]):
-                self._frames.append(lines[at])
+                self.frames.append(lines[at])
                 at += 1
             elif head[0] in _LINES:
-                self._frames.append(_LINES[head[0]](head[1:]))
+                self.frames.append(_LINES[head[0]](head[1:]))
             else:
                 return b"\r\n".join(lines[start:])
         return lines[end]
@@ -144,7 +147,7 @@ class Reader:
     def _add(self, value: Any) -> bool:
         """Add a value to the innermost aggregate and close those that are complete; return whether a frame is complete."""
         if not self._open:
-            self._frames.append(value)
+            self.frames.append(value)
             return True
         if value is not _NOTHING:
             self._open[-1][2].append(value)
@@ -154,7 +157,7 @@ class Reader:
                 return False
             value = _AGGREGATES[kind](items)
             if not self._open:
-                self._frames.append(value)
+                self.frames.append(value)
                 return True
             self._open[-1][2].append(value)
         return False

@@ -82,11 +82,11 @@ class Retry:
     ``once`` forbids a second try: the call is a script of the user's that is not idempotent.
     """
 
-    __slots__ = ("_give_up_at", "_name", "_once", "_pauses", "may_have_run")
+    __slots__ = ("_once", "_pauses", "give_up_at", "may_have_run", "name")
 
     def __init__(self, name: str, give_up_at: float, *, once: bool = False) -> None:
-        self._name = name
-        self._give_up_at = give_up_at
+        self.name = name
+        self.give_up_at = give_up_at
         self._once = once
         self._pauses = pauses()
         self.may_have_run = False
@@ -95,15 +95,15 @@ class Retry:
     def after_refusal(self, text: str, now: float) -> Verdict:
         """Judge an error reply."""
         pause, reconnect = next(self._pauses), is_failover(text)
-        if self._once or not is_transient(text) or now + pause >= self._give_up_at:
-            return Verdict(refusal(text, self._name, again=self.may_have_run), reconnect=reconnect)
+        if self._once or not is_transient(text) or now + pause >= self.give_up_at:
+            return Verdict(refusal(text, self.name, again=self.may_have_run), reconnect=reconnect)
         return Verdict(None, pause, reconnect)
 
     def after_break(self, error: Exception, now: float, *, may_recover: bool) -> Verdict:
         """Judge a broken connection or a missing reply. ``may_recover``: the server was there before and lets us in."""
         pause = next(self._pauses)
         self.may_have_run = True
-        if self._once or not may_recover or now + pause >= self._give_up_at:
+        if self._once or not may_recover or now + pause >= self.give_up_at:
             return Verdict(error)
         return Verdict(None, pause)
 

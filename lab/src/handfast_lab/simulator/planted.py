@@ -581,9 +581,9 @@ PLANTED = (
     ),
     Planted(
         "the driver does not report a request that was sent twice",
-        "handfast._drivers.aio.driver",
-        "return outcome if session.breaks == breaks else outcome._replace(again=True)",
-        "return outcome",
+        "handfast._drivers.aio.session",
+        "            request.again = True\n",
+        "            request.again = request.call.once\n",
         "a try_acquire whose first copy arrives after the reply to the second is granted without an owner",
     ),
     Planted(
@@ -596,8 +596,8 @@ PLANTED = (
     Planted(
         "a lease starts at its reply",
         "handfast._drivers.aio.session",
-        "answer = Answer(request.sent_at, frame)",
-        "answer = Answer(monotonic(), frame)",
+        "answer = Answer(request.sent_at, frame, request.again)",
+        "answer = Answer(monotonic(), frame, request.again)",
         "the holder's deadline is later than the server's, by the travel time of the reply",
     ),
     Planted(
@@ -617,9 +617,9 @@ PLANTED = (
     Planted(
         "the driver expects no reply to a cancelled request",
         "handfast._drivers.aio.session",
-        "                request = sent.popleft()\n",
-        "                while len(sent) > 1 and sent[0].future.done():\n                    sent.popleft()\n"
-        "                request = sent.popleft()\n",
+        "                    self._on_reply(sent.popleft(), frame)\n",
+        "                    while len(sent) > 1 and sent[0].future.done():\n                        sent.popleft()\n"
+        "                    self._on_reply(sent.popleft(), frame)\n",
         "the reply to a cancelled request is taken for the reply to the next one",
     ),
     # --- the well-known listings

@@ -15,6 +15,7 @@ import os
 import sys
 import weakref
 from asyncio import AbstractEventLoop, Future
+from collections.abc import Coroutine
 from math import inf
 from typing import Any, TypeVar, cast
 
@@ -34,6 +35,7 @@ from handfast._drivers.failures import (
 )
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Answer, Call, Park, Steps
+from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
 from handfast._protocol.acquire import Attempt, AttemptEvent, Grant, acquire, cancel, try_acquire
 from handfast._protocol.lease import GONE, LOST, LeaseState, downgrade, release, renew
@@ -77,19 +79,10 @@ class AsyncDriver:
             raise client_closed(request.name)
         return Attempt(request, os.urandom(16).hex().encode())
 
-    async def acquire(self, attempt: Attempt, timeout: float | None) -> LeaseState:
+    def acquire(self, attempt: Attempt, timeout: float | None) -> Coroutine[Any, Any, LeaseState]:
         """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, and QueueFull."""
         until = inf if timeout is None else monotonic() + timeout
-        try:
-            lease = await self._hold(attempt, acquire(attempt, until), until)
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            attempt.apply(AttemptEvent.SILENCE)
-            if (timeout_error := timed_out(error, attempt.request.name, timeout, until)) is not None:
-                raise timeout_error from error
-            raise
-        if lease is None:
-            raise AcquireTimeout(attempt.request.name, timeout or 0)
-        return lease
+        return self._hold(attempt, acquire(attempt, until), timeout, until)  # type: ignore[return-value]  # it raises instead of None
 
     async def try_acquire(self, attempt: Attempt) -> LeaseState | None:
         """Return the lease, or None if it is not free. One round trip."""
@@ -214,20 +207,27 @@ class AsyncDriver:
         except RuntimeError:
             return None
 
-    async def _hold(self, attempt: Attempt, steps: Steps[Grant | None], until: float = inf) -> LeaseState | None:
+    async def _hold(
+        self, attempt: Attempt, steps: Steps[Grant | None], timeout: float | None = None, until: float = inf
+    ) -> LeaseState | None:
         """Perform an acquire, and renew what it grants."""
         context = self._context(attempt.request.name)
-        inbox = context.session.inbox
-        inbox.register(attempt.token)
         try:
             grant = await run(context.session, steps, attempt.request.name, until)
         except GeneratorExit:  # the coroutine is closed, and may not await anything
             if self._begin_undo(attempt) is not None:
                 attempt.apply(AttemptEvent.CLEAN_UP)
             raise
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            attempt.apply(AttemptEvent.SILENCE)
+            if (timeout_error := timed_out(error, attempt.request.name, timeout, until)) is not None:
+                raise timeout_error from error
+            raise
         finally:
-            revoked = inbox.unregister(attempt.token)
+            revoked = context.session.inbox.unregister(attempt.token)
         if grant is None:
+            if timeout is not None:
+                raise AcquireTimeout(attempt.request.name, timeout)
             return None
         if self._closed:
             raise closed_while_waiting(attempt.request.name)
@@ -256,8 +256,15 @@ async def run(session: Session, steps: Steps[T], name: str, until: float = inf) 
             if isinstance(effect, Park):
                 effect = steps.send(await session.park(effect))
                 continue
+            breaks, sent = session.breaks, session.send(effect)
+            give_up_at = inf if until == inf else _end_of_call(until)
+            outcome = await sent if give_up_at == inf else await _within(sent, give_up_at)
+            if isinstance(outcome, Answer):
+                effect = steps.send(outcome)
+                continue
             try:
-                answer = await _call(session, effect, name, until)
+                retry = Retry(name, min(monotonic() + RETRY_FOR, give_up_at), once=effect.once)
+                answer = await _call_again(session, effect, outcome, breaks, retry)
             except ServerRefused as error:
                 effect = steps.throw(error)
             else:
@@ -266,35 +273,34 @@ async def run(session: Session, steps: Steps[T], name: str, until: float = inf) 
         return cast("T", end.value)
 
 
-async def _call(session: Session, call: Call, name: str, until: float) -> Answer:
-    """Send a call and wait for its reply; again while the refusals of the server are transient.
+async def _call_again(session: Session, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:
+    """Send a call again while the refusals of the server are transient, and return its reply.
 
-    The session itself sends again after a broken connection.
+    The session itself sends again after a broken connection; ``breaks`` is how many broke before the call was first sent.
     """
-    asked_at, breaks = monotonic(), session.breaks
-    sent = session.send(call)
-    if until != inf:
-        until = asked_at + time_left(until, asked_at)
-    outcome = await sent if until == inf else await _within(sent, until)
-    if isinstance(outcome, Answer):
-        return outcome if session.breaks == breaks else outcome._replace(again=True)
-    give_up_at = min(monotonic() + RETRY_FOR, until)
-    retry = Retry(name, give_up_at, once=call.once)
+    latest = breaks
     while True:
         retry.may_have_run = session.breaks != breaks
-        verdict = retry.after_refusal(outcome, monotonic())
+        verdict = retry.after_refusal(refused, monotonic())
         if verdict.reconnect:
-            session.reconnect(asked_at)
+            session.reconnect(latest)
         if verdict.error is not None:
             raise verdict.error
         await asyncio.sleep(verdict.pause)
-        asked_at, refused = monotonic(), outcome
+        latest = session.breaks
         try:
-            outcome = await _within(session.send(call), give_up_at)
+            outcome = await _within(session.send(call), retry.give_up_at)
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise refusal(refused, name, again=True) from error
+            raise refusal(refused, retry.name, again=True) from error
         if isinstance(outcome, Answer):
             return outcome._replace(again=session.breaks != breaks)
+        refused = outcome
+
+
+def _end_of_call(until: float) -> float:
+    """Return the moment until which a call of an operation is waited for, which itself ends at ``until``."""
+    now = monotonic()
+    return now + time_left(until, now)
 
 
 async def _within(sent: Future[Outcome], until: float) -> Outcome:

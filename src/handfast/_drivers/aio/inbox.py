@@ -1,9 +1,9 @@
 """Pending wake-ups of one event loop.
 
-A grant message can arrive before the reply that enqueued its waiter, even in the same TCP segment. Tokens are therefore
-registered before the request is sent, and a message for a registered token is kept until the next reply to that token,
-which supersedes it: the server publishes and replies in one stream, so the order on the connection tells which is newer,
-and no clock is needed. Messages for unknown tokens belong to cancelled requests and are dropped.
+A grant message may follow the reply that enqueued its waiter in the same TCP segment, before the waiter parks. So a token is
+registered in the step that reads the reply, and a message for it is kept until the next reply, which supersedes it: the
+server publishes and replies in one stream, so the order on the connection tells which is newer, and no clock is needed.
+Messages for unknown tokens concern earlier grants or cancelled requests, and are dropped.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ class Inbox:
         return len(self._received)
 
     def register(self, token: bytes) -> None:
-        """Keep messages for this token, until `unregister`."""
+        """Keep messages for this token from now on, until `unregister`. Those that came before concern an earlier grant."""
         self._received[token] = None
+        if self._revoked:
+            self._revoked.pop(token, None)
 
     def unregister(self, token: bytes) -> str | None:
         """Drop messages for this token from now on. Return the reason if its grant was revoked in the meantime."""
@@ -77,12 +79,6 @@ class Inbox:
                 alarm.cancel()
         self._received[token] = None
         return Waking(monotonic(), *(confirmed or (None, None)))
-
-    def discard(self, token: bytes) -> None:
-        """Drop what arrived for this token before the reply that just came: it concerns an earlier grant."""
-        if token in self._received:
-            self._received[token] = None
-            self._revoked.pop(token, None)
 
     def dispatch(self, token: bytes, message: GrantMessage) -> None:
         """Confirm a grant and deliver it to its waiter, or keep it until the waiter parks."""

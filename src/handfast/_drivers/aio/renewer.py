@@ -149,9 +149,9 @@ class Renewer(LossNotifier):
 
     def _watch(self, lease: LeaseState, renewal: Future[Outcome]) -> None:
         self.renewals[lease.token] = renewal
-        renewal.add_done_callback(partial(self._on_renewal, lease, monotonic()))
+        renewal.add_done_callback(partial(self._on_renewal, lease, self._session.breaks))
 
-    def _on_renewal(self, lease: LeaseState, asked_at: float, renewal: Future[Outcome]) -> None:
+    def _on_renewal(self, lease: LeaseState, breaks: int, renewal: Future[Outcome]) -> None:
         if renewal.cancelled():
             return
         self.renewals.pop(lease.token, None)
@@ -159,7 +159,7 @@ class Renewer(LossNotifier):
         if error is not None:
             logger.debug("could not reach the server to renew leases: %s", error)
         elif self.settle(lease, renewal.result(), monotonic()) is Renewal.RECONNECT:
-            self._session.reconnect(asked_at)
+            self._session.reconnect(breaks)
 
     def _send_cleanup(self, cleanup: Cleanup, done: Future[Any]) -> None:
         if cleanup.call is not None:

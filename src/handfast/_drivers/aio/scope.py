@@ -145,6 +145,8 @@ class AcquireContext(Coroutine[Any, Any, L]):
             ...
     """
 
+    __slots__ = "__name__", "__qualname__", "__weakref__", "_coroutine", "_lease"
+
     def __init__(self, coroutine: Coroutine[Any, Any, L], name: str) -> None:
         self._coroutine = coroutine
         self.__name__ = self.__qualname__ = name  # the repr of a task that runs it shows these

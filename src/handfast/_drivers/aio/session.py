@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from math import inf
 from typing import Any, TypeAlias
@@ -59,16 +59,21 @@ class _Request:
     """A call in progress, and the future of its reply."""
 
     __slots__ = (
+        "again",
+        "by_source",
         "call",
         "future",
         "give_up_at",
         "number",
         "on_answer",
         "retry_for",
-        "send_eval",
         "sent_at",
-        "sent_eval",
     )
+
+    number: int
+    """How many requests were sent on this session up to this one, and ..."""
+    sent_at: float
+    """... when it was sent; both are set by then."""
 
     def __init__(
         self, call: Call, future: Future[Outcome], retry_for: float, on_answer: Callable[[Answer], object] | None
@@ -78,10 +83,10 @@ class _Request:
         self.retry_for = retry_for
         self.on_answer = on_answer
         self.give_up_at = inf
-        self.send_eval = False
-        self.sent_eval = False
-        self.number = 0
-        self.sent_at = 0.0
+        self.by_source = False
+        """Whether it is sent with the source of its script, which the server did not know."""
+        self.again = False
+        """Whether it was sent on an earlier connection, without a reply."""
 
 
 class Session:
@@ -99,7 +104,6 @@ class Session:
         self.on_break: Callable[[], object] = lambda: None
         self.inbox = Inbox(self._confirm)
         self._transport: FrameTransport | None = None
-        self._opened_at = -inf
         self._handshake: Future[Any] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._outbox: deque[_Request] = deque()
@@ -118,7 +122,7 @@ class Session:
         self._silent_ticks = 0
         self._ended = False
         self.breaks = 0
-        """How many connections broke so far. A request without a reply at that moment is sent a second time."""
+        """How many connections broke so far."""
 
     @property
     def is_open(self) -> bool:
@@ -139,7 +143,8 @@ class Session:
         """
         future: Future[Outcome] = self._loop.create_future()
         self._outbox.append(_Request(call, future, retry_for, on_answer))
-        self._schedule()
+        if not self._flush_scheduled:
+            self._schedule()
         return future
 
     def park(self, park: Park) -> Coroutine[Any, Any, Waking]:
@@ -154,9 +159,9 @@ class Session:
         if self._transport is not None and not self._reading:
             self._transport.receive()
 
-    def reconnect(self, asked_at: float) -> None:
-        """Open a new connection unless this one is newer than ``asked_at``: another server may be the primary by now."""
-        if self.is_open and self._opened_at <= asked_at:
+    def reconnect(self, breaks: int) -> None:
+        """Open a new connection, unless more than that many broke by now: another server may be the primary."""
+        if self.is_open and self.breaks == breaks:
             self._break(RedisConnectionError("the server is not the primary any more"))
 
     def end(self, error: Exception) -> None:
@@ -184,44 +189,46 @@ class Session:
 
     # --- called by the transport
 
-    def on_frames(self, frames: Iterable[Any]) -> None:
+    def on_frames(self, frames: deque[Any]) -> None:
         """Deliver each reply and each message, and send the confirmations of the grants among them in one write."""
         self._silent_ticks = 0
         self._reading = True
+        sent = self._sent
         try:
-            self._deliver(frames)
+            while frames:
+                frame = frames.popleft()
+                if type(frame) is Push:
+                    self._on_push(frame)
+                elif self._handshake is not None:
+                    if not self._handshake.done():
+                        self._handshake.set_result(frame)
+                elif not sent:
+                    self._break(RedisConnectionError(f"the server sent a reply without a request: {frame!r:.100}"))
+                    break
+                else:
+                    self._on_reply(sent.popleft(), frame)
         finally:
             self._reading = False
         if self._confirming:
             self._confirming = False
             self._flush()
 
-    def _deliver(self, frames: Iterable[Any]) -> None:
-        sent = self._sent
-        for frame in frames:
-            if type(frame) is Push:
-                self._on_push(frame)
-            elif self._handshake is not None:
-                if not self._handshake.done():
-                    self._handshake.set_result(frame)
-            elif not sent:
-                self._break(RedisConnectionError(f"the server sent a reply without a request: {frame!r:.100}"))
-                return
-            else:
-                request = sent.popleft()
-                if request.future.done():
-                    continue
-                if type(frame) is not ErrorReply:
-                    self._tries = 0
-                    self.inbox.discard(request.call.waiter)
-                    answer = Answer(request.sent_at, frame)
-                    if request.on_answer is not None:
-                        request.on_answer(answer)
-                    request.future.set_result(answer)
-                elif is_noscript(frame) and not request.sent_eval:
-                    self._send_source(request)
-                else:
-                    request.future.set_result(frame)
+    def _on_reply(self, request: _Request, frame: Any) -> None:
+        future, waiter = request.future, request.call.waiter
+        if future.done():
+            return
+        if type(frame) is not ErrorReply:
+            self._tries = 0
+            if waiter:
+                self.inbox.register(waiter)
+            answer = Answer(request.sent_at, frame, request.again)
+            if request.on_answer is not None:
+                request.on_answer(answer)
+            future.set_result(answer)
+        elif is_noscript(frame) and not request.by_source:
+            self._send_source(request)
+        else:
+            future.set_result(frame)
 
     def on_writable(self) -> None:
         self._flush()
@@ -275,11 +282,10 @@ class Session:
                 if request.future.done():
                     continue
                 head, tail, waiter, _ = request.call
-                parts += (head.eval_source if request.send_eval else head.evalsha, tail)
+                parts += (head.eval_source if request.by_source else head.evalsha, tail)
                 if waiter:
                     parts.append(self._owner)
                 self._count += 1
-                request.sent_eval, request.send_eval = request.send_eval, False
                 request.number, request.sent_at = self._count, now
                 sent.append(request)
             transport.write(b"".join(parts))
@@ -290,7 +296,7 @@ class Session:
         """Send a call again after NOSCRIPT: with the source, unless the source left after the call did."""
         digest = request.call.prefix.digest
         if self._sources_sent.get(digest, -1) <= request.number:
-            request.send_eval = True
+            request.by_source = True
             self._sources_sent[digest] = self._count + 1
         self._outbox.append(request)
         self._schedule()
@@ -339,7 +345,6 @@ class Session:
                 raise server_starting(error) from error
             raise
         self._handshake = self._loop.create_future()
-        self._opened_at = monotonic()
         self._sources_sent.clear()
         self._primed = False
         self._silent_ticks = 0
@@ -360,14 +365,17 @@ class Session:
         self._handshake = None
 
     def _close_transport(self) -> None:
-        transport, self._transport = self._transport, None
-        if transport is not None:
+        if (transport := self._take_transport()) is not None:
             transport.close()
 
     def _drop_transport(self) -> None:
-        transport, self._transport = self._transport, None
-        if transport is not None:
+        if (transport := self._take_transport()) is not None:
             transport.drop()
+
+    def _take_transport(self) -> FrameTransport | None:
+        transport, self._transport = self._transport, None
+        self._flush_scheduled = False
+        return transport
 
     def _break(self, error: Exception) -> None:
         """Drop the connection: wake the waiters, and connect again if requests are pending."""
@@ -385,15 +393,16 @@ class Session:
 
     def _fail(self, error: Exception, moment: float) -> None:
         """Fail the requests whose retries end by ``moment``; the others are sent on the next connection, in order."""
-        pending = [(request, request.call.once) for request in self._sent]
-        pending += [(request, False) for request in self._outbox]
+        for request in self._sent:
+            request.again = True
+        pending = [*self._sent, *self._outbox]
         self._sent.clear()
         self._outbox.clear()
-        for request, may_not_run_twice in pending:
+        for request in pending:
             if request.future.done():
                 continue
             request.give_up_at = min(request.give_up_at, monotonic() + request.retry_for)
-            if may_not_run_twice or request.give_up_at <= moment:
+            if (request.again and request.call.once) or request.give_up_at <= moment:
                 request.future.set_exception(copy_exception(error))
                 request.future.exception()  # marks it as retrieved, in case no task waits for it any more
             else:

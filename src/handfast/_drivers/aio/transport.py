@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable
+from collections import deque
 from typing import Any, Protocol, Self, cast
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.linger import drop_undelivered
-from handfast._engine.resp import INCOMPLETE, Reader
+from handfast._engine.resp import Reader
 
 __all__ = ["FrameHandler", "FrameTransport"]
 
@@ -28,8 +28,8 @@ _abandoned: list[object] = []
 class FrameHandler(Protocol):
     """The owner of a transport, whose methods it calls."""
 
-    def on_frames(self, frames: Iterable[Any]) -> None:
-        """Take the frames that arrived together."""
+    def on_frames(self, frames: deque[Any]) -> None:
+        """Take the frames that have arrived from the left."""
 
     def on_writable(self) -> None:
         """Continue to write after back-pressure."""
@@ -70,7 +70,7 @@ class FrameTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
-        self._handler.on_frames(iter(self._reader.frame, INCOMPLETE))
+        self._handler.on_frames(self._reader.frames)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
