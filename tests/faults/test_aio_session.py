@@ -450,6 +450,39 @@ async def test_the_source_is_not_sent_for_a_withdrawn_request(stage):
     assert stage.session.is_idle
 
 
+async def parked(stage):
+    """A waiter, and the server, which has been asked to confirm its grant early."""
+    peer = await stage.open()
+    stage.session.inbox.register(TOKEN)
+    park = Park(TOKEN, monotonic() + 60, PERMITS.renew_for(TOKEN, 1000))
+    waiter = asyncio.create_task(stage.session.park(park))
+    ((verb, *_),) = await peer.hear()
+    assert verb == b"EVALSHA"
+    return waiter, peer
+
+
+async def test_a_grant_is_confirmed_with_the_source_until_the_server_is_known_to_know_the_script(stage):
+    waiter, peer = await parked(stage)
+    peer.say(GRANTED)
+    ((verb, source, *_),) = await peer.hear()
+    assert (verb, source) == (b"EVAL", load("permit_renew").source.encode())
+    assert (await waiter).grant == GrantMessage(7, 2000, 3000)
+
+
+async def test_a_confirmation_that_was_sent_early_is_not_sent_again_for_a_waiter_that_left(stage):
+    waiter, peer = await parked(stage)
+    waiter.cancel()
+    await asyncio.wait((waiter,))
+    (asked,) = send(stage, 5)
+    await peer.hear()
+    peer.writer.transport.abort()
+    peer = await stage.meet()
+    (command,) = await peer.hear()
+    assert command[-1] == b"%032d" % 5, "the first one that is sent again"
+    peer.say(number(5))
+    assert await replies([asked]) == [5]
+
+
 # --- connections that break
 
 

@@ -117,7 +117,9 @@ class Session:
         self._confirming = False
         """Whether there are confirmations to send as soon as they have been."""
         self._primed = False
-        """Whether the server has been sent the script of confirmations on this connection."""
+        """Whether the server knows the script of confirmations, by what was sent on this connection."""
+        self._primer: Future[Outcome] | None = None
+        """The latest request whose only purpose is that the server knows it."""
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
         self._ended = False
@@ -134,7 +136,12 @@ class Session:
         return not (self._sent or self._outbox or self.inbox)
 
     def send(
-        self, call: Call, retry_for: float = RETRY_FOR, on_answer: Callable[[Answer], object] | None = None
+        self,
+        call: Call,
+        retry_for: float = RETRY_FOR,
+        on_answer: Callable[[Answer], object] | None = None,
+        *,
+        by_source: bool = False,
     ) -> Future[Outcome]:
         """Send a call. The future gets its reply, or the network's error after a break of ``retry_for`` seconds.
 
@@ -142,17 +149,34 @@ class Session:
         Cancel the future to withdraw the call: it is not sent from then on, neither for the first time nor again.
         """
         future: Future[Outcome] = self._loop.create_future()
-        self._outbox.append(_Request(call, future, retry_for, on_answer))
+        request = _Request(call, future, retry_for, on_answer)
+        request.by_source = by_source
+        self._outbox.append(request)
         if not self._flush_scheduled:
             self._schedule()
         return future
 
     def park(self, park: Park) -> Coroutine[Any, Any, Waking]:
         """Wait for the grant message."""
-        if park.confirm is not None and not self._primed and self.is_open:
-            self._primed = True
-            self.send(park.confirm)  # changes nothing for a waiter; the server knows the script from then on
-        return self.inbox.park(park)
+        if (
+            park.confirm is None
+            or self._primed
+            or not self.is_open
+            or not (self._primer is None or self._primer.done())
+        ):
+            return self.inbox.park(park)
+        return self._prime(park, park.confirm)
+
+    async def _prime(self, park: Park, confirm: Call) -> Waking:
+        """Wait for the grant message, and send its confirmation early: for a waiter it changes nothing."""
+        self._primer = primer = self.send(confirm, on_answer=self._note_primed)
+        try:
+            return await self.inbox.park(park)
+        finally:
+            primer.cancel()  # nothing is sent for a token after its end
+
+    def _note_primed(self, _: Answer) -> None:
+        self._primed = True
 
     def receive(self) -> None:
         """Deliver what has arrived while the loop was blocked, unless that is just being done."""
@@ -249,7 +273,8 @@ class Session:
     def _confirm(self, call: Call) -> Confirmation:
         """Send a confirmation within this step of the loop: the next one may take long."""
         confirmation = Confirmation()
-        confirmation.pending = self.send(call, on_answer=confirmation.settle)
+        confirmation.pending = self.send(call, on_answer=confirmation.settle, by_source=not self._primed)
+        self._primed = True
         if self._reading:
             self._confirming = True
         else:
