@@ -132,12 +132,15 @@ class NotHeld(HandfastError):
 
 
 class NotOwner(HandfastError, RuntimeError):
-    """A reentrant lock was to be released by another thread or task than the one that acquired it. Nothing was changed."""
+    """A reentrant lock was to be released by another thread or task than the one that acquired it.
 
-    def __init__(self, name: str) -> None:
+    A call of ``release()`` has changed nothing. A ``with`` block that was left there has released its lease.
+    """
+
+    def __init__(self, name: str, what: str = "release it there") -> None:
         super().__init__(
-            f"the reentrant lock {name!r} can only be released by the thread or task that acquired it; release it there, "
-            "or use lock() for a lease that any thread or task may release",
+            f"the reentrant lock {name!r} can only be released by the thread or task that acquired it; {what}; use "
+            "lock() for a lease that any thread or task may release",
             name=name,
         )
 

@@ -704,13 +704,13 @@ def test_a_forked_child_holds_no_lease_and_cannot_release_its_parents(hf, raw):
                 return True
             return False
 
-        with inner:  # leaving a block in the child neither raises nor sends a request
-            pass
+        inner.__exit__(None, None, None)  # leaving a block in the child neither raises nor sends a request
         nothing = rlock.try_acquire() is None and says(AcquireTimeout, lambda: rlock.acquire(timeout=0.03))
         lost = says(LeaseLost, outer.check) and says(LeaseLost, inner.check)
         with hf.rlock("b") as one, hf.rlock("b") as two:
             fresh = one.token == two.token
-        return nothing and lost and fresh and outer.release() is False and inner.release() is False
+        entered = says(LeaseLost, inner.__enter__)
+        return nothing and lost and entered and fresh and outer.release() is False and inner.release() is False
 
     with rlock as outer, rlock as inner:
         assert in_child(child) == 0

@@ -36,8 +36,7 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
         parts = urlsplit(url)
         scheme, is_sentinel = parts.scheme.removesuffix(SENTINEL), parts.scheme.endswith(SENTINEL)
         if scheme not in SCHEMES or (is_sentinel and scheme == "unix"):
-            known = [f"{one}://" for one in SCHEMES]
-            raise ValueError(f"it must begin with {', '.join(known)}, redis{SENTINEL}:// or the like")
+            raise ValueError(f"its scheme must be one of {', '.join(SCHEMES)}, redis{SENTINEL} and the like")
         if is_sentinel:
             return _pool_of_service(parts._replace(scheme=SCHEMES[scheme]), library)
         return library.ConnectionPool.from_url(SCHEMES[scheme] + url[len(scheme) :])

@@ -15,6 +15,7 @@ from handfast._api.aio.rwlock import AsyncRWLease, AsyncRWLock
 from handfast._api.aio.scores import AsyncScores
 from handfast._api.aio.semaphore import AsyncSemaphore
 from handfast._api.per_caller import PerCaller, ReentrantHold
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.connect import EMBEDDED
@@ -35,7 +36,7 @@ MAX_NAMES = 100
 
 
 # sync only, in Args: max_sessions: How many threads may wait at the same time, at least 1; further ones wait for their turn.
-class AsyncHandfast:
+class AsyncHandfast(Uncopied):
     """A client of one Redis or Valkey server, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection

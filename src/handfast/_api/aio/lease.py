@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncLeaseScope
 from handfast._drivers.clock import monotonic
@@ -20,7 +21,7 @@ from handfast.errors import LeaseLost, NotHeld
 __all__ = ["AsyncLease"]
 
 
-class AsyncLease(AsyncLeaseScope):
+class AsyncLease(Uncopied, AsyncLeaseScope):
     """A grant that ends: by `release`, at the end of its ``with`` block, or when it is lost.
 
     Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant lock.
@@ -38,6 +39,8 @@ class AsyncLease(AsyncLeaseScope):
     """
 
     __slots__ = ("_driver", "_lost_event")
+
+    _instead = "pass on its fence or its token"
 
     def __init__(self, driver: AsyncDriver, state: LeaseState, on_lost: OnLost) -> None:
         super().__init__(state, on_lost)

@@ -10,11 +10,14 @@ be moved into a helper.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.decorators import require_coroutine_function
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
 from handfast._engine.calls import Request
@@ -30,15 +33,15 @@ R = TypeVar("R")
 L = TypeVar("L", bound=AsyncLease)
 
 
-class AsyncPrimitive(AsyncPrimitiveScope[L]):
+class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
     """A primitive: an object that can be acquired."""
 
     def __init__(self, driver: AsyncDriver, request: Request, on_lost: OnLost) -> None:
         self._driver = driver
         self._request = request
         self._on_lost = on_lost
-        self._entered: dict[object, list[L]] = {}
-        """The leases of the ``with`` blocks that each caller has entered, in order."""
+        self._entered: dict[object, list[tuple[FrameType, L]]] = {}
+        """The ``with`` blocks that each caller has entered, in order: the frame that entered, and the lease."""
 
     @acquire_context  # asyncio only
     async def acquire(self, *, timeout: Duration | None = None) -> L:
@@ -120,26 +123,33 @@ class AsyncPrimitive(AsyncPrimitiveScope[L]):
             self._forget_scope(self._driver.caller(), lease)
 
     async def __aenter__(self) -> L:
+        frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
         attempt, lease = self._driver.attempt(self._request), None
         try:
             lease = self._existing_lease(attempt, waits=True) or self._lease(await self._driver.acquire(attempt, None))
-            self._entered.setdefault(self._driver.caller(), []).append(lease)
-            return await lease.__aenter__()
+            self._entered.setdefault(self._driver.caller(), []).append((frame, lease))
+            return lease._begin()  # noqa: SLF001 -- for a lease that was just acquired
         except BaseException:
             self._abandon(attempt, lease)
             await self._driver.undo(attempt)
             raise
 
-    def _current_scope(self) -> tuple[object, L] | None:
-        """Return the block that is being left: the caller that entered it, and its lease.
+    def _current_scope(self, frame: FrameType) -> tuple[object, L] | None:
+        """Return the block that is being left in that frame: the caller that entered it, and its lease.
 
-        A framework may leave a block in another thread or task than the one that entered it. Then it is that of the only
-        other caller; of several, none can be chosen without the risk that it is the wrong one.
+        A framework may leave a block in another thread or task than the one that entered it: a generator's, for example,
+        whose frame stays the same. An exit stack enters and leaves in frames of its own: then it is the caller's latest
+        block, or else that of the only other caller; of several, none can be chosen without the risk that it is the wrong
+        one.
         """
         mine = self._driver.caller()
-        if leases := self._entered.get(mine):
-            return mine, leases[-1]
-        foreign = [(caller, leases[0]) for caller in self._foreign_scopes() if (leases := self._entered.get(caller))]
+        for caller in (mine, *self._entered):
+            for entered_in, lease in reversed(self._entered.get(caller, ())):
+                if entered_in is frame:
+                    return caller, lease
+        if blocks := self._entered.get(mine):
+            return mine, blocks[-1][1]
+        foreign = [(caller, blocks[0][1]) for caller in self._foreign_scopes() if (blocks := self._entered.get(caller))]
         return foreign[0] if len(foreign) == 1 else None
 
     def _unbalanced_exit(self) -> Exception:
@@ -151,10 +161,12 @@ class AsyncPrimitive(AsyncPrimitiveScope[L]):
         return RuntimeError(f"the with block of {self!r} was left, but never entered; enter it with a with statement")
 
     def _forget_scope(self, caller: object, lease: L) -> None:
-        leases = self._entered.get(caller, [])
-        if lease in leases:
-            leases.remove(lease)
-        if not leases:
+        blocks = self._entered.get(caller, [])
+        for block in blocks:
+            if block[1] is lease:
+                blocks.remove(block)
+                break
+        if not blocks:
             self._entered.pop(caller, None)
 
     def _foreign_scopes(self) -> list[object]:

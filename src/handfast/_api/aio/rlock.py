@@ -21,7 +21,7 @@ class AsyncRLease(AsyncLease):
     """One lease of a reentrant lock. All leases of one caller share a grant; the release of the last one ends it.
 
     It belongs to the thread or task that acquired it. Another one that releases it gets NotOwner, unless the owner has
-    ended.
+    ended. A block of it that is left by another one gets NotOwner, too, but is over: its lease is released.
     """
 
     __slots__ = ("__weakref__", "_hold", "_lost_at_release")
@@ -59,6 +59,8 @@ class AsyncRLease(AsyncLease):
         """
         if self._released:
             return False
+        if self._is_foreign():
+            raise NotOwner(self.name)
         released = await super().release() if self._is_last() else not self.lost
         self._lost_at_release = self.lost
         return released
@@ -68,16 +70,23 @@ class AsyncRLease(AsyncLease):
         return self._lost_at_release is not None or super()._released
 
     async def _leave(self, error: BaseException | None) -> bool:
+        is_foreign = self._is_foreign()
         if self._is_last():
-            return await super()._leave(error)
-        self._lost_at_release = self.lost
-        return error is not None or not self._lost_at_release
+            left = await super()._leave(error)
+        else:
+            self._lost_at_release = self.lost
+            left = error is not None or not self._lost_at_release
+        if is_foreign and error is None:
+            raise NotOwner(self.name, "its block was left by another one, which released it")
+        return left
+
+    def _is_foreign(self) -> bool:
+        """Return whether it belongs to another thread or task than this one, which has not ended."""
+        owner = self._hold.caller
+        return owner is not None and owner is not self._driver.caller() and not self._driver.is_over(owner)
 
     def _is_last(self) -> bool:
         """Remove this lease from the shared grant. Return whether it was the last one."""
-        owner, caller = self._hold.caller, self._driver.caller()
-        if owner is not None and owner is not caller and not self._driver.is_over(owner):
-            raise NotOwner(self.name)
         self._hold.leases.pop(self, None)
         return not self._hold.leases
 

@@ -16,6 +16,7 @@ from handfast._api.sync.rlock import RLock
 from handfast._api.sync.rwlock import RWLease, RWLock
 from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.connect import EMBEDDED
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
@@ -33,7 +34,7 @@ MAX_NAMES = 100
 """Upper bound of the names of one ``lock_all()``: its script goes through all of them in one step of the server."""
 
 
-class Handfast:
+class Handfast(Uncopied):
     """A client of one Redis or Valkey server, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.driver import SyncDriver
@@ -21,7 +22,7 @@ from handfast.errors import LeaseLost, NotHeld
 __all__ = ["Lease"]
 
 
-class Lease(LeaseScope):
+class Lease(Uncopied, LeaseScope):
     """A grant that ends: by `release`, at the end of its ``with`` block, or when it is lost.
 
     Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant lock.
@@ -39,6 +40,8 @@ class Lease(LeaseScope):
     """
 
     __slots__ = ("_driver", "_lost_event")
+
+    _instead = "pass on its fence or its token"
 
     def __init__(self, driver: SyncDriver, state: LeaseState, on_lost: OnLost) -> None:
         super().__init__(state, on_lost)

@@ -16,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Coroutine, Generator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
@@ -80,6 +81,11 @@ class AsyncLeaseScope:
         self._guards: list[Guard] = []
 
     async def __aenter__(self) -> Self:
+        self.check()
+        return self._begin()
+
+    def _begin(self) -> Self:
+        """Enter the block of a lease that was just acquired."""
         self._on_enter()
         self._guards.append(Guard(self._state, cancels=self._on_lost == "raise"))
         return self
@@ -96,6 +102,10 @@ class AsyncLeaseScope:
     @property
     def _released(self) -> bool:
         return self._state.is_released
+
+    def check(self) -> None:
+        """Raise an error unless the lease is held."""
+        raise NotImplementedError
 
     def _on_enter(self) -> None:
         """Called when a block begins that holds the lease."""
@@ -114,15 +124,15 @@ class AsyncPrimitiveScope(Generic[L]):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        scope = self._current_scope()
+        scope = self._current_scope(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
         if scope is None:
             raise self._unbalanced_exit()
         caller, lease = scope
         self._forget_scope(caller, lease)
         await lease.__aexit__(exc_type, exc, traceback)
 
-    def _current_scope(self) -> tuple[object, L] | None:
-        """Return the block that is being left: the caller that entered it, and its lease."""
+    def _current_scope(self, frame: FrameType) -> tuple[object, L] | None:
+        """Return the block that is being left in that frame: the caller that entered it, and its lease."""
         raise NotImplementedError
 
     def _unbalanced_exit(self) -> Exception:
@@ -168,7 +178,7 @@ class AcquireContext(Coroutine[Any, Any, L]):
 
     async def __aenter__(self) -> L:
         self._lease = await self._coroutine
-        return await self._lease.__aenter__()
+        return self._lease._begin()  # noqa: SLF001 -- of the same module
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

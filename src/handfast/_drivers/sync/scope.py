@@ -11,7 +11,8 @@ and entered on one line, for those of its ``__enter__``.
 from __future__ import annotations
 
 import contextlib
-from types import TracebackType
+import sys
+from types import FrameType, TracebackType
 from typing import Generic, Self, TypeVar
 
 from handfast._drivers.sync.driver import OWN_ERRORS
@@ -33,6 +34,11 @@ class LeaseScope:
         self._on_lost = on_lost
 
     def __enter__(self) -> Self:
+        self.check()
+        return self._begin()
+
+    def _begin(self) -> Self:
+        """Enter the block of a lease that was just acquired."""
         try:
             self._on_enter()
             return self
@@ -62,6 +68,10 @@ class LeaseScope:
     def _released(self) -> bool:
         return self._state.is_released
 
+    def check(self) -> None:
+        """Raise an error unless the lease is held."""
+        raise NotImplementedError
+
     def _on_enter(self) -> None:
         """Called when a block begins that holds the lease."""
 
@@ -79,9 +89,9 @@ class PrimitiveScope(Generic[L]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        scope = None
+        scope, frame = None, sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
         try:
-            scope = self._current_scope()
+            scope = self._current_scope(frame)
             if scope is not None:
                 caller, lease = scope
                 self._forget_scope(caller, lease)
@@ -89,7 +99,7 @@ class PrimitiveScope(Generic[L]):
         except OWN_ERRORS:
             raise
         except BaseException as interrupt:
-            scope = scope or self._current_scope()
+            scope = scope or self._current_scope(frame)
             if scope is not None:
                 caller, lease = scope
                 self._forget_scope(caller, lease)
@@ -98,8 +108,8 @@ class PrimitiveScope(Generic[L]):
         if scope is None:
             raise self._unbalanced_exit()
 
-    def _current_scope(self) -> tuple[object, L] | None:
-        """Return the block that is being left: the caller that entered it, and its lease."""
+    def _current_scope(self, frame: FrameType) -> tuple[object, L] | None:
+        """Return the block that is being left in that frame: the caller that entered it, and its lease."""
         raise NotImplementedError
 
     def _unbalanced_exit(self) -> Exception:
