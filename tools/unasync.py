@@ -52,7 +52,7 @@ RULES: list[tuple[str, str]] = [
     (r"\basync (def|with)\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\bAwaitable\[R\]", "R"),
-    (r"\bCoroutine\[Any, Any, R\]", "R"),
+    (r"\bCoroutine\[Any, Any, (R(?: \| None)?)\]", r"\1"),
 ]
 
 

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from handfast._version import __version__ as __version__
-from handfast.arguments import Duration, OnLost
+from handfast.arguments import Duration, OnBusy, OnLost
 from handfast.errors import (
     AcquireTimeout,
     HandfastError,
@@ -106,6 +106,7 @@ __all__ = [
     "NoServer",
     "NotHeld",
     "NotOwner",
+    "OnBusy",
     "OnLost",
     "QueueFull",
     "RLease",

@@ -65,9 +65,9 @@ class AcquireTimeout(HandfastError, TimeoutError):
     """
 
     def __init__(self, name: str, timeout: float, why: str = "others hold it") -> None:
+        what = f"could not be acquired within {timeout:g} s" if timeout else "is not free"
         super().__init__(
-            f"{name!r} could not be acquired within {timeout:g} s: {why}; "
-            "use a longer timeout=, or call status() to see who holds it",
+            f"{name!r} {what}: {why}; use a longer timeout=, or call status() to see who holds it",
             name=name,
         )
         self.timeout = timeout

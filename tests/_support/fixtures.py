@@ -17,6 +17,7 @@ from handfast._drivers.sync import renewer
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
 from tests._support.apis import ASYNCIO, SYNC
+from tests._support.helpers import settled
 from tests._support.least_privilege import LEAST, LEFT_OUT, USED, confine, employ, operators, refused
 
 DATA = re.compile(r"(?!\{[^:}]+:\w+:)|\{[^:]+:(?:autocomplete|scores):[^}]*\}:(?!answer:)")
@@ -110,6 +111,14 @@ async def there(api, server, raw):
     """A second client of that API: another process, as far as the server can tell."""
     async with api.client(server.url) as client:
         yield client
+
+
+@pytest.fixture
+async def plain(api, server, raw):
+    """A client of either API as its users have it: only the asyncio one is awaited."""
+    client = api.handfast(server.url)
+    yield client
+    await settled(client.close())
 
 
 @pytest.fixture

@@ -14,15 +14,6 @@ from handfast import LeaseLost, NotHeld, NotOwner
 from tests._support.apis import SYNC
 from tests._support.helpers import eventually_async, settled
 
-
-@pytest.fixture
-async def plain(api, server, raw):
-    """A client of the API as users have it."""
-    client = api.handfast(server.url)
-    yield client
-    await settled(client.close())
-
-
 # --- a lease that is over
 
 

@@ -300,7 +300,7 @@ async def test_bad_options_are_refused_before_any_io(api, options, error):
             client.lock("a", **options)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1"])
+@pytest.mark.parametrize("timeout", [float("nan"), "1", True])
 async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
     async with api.client(NOWHERE) as client:
         with pytest.raises((ValueError, TypeError), match="timeout must"):

@@ -754,7 +754,7 @@ async def test_bad_options_are_refused_before_any_io(api, options, error):
             client.rlock("")
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
+@pytest.mark.parametrize("timeout", [float("nan"), "1", True])
 async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(api, here, timeout):
     async with api.client(NOWHERE) as client:
         with pytest.raises((ValueError, TypeError), match="timeout must"):

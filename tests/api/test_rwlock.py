@@ -703,7 +703,7 @@ async def test_bad_options_are_refused_before_any_io(api, options, error):
             client.rwlock("")
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
+@pytest.mark.parametrize("timeout", [float("nan"), "1", True])
 async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
     async with api.client(NOWHERE) as client:
         for side in SIDES:

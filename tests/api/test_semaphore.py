@@ -816,7 +816,7 @@ async def test_invalid_permits_are_refused_before_any_io(api, permits, error, wo
                 pytest.fail("the block was entered")
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), "1", True])
+@pytest.mark.parametrize("timeout", [float("nan"), "1", True])
 async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
     async with api.client(NOWHERE) as client:
         with pytest.raises((ValueError, TypeError), match="timeout must"):

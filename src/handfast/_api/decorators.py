@@ -1,12 +1,50 @@
-"""Which functions a primitive may decorate: those of its own API whose body runs while the lease is held."""
+"""Which functions a primitive may decorate, and for which name: that of the primitive, filled with the call's arguments."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import Formatter
+from typing import Any, Self
 
-__all__ = ["require_coroutine_function", "require_plain_function"]
+__all__ = ["NameTemplate", "require_coroutine_function", "require_plain_function"]
+
+
+class NameTemplate:
+    """A name with fields that stand for parameters of a function."""
+
+    def __init__(self, signature: inspect.Signature) -> None:
+        self._signature = signature
+
+    @classmethod
+    def of(cls, names: Iterable[str], function: Callable[..., Any]) -> Self | None:
+        """Return the template; None if no name has braces. Raises ValueError for fields that the function has no value for."""
+        templates = [name for name in names if "{" in name or "}" in name]
+        if not templates:
+            return None
+        signature = inspect.signature(function)
+        for name in templates:
+            try:
+                fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]
+            except ValueError as error:
+                raise ValueError(
+                    f"the name {name!r} of a decorator is a template, and not a valid one: {error}; write {{{{ and }}}} for "
+                    "braces themselves"
+                ) from None
+            for field in fields:
+                if re.split(r"[.\[]", field)[0] not in signature.parameters:
+                    known = ", ".join(signature.parameters) or "none"
+                    raise ValueError(
+                        f"the name {name!r} has the field {field!r}, which is no parameter of {function!r}; these are: {known}"
+                    )
+        return cls(signature)
+
+    def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[str], str]:
+        """Return what fills a name with the arguments of one call. Raises TypeError if the call does not fit the function."""
+        call = self._signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        return lambda name: name.format_map(call.arguments)
 
 
 def require_coroutine_function(function: Callable[..., Any]) -> None:

@@ -7,7 +7,8 @@ one permit of each of several locks. Protocols and drivers treat the two alike.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Self
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Call
@@ -48,12 +49,24 @@ def _with_ticket(request: bytes, ticket: int) -> bytes:
 class Request(ABC):
     """What a caller acquires, as calls that can be sent."""
 
-    __slots__ = ("name", "renew", "ttl_ms")
+    __slots__ = ("_max_waiters", "name", "renew", "timeout", "ttl_ms")
 
-    def __init__(self, name: str, ttl_ms: int, *, renew: bool) -> None:
+    def __init__(self, name: str, ttl_ms: int, *, renew: bool, max_waiters: int, timeout: float | None) -> None:
         self.name = name
         self.ttl_ms = ttl_ms
         self.renew = renew
+        self.timeout = timeout
+        """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
+        self._max_waiters = max_waiters
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The names that it is for."""
+
+    @abstractmethod
+    def adapted(self, rename: Callable[[str], str], timeout: float | None) -> Self:
+        """Return the same request for other names, and with another timeout."""
 
     @abstractmethod
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
@@ -83,7 +96,7 @@ class Request(ABC):
 class PermitRequest(Request):
     """Permits of one name: ``weight`` of ``limit``."""
 
-    __slots__ = ("_keys", "_max_waiters", "_queue", "_try", "limit", "place", "weight")
+    __slots__ = ("_keys", "_queue", "_try", "limit", "place", "weight")
 
     def __init__(
         self,
@@ -94,12 +107,12 @@ class PermitRequest(Request):
         limit: int = 1,
         weight: int = 1,
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: float | None = None,
     ) -> None:
-        super().__init__(place.name, ttl_ms, renew=renew)
+        super().__init__(place.name, ttl_ms, renew=renew, max_waiters=max_waiters, timeout=timeout)
         self.place = place
         self.limit = limit
         self.weight = weight
-        self._max_waiters = max_waiters
         claim_ms = min(ttl_ms, CLAIM_MS)
         self._keys = pack(place.key(part) for part in PARTS)
         self._queue = bulk(doubles(weight, limit, claim_ms, ttl_ms, WAIT_MS, max_waiters, 0))
@@ -107,16 +120,16 @@ class PermitRequest(Request):
 
     def with_weight(self, weight: int) -> PermitRequest:
         """Return the same request for that many permits."""
-        if weight == self.weight:
-            return self
-        return PermitRequest(
-            self.place,
-            ttl_ms=self.ttl_ms,
-            renew=self.renew,
-            limit=self.limit,
-            weight=weight,
-            max_waiters=self._max_waiters,
-        )
+        return self if weight == self.weight else self._like(self.place, weight, self.timeout)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name that it is for."""
+        return (self.name,)
+
+    def adapted(self, rename: Callable[[str], str], timeout: float | None) -> PermitRequest:
+        """Return the same request for another name, and with another timeout."""
+        return self._like(self.place.renamed(rename(self.name)), self.weight, timeout)
 
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
         """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
@@ -161,6 +174,17 @@ class PermitRequest(Request):
         """Read the state of the name, with so many of its holders and of its waiters."""
         return self._call(INSPECT, max_shown)
 
+    def _like(self, place: KeySet, weight: int, timeout: float | None) -> PermitRequest:
+        return PermitRequest(
+            place,
+            ttl_ms=self.ttl_ms,
+            renew=self.renew,
+            limit=self.limit,
+            weight=weight,
+            max_waiters=self._max_waiters,
+            timeout=timeout,
+        )
+
     def _call(self, script: LuaScript, *args: bytes | str | int) -> Call:
         return Call(script.prefix, pack((*map(self.place.key, script.header.keys), *args)))
 
@@ -170,12 +194,27 @@ class MultiRequest(Request):
 
     __slots__ = ("_keys", "_queue", "_try", "parts")
 
-    def __init__(self, places: Sequence[KeySet], *, ttl_ms: int, renew: bool, max_waiters: int) -> None:
-        super().__init__(", ".join(place.name for place in places), ttl_ms, renew=renew)
+    def __init__(
+        self, places: Sequence[KeySet], *, ttl_ms: int, renew: bool, max_waiters: int, timeout: float | None = None
+    ) -> None:
+        name = ", ".join(place.name for place in places)
+        super().__init__(name, ttl_ms, renew=renew, max_waiters=max_waiters, timeout=timeout)
         self.parts = tuple(PermitRequest(place, ttl_ms=ttl_ms, renew=renew) for place in places)
         self._keys = pack(place.key(part) for place in places for part in PARTS)
         self._queue = bulk(doubles(ttl_ms, WAIT_MS, max_waiters, 0))
         self._try = bulk(doubles(ttl_ms, 0, max_waiters, 0))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that it is for."""
+        return tuple(part.name for part in self.parts)
+
+    def adapted(self, rename: Callable[[str], str], timeout: float | None) -> MultiRequest:
+        """Return the same request for other names, and with another timeout. Names that became the same count once."""
+        places = {part.name: part.place for part in (one.adapted(rename, timeout) for one in self.parts)}
+        return MultiRequest(
+            [*places.values()], ttl_ms=self.ttl_ms, renew=self.renew, max_waiters=self._max_waiters, timeout=timeout
+        )
 
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
         """Acquire all, or enter every queue."""

@@ -15,11 +15,16 @@ __all__ = ["KeySet", "control_channel", "inbox_channel"]
 class KeySet:
     """The keys of one name."""
 
-    __slots__ = ("name", "tag")
+    __slots__ = ("_owner", "name", "tag")
 
     def __init__(self, namespace: str, kind: str, name: str) -> None:
+        self._owner = namespace, kind
         self.name = name
         self.tag = f"{{{encode_name(namespace, 'namespace')}:{kind}:{encode_name(name, 'name', safe=':/@')}}}"
+
+    def renamed(self, name: str) -> KeySet:
+        """Return the keys of another name of the same kind."""
+        return KeySet(*self._owner, name)
 
     def key(self, part: str) -> str:
         """Return the key of one part of the state, such as ``holders``."""

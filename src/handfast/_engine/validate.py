@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import get_args
 from urllib.parse import quote
 
-from handfast.arguments import Duration, OnLost
+from handfast.arguments import Duration, OnBusy, OnLost
 
 __all__ = [
     "MAX_DURATION_S",
@@ -19,11 +19,13 @@ __all__ = [
     "MAX_NAME_BYTES",
     "check_int",
     "check_limit",
+    "check_on_busy",
     "check_on_lost",
     "check_score",
     "encode_name",
     "milliseconds",
     "utf8",
+    "wait_seconds",
 ]
 
 MAX_DURATION_S = 366 * 24 * 3600
@@ -35,6 +37,7 @@ MAX_ITEMS = 10_000
 MAX_NAME_BYTES = 16 * 1024
 """Upper bound of a name, in bytes of UTF-8."""
 
+_ON_BUSY = get_args(OnBusy)
 _ON_LOST = get_args(OnLost)
 
 
@@ -54,6 +57,21 @@ def milliseconds(value: Duration, what: str) -> int:
         raise ValueError(f"{what} must be at least a millisecond (0.001), not {value!r}")
     # Rounded first: 0.003 * 1000 may be slightly above 3, and ceil() would make 4 of it.
     return math.ceil(round(seconds * 1000, 6))
+
+
+def wait_seconds(timeout: Duration | None) -> float | None:
+    """Convert how long a caller waits to seconds: None without a limit, 0 not at all.
+
+    Nothing that can be waited for lasts longer than 366 days, so more than that is no limit.
+    """
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"timeout must be seconds (a number), a timedelta or None, not {timeout!r}")
+    if math.isnan(seconds):
+        raise ValueError("timeout must be a number of seconds, not nan")
+    return None if seconds > MAX_DURATION_S else max(0.0, float(seconds))
 
 
 def encode_name(name: str, what: str, *, safe: str = "") -> str:
@@ -107,6 +125,13 @@ def check_score(value: float, what: str) -> float:
     if not math.isfinite(score):
         raise ValueError(f"the score of {what!r} must be finite, not {value!r}")
     return score
+
+
+def check_on_busy(on_busy: OnBusy) -> OnBusy:
+    """Check what a decorated function does if its lock is not acquired in time."""
+    if on_busy not in _ON_BUSY:
+        raise ValueError(f"on_busy must be {' or '.join(map(repr, _ON_BUSY))}, not {on_busy!r}")
+    return on_busy
 
 
 def check_on_lost(on_lost: OnLost) -> OnLost:

@@ -26,7 +26,7 @@ from handfast._engine.defaults import DEFAULT_MAX_WAITERS, DEFAULT_TTL_S
 # sync only: from handfast._engine.defaults import DEFAULT_MAX_SESSIONS
 from handfast._engine.keys import KeySet
 from handfast._engine.score_calls import ScoreCalls
-from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds
+from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds, wait_seconds
 from handfast.arguments import Duration, OnLost
 
 __all__ = ["AsyncHandfast"]
@@ -107,6 +107,7 @@ class AsyncHandfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> AsyncLock:
         """Return the lock of a name: one holder at a time, first come first served. No I/O.
 
@@ -122,6 +123,8 @@ class AsyncHandfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The lock. Nothing is acquired yet.
@@ -130,7 +133,7 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout)
         return AsyncLock(self._driver, permits, check_on_lost(on_lost))
 
     def rlock(
@@ -141,6 +144,7 @@ class AsyncHandfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> AsyncRLock:
         """Return the reentrant lock of a name: the thread or task that holds it may acquire it again. No I/O.
 
@@ -154,6 +158,8 @@ class AsyncHandfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The reentrant lock. Nothing is acquired yet.
@@ -162,7 +168,7 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout)
         return AsyncRLock(self._driver, permits, check_on_lost(on_lost), self._reentrant_holds)
 
     def lock_all(
@@ -173,6 +179,7 @@ class AsyncHandfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> AsyncLockAll:
         """Return the locks of several names, to be acquired together: all of them or none. No I/O.
 
@@ -188,6 +195,8 @@ class AsyncHandfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The locks as one object. Nothing is acquired yet.
@@ -201,7 +210,9 @@ class AsyncHandfast(Uncopied):
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
         check_int(len(places), "the number of names", MAX_NAMES)
         ttl_ms, max_waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
-        request = MultiRequest(places, ttl_ms=ttl_ms, renew=renew, max_waiters=max_waiters)
+        request = MultiRequest(
+            places, ttl_ms=ttl_ms, renew=renew, max_waiters=max_waiters, timeout=wait_seconds(timeout)
+        )
         return AsyncLockAll(self._driver, request, check_on_lost(on_lost))
 
     def semaphore(
@@ -213,6 +224,7 @@ class AsyncHandfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> AsyncSemaphore:
         """Return the semaphore of a name: up to ``limit`` permits are held at a time. No I/O.
 
@@ -229,6 +241,8 @@ class AsyncHandfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The semaphore. Nothing is acquired yet.
@@ -238,7 +252,9 @@ class AsyncHandfast(Uncopied):
             ValueError: An argument is out of range.
         """
         limit = check_int(limit, "limit", MAX_PERMITS)
-        permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
+        permits = self._permits(
+            "semaphore", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout, limit=limit
+        )
         return AsyncSemaphore(self._driver, permits, check_on_lost(on_lost))
 
     def rwlock(
@@ -249,6 +265,7 @@ class AsyncHandfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> AsyncRWLock:
         """Return the read-write lock of a name: many readers or one writer at a time. No I/O.
 
@@ -266,6 +283,8 @@ class AsyncHandfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The read-write lock. Nothing is acquired yet.
@@ -274,7 +293,9 @@ class AsyncHandfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=MAX_PERMITS)
+        read = self._permits(
+            "rwlock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout, limit=MAX_PERMITS
+        )
         write = read.with_weight(MAX_PERMITS)
         return AsyncRWLock(self._driver, read, write, check_on_lost(on_lost), self._entered_rw_leases)
 
@@ -321,7 +342,15 @@ class AsyncHandfast(Uncopied):
         await self._driver.close()
 
     def _permits(
-        self, kind: str, name: str, ttl: Duration, *, renew: bool, max_waiters: int, limit: int = 1
+        self,
+        kind: str,
+        name: str,
+        ttl: Duration,
+        *,
+        renew: bool,
+        max_waiters: int,
+        timeout: Duration | None,
+        limit: int = 1,
     ) -> PermitRequest:
         return PermitRequest(
             KeySet(self._namespace, kind, name),
@@ -329,6 +358,7 @@ class AsyncHandfast(Uncopied):
             renew=renew,
             limit=limit,
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
+            timeout=wait_seconds(timeout),
         )
 
     async def __aenter__(self) -> Self:

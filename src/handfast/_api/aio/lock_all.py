@@ -56,7 +56,7 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the locks, without repetitions, in the order in which they were given."""
-        return tuple(part.name for part in self._parts)
+        return self._request.names
 
     async def locked(self) -> bool:
         """Return True if any of the locks is held. Takes one round trip for each name.

@@ -13,18 +13,19 @@ import functools
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from types import FrameType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from handfast._api.aio.lease import AsyncLease
-from handfast._api.decorators import require_coroutine_function
+from handfast._api.decorators import NameTemplate, require_coroutine_function
 from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
 from handfast._engine.calls import Request
-from handfast._engine.validate import milliseconds
+from handfast._engine.validate import check_on_busy, wait_seconds
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import Duration, OnLost
+from handfast.arguments import Duration, OnBusy, OnLost
+from handfast.errors import AcquireTimeout, QueueFull
 
 __all__ = ["AsyncPrimitive"]
 
@@ -61,7 +62,8 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
                 ...
 
         Args:
-            timeout: Seconds to wait at most (a number or a timedelta), from 0.001 s to 366 days. None waits indefinitely.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days (`math.inf`) waits
+                indefinitely. None takes the timeout that the object was made with.
 
         Returns:
             The lease. Enter it with ``with``, or release it when the work is done.
@@ -75,7 +77,7 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
             redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._request)
         try:
             return self._existing_lease(attempt, waits=True) or self._lease(
@@ -126,7 +128,9 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
         frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
         attempt, lease = self._driver.attempt(self._request), None
         try:
-            lease = self._existing_lease(attempt, waits=True) or self._lease(await self._driver.acquire(attempt, None))
+            lease = self._existing_lease(attempt, waits=True) or self._lease(
+                await self._driver.acquire(attempt, self._request.timeout)
+            )
             self._entered.setdefault(self._driver.caller(), []).append((frame, lease))
             return lease._begin()  # noqa: SLF001 -- for a lease that was just acquired
         except BaseException:
@@ -173,13 +177,82 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
         """Return the callers whose blocks another caller may leave."""
         return list(self._entered)
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        """Decorate a function to hold this while it runs. Each call acquires a lease of its own, without a timeout."""
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(
+        self, /, *, timeout: Duration | None = None, on_busy: Literal["raise"] = "raise"
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def __call__(
+        self, /, *, timeout: Duration | None = None, on_busy: OnBusy
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
+
+    def __call__(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        on_busy: OnBusy = "raise",
+    ) -> Callable[..., Any]:
+        """Decorate a function to hold this while it runs. Each call acquires a lease of its own.
+
+        A name with fields in braces is a template, which each call fills with its arguments: ``lock("order:{order_id}")``
+        for a function with the parameter ``order_id``, or ``{order.id}``. Write ``{{`` and ``}}`` for braces themselves.
+
+        Example:
+            @hf.lock("order:{order_id}", timeout=5)
+            async def ship(order_id): ...
+
+            @hf.lock("nightly")(on_busy="skip")
+            async def nightly(): ...
+
+        Args:
+            function: What to decorate. Without it, a decorator is returned.
+            timeout: Seconds that a call waits at most: a number or a timedelta. 0 or less does not wait; more than 366 days
+                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with; if that is None, too, a
+                call that would skip does not wait, and others wait indefinitely.
+            on_busy: What a call does if it does not get a lease in time, or the queue is full: "raise" AcquireTimeout or
+                QueueFull, or "skip" the function and return None.
+
+        Raises:
+            TypeError: The function is of a kind that cannot be decorated, or an argument has the wrong type.
+            ValueError: A field of the name is no parameter of the function, or an argument is out of range.
+        """
+        skips = check_on_busy(on_busy) == "skip"
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
+        if skips and timeout is None and seconds is None:
+            seconds = 0.0
+        decorate = functools.partial(self._decorated, timeout=seconds, skips=skips)
+        return decorate if function is None else decorate(function)
+
+    def _decorated(
+        self, function: Callable[P, Awaitable[R]], *, timeout: float | None, skips: bool
+    ) -> Callable[P, Coroutine[Any, Any, R | None]]:
         require_coroutine_function(function)
+        template = NameTemplate.of(self._request.names, function)
+        plain = self._like(self._request.adapted(str, timeout))
 
         @functools.wraps(function)
-        async def holding(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
+        async def holding(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            primitive = plain
+            if template is not None:
+                primitive = self._like(self._request.adapted(template.filled(args, kwargs), timeout))
+            is_held = False
+            try:
+                async with primitive:
+                    is_held = True
+                    return await function(*args, **kwargs)
+            except (AcquireTimeout, QueueFull):
+                if is_held or not skips:
+                    raise
+                return None
 
         return holding
+
+    def _like(self, request: Any) -> Self:
+        """Return a primitive of the same kind for another request."""
+        return type(self)(self._driver, request, self._on_lost)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
@@ -122,6 +124,9 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
         super().__init__(driver, permits, on_lost)
         self._permits = permits
         self._holds = holds
+
+    def _like(self, request: PermitRequest) -> Self:
+        return type(self)(self._driver, request, self._on_lost, self._holds)
 
     def _existing_lease(self, attempt: Attempt, *, waits: bool) -> AsyncRLease | None:  # noqa: ARG002 -- it never has to wait
         caller = self._driver.caller()

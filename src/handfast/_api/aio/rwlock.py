@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Self
 from weakref import WeakSet
 
 from handfast._api.aio.inspectable import AsyncInspectable
@@ -91,6 +92,9 @@ class _Side(AsyncInspectable, AsyncPrimitive[AsyncRWLease]):
         self._permits = permits
         self._entered_by = entered_by
         self._read = read
+
+    def _like(self, request: PermitRequest) -> Self:
+        return type(self)(self._driver, request, self._on_lost, self._entered_by, request.with_weight(1))
 
     def _lease(self, state: LeaseState) -> AsyncRWLease:
         return AsyncRWLease(self._driver, state, self._on_lost, self._entered_by, self._read)

@@ -25,7 +25,7 @@ from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
 from handfast._engine.defaults import DEFAULT_MAX_SESSIONS, DEFAULT_MAX_WAITERS, DEFAULT_TTL_S
 from handfast._engine.keys import KeySet
 from handfast._engine.score_calls import ScoreCalls
-from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds
+from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds, wait_seconds
 from handfast.arguments import Duration, OnLost
 
 __all__ = ["Handfast"]
@@ -106,6 +106,7 @@ class Handfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> Lock:
         """Return the lock of a name: one holder at a time, first come first served. No I/O.
 
@@ -121,6 +122,8 @@ class Handfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The lock. Nothing is acquired yet.
@@ -129,7 +132,7 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout)
         return Lock(self._driver, permits, check_on_lost(on_lost))
 
     def rlock(
@@ -140,6 +143,7 @@ class Handfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> RLock:
         """Return the reentrant lock of a name: the thread or task that holds it may acquire it again. No I/O.
 
@@ -153,6 +157,8 @@ class Handfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The reentrant lock. Nothing is acquired yet.
@@ -161,7 +167,7 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters)
+        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout)
         return RLock(self._driver, permits, check_on_lost(on_lost), self._reentrant_holds)
 
     def lock_all(
@@ -172,6 +178,7 @@ class Handfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> LockAll:
         """Return the locks of several names, to be acquired together: all of them or none. No I/O.
 
@@ -187,6 +194,8 @@ class Handfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The locks as one object. Nothing is acquired yet.
@@ -200,7 +209,9 @@ class Handfast(Uncopied):
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
         check_int(len(places), "the number of names", MAX_NAMES)
         ttl_ms, max_waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
-        request = MultiRequest(places, ttl_ms=ttl_ms, renew=renew, max_waiters=max_waiters)
+        request = MultiRequest(
+            places, ttl_ms=ttl_ms, renew=renew, max_waiters=max_waiters, timeout=wait_seconds(timeout)
+        )
         return LockAll(self._driver, request, check_on_lost(on_lost))
 
     def semaphore(
@@ -212,6 +223,7 @@ class Handfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> Semaphore:
         """Return the semaphore of a name: up to ``limit`` permits are held at a time. No I/O.
 
@@ -228,6 +240,8 @@ class Handfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The semaphore. Nothing is acquired yet.
@@ -237,7 +251,9 @@ class Handfast(Uncopied):
             ValueError: An argument is out of range.
         """
         limit = check_int(limit, "limit", MAX_PERMITS)
-        permits = self._permits("semaphore", name, ttl, renew=renew, max_waiters=max_waiters, limit=limit)
+        permits = self._permits(
+            "semaphore", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout, limit=limit
+        )
         return Semaphore(self._driver, permits, check_on_lost(on_lost))
 
     def rwlock(
@@ -248,6 +264,7 @@ class Handfast(Uncopied):
         renew: bool = True,
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
+        timeout: Duration | None = None,
     ) -> RWLock:
         """Return the read-write lock of a name: many readers or one writer at a time. No I/O.
 
@@ -265,6 +282,8 @@ class Handfast(Uncopied):
             on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
                 when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
+                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
 
         Returns:
             The read-write lock. Nothing is acquired yet.
@@ -273,7 +292,9 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        read = self._permits("rwlock", name, ttl, renew=renew, max_waiters=max_waiters, limit=MAX_PERMITS)
+        read = self._permits(
+            "rwlock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout, limit=MAX_PERMITS
+        )
         write = read.with_weight(MAX_PERMITS)
         return RWLock(self._driver, read, write, check_on_lost(on_lost), self._entered_rw_leases)
 
@@ -320,7 +341,15 @@ class Handfast(Uncopied):
         self._driver.close()
 
     def _permits(
-        self, kind: str, name: str, ttl: Duration, *, renew: bool, max_waiters: int, limit: int = 1
+        self,
+        kind: str,
+        name: str,
+        ttl: Duration,
+        *,
+        renew: bool,
+        max_waiters: int,
+        timeout: Duration | None,
+        limit: int = 1,
     ) -> PermitRequest:
         return PermitRequest(
             KeySet(self._namespace, kind, name),
@@ -328,6 +357,7 @@ class Handfast(Uncopied):
             renew=renew,
             limit=limit,
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
+            timeout=wait_seconds(timeout),
         )
 
     def __enter__(self) -> Self:

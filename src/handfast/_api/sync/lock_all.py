@@ -57,7 +57,7 @@ class LockAll(Primitive[LeaseOfAll]):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the locks, without repetitions, in the order in which they were given."""
-        return tuple(part.name for part in self._parts)
+        return self._request.names
 
     def locked(self) -> bool:
         """Return True if any of the locks is held. Takes one round trip for each name.

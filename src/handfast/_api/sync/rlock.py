@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
@@ -123,6 +125,9 @@ class RLock(Inspectable, Primitive[RLease]):
         super().__init__(driver, permits, on_lost)
         self._permits = permits
         self._holds = holds
+
+    def _like(self, request: PermitRequest) -> Self:
+        return type(self)(self._driver, request, self._on_lost, self._holds)
 
     def _existing_lease(self, attempt: Attempt, *, waits: bool) -> RLease | None:  # noqa: ARG002 -- it never has to wait
         caller = self._driver.caller()

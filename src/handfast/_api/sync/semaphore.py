@@ -8,7 +8,7 @@ from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
-from handfast._engine.validate import check_int, milliseconds
+from handfast._engine.validate import check_int, wait_seconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import Duration, OnLost
@@ -52,7 +52,8 @@ class Semaphore(Inspectable, Primitive[Lease]):
 
         Args:
             permits: How many permits, from 1 to `limit`.
-            timeout: Seconds to wait at most (a number or a timedelta), from 0.001 s to 366 days. None waits indefinitely.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days (`math.inf`) waits
+                indefinitely. None takes the timeout that the object was made with.
 
         Returns:
             The lease of the permits. Enter it with ``with``, or release it when the work is done.
@@ -67,7 +68,7 @@ class Semaphore(Inspectable, Primitive[Lease]):
             redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
         try:
             return self._lease(self._driver.acquire(attempt, seconds))

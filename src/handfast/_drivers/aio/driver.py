@@ -80,7 +80,9 @@ class AsyncDriver:
         return Attempt(request, os.urandom(16).hex().encode())
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> Coroutine[Any, Any, LeaseState]:
-        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, and QueueFull."""
+        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and QueueFull."""
+        if timeout == 0:
+            return self._acquire_now(attempt)
         until = inf if timeout is None else monotonic() + timeout
         return self._hold(attempt, acquire(attempt, until), timeout, until)  # type: ignore[return-value]  # it raises instead of None
 
@@ -174,6 +176,12 @@ class AsyncDriver:
         _parents.extend(self._contexts.values())
         self._contexts = {}
         self._finalizer = weakref.finalize(self, _close_all, self._contexts)
+
+    async def _acquire_now(self, attempt: Attempt) -> LeaseState:
+        lease = await self.try_acquire(attempt)
+        if lease is None:
+            raise AcquireTimeout(attempt.request.name, 0)
+        return lease
 
     async def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
         context = self._context(lease.request.name)

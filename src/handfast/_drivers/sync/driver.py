@@ -116,7 +116,12 @@ class SyncDriver:
         return Attempt(request, os.urandom(16).hex().encode())
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> LeaseState:
-        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, and QueueFull."""
+        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and QueueFull."""
+        if timeout == 0:
+            lease = self.try_acquire(attempt)
+            if lease is None:
+                raise AcquireTimeout(attempt.request.name, 0)
+            return lease
         until = inf if timeout is None else monotonic() + timeout
         name = attempt.request.name
         grant, has_place = None, self._pool.enter(attempt)
