@@ -481,6 +481,23 @@ def test_retarget_sends_new_connections_to_another_server(proxy, peer, raw):
         assert (raw.get("a"), other.admin.get("a")) == ("here", "there")
 
 
+def test_retarget_may_leave_the_connections_as_they_are_and_cut_may_spare_one(proxy, peer, raw):
+    with ServerController() as other:
+        peer.send("SET a here")
+        assert peer.receive() == b"OK"
+        proxy.retarget(other.url, cut=False)
+        fresh = RawClient(proxy)
+        for end in peer, fresh:
+            end.send("APPEND a !")
+            assert end.receive() == (5 if end is peer else 1)
+        proxy.cut(but=proxy.commands[-2].connection)
+        assert fresh.receive_all() == []
+        peer.send("GET a")
+        assert peer.receive() == b"here!"
+        fresh.socket.close()
+        assert other.admin.get("a") == "!"
+
+
 def test_unreachable_server_ends_the_connection(server):
     with FaultProxy(f"{server.url}-not") as proxy:
         peer = RawClient(proxy)

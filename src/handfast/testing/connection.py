@@ -74,7 +74,7 @@ class ProxiedConnection:
         connect: Callable[[], socket.socket],
         on_end: Callable[[ProxiedConnection], None],
     ) -> None:
-        self._number = number
+        self.number = number
         self._rules = rules
         self._client = client
         self._connect = connect
@@ -175,7 +175,7 @@ class ProxiedConnection:
 
     def _handle(self, frame: bytes, server: socket.socket) -> bool:
         """Forward a request or apply a fault to it; return whether the connection continues."""
-        sent = read_command(frame, self._number)
+        sent = read_command(frame, self.number)
         if sent is None:
             self._batch.append((frame, None))
             return True
@@ -322,7 +322,7 @@ class ProxiedConnection:
         reader = Reader()
         reader.feed(frame)
         kind, *rest = reader.frame()
-        message = Command(kind.decode().upper(), tuple(rest), self._number)
+        message = Command(kind.decode().upper(), tuple(rest), self.number)
         rule = next((rule for rule in rules if _call_user(rule.claim, message)), None)
         if rule is not None:
             rule.count()

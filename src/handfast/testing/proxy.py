@@ -280,16 +280,23 @@ class FaultProxy:
                 for way in ways:
                     self._rules.black_holes[way] -= 1
 
-    def cut(self) -> None:
-        """Cut every current connection."""
-        for connection in self._live():
-            connection.cut()
+    def cut(self, *, but: int | None = None) -> None:
+        """Cut every current connection.
 
-    def retarget(self, url: str) -> None:
+        Args:
+            but: The number of a connection that stays, as in `Command.connection`.
+
+        """
+        for connection in self._live():
+            if connection.number != but:
+                connection.cut()
+
+    def retarget(self, url: str, *, cut: bool = True) -> None:
         """Connect new connections to another server, as after a failover, and cut the current ones.
 
         Args:
             url: URL of the other server. The proxy's own `url` does not change.
+            cut: False leaves the current connections as they are, as a planned failover does.
 
         Raises:
             ValueError: The URL is not one that the proxy supports.
@@ -297,7 +304,8 @@ class FaultProxy:
         """
         with self._rules.changed:
             self._target = _address(_split(url))
-        self.cut()
+        if cut:
+            self.cut()
 
     # --- closing
 

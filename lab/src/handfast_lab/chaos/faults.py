@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +23,24 @@ from typing import NamedTuple, Self, TypeAlias
 
 import redis
 
+from handfast import Handfast
+from handfast._engine.calls import RELEASE
+from handfast.testing import ChildProcess, FaultProxy, ServerController, script
 from handfast.testing import Fault as MessageFault
-from handfast.testing import FaultProxy, ServerController, script
+from handfast.testing.commands import Command
 from handfast_lab.chaos.background import repeating
+from handfast_lab.chaos.workers import force_release
 
 __all__ = ["FAULTS", "Environment", "Fault", "StrikeCount"]
 
 FIRST = 0.03
 """Seconds within which a fault strikes first; histories can be short."""
+
+STANDSTILL = 2.2, 2.8
+"""Seconds for which clients or the server stand still where that is to be longer than the claim window of 2 s."""
+
+CATCH_UP = 10.0
+"""Seconds within which a replica and its primary must have changed roles."""
 
 
 @dataclass
@@ -39,10 +50,16 @@ class Environment:
     server: ServerController
     proxy: FaultProxy
     namespace: str
+    primitive: str = "lock"
+    """What the workers use."""
+    apart: ChildProcess | None = None
+    """The process that half of the workers run in, for a fault with `Fault.apart`."""
     pace: float = 1.0
     """Factor on the time between two strikes, raised where several kinds of faults are combined."""
     primary: ServerController = field(init=False)
     """The current primary; after a failover, the promoted replica."""
+    revoked: list[tuple[float, str]] = field(default_factory=list)
+    """When an operator had taken all leases of a name away, and the name."""
     _ends: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __post_init__(self) -> None:
@@ -56,9 +73,16 @@ class Environment:
     ) -> None:
         self._ends.close()
 
-    def replica(self) -> ServerController:
+    def replica(self, *options: str) -> ServerController:
         """Start a replica of the server. It is stopped when the environment is left."""
-        return self._ends.enter_context(self.server.replica())
+        self._ends.callback(self.server.admin.replicaof, "NO", "ONE")  # if they have changed roles
+        return self._ends.enter_context(self.server.replica(*options))
+
+    def revoke(self, name: str) -> None:
+        """Take all leases of a name away, as an operator does."""
+        with Handfast(self.server.url, namespace=self.namespace) as operator:
+            force_release(operator, self.primitive, name)
+        self.revoked.append((time.monotonic(), name))
 
 
 @dataclass
@@ -92,6 +116,16 @@ class Fault(NamedTuple):
     """Options that the server needs: ``persistent``, ``clock``."""
     ttl: float = 2.0
     """Lease duration in seconds, short where leases are to expire."""
+    seconds: float = 4.0
+    """Longest duration of a history."""
+    pause: float = 0.0
+    """Mean time between two operations of a worker in seconds, for faults that take longer than the operations do."""
+    stay: float = 0.0
+    """Mean time in seconds for which some leases are held; 0 for not at all."""
+    keeps: frozenset[str] = frozenset()
+    """Names whose leases none may lose, since nothing lasts as long as the ttl and no operator takes them away."""
+    apart: bool = False
+    """Whether half of the workers run in a process of their own, which the fault can freeze."""
 
 
 @contextmanager
@@ -273,6 +307,77 @@ def _stale_failover(env: Environment, chance: random.Random) -> Iterator[StrikeC
 
 
 @contextmanager
+def _planned_failovers(env: Environment, chance: random.Random) -> Iterator[StrikeCount]:
+    """Let the primary and a replica change roles. No data is lost, and connections to the former primary stay open."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    roles = [env.server, env.replica("--port", str(port))]
+
+    def have_changed() -> bool:
+        primary, replica = (server.admin.info("replication") for server in roles)
+        return bool(primary["role"] == "master" and replica.get("master_link_status") == "up")
+
+    @_every(0.5)
+    def change_roles(env: Environment, chance: random.Random) -> None:  # noqa: ARG001 -- as all strikes
+        roles[0].admin.execute_command("FAILOVER")  # type: ignore[no-untyped-call]
+        roles.reverse()
+        env.primary, until = roles[0], time.monotonic() + CATCH_UP
+        while not have_changed() and time.monotonic() < until:
+            time.sleep(0.002)
+        env.proxy.retarget(env.primary.url, cut=False)
+
+    with change_roles(env, chance) as count:
+        yield count
+
+
+@_every(0.5)
+def _long_pauses(env: Environment, chance: random.Random) -> None:
+    with env.server.paused():
+        time.sleep(chance.uniform(*STANDSTILL))
+
+
+@_every(0.5)
+def _frozen_clients(env: Environment, chance: random.Random) -> None:
+    """Freeze the process of half of the clients."""
+    assert env.apart is not None  # noqa: S101 -- `Fault.apart` is set
+    env.apart.freeze()
+    try:
+        time.sleep(chance.uniform(*STANDSTILL))
+    finally:
+        env.apart.thaw()
+
+
+@contextmanager
+def _cuts_at_releases(env: Environment, chance: random.Random) -> Iterator[StrikeCount]:
+    """Cut the connections of the waiters when a lease is released, which therefore meets none of them."""
+    count = StrikeCount()
+
+    def cut(release: Command) -> None:
+        if chance.random() < 0.1:
+            env.proxy.cut(but=release.connection)
+            count.strikes += 1
+
+    fault = env.proxy.before(script(RELEASE), cut)
+    try:
+        yield count
+    finally:
+        fault.clear()
+
+
+@_every(0.7)
+def _revocations(env: Environment, chance: random.Random) -> None:
+    """Take leases away while their holders have no connection."""
+    env.proxy.cut()
+    env.revoke(chance.choice(("a", "b")))
+
+
+@_every(0.7)
+def _some_revocations(env: Environment, _chance: random.Random) -> None:
+    env.revoke("a")
+
+
+@contextmanager
 def _several_at_once(env: Environment, chance: random.Random) -> Iterator[StrikeCount]:
     """Combine lost replies and requests, late duplicates, cut connections, flushed scripts and server pauses."""
     env.pace = 10.0  # all tasks share one connection, so each strike hits all of them
@@ -307,6 +412,29 @@ FAULTS: dict[str, Fault] = {
     "demotions": Fault(_demotions),
     "stale failover": Fault(_stale_failover, loses_leases=True),
     "clock steps": Fault(_clock_steps, loses_leases=True, needs=frozenset({"clock"})),
+    "planned failovers": Fault(_planned_failovers, pause=0.01),
+    "long pauses": Fault(_long_pauses, ttl=6.0, seconds=8.0, pause=0.03),
+    "frozen clients": Fault(
+        _frozen_clients,
+        ttl=8.0,
+        seconds=8.0,
+        pause=0.03,
+        stay=0.2,
+        keeps=frozenset({"a", "b"}),
+        apart=True,
+    ),
+    "cuts at releases": Fault(_cuts_at_releases),
+    "revocations": Fault(_revocations, loses_leases=True, ttl=3.0, seconds=8.0, pause=0.03, stay=3.0),
+    "blocking callbacks": Fault(
+        *(_some_revocations, True),
+        apis=("sync",),
+        habits=frozenset({"block"}),
+        ttl=3.0,
+        seconds=10.0,
+        pause=0.03,
+        stay=3.0,
+        keeps=frozenset({"b"}),
+    ),
     "abandoned leases": Fault(_nothing, habits=frozenset({"abandon"}), ttl=0.1, loses_messages=False),
     "cancellations": Fault(_nothing, habits=frozenset({"cancel"}), apis=("asyncio",), loses_messages=False),
     "several at once": Fault(_several_at_once, habits=frozenset({"abandon", "cancel"}), ttl=0.5),

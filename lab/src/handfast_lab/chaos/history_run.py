@@ -2,15 +2,19 @@
 
 The checks depend on the fault. A server that keeps its data must provide exclusion, queue order, growing fences and a
 linearizable history. After a fault that loses data or moves the clock (a flush, a restart without data, an eviction, a
-stale replica, a clock step), fences must still grow and the state must recover. After the faults have ended and every
-lease was released or has expired, nothing may be left on the server in any case.
+stale replica, a clock step), and where an operator takes leases away, fences must still grow and the state must recover.
+A holder must soon know that its lease was taken away, and where nothing lasts as long as the ttl no lease may be lost.
+After the faults have ended and every lease was released or has expired, nothing may be left on the server in any case.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from types import TracebackType
@@ -18,11 +22,11 @@ from typing import NamedTuple, Self
 
 from handfast import Handfast, HandfastError
 from handfast._engine.keys import KeySet
-from handfast.testing import FaultProxy, ServerController
+from handfast.testing import FaultProxy, Parent, ProcessGroup, ServerController
 from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.faults import FAULTS, Environment, Fault
 from handfast_lab.chaos.queue_observer import observing_queues
-from handfast_lab.chaos.workers import HistoryPlan, acquire_all, run_workers
+from handfast_lab.chaos.workers import HistoryPlan, Recording, acquire_all, run_workers
 from handfast_lab.checker import check_all
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.history import Operation
@@ -37,8 +41,14 @@ KINDS = {"semaphore": "semaphore", "rwlock": "rwlock"}
 WORKERS = 4
 OPERATIONS = 500
 
-LONGEST, RETRY_FOR = 4.0, 30.0
-"""Seconds after which the workers stop, and after which they must have stopped."""
+PRELOADED = (__name__,)
+"""Modules that are imported before processes for workers are started."""
+
+RETRY_FOR = 30.0
+"""Seconds after which the workers must have stopped."""
+
+TOLD = 2.0
+"""Seconds after which a holder must know that an operator took its lease away, also if its connection was cut meanwhile."""
 
 RECOVERY = 25.0
 """Seconds within which nothing may be left; background cleanup retries for 20 s."""
@@ -73,6 +83,7 @@ class HistoryRunner:
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
         self._servers: dict[frozenset[str], ServerController] = {}
+        self._processes: ProcessGroup | None = None
         self._count = 0
 
     def __enter__(self) -> Self:
@@ -90,10 +101,12 @@ class HistoryRunner:
         server = self._server(fault.needs)
         with (
             FaultProxy(server.url, record=False) as proxy,
-            Environment(server, proxy, f"t{self._count}") as environment,
+            Environment(server, proxy, f"t{self._count}", cell.primitive) as environment,
+            self._process(environment) if fault.apart else contextlib.nullcontext(),
         ):
             history, strikes, findings = _run(cell, fault, environment, seed)
             findings += _leftovers(cell, environment)
+        findings += _lost(fault, history)
         findings += map(str, check_fences(history) if fault.loses_leases else check_all(history))
         server.admin.flushall()
         return Verdict(
@@ -105,6 +118,17 @@ class HistoryRunner:
             findings=tuple(findings),
             history=tuple(history) if findings else (),
         )
+
+    @contextmanager
+    def _process(self, environment: Environment) -> Iterator[None]:
+        """Start the process that half of the workers run in."""
+        if self._processes is None:
+            self._processes = self._stack.enter_context(ProcessGroup(preload=PRELOADED))
+        environment.apart = self._processes.start(_work_apart)
+        try:
+            yield
+        finally:
+            self._processes.discard(environment.apart)
 
     def _server(self, needs: frozenset[str]) -> ServerController:
         if needs not in self._servers:
@@ -126,21 +150,60 @@ def _run(cell: Cell, fault: Fault, environment: Environment, seed: int) -> tuple
         operations=OPERATIONS,
         ttl=fault.ttl,
         seed=seed,
-        until=monotonic() + LONGEST,
+        until=monotonic() + fault.seconds,
         habits=fault.habits,
+        pause=fault.pause,
+        stay=fault.stay,
     )
+    if environment.apart is not None:
+        plan = plan._replace(workers=WORKERS // 2, operations=OPERATIONS // 2)
     key_sets = [KeySet(environment.namespace, KINDS.get(cell.primitive, "lock"), name) for name in NAMES]
     chance = random.Random(seed)  # noqa: S311 -- timing, not security
     with observing_queues(environment.server.admin, key_sets) as observed, fault.inflict(environment, chance) as count:
-        recording = run_workers(APIS[cell.api], plan, environment.proxy.url, environment.namespace, RETRY_FOR)
+        reach = environment.proxy.url, environment.namespace, RETRY_FOR
+        if environment.apart is not None:
+            environment.apart.order("run", cell.api, plan._replace(first=plan.workers), *reach)
+        recording = run_workers(APIS[cell.api], plan, *reach)
+    if environment.apart is not None:
+        recording.add(environment.apart.expect("done", RETRY_FOR).value)
     history = recording.operations
+    unaware = _unaware(recording, environment)
     if not fault.loses_messages:
         queued_since = {lease: observed.queued(token) for lease, token in recording.tokens.items()}
         history = [
             replace(one, queued=queued_since.get(one.lease)) if one.kind == "acquire" else one for one in history
         ]
     own = sum(not one.is_certain for one in history) if fault.habits else 0
-    return history, count.strikes + own, recording.faults
+    return history, count.strikes + own, [*recording.faults, *unaware]
+
+
+def _work_apart(parent: Parent) -> None:
+    """Run the workers that the parent orders, and return what they recorded."""
+    logging.getLogger("handfast").setLevel(logging.CRITICAL)  # as in the parent
+
+    def run(api: str, plan: HistoryPlan, url: str, namespace: str, timeout: float) -> Recording:
+        return run_workers(APIS[api], plan, url, namespace, timeout)
+
+    parent.serve({"run": run}, answer=True)
+
+
+def _lost(fault: Fault, history: Iterable[Operation]) -> Iterator[str]:
+    """Yield the leases that were lost although nothing lasted as long as their ttl."""
+    for one in history:
+        if one.outcome == "lost" and fault.keeps.issuperset(one.names):
+            yield f"kept: {one.client} lost {one.lease} of {', '.join(one.names)} before its ttl"
+
+
+def _unaware(recording: Recording, environment: Environment) -> Iterator[str]:
+    """Yield the leases that their holders still believed in long after an operator had taken them away."""
+    history = recording.operations
+    taken_at = {one.lease: one.returned for one in history if one.outcome == "granted" and one.returned is not None}
+    for one in history:
+        if one.outcome == "lost" and one.lease in recording.believed:
+            for moment, name in environment.revoked:
+                if name in one.names and taken_at[one.lease] < moment < one.invoked - TOLD:
+                    yield f"told: {one.lease} was believed in {one.invoked - moment:.1f} s after it was taken away"
+                    break
 
 
 def _leftovers(cell: Cell, environment: Environment) -> list[str]:

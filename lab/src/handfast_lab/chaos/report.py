@@ -38,10 +38,12 @@ TARGETS = {
     "R28": "in order, QueueFull at the limit, scripts below 1 ms (p99.9)",
     "R30": "no collision, exactly the rights that are needed",
     "R31": "at most 50 ms or the socket timeout",
+    "R33": "no lease lost, no overlap",
+    "R34": "at most one waiter before the earlier ones",
 }
 """The target of each scoreboard row, in a few words."""
 
-RIVALS = "R4", "R5", "R6", "R7", "R8", "R13", "R25", "R26", "R27"
+RIVALS = "R4", "R5", "R6", "R7", "R8", "R13", "R25", "R26", "R27", "R33", "R34"
 """Rows that every contender is tested for."""
 
 HEAD = """# Reliability

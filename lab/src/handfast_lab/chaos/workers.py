@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -22,7 +23,7 @@ from handfast._engine.calls import MAX_PERMITS
 from handfast_lab.chaos.apis import Api, settled
 from handfast_lab.checker.history import Kind, Operation, Outcome
 
-__all__ = ["LIMIT", "PRIMITIVES", "HistoryPlan", "Recording", "acquire_all", "run_workers"]
+__all__ = ["LIMIT", "PRIMITIVES", "HistoryPlan", "Recording", "acquire_all", "force_release", "run_workers"]
 
 PRIMITIVES = "lock", "semaphore", "rwlock", "rlock", "lock_all"
 
@@ -53,7 +54,14 @@ class HistoryPlan(NamedTuple):
     """Moment of the monotonic clock at which the workers stop in any case, in seconds."""
     habits: frozenset[str] = frozenset()
     """``abandon``: now and then a worker drops a lease, holds one for too long, or closes the client with the lease
-    held. ``cancel``: now and then it cancels an acquire."""
+    held. ``cancel``: now and then it cancels an acquire. ``block``: a callback for a
+    lost lease blocks its thread for longer than the ttl."""
+    pause: float = 0.0
+    """Mean time in seconds between two operations of a worker."""
+    stay: float = 0.0
+    """Mean time in seconds for which some leases are held; 0 for not at all."""
+    first: int = 0
+    """Number of the first worker."""
 
 
 class _Target(NamedTuple):
@@ -72,8 +80,17 @@ class Recording:
     operations: list[Operation] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
     """By lease, the token of its grant."""
+    believed: set[str] = field(default_factory=set)
+    """The leases that their holders took for valid until they released them."""
     faults: list[str] = field(default_factory=list)
     """Failures of the workers themselves: stuck ones, and exceptions from neither Handfast nor redis-py."""
+
+    def add(self, other: Recording) -> None:
+        """Add what workers of another process recorded at the same time."""
+        self.operations = sorted(self.operations + other.operations, key=lambda one: one.invoked)
+        self.tokens |= other.tokens
+        self.believed |= other.believed
+        self.faults += other.faults
 
 
 def run_workers(api: Api, plan: HistoryPlan, url: str, namespace: str, timeout: float) -> Recording:
@@ -86,7 +103,8 @@ def run_workers(api: Api, plan: HistoryPlan, url: str, namespace: str, timeout: 
     async def run() -> None:
         clients = [_SharedClient(client) for _ in range(-(-plan.workers // PER_CLIENT))]
         workers = [
-            _Worker(api, plan, number, recording, clients[number // PER_CLIENT]) for number in range(plan.workers)
+            _Worker(api, plan, plan.first + number, recording, clients[number // PER_CLIENT])
+            for number in range(plan.workers)
         ]
         if await api.late([api.start(worker.run) for worker in workers], timeout):
             recording.faults.append(f"stuck: a worker was not done {timeout:g} s later")
@@ -102,6 +120,16 @@ def acquire_all(client: Handfast, primitive: str, name: str, timeout: float) -> 
     if primitive == "rwlock":
         return client.rwlock(name).write().acquire(timeout=timeout)
     return client.lock(name).acquire(timeout=timeout)
+
+
+def force_release(client: Handfast, primitive: str, name: str) -> None:
+    """Take all leases of a name away, as an operator does."""
+    if primitive == "semaphore":
+        client.semaphore(name, LIMIT).force_release()
+    elif primitive == "rwlock":
+        client.rwlock(name).force_release()
+    else:
+        client.lock(name).force_release()
 
 
 class _SharedClient:
@@ -157,6 +185,8 @@ class _Worker:
         """Acquire and release until the client is replaced."""
         targets = self._targets(client)
         while self._is_unfinished() and client is self._client.client:
+            if self._plan.pause:
+                await settled(self._api.sleep(self._chance.uniform(0, 2 * self._plan.pause)))
             target = self._chance.choice(targets)
             if self._plan.primitive == "semaphore":
                 target = target._replace(weight=self._chance.randint(1, LIMIT))
@@ -166,7 +196,13 @@ class _Worker:
 
     async def _hold(self, held: _HeldLease) -> None:
         """Use a lease as applications do: hold, downgrade, forget or release it."""
-        action = self._draw(("none", 70), ("linger", 25), ("lower", 15), *ABANDONING[: 3 * self._abandons])
+        if self._has("block"):
+            held.lease.add_lost_callback(lambda: time.sleep(1.5 * self._plan.ttl))
+        action = self._draw(
+            *(("none", 70), ("linger", 25), ("lower", 15)),
+            *ABANDONING[: 3 * self._has("abandon")],
+            *[("stay", 60)][: bool(self._plan.stay)],
+        )
         if action in ("abandon", "close"):
             held.attempt.begin("release")
             held.attempt.abandon(held.until())
@@ -176,19 +212,21 @@ class _Worker:
             return
         if action == "linger":
             await settled(self._api.sleep(self._chance.uniform(0, 0.003)))
-        elif action == "overstay":
-            await settled(self._api.sleep(self._plan.ttl * self._chance.uniform(0.5, 1.5)))
+        elif action in ("overstay", "stay"):
+            mean = self._plan.ttl if action == "overstay" else self._plan.stay
+            await settled(self._api.sleep(mean * self._chance.uniform(0.5, 1.5)))
         elif action == "lower" and held.attempt.weight == MAX_PERMITS:
             await self._call(held, "lower", held.lease.downgrade)
+        if not held.lease.lost:
+            self._recording.believed.add(held.attempt.lease)
         await self._call(held, "release", held.lease.release)
 
     def _draw(self, *weighted: tuple[str, int]) -> str:
         (drawn,) = self._chance.choices([word for word, _ in weighted], [weight for _, weight in weighted])
         return drawn
 
-    @property
-    def _abandons(self) -> bool:
-        return "abandon" in self._plan.habits
+    def _has(self, habit: str) -> bool:
+        return habit in self._plan.habits
 
     def _is_unfinished(self) -> bool:
         return len(self._recording.operations) < self._plan.operations and monotonic() < self._plan.until
@@ -238,7 +276,7 @@ class _Worker:
 
     async def _awaited(self, acquiring: Any) -> Any:
         """Await the acquire, or cancel it at a random moment if the worker has the habit ``cancel``."""
-        if not inspect.isawaitable(acquiring) or "cancel" not in self._plan.habits or self._chance.random() < 0.5:
+        if not inspect.isawaitable(acquiring) or not self._has("cancel") or self._chance.random() < 0.5:
             return await settled(acquiring)
         task = asyncio.ensure_future(settled(acquiring))
         asyncio.get_running_loop().call_later(self._chance.uniform(0, 0.004), task.cancel)

@@ -61,6 +61,8 @@ TRIALS: dict[str, str] = {
         "renewals",
         "forks",
         "deaths",
+        "handoffs",
+        "places",
         "wakeups",
         "fences",
         "memory",
