@@ -9,9 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import click
 import pytest
 import redis
 
+from handfast.cli.durations import parse_duration, parse_duration_or_zero
 from tests._support.helpers import eventually, slow_only
 from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, ready, starting, until_queued
 
@@ -222,6 +224,10 @@ def test_command_that_cannot_run_exits_126_or_127_and_releases_the_lock(run, job
         ["job", "--no-such-option", "--", "true"],
         ["job", "--ttl", "0", "--", "true"],
         ["job", "--ttl", "soon", "--", "true"],
+        ["job", "--ttl", "5 m", "--", "true"],
+        ["job", "--ttl", "5w", "--", "true"],
+        ["job", "--ttl", "367d", "--", "true"],
+        ["job", "--ttl", "s", "--", "true"],
         ["job", "-w", "-1", "--", "true"],
         ["job", "-w", "nan", "--", "true"],
         ["job", "-n", "-w", "1", "--", "true"],
@@ -475,3 +481,24 @@ def test_runs_on_the_embedded_server_meet_whatever_their_environments_say(start)
         with redis.Redis(unix_socket_path=f"{folder}/s") as client:
             client.flushall()
         eventually(lambda: not any(folder.iterdir()), within=BOUND)
+
+
+# Durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("0.5", 0.5), ("30s", 30), ("500ms", 0.5), ("5m", 300), ("1.5h", 5400), ("1d", 86400), ("1e3", 1000)],
+)
+def test_a_duration_is_in_seconds_or_has_a_unit(text, seconds):
+    assert parse_duration(None, None, text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "soon", "5 m", "5w", "-1", "nan", "367d", "0", "0s"])
+def test_a_wrong_duration_is_refused(text):
+    with pytest.raises(click.UsageError):
+        parse_duration(None, None, text)
+
+
+def test_a_wait_may_be_zero():
+    assert parse_duration_or_zero(None, None, "0s") == 0

@@ -61,6 +61,7 @@ def test_handfast_run_imports_only_what_it_uses(server):
     assert ours & {"handfast.records", "handfast.script", "handfast.embedded", "handfast.lint"} == set()
     assert {name for name in ours if name.startswith("handfast.cli.")} < {
         "handfast.cli.connect",
+        "handfast.cli.durations",
         *(f"handfast.cli.run{part}" for part in ("", ".acquire", ".main", ".messages", ".options")),
         *(f"handfast.cli.supervision{part}" for part in ("", ".child", ".signals")),
         "handfast.cli.primitives",

@@ -13,6 +13,7 @@ import click
 
 from handfast._engine.defaults import DEFAULT_TTL_S
 from handfast.cli.connect import server_options
+from handfast.cli.durations import parse_duration, parse_duration_or_zero
 from handfast.cli.run import options
 from handfast.cli.run.main import run
 from handfast.cli.supervision.signals import Interrupted, Signals
@@ -28,6 +29,8 @@ Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
    75  NAME is taken (see -E and --skip-ok)
   126  COMMAND cannot be executed
   127  COMMAND was not found
+
+TIME is in seconds, or has a unit: 500ms, 30s, 5m, 1h, 1d.
 
 \b
 Environment of COMMAND:
@@ -65,10 +68,9 @@ program must receive them.
 @click.option(
     "-w",
     "--wait",
-    type=float,
-    metavar="SECS",
-    callback=options.parse_seconds_or_zero,
-    help="Wait at most this many seconds; 0 does not wait.  [default: no limit]",
+    callback=parse_duration_or_zero,
+    metavar="TIME",
+    help="Wait at most this long; 0 does not wait.  [default: no limit]",
 )
 @click.option(
     "-E",
@@ -84,13 +86,11 @@ program must receive them.
 )
 @click.option(
     "--ttl",
-    type=float,
-    metavar="SECS",
-    callback=options.parse_seconds,
-    default=DEFAULT_TTL_S,
+    callback=parse_duration,
+    metavar="TIME",
+    default=f"{DEFAULT_TTL_S:g}",
     show_default=True,
-    help="Duration of the lease. It is renewed while COMMAND runs; if this process dies, NAME is free after this many "
-    "seconds.",
+    help="Duration of the lease. It is renewed while COMMAND runs; if this process dies, NAME is free after this time.",
 )
 @click.option(
     "--on-lost",
@@ -101,12 +101,11 @@ program must receive them.
 )
 @click.option(
     "--kill-after",
-    type=float,
-    metavar="SECS",
-    callback=options.parse_seconds_or_zero,
-    default=10.0,
+    callback=parse_duration_or_zero,
+    metavar="TIME",
+    default="10",
     show_default=True,
-    help="With --on-lost term: seconds from SIGTERM to SIGKILL.",
+    help="With --on-lost term: time from SIGTERM to SIGKILL.",
 )
 @server_options
 @click.option(

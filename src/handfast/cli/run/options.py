@@ -6,15 +6,13 @@ from typing import Literal, NamedTuple
 
 import click
 
-from handfast._engine.validate import check_int, encode_name, milliseconds
+from handfast._engine.validate import check_int, encode_name
 
 __all__ = [
     "BUSY",
     "Options",
     "RunCommand",
     "parse_name",
-    "parse_seconds",
-    "parse_seconds_or_zero",
     "parse_slots",
 ]
 
@@ -70,19 +68,6 @@ class RunCommand(click.Command):
         ctx.params["command"] = tuple(args[end + 1 :])
         ctx.args = []
         return []
-
-
-def parse_seconds(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
-    """Check a duration as the library does."""
-    try:
-        milliseconds(0.001 if value is None else value, "a duration")
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return value
-
-
-def parse_seconds_or_zero(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    return value if value == 0 else parse_seconds(ctx, param, value)
 
 
 def parse_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
