@@ -60,7 +60,7 @@ def main() -> int:
 
 def commands() -> Iterator[str]:
     """The reference of the command line."""
-    for name, target in COMMANDS.items():
+    for name, (target, _) in COMMANDS.items():
         module, _, attribute = target.partition(":")
         yield from _command(getattr(import_module(module), attribute), f"handfast {name}", 2)
 

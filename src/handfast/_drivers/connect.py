@@ -15,13 +15,11 @@ import redis
 from redis.exceptions import AuthenticationError
 
 from handfast._drivers.addresses import pool_of_client, pool_of_url, sentinels_of
+from handfast._engine.defaults import EMBEDDED
 from handfast._version import __version__
 from handfast.errors import NoServer
 
-__all__ = ["EMBEDDED", "RESPONSE_TIMEOUT", "Connector"]
-
-EMBEDDED = "embedded:"
-"""In place of a URL: the user's shared embedded server."""
+__all__ = ["RESPONSE_TIMEOUT", "Connector"]
 
 RESPONSE_TIMEOUT = 5.0
 """Seconds to wait for a reply, unless the user's client sets ``socket_timeout``."""

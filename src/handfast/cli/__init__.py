@@ -24,12 +24,12 @@ if click is not None:
     click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own
 
 COMMANDS = {
-    "run": "handfast.cli.run:command",
-    "script": "handfast.cli.script:command",
-    "acl": "handfast.cli.acl:command",
-    "demo": "handfast.cli.demo.command:command",
+    "run": ("handfast.cli.run:command", "Run COMMAND while holding NAME."),
+    "script": ("handfast.cli.script:command", "Check Lua scripts, run them on a server, or load them."),
+    "acl": ("handfast.cli.acl:command", "Print the ACL SETUSER command for a user with least privilege."),
+    "demo": ("handfast.cli.demo.command:command", "Watch processes compete for locks, in half a minute."),
 }
-"""The commands of the product, in the order of the help."""
+"""The commands of the product and what each does, in the order of the help: that and completion import none of them."""
 
 GROUP = "handfast.commands"
 """The entry-point group through which other distributions add commands, such as ``handfast-lab``."""
@@ -52,20 +52,29 @@ def main() -> None:
 
 
 def _group() -> click.Group:
-    from handfast import __version__
+    from click.shell_completion import CompletionItem
+
+    from handfast._version import __version__
 
     class Lazy(click.Group):
         def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
             return [*COMMANDS, *sorted(_plugins())]
 
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
-            target = COMMANDS.get(cmd_name)
-            if target is not None:
-                module, _, attribute = target.partition(":")
+            if cmd_name in COMMANDS:
+                module, _, attribute = COMMANDS[cmd_name][0].partition(":")
                 command: click.Command = getattr(importlib.import_module(module), attribute)
                 return command
             plugin = _plugins().get(cmd_name)
             return None if plugin is None else cast("click.Command", plugin.load())
+
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
+            with formatter.section("Commands"):
+                formatter.write_dl([*_helps().items()])
+
+        def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+            found = [CompletionItem(name, help=text) for name, text in _helps().items() if name.startswith(incomplete)]
+            return found + click.Command.shell_complete(self, ctx, incomplete)
 
     group = Lazy(
         "handfast",
@@ -74,6 +83,14 @@ def _group() -> click.Group:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     return cast("click.Group", click.version_option(__version__, prog_name="handfast")(group))
+
+
+def _helps() -> dict[str, str]:
+    """Return what each command does, by name."""
+    others = {
+        name: f"(of the package {plugin.dist.name})" if plugin.dist else "" for name, plugin in _plugins().items()
+    }
+    return {name: text for name, (_, text) in COMMANDS.items()} | dict(sorted(others.items()))
 
 
 def _plugins() -> dict[str, EntryPoint]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from handfast._drivers.connect import EMBEDDED
+from handfast._engine.defaults import EMBEDDED
 
 __all__ = ["UNAVAILABLE", "server_options", "server_url"]
 

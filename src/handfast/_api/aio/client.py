@@ -18,10 +18,9 @@ from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.connect import EMBEDDED
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
-from handfast._engine.defaults import DEFAULT_MAX_WAITERS, DEFAULT_TTL_S
+from handfast._engine.defaults import DEFAULT_MAX_WAITERS, DEFAULT_TTL_S, EMBEDDED
 
 # sync only: from handfast._engine.defaults import DEFAULT_MAX_SESSIONS
 from handfast._engine.keys import KeySet

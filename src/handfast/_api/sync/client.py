@@ -17,12 +17,11 @@ from handfast._api.sync.rwlock import RWLease, RWLock
 from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
 from handfast._api.uncopied import Uncopied
-from handfast._drivers.connect import EMBEDDED
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
-from handfast._engine.defaults import DEFAULT_MAX_SESSIONS, DEFAULT_MAX_WAITERS, DEFAULT_TTL_S
+from handfast._engine.defaults import DEFAULT_MAX_SESSIONS, DEFAULT_MAX_WAITERS, DEFAULT_TTL_S, EMBEDDED
 from handfast._engine.keys import KeySet
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds, wait_seconds
