@@ -154,6 +154,33 @@ def test_the_command_runs_histories_and_writes_the_report(tmp_path):
     assert not (tmp_path / "results" / "found").exists()
 
 
+def test_a_record_can_be_made_in_pieces(tmp_path):
+    """The second piece goes on with the seeds after those of the first, as one run of both would have."""
+    histories = ["--part", "histories", "--fault", "none", "--primitive", "lock", "--histories"]
+    schedules = ["--part", "schedules", "--processes", "1", "--schedules"]
+    for number in ("1", "2"):
+        for part in (histories, schedules):
+            assert torture(tmp_path, *part, number, "--add").exit_code == 0
+    pieces = {
+        part: json.loads((tmp_path / "results" / f"{part}.json").read_text()) for part in ("histories", "schedules")
+    }
+    assert (pieces["histories"]["seed"], pieces["schedules"]["first_seed"]) == (1, 1)
+    assert pieces["histories"]["command"].count("; ") == pieces["schedules"]["command"].count("; ") == 1
+    assert sum(entry["histories"] for entry in pieces["histories"]["played"]) == 3
+    assert [entry["api"] for entry in pieces["histories"]["played"]] == ["asyncio", "sync"]
+    assert torture(tmp_path, *schedules, "3").exit_code == 0
+    whole = json.loads((tmp_path / "results" / "schedules.json").read_text())
+    differing = "command", "machine", "seconds", "virtual_days"
+    assert {key: whole[key] for key in whole if key not in differing} == {
+        key: value for key, value in pieces["schedules"].items() if key not in differing
+    }
+    assert "3 histories" in (tmp_path / "REPORT.md").read_text()
+    pieces["schedules"]["plans"] = 0
+    (tmp_path / "results" / "schedules.json").write_text(json.dumps(pieces["schedules"]))
+    with pytest.raises(ValueError, match="other plans"):
+        torture(tmp_path, *schedules, "1", "--add")
+
+
 def test_the_command_plants_mistakes_and_reports_which_were_detected(tmp_path, monkeypatch):
     few = [one for one in planted.PLANTED if one.name in ("no message is sent", "a TTL is missing")]
     monkeypatch.setattr(planted, "PLANTED", few)

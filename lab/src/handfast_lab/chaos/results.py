@@ -7,7 +7,8 @@
     mutants.json     the mutants of every script
     record.json      the bugs that these tests have found; written by hand
 
-Each file but the last names the command that made it, the machine and the date.
+Each file but the last names the command that made it, the machine and the date. Histories and schedules may be made in
+pieces: a later run goes on with the seeds after those of the earlier ones, and its figures are added to theirs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ __all__ = ["Results"]
 
 Machine = dict[str, Any]
 
+SEEDS = {"histories": "seed", "schedules": "first_seed"}
+"""The parts that may be made in pieces, and the field with their first seed."""
+
+SAME = "seed", "first_seed", "plans", "processes"
+"""Numbers that pieces share, and that are not added up."""
+
 
 class Results:
     """A directory of raw results."""
@@ -39,6 +46,29 @@ class Results:
     def write(self, part: str, command: str, machine: Machine, **result: Any) -> None:
         """Replace a part."""
         self._save(part, {"command": command, "machine": machine, **result})
+
+    def next_seed(self, part: str) -> int:
+        """Return the seed that a further piece of a part begins with."""
+        before = self.read(part)
+        if before is None:
+            return 1
+        played = before["played"] if part == "histories" else [{"histories": before["schedules"]}]
+        return int(before[SEEDS[part]] + sum(entry["histories"] for entry in played))
+
+    def add(self, part: str, command: str, machine: Machine, **result: Any) -> None:
+        """Add a further piece to a part. Raises ValueError if their seeds mean different things."""
+        before = self.read(part)
+        if before is None:
+            self.write(part, command, machine, **result)
+            return
+        if before.get("plans") != result.get("plans"):
+            raise ValueError(f"the {part} there are of other plans; begin anew without --add")
+        self.write(
+            part,
+            f"{before['command']}; {command}",
+            machine,
+            **{key: _sum(key, before[key], result[key]) for key in result},
+        )
 
     def add_trial(self, trial: str, command: str, machine: Machine, figures: Iterable[Figure], **settings: Any) -> None:
         """Add the figures of a trial, replacing earlier ones of the same trial and contender."""
@@ -72,6 +102,19 @@ class Results:
         # Write a list of numbers on one line.
         text = re.sub(r"\[[-\d.,\s]*\]", lambda numbers: " ".join(numbers[0].split()), text)
         (self._folder / f"{part}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _sum(key: str, one: Any, other: Any) -> Any:
+    """Return two figures as one: what is counted is added up, key by key or cell by cell."""
+    if key in SAME or isinstance(one, str):
+        return one
+    if key == "played":
+        cells = [{(entry["primitive"], entry["api"], entry["fault"]): entry for entry in some} for some in (one, other)]
+        return [entry for _, entry in sorted(_sum("", *cells).items())]
+    if isinstance(one, dict):
+        both = {known: _sum(known, one[known], other[known]) for known in one.keys() & other.keys()}
+        return one | other | both
+    return round(one + other, 3) if isinstance(one, float) else one + other
 
 
 def _place(entry: dict[str, Any]) -> tuple[Any, ...]:

@@ -50,6 +50,7 @@ class _Run:
     count: int | None
     rivals: tuple[str, ...]
     seed: int
+    add: bool
     processes: int
     command: str = field(default_factory=lambda: shlex.join(["handfast", *sys.argv[1:]]))
     failures: list[str] = field(default_factory=list)
@@ -57,6 +58,14 @@ class _Run:
     def __post_init__(self) -> None:
         with PrivateServer() as server:
             self.machine = describe(server.url)
+
+    def first_seed(self, part: str) -> int:
+        """Return the seed to begin with."""
+        return self.results.next_seed(part) if self.add else self.seed
+
+    def write(self, part: str, **result: Any) -> None:
+        """Write a part, or add to it."""
+        (self.results.add if self.add else self.results.write)(part, self.command, self.machine, **result)
 
 
 @click.command("torture")
@@ -77,6 +86,9 @@ class _Run:
 @click.option("--count", type=click.IntRange(1), help="Repetitions of each trial. Default: those of its row.")
 @_several("--rival", "rivals", RIVALS, "Run the trials against this library instead of Handfast.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of all random choices.")
+@click.option(
+    "--add", is_flag=True, help="Add histories and schedules to those of earlier runs, with the seeds after theirs."
+)
 @click.option(
     "--processes", type=click.IntRange(1), default=2, show_default=True, help="Processes that run in parallel."
 )
@@ -125,6 +137,7 @@ def _run_histories(run: _Run) -> None:
     chosen = cells(run.primitives or PRIMITIVES, run.apis or list(APIS), run.faults or list(FAULTS))
     histories = run.histories or (inf if run.seconds else len(chosen))
     verdicts: list[Any] = []
+    seed = run.first_seed("histories")
     with _progress("histories", None if histories == inf else int(histories)) as progress:
 
         def note(verdict: Any) -> None:
@@ -133,8 +146,8 @@ def _run_histories(run: _Run) -> None:
             done = f"{sum(one.operations for one in verdicts):,} operations, {found} with findings"
             progress(len(verdicts), f"{done}; {verdict.cell.primitive}, {verdict.cell.api}, {verdict.cell.fault}")
 
-        run_campaign(Campaign(chosen, run.seed, histories, run.seconds or inf, run.processes), note)
-    run.results.write("histories", run.command, run.machine, seed=run.seed, played=played(verdicts))
+        run_campaign(Campaign(chosen, seed, histories, run.seconds or inf, run.processes), note)
+    run.write("histories", seed=seed, played=played(verdicts))
     for verdict in verdicts:
         if verdict.findings:
             name = "-".join((*verdict.cell, str(verdict.seed))).replace(" ", "_").replace(",", "")
@@ -152,13 +165,11 @@ def _run_schedules(run: _Run) -> None:
         progress(tally.schedules, f"{len(tally.findings)} with findings")
 
     with _progress("schedules", run.schedules) as progress:
-        last = run.seed + run.schedules
-        tally = hunt(run.seed, last, processes=run.processes, found=run.failures.append, tell=note)
-    run.results.write(
+        first = run.first_seed("schedules")
+        tally = hunt(first, first + run.schedules, processes=run.processes, found=run.failures.append, tell=note)
+    run.write(
         "schedules",
-        run.command,
-        run.machine,
-        first_seed=run.seed,
+        first_seed=first,
         plans=VERSION,
         schedules=tally.schedules,
         processes=run.processes,
