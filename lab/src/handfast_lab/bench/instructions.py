@@ -2,12 +2,16 @@
 
     python -m handfast_lab.bench.instructions
     python -m handfast_lab.bench.instructions --server /usr/bin/redis-server --only "lock, free"
+    python -m handfast_lab.bench.instructions --growth
 
 The number of instructions does not depend on the load of the machine, so versions of a script can be compared on a busy
 one. A server runs under ``valgrind --tool=callgrind``, receives a number of pipelined cycles through one connection,
 and is shut down; a second run has more cycles. The difference divided by the number of additional cycles is the result,
 so start-up and preparation cancel out. Results differ by up to 0.5 % between runs: the scripts sweep tombstones at
 random, on average every 16th time, and Lua collects garbage at varying times.
+
+``--growth`` counts the same beside 10, 1,000 and 100,000 waiters, names and permits. Another server makes and saves these
+first, without valgrind.
 
 A cycle uses the drivers' arguments and the digests of the scripts, so the figures include the parsing of commands. The second
 column compares it with a lock without queue, fence and handoff: SET NX PX, and a script that compares and deletes.
@@ -24,25 +28,32 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Self
 
-from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRequest, Request
+from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, WAIT_MS, MultiRequest, PermitRequest, Request
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import command, load, pack
 from handfast.embedded import find_binary
 
-__all__ = ["CASES", "NAIVE", "Case", "Connection", "drive", "loads", "measure", "packed", "permits", "tokens"]
+__all__ = ["CASES", "GROWTH", "NAIVE", "Case", "Connection", "drive", "loads", "measure", "packed", "permits", "tokens"]
 
 TTL_MS = 15 * CLAIM_MS
 """The default lease of 30 s, renewed."""
 
 SHORT = 200
 """Cycles of the shorter run: enough for every growing sorted set to change its encoding."""
+
+SIZES = 10, 1_000, 100_000
+"""How many waiters, names or permits there are, to see what grows."""
+
+HOUR_MS = 3_600_000
+"""The lease of what is stored before: longer than a run."""
 
 BATCH = 20
 """Cycles sent before their replies are read."""
@@ -68,6 +79,8 @@ class Case:
     """Additional cycles of the longer run."""
     subscribes: bool = False
     """Whether a second connection subscribes to the waiter's inbox, so that releases hand the lock over."""
+    stored: Callable[[], Iterator[bytes]] | None = None
+    """Yields the commands that make what the server has from its start."""
 
 
 def main() -> int:
@@ -79,10 +92,11 @@ def main() -> int:
         "--server", default=find_binary(), help="the server's binary (default: as for handfast.embedded)"
     )
     parser.add_argument("--only", default="", help="only cases whose names contain this text")
+    parser.add_argument("--growth", action="store_true", help="count beside many waiters, names and permits instead")
     options = parser.parse_args()
     naive = measure(NAIVE, options.server)
     print(f"{NAIVE.name:<42}{naive:>12,}", flush=True)
-    for case in CASES:
+    for case in GROWTH if options.growth else CASES:
         if options.only in case.name:
             found = measure(case, options.server)
             print(f"{case.name:<42}{found:>12,}{found / naive:>8.2f}", flush=True)
@@ -91,23 +105,58 @@ def main() -> int:
 
 def measure(case: Case, server: str) -> int:
     """Return the instructions of one cycle."""
-    return round((_collected(case, server, SHORT + case.more) - _collected(case, server, SHORT)) / case.more)
-
-
-def _collected(case: Case, server: str, cycles: int) -> int:
-    """Return the instructions of a server from its start to its end, with ``cycles`` cycles in between."""
     with tempfile.TemporaryDirectory(prefix="hf") as folder:
-        path = Path(folder, "s")
-        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
-        settings = ["--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no", "--dir", folder]
-        with subprocess.Popen([*tool, server, *settings, "--hz", "1"], stdout=-3, stderr=subprocess.PIPE) as running:
-            try:
-                with Connection(path) as connection:
-                    drive(case, connection, path, cycles)
-                    connection.send(pack_command("SHUTDOWN", "NOSAVE"))
-                _, said = running.communicate(timeout=60)
-            finally:
-                running.kill()
+        if case.stored:
+            _store(case.stored(), [server, *_settings(folder)], Path(folder, "s"))
+        return round(
+            (_collected(case, server, SHORT + case.more, folder) - _collected(case, server, SHORT, folder)) / case.more
+        )
+
+
+def _settings(folder: str) -> list[str]:
+    return [
+        "--port",
+        "0",
+        "--unixsocket",
+        f"{folder}/s",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--dir",
+        folder,
+        "--hz",
+        "1",
+    ]
+
+
+def _store(commands: Iterator[bytes], server: list[str], path: Path) -> None:
+    """Let a server execute the commands and save its data, which the next one in its folder loads."""
+    with subprocess.Popen(server, stdout=subprocess.DEVNULL) as running:
+        try:
+            with Connection(path) as connection:
+                while batch := list(islice(commands, 1000)):
+                    connection.ask(batch)
+                connection.ask([pack_command("SAVE")])
+        finally:
+            running.terminate()
+    path.unlink(missing_ok=True)
+
+
+def _collected(case: Case, server: str, cycles: int, folder: str) -> int:
+    """Return the instructions of a server from its start to its end, with ``cycles`` cycles in between."""
+    path = Path(folder, "s")
+    tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
+    with subprocess.Popen([*tool, server, *_settings(folder)], stdout=-3, stderr=subprocess.PIPE) as running:
+        try:
+            with Connection(path) as connection:
+                connection.await_data()
+                drive(case, connection, path, cycles)
+                connection.send(pack_command("SHUTDOWN", "NOSAVE"))
+            _, said = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    path.unlink(missing_ok=True)
     found = re.search(rb"Collected : (\d+)", said)
     if found is None:
         raise RuntimeError(f"callgrind has counted nothing: {said.decode(errors='replace')}")
@@ -150,6 +199,16 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
+
+    def await_data(self) -> None:
+        """Return when the server has loaded its data."""
+        while True:
+            try:
+                self.ask([pack_command("PING")])
+            except RuntimeError:
+                time.sleep(0.2)
+            else:
+                break
 
     def ask(self, commands: Commands) -> None:
         """Send commands and read their replies. Raises RuntimeError for an error reply."""
@@ -258,6 +317,59 @@ def naive() -> Case:
     return Case("SET NX PX, compare and delete", [loaded], cycles)
 
 
+def lasting(kind: str, name: str, limit: int = 1) -> PermitRequest:
+    """Return a request whose lease lasts for the whole run."""
+    place = KeySet("hf", kind, name)
+    return PermitRequest(place, ttl_ms=HOUR_MS, renew=True, limit=limit, max_waiters=MAX_PERMITS)
+
+
+def in_line(number: int) -> Case:
+    """Enter a queue of that length, and let the holder release the lock, which hands it to the first."""
+    request = lasting("lock", "a")
+
+    def stored() -> Iterator[bytes]:
+        yield from loads(request.acquire(b""))
+        for token in islice(tokens(), number + 1):
+            yield packed(request.acquire(token)).replace(doubles(WAIT_MS), doubles(HOUR_MS))
+
+    def cycles() -> Iterator[Commands]:
+        newcomers, holders = (b"n" + token for token in tokens()), (b"n" + token for token in tokens())
+        for holder, newcomer in zip(chain(islice(tokens(), number + 1), holders), newcomers, strict=True):
+            yield [packed(request.acquire(newcomer)), packed(request.release(holder))]
+
+    begin = loads(request.acquire(b""), request.release(b""))
+    return Case(f"lock, entered and handed over, {number:,} wait", begin, cycles, subscribes=True, stored=stored)
+
+
+def among(name: str, request: PermitRequest, others: Callable[[], Iterator[bytes]]) -> Case:
+    """Acquire and release beside others."""
+
+    def stored() -> Iterator[bytes]:
+        yield from loads(request.acquire(b""))
+        yield from others()
+
+    return replace(free(name, request), stored=stored)
+
+
+def among_names(number: int) -> Case:
+    """Acquire and release a lock while so many others are held."""
+
+    def others() -> Iterator[bytes]:
+        return (packed(lasting("lock", f"order:{name}").acquire(b"%022d" % name)) for name in range(number))
+
+    return among(f"lock, free, {number:,} other names", permits("lock"), others)
+
+
+def among_permits(number: int) -> Case:
+    """Acquire and release a permit while so many others are held."""
+
+    def others() -> Iterator[bytes]:
+        request = lasting("semaphore", "a", MAX_PERMITS)
+        return (packed(request.acquire(token)) for token in islice(tokens(), number))
+
+    return among(f"semaphore, {number:,} other permits", permits("semaphore", limit=MAX_PERMITS), others)
+
+
 NAIVE = naive()
 
 CASES = (
@@ -273,6 +385,8 @@ CASES = (
     cancelled("lock, entered and cancelled", permits("lock")),
     cancelled("2 locks, entered and cancelled", several(2)),
 )
+
+GROWTH = tuple(make(number) for make in (in_line, among_names, among_permits) for number in SIZES)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from handfast_lab.bench.conservation import Conservation
 from handfast_lab.bench.contenders import HANDFAST, LOCKS, SEMAPHORES, TASK_LOCKS
 from handfast_lab.bench.crowd import Crowd, ScriptTimes, inversions
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Row, Times
+from handfast_lab.bench.handoffs import Handoff
 from handfast_lab.bench.memory import CostRow
 from handfast_lab.bench.names import Keeping
 from handfast_lab.bench.pairs import PairsRow
@@ -25,6 +26,7 @@ __all__ = [
     "cost_table",
     "crowd_table",
     "from_to",
+    "handoff_table",
     "keeping_table",
     "lock_table",
     "pairs_table",
@@ -43,6 +45,18 @@ Cells = Mapping[str, Callable[[Row], str]]
 def lock_table(rows: Sequence[Row], title: str) -> Table:
     """One block for each client count. Handoffs are p50/p99."""
     return blocks(rows, [], order=list(LOCKS), first="clients", cells=LOCK, title=title)
+
+
+def handoff_table(rows: Iterable[Handoff], title: str) -> Table:
+    """What an acquire and its release cost: one row for each contender."""
+    columns = "commands", "received", "bytes", "sent", "bytes", "client wakes", "server wakes"
+    grid = _grid(title, ("contender",), columns)
+    for row in rows:
+        received, sent = (row.reads, row.bytes_received), (row.writes, row.bytes_sent)
+        messages = [text for count, size in (received, sent) for text in (f"{count:.2f}", f"{size:,.0f}")]
+        wakes = f"{row.client_wakeups:.2f}", f"{row.server_wakeups:.2f}"
+        grid.add_row(row.contender, f"{row.commands:.1f}", *messages, *wakes, style=_style(row.contender))
+    return grid
 
 
 def semaphore_table(rows: Sequence[Row], failed: Sequence[Case], title: str) -> Table:
