@@ -96,7 +96,7 @@ class Request(ABC):
 class PermitRequest(Request):
     """Permits of one name: ``weight`` of ``limit``."""
 
-    __slots__ = ("_keys", "_queue", "_try", "limit", "place", "weight")
+    __slots__ = ("_keys", "_queue", "_try", "_whole_ttl", "limit", "place", "weight")
 
     def __init__(
         self,
@@ -115,6 +115,7 @@ class PermitRequest(Request):
         self.weight = weight
         claim_ms = min(ttl_ms, CLAIM_MS)
         self._keys = pack(place.key(part) for part in PARTS)
+        self._whole_ttl = bulk(ttl_ms)
         self._queue = bulk(doubles(weight, limit, claim_ms, ttl_ms, WAIT_MS, max_waiters, 0))
         self._try = bulk(doubles(weight, limit, claim_ms, ttl_ms, 0, max_waiters, 0))
 
@@ -152,7 +153,7 @@ class PermitRequest(Request):
 
     def confirm(self, token: bytes) -> Call | None:
         """Confirm a grant that was handed over, for the whole ttl; None where it lasts that already."""
-        return self.renew_for(token, self.ttl_ms) if self.ttl_ms > CLAIM_MS else None
+        return Call(RENEW.prefix, self._keys + bulk(token) + self._whole_ttl) if self.ttl_ms > CLAIM_MS else None
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""

@@ -12,7 +12,7 @@ from handfast._engine.effects import GrantMessage
 from handfast._engine.resp import Push
 from handfast._engine.script import pack
 
-__all__ = ["Granted", "Message", "Revoked", "Subscription", "parse_message"]
+__all__ = ["Message", "Subscription", "parse_message"]
 
 
 class Subscription(NamedTuple):
@@ -31,21 +31,8 @@ class Subscription(NamedTuple):
         return subscribe + b"*3\r\n" + pack(("PUBSUB", "NUMSUB", self.channels[0]))
 
 
-class Granted(NamedTuple):
-    """A waiter was granted its permits, or woken to ask again where the lease is 0."""
-
-    token: bytes
-    grant: GrantMessage
-
-
-class Revoked(NamedTuple):
-    """An operator took this lease away."""
-
-    token: bytes
-    reason: str
-
-
-Message: TypeAlias = Granted | Revoked
+Message: TypeAlias = tuple[bytes, GrantMessage | str]
+"""A token, with its grant; or with the reason for which an operator took its lease away."""
 
 _GRANT = Struct("<ddd")
 """Fence, granted_us and lease_us, packed as the replies of scripts are."""
@@ -58,10 +45,10 @@ def parse_message(frame: Any) -> Message | None:
     kind, _, rest = frame[2].partition(b" ")
     token, _, rest = rest.partition(b" ")
     if kind == b"revoked":
-        return Revoked(token, _one_line(rest.decode(errors="replace")))
+        return token, _one_line(rest.decode(errors="replace"))
     if kind != b"granted" or len(rest) != _GRANT.size:
         return None
-    return Granted(token, GrantMessage(*map(int, _GRANT.unpack(rest))))
+    return token, GrantMessage(*map(int, _GRANT.unpack(rest)))
 
 
 def _one_line(text: str) -> str:

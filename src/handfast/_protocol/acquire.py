@@ -155,12 +155,11 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
 
     Raises QueueFull, LimitExceeded if the name has fewer permits than requested, and ServerRefused.
     """
-    request, token = attempt.request, attempt.token
-    call = request.acquire(token)
+    request, token, ticket = attempt.request, attempt.token, 0
     attempt.apply(SEND)
     while True:
         try:
-            answer: Answer = yield call
+            answer: Answer = yield request.acquire(token, ticket)
         except ServerRefused as error:
             if error.changed_nothing:
                 attempt.apply(REFUSE)
@@ -179,7 +178,7 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
                     continue
                 sent_at, lease_us = answer.sent_at, numbers[0]
             attempt.apply(GRANT)
-            return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, copies=attempt.copies)
+            return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, None, attempt.copies)
         if tag in _REJECTIONS:
             attempt.apply(REJECT)
             raise _rejection(request, tag, *numbers)
@@ -187,7 +186,6 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
         attempt.apply(QUEUE)
         asked_us, position, retry_us, ticket = numbers
-        call = request.acquire(token, ticket)
         wait_until = min(until, sent_at + _poll_interval(position, retry_us))
         waking: Waking = yield Park(token, wait_until, request.confirm(token))
         woke_at, message, confirmation = waking
@@ -218,7 +216,7 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
     if tag == b"granted":
         attempt.apply(GRANT)
         fence, lease_us = numbers
-        return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, copies=attempt.copies)
+        return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, None, attempt.copies)
     attempt.apply(REJECT)
     if tag == b"exceeds_limit":
         raise _rejection(attempt.request, tag, *numbers)

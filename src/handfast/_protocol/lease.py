@@ -98,7 +98,8 @@ MAX_RETRY_S = 1.0
 class LeaseState:
     """One lease. ``deadline`` and ``due_at`` are moments on the local monotonic clock, in seconds.
 
-    ``owner`` is what reads its replies: the driver finds it there without a search.
+    ``owner`` is what reads its replies: the driver finds it there without a search. ``confirmation`` is that of its grant until its
+    reply came. ``copies`` is whether a copy of its acquire may still be on its way to the server.
     """
 
     __slots__ = (
@@ -122,24 +123,20 @@ class LeaseState:
         self.request = request
         self.token = token
         self.owner = owner
-        self.fence = grant.fence
-        self.copies = grant.copies
-        """Whether a copy of its acquire may still be on its way to the server."""
-        self.deadline = grant.deadline
-        self.unconfirmed = grant.lease * 1000 <= CLAIM_MS < request.ttl_ms
+        self.fence, self.deadline, lease, self.confirmation, self.copies = grant
+        self.unconfirmed = lease * 1000 <= CLAIM_MS < request.ttl_ms
         """Whether it lasts the claim window and not its ttl: then it is renewed even without renewal."""
-        renews = request.renew or self.unconfirmed
-        self.due_at = grant.deadline - grant.lease * (1 - 1 / RENEWALS_PER_TTL) if renews else grant.deadline
+        self.due_at = self.deadline
+        if request.renew or self.unconfirmed:
+            self.due_at -= lease * (1 - 1 / RENEWALS_PER_TTL)
         self.status = HELD
         self.loss: str | None = None
         """Why it was lost; None unless it was."""
         self.callbacks: list[Callable[[], object]] = []
         """Called once each when it is lost."""
         self._release_claims = [True]
-        self.confirmation = grant.confirmation
-        """Its confirmation, as long as it has no reply."""
-        if grant.confirmation is not None:
-            grant.confirmation.then(self.answered)
+        if self.confirmation is not None:
+            self.confirmation.then(self.answered)
 
     def apply(self, event: LeaseEvent) -> None:
         """Change the status as ``TRANSITIONS`` says. Raises AssertionError for an event that it does not have.

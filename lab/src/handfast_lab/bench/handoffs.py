@@ -81,7 +81,7 @@ class Observe(NamedTuple):
 
     def do(self, start: Start) -> dict[str, int]:
         with redis.Redis.from_url(self.url) as conn:
-            process = int(conn.info("server")["process_id"])  # type: ignore[index]  # redis-py: possibly asynchronous
+            process = int(conn.info("server")["process_id"])
             schedule = start()
             wait_until(schedule.go)
             before = _counters(conn, process)

@@ -39,7 +39,7 @@ from handfast._drivers.failures import (
     server_starting,
 )
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking
-from handfast._engine.messages import Granted, Revoked, Subscription, parse_message
+from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
 from handfast._protocol.retry import RETRY_FOR, pause_before
@@ -263,10 +263,10 @@ class Session:
 
     def _on_push(self, frame: Push) -> None:
         match parse_message(frame):
-            case Granted(token, message):
-                self.inbox.dispatch(token, message)
-            case Revoked(token, reason):
+            case token, str(reason):
                 self.on_revoked(token, reason)
+            case token, message:
+                self.inbox.dispatch(token, message)
 
     # --- sending
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -29,14 +30,18 @@ from handfast._drivers.failures import connection_broke, handshake_failed, serve
 from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
-from handfast._engine.messages import Granted, Revoked, Subscription, parse_message
-from handfast._engine.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
+from handfast._engine.messages import Subscription, parse_message
+from handfast._engine.resp import ErrorReply, Push, Reader, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
 
 __all__ = ["Session"]
 
 MIN_TIMEOUT_S = 0.02
 """Time that the server has for a reply even when the caller's time is nearly over, in seconds."""
+
+
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a socket that does not block raises instead of waiting."""
 
 
 class Session:
@@ -76,17 +81,18 @@ class Session:
             raise
         self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001 -- redis-py has no public way to its socket
         self._connection = connection
-        self._timeout = 0.0
+        self._socket.settimeout(0)  # with a timeout each send and each receive would begin with a poll
+        self._has_decrypted = getattr(self._socket, "pending", int)
         self._reader = Reader()
+        self._frames = self._reader.frames
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._grants.clear()
         self._primed = False
         with self._closing_on_error():
-            self._set_timeout(timeout)
             subscription = self._subscribe()
-            self._socket.sendall(subscription.handshake)
-            failure = handshake_failed(subscription, self._reply())
+            self._send(subscription.handshake, timeout)
+            failure = handshake_failed(subscription, self._reply(timeout))
             if failure is not None:
                 raise failure
             self._owner = bulk(subscription.owner)
@@ -122,15 +128,13 @@ class Session:
         if waiter:
             tail += self._owner
         try:  # the hot path: written out instead of entering `_closing_on_error`
-            if within != self._timeout:
-                self._set_timeout(within)
             sent_at = monotonic()
-            self._socket.sendall(head.evalsha + tail)
-            reply = self._reply()
+            self._send(head.evalsha + tail, within)
+            reply = self._reply(within)
             if type(reply) is ErrorReply and is_noscript(reply):
                 sent_at = monotonic()
-                self._socket.sendall(head.eval_source + tail)
-                reply = self._reply()
+                self._send(head.eval_source + tail, within)
+                reply = self._reply(within)
         except OSError as error:
             self._drop()
             raise _translated(error) from error
@@ -145,10 +149,9 @@ class Session:
     def send(self, calls: list[Call], *, sources: bool, within: float) -> float:
         """Send several calls in one write, within that many seconds, and return the moment. `listen` gives their replies."""
         with self._closing_on_error():
-            self._set_timeout(within)
             sent_at = monotonic()
             parts = ((call.prefix.eval_source if sources else call.prefix.evalsha) + call.args for call in calls)
-            self._socket.sendall(b"".join(parts))
+            self._send(b"".join(parts), within)
         return sent_at
 
     def park(self, park: Park) -> Waking:
@@ -197,8 +200,8 @@ class Session:
     def _prime(self, call: Call) -> None:
         """See to it that the server knows the script of a confirmation. For a waiter it changes nothing."""
         for command in (call.prefix.evalsha, call.prefix.eval_source):
-            self._socket.sendall(command + call.args)
-            reply = self._reply()
+            self._send(command + call.args, self._connector.response_timeout)
+            reply = self._reply(self._connector.response_timeout)
             if not (type(reply) is ErrorReply and is_noscript(reply)):
                 break
         self._primed = True
@@ -209,7 +212,7 @@ class Session:
             return None
         confirmation = Confirmation(self)
         self._confirmations.append((confirmation, monotonic()))
-        self._socket.sendall(call.prefix.evalsha + call.args)
+        self._send(call.prefix.evalsha + call.args, self._connector.response_timeout)
         return confirmation
 
     def _on_confirmed(self, frame: Any) -> None:
@@ -218,15 +221,24 @@ class Session:
         self._primed = type(frame) is not ErrorReply
         confirmation.settle(Answer(sent_at, frame) if self._primed else None)
 
-    def _await_bytes(self, seconds: float) -> None:
-        pending = getattr(self._socket, "pending", None)  # bytes that TLS has decrypted already, which no poll sees
-        if (pending and pending()) or self._poll.poll(seconds * 1000):
-            self._receive()
+    def _await_bytes(self, seconds: float) -> bool:
+        """Receive what arrives first within that many seconds. Return False if nothing does."""
+        if not self._has_decrypted() and not self._poll.poll(seconds * 1000):
+            return False
+        try:
+            data = self._socket.recv(16384)
+        except _NOT_YET:
+            return True
+        if not data:
+            raise RedisConnectionError("the server closed the connection")
+        self._reader.feed(data)
+        return True
 
     def _take_frames(self) -> list[Any]:
         """Take the messages that have arrived, also in one segment with a reply, where no poll sees them. Return the replies."""
         replies = []
-        while (frame := self._reader.frame()) is not INCOMPLETE:
+        while self._frames:
+            frame = self._frames.popleft()
             if type(frame) is Push:
                 self._on_push(frame)
             elif self._confirmations:
@@ -235,36 +247,38 @@ class Session:
                 replies.append(frame)
         return replies
 
-    def _reply(self) -> Any:
+    def _reply(self, within: float) -> Any:
         """Return the next reply that is waited for, and take the pushes and the replies to confirmations before it."""
         while True:
-            frame = self._reader.frame()
-            if frame is INCOMPLETE:
-                self._receive()
-            elif type(frame) is Push:
+            while not self._frames:
+                if not self._await_bytes(max(within, MIN_TIMEOUT_S)):
+                    raise TimeoutError
+            frame = self._frames.popleft()
+            if type(frame) is Push:
                 self._on_push(frame)
             elif self._confirmations:
                 self._on_confirmed(frame)
             else:
                 return frame
 
-    def _receive(self) -> None:
-        data = self._socket.recv(16384)
-        if not data:
-            raise RedisConnectionError("the server closed the connection")
-        self._reader.feed(data)
-
-    def _set_timeout(self, within: float) -> None:
-        """Limit each send and each receive from now on."""
-        self._timeout = within
-        self._socket.settimeout(max(within, MIN_TIMEOUT_S))
+    def _send(self, data: bytes, within: float) -> None:
+        """Send all of it, and wait that many seconds if the system cannot take it at once."""
+        try:
+            sent = self._socket.send(data)
+        except _NOT_YET:
+            sent = 0
+        if sent < len(data):
+            self._socket.settimeout(max(within, MIN_TIMEOUT_S))
+            self._socket.sendall(data[sent:])
+            self._socket.settimeout(0)
 
     def _on_push(self, frame: Any) -> None:
         match parse_message(frame):
-            case Granted(token, message):
+            case token, str(reason):
+                if self._on_revoked is not None:
+                    self._on_revoked(token, reason)
+            case token, message:
                 self._grants[token] = message
-            case Revoked(token, reason) if self._on_revoked is not None:
-                self._on_revoked(token, reason)
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Any:
