@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from handfast._engine.script import load
 from handfast_lab.bench.contenders import LOCKS, installed
 from handfast_lab.bench.contention import Contention
 from handfast_lab.bench.figures import ONE, Case, Hold, Measurement, Notes, Schedule, crowding, measure, summarize
@@ -28,8 +29,8 @@ def notes(*holds, tries=0):
     return Notes(tries, array("d", (hold[0] for hold in holds)), array("d", (hold[1] for hold in holds)))
 
 
-def bench(*args, **options):
-    command = [sys.executable, "-c", "from handfast.cli import main; main()", "bench", "lock", *args]
+def bench(*args, command="lock", **options):
+    command = [sys.executable, "-c", "from handfast.cli import main; main()", "bench", command, *args]
     environment = os.environ | {"COLUMNS": "100"}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
@@ -64,6 +65,24 @@ def test_only_named_contenders_are_measured_and_ratios_without_a_base_are_omitte
     assert list(rows) == ["handfast", "floor"]
     assert rows["handfast"]["to_classic"] is None
     assert rows["floor"]["to_floor"] == 1
+
+
+def test_a_handoff_is_counted(tmp_path):
+    file = tmp_path / "raw.json"
+    args = ["--clients", "2", "--rounds", "2", "--seconds", "0.3", "--only", "handfast", "--only", "floor"]
+    process = bench(*args, "--json", str(file), command="handoff")
+    out, errors = process.communicate(timeout=50)
+    assert (process.returncode, errors) == (0, "")
+    raw = json.loads(file.read_text())
+    assert [row["contender"] for row in raw["rows"]] == ["handfast", "floor"]
+    assert len(raw["measurements"]) == 4
+    for row in raw["rows"]:
+        assert row["commands"] > row["reads"] > 1  # at least a request to acquire and one to release
+        assert row["bytes_received"] > 2 * len(load("permit_acquire").digest)
+        assert row["writes"] > 1
+        assert row["client_wakeups"] > 0
+        assert row["contender"] in out
+    assert max(map(len, out.splitlines())) <= 100
 
 
 def test_the_first_contender_of_a_round_rotates():

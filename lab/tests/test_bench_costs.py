@@ -9,7 +9,17 @@ import pytest
 from handfast.embedded import find_binary
 from handfast.testing import ServerController
 from handfast_lab.bench import footprint
-from handfast_lab.bench.instructions import BATCH, CASES, NAIVE, Connection, drive
+from handfast_lab.bench.instructions import (
+    BATCH,
+    CASES,
+    NAIVE,
+    SIZES,
+    Connection,
+    among_names,
+    among_permits,
+    drive,
+    in_line,
+)
 from handfast_lab.stored import read_stored
 
 
@@ -42,6 +52,21 @@ def test_a_handed_over_lease_has_its_new_holder(server):
     assert [*stored.holders] == [f"{BATCH:022}"]
     assert not stored.queue
     assert server.admin.info("commandstats")["cmdstat_publish"]["calls"] == BATCH
+
+
+@pytest.mark.parametrize("make", [in_line, among_names, among_permits])
+def test_what_is_stored_before_the_cycles_is_there_all_the_time(server, make):
+    number = SIZES[0]
+    server.admin.flushall()
+    with Connection(Path(server.socket)) as connection:
+        case = make(number)
+        connection.ask(list(case.stored()))
+        drive(case, connection, Path(server.socket), BATCH)
+    names = [read_stored(server.admin, key.removesuffix(":state")) for key in server.admin.scan_iter("*:state")]
+    if make is in_line:
+        assert [len(name.queue) for name in names] == [number]
+    else:
+        assert sum(len(name.holders) for name in names) == number
 
 
 def test_each_name_holder_waiter_and_token_takes_memory():

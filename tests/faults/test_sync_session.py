@@ -181,6 +181,33 @@ def test_the_source_of_a_forgotten_script_is_sent(stage):
     assert sent.count(bulk("EVAL")) == 1
 
 
+LARGE = CALL._replace(args=CALL.args + bytes(20_000_000), waiter=b"")
+"""More than the system takes at once."""
+
+
+def test_a_call_that_the_system_does_not_take_at_once_is_sent_whole(stage):
+    session, server, _ = stage
+    sent = []
+
+    def play():
+        while sum(map(len, sent)) < len(LARGE.prefix.evalsha + LARGE.args):
+            sent.append(server.recv(1_000_000))
+        server.sendall(b":1\r\n")
+
+    threading.Thread(target=play).start()
+    assert session.call(LARGE, 5.0).reply == 1
+    assert b"".join(sent) == LARGE.prefix.evalsha + LARGE.args
+    server.sendall(b":2\r\n")
+    assert session.call(CALL, 5.0).reply == 2
+
+
+def test_a_server_that_takes_no_bytes_is_found_silent(stage):
+    session, _, _ = stage
+    with pytest.raises(RedisTimeoutError):
+        session.call(LARGE, 0.05)
+    assert not session.is_open
+
+
 def test_error_replies_are_returned_and_errors_of_the_network_raised(stage):
     session, server, _ = stage
     server.sendall(b"-OOM no\r\n")

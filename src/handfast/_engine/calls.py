@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
-from handfast._engine.effects import Call
+from handfast._engine.effects import Call, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
@@ -135,7 +135,8 @@ class PermitRequest(Request):
     def acquire(self, token: bytes, ticket: int = 0) -> Call:
         """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
         request = _with_ticket(self._queue, ticket) if ticket else self._queue
-        return Call(ACQUIRE.prefix, b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, request), token)
+        args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, request)
+        return make_call((ACQUIRE.prefix, args, token, False))
 
     def try_acquire(self, token: bytes) -> Call:
         """Acquire, or leave the queue as it is."""
@@ -145,7 +146,7 @@ class PermitRequest(Request):
         """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
         if copies:
             return Call(RELEASE_OF_COPIES, self._keys + bulk(token) + bulk("copies"))
-        return Call(RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token))
+        return make_call((RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token), b"", False))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""

@@ -7,12 +7,25 @@ time only from these two: moments of the driver's monotonic clock, in seconds. S
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from handfast._engine.packing import read_reply
 from handfast._engine.script import CommandPrefix, command, pack
 
-__all__ = ["PROBE", "Answer", "Call", "Confirmation", "Effect", "GrantMessage", "Park", "Steps", "Waking"]
+__all__ = [
+    "PROBE",
+    "Answer",
+    "Call",
+    "Confirmation",
+    "Effect",
+    "GrantMessage",
+    "Park",
+    "Steps",
+    "Waking",
+    "make_answer",
+    "make_call",
+]
 
 T = TypeVar("T")
 
@@ -30,6 +43,9 @@ class Call(NamedTuple):
     """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
 
 
+make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bool]], Call] = partial(tuple.__new__, Call)
+"""Make a call of all its fields, for the hot path: faster than the class, whose ``__new__`` is a Python function."""
+
 PROBE = Call(command("PUBSUB", 2), pack(("NUMSUB", "-")))
 """Changes nothing. Every user who may open a session may send it."""
 
@@ -46,6 +62,10 @@ class Answer(NamedTuple):
     def fields(self) -> list[Any]:
         """The reply of a lock's script: its tag, and its numbers."""
         return read_reply(self.reply)
+
+
+make_answer: Callable[[tuple[float, Any, bool]], Answer] = partial(tuple.__new__, Answer)
+"""Make an answer of all its fields, as `make_call` makes a call."""
 
 
 class Park(NamedTuple):

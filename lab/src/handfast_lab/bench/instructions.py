@@ -41,7 +41,23 @@ from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import command, load, pack
 from handfast.embedded import find_binary
 
-__all__ = ["CASES", "GROWTH", "NAIVE", "Case", "Connection", "drive", "loads", "measure", "packed", "permits", "tokens"]
+__all__ = [
+    "CASES",
+    "GROWTH",
+    "NAIVE",
+    "SIZES",
+    "Case",
+    "Connection",
+    "among_names",
+    "among_permits",
+    "drive",
+    "in_line",
+    "loads",
+    "measure",
+    "packed",
+    "permits",
+    "tokens",
+]
 
 TTL_MS = 15 * CLAIM_MS
 """The default lease of 30 s, renewed."""

@@ -38,7 +38,7 @@ from handfast._drivers.failures import (
     server_silent,
     server_starting,
 )
-from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking
+from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
@@ -245,7 +245,7 @@ class Session:
             self._tries = 0
             if waiter:
                 self.inbox.register(waiter)
-            answer = Answer(request.sent_at, frame, request.again)
+            answer = make_answer((request.sent_at, frame, request.again))
             if request.on_answer is not None:
                 request.on_answer(answer)
             future.set_result(answer)

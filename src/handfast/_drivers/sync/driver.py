@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
@@ -306,7 +306,8 @@ class SyncDriver:
                         continue
                 effect = steps.send(outcome)
         except StopIteration as end:
-            return cast("T", end.value)
+            result: T = end.value
+            return result
         except HandfastError:
             raise
         except BaseException:

@@ -29,7 +29,7 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import connection_broke, handshake_failed, server_silent, server_starting
 from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
-from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
+from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking, make_answer
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push, Reader, bulk
 from handfast._engine.server_errors import is_noscript, is_transient
@@ -144,7 +144,7 @@ class Session:
         if type(reply) is ErrorReply:
             return reply
         self._grants.clear()  # a grant that was published before this reply is over
-        return Answer(sent_at, reply)
+        return make_answer((sent_at, reply, False))
 
     def send(self, calls: list[Call], *, sources: bool, within: float) -> float:
         """Send several calls in one write, within that many seconds, and return the moment. `listen` gives their replies."""
@@ -251,7 +251,7 @@ class Session:
         """Return the next reply that is waited for, and take the pushes and the replies to confirmations before it."""
         while True:
             while not self._frames:
-                if not self._await_bytes(max(within, MIN_TIMEOUT_S)):
+                if not self._await_bytes(max(MIN_TIMEOUT_S, within)):
                     raise TimeoutError
             frame = self._frames.popleft()
             if type(frame) is Push:
