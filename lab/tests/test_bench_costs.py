@@ -49,7 +49,7 @@ def test_a_handed_over_lease_has_its_new_holder(server):
     with Connection(Path(server.socket)) as connection:
         drive(case, connection, Path(server.socket), BATCH)
     stored = read_stored(server.admin, "{hf:lock:a}")
-    assert [*stored.holders] == [f"{BATCH:022}"]
+    assert [*stored.holders] == [f"{BATCH:032}"]
     assert not stored.queue
     assert server.admin.info("commandstats")["cmdstat_publish"]["calls"] == BATCH
 

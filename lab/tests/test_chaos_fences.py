@@ -45,7 +45,7 @@ def test_fences_from_a_counter_are_detected_when_they_fall(monkeypatch):
     edits = {
         "math.max(fence + 1, now, min_fence or 0)": "fence + 1",
         "fence < now and now or fence + 1": "fence + 1",
-        "min_fence, all_free = {}, now, true": "min_fence, all_free = {}, 0, true",
+        "min_fence, all_free = {}, now, ": "min_fence, all_free = {}, 0, ",
     }
     for script in ("ACQUIRE", "RELEASE", "MULTI_ACQUIRE"):
         good = getattr(calls, script)

@@ -9,7 +9,7 @@ from handfast._engine.packing import doubles
 from handfast_lab.checker import check_permits, check_rest, immortal_keys
 from tests._support.engine import Engine
 
-RECORD = doubles(1, 1, 3, 1000) + b"x y z"
+RECORD = doubles(1, 1, 3, 1000, 7) + b"x y z"
 LOCK, SEMAPHORE = "{hf:lock:a}", "{hf:semaphore:s}"
 
 
@@ -123,5 +123,5 @@ def test_permits_that_are_not_conserved_are_detected(engine, raw, case):
 
 def test_a_resized_limit_may_be_below_the_permits_held(engine, raw):
     engine.acquire("one", weight=3)
-    engine.run("resize", limit=1)
+    engine.resize(1)
     assert check_permits(raw) == []

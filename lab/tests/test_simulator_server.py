@@ -287,35 +287,39 @@ class Scripts(Pair):
             keys = [key for one in some for key in self.keys(one, PARTS)]
         else:
             keys = self.keys(chance.choice(self.names), script.header.keys)
-        self.run(name, keys, [self.argument(name, word) for word in script.header.args])
+        self.run(name, keys, [self.argument(word) for word in script.header.args])
 
     @staticmethod
     def keys(name, parts):
         return [f"{{hf:lock:{name}}}:{part}" for part in parts]
 
-    def argument(self, name, word):
+    def argument(self, word):
         chance = self.random
         token = f"t{chance.randrange(8)}"
         return {
             "token": token,
-            "request": self.request(name),
+            "request": self.request(),
+            "wants": self.wants(),
             "copies": chance.choice(("", "", "copies")),
             "limit": chance.choice((0, 1, 2, 5)),
             "weight": chance.choice((1, 1, 1, 2, 3, 1_000_000_000)),
             "ttl_ms": chance.choice(TTLS_MS),
-            "owner": f"inbox{chance.randrange(5)} control{chance.randrange(3)} me:1",
+            "by": "me:1",
             "up_to_fence": self.now_us - chance.choice((-1000, 0, 5_000_000)),
             "reason": "be cause",
             "from": chance.choice((0, self.now_us)),
             "max_shown": chance.choice((0, 1, 100)),
         }[word]
 
-    def request(self, name):
+    def request(self):
         choice = self.random.choice
-        some = 1, 1, 1, 1, 1, 2, 3, 5, 1_000_000_000
-        wants = [choice(some), choice(some), choice((0, 1, 30, 2_000))] if name == "permit_acquire" else []
         waits = [choice((0, 1, 60_000, 60_000)), choice((0, 1, 3, 1000)), choice((0, 0, 0, self.now_us - 900_000))]
-        return doubles(*wants, choice(TTLS_MS), *waits)
+        return doubles(choice(TTLS_MS), *waits)
+
+    def wants(self):
+        choice, some = self.random.choice, (1, 1, 1, 1, 1, 2, 3, 5, 1_000_000_000)
+        numbers = doubles(choice(some), choice(some), choice((0, 1, 30, 2_000)), choice((0, 4711)))
+        return numbers + f"inbox{choice(range(5))} control{choice(range(3))} me:1".encode()
 
 
 NO_KEY = "TIME", "PUBLISH", "PUBSUB"

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         Semaphore,
         WriteLock,
     )
-    from handfast.records import Advance, Holder, LockStatus, Scored, Waiter
+    from handfast.records import Advance, Holder, LockStatus, OperatorAction, Scored, Waiter
     from handfast.script import HeaderError, Reply, Script
 
 __all__ = [
@@ -108,6 +108,7 @@ __all__ = [
     "NotOwner",
     "OnBusy",
     "OnLost",
+    "OperatorAction",
     "QueueFull",
     "RLease",
     "RLock",
@@ -129,7 +130,7 @@ __all__ = [
 
 _MODULES = {
     "AcquireContext": "handfast._api.aio",
-    **dict.fromkeys(("Advance", "Holder", "LockStatus", "Scored", "Waiter"), "handfast.records"),
+    **dict.fromkeys(("Advance", "Holder", "LockStatus", "OperatorAction", "Scored", "Waiter"), "handfast.records"),
     **dict.fromkeys(("HeaderError", "Reply", "Script"), "handfast.script"),
 }
 """Where the names are that belong to no API. All others are in ``_api.aio`` if they begin with ``Async``, else in ``_api.sync``."""

@@ -6,10 +6,11 @@ They are frozen dataclasses: what the server said at one instant. They can be co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from handfast._naming import name_publicly
 
-__all__ = ["Advance", "Holder", "LockStatus", "Scored", "Waiter"]
+__all__ = ["Advance", "Holder", "LockStatus", "OperatorAction", "Scored", "Waiter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Holder:
         held_for: Seconds since the lease was granted.
         label: The label of the client that holds it, by default its host name and process id.
         exclusive: True if the lease has all permits: the holder of a lock, the writer of a read-write lock.
+        owner: Who acquired it, ``<client>.<thread or task>``: the id of a client, which no two have, and the native id of the
+            thread, or in asyncio a number of the task. Leases and requests with the same owner are of one thread or task.
     """
 
     token: str
@@ -33,6 +36,7 @@ class Holder:
     held_for: float
     label: str
     exclusive: bool
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Waiter:
         waited_for: Seconds since it joined the queue.
         label: The label of the client that waits, by default its host name and process id.
         exclusive: True if it requests all permits: a waiter for a lock, a writer.
+        owner: Who requests it; see `Holder.owner`.
     """
 
     token: str
@@ -54,6 +59,24 @@ class Waiter:
     waited_for: float
     label: str
     exclusive: bool
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAction:
+    """A lease was taken away by force, or a limit was set.
+
+    Attributes:
+        at: When, on the server's clock.
+        what: ``force_release`` or ``resize``.
+        by: The label of the client that did it.
+        why: The reason of a ``force_release``; the new limit of a ``resize``, 0 where it let each client bring its own again.
+    """
+
+    at: datetime
+    what: str
+    by: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +90,10 @@ class LockStatus:
         waiting: Length of the whole queue.
         limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes one.
         free: Permits that are not held; 0 also if the server has evicted the keys that would tell.
+        grants: How many grants the server remembers. Like `waited`, it starts at 0 again when the name was idle for an hour, or
+            when the server has lost its keys.
+        waited: How long those who were granted had waited for it, in seconds, all together.
+        last: The last action of an operator that the server remembers; None if there is none.
     """
 
     holders: tuple[Holder, ...]
@@ -75,6 +102,9 @@ class LockStatus:
     waiting: int
     limit: int
     free: int
+    grants: int
+    waited: float
+    last: OperatorAction | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from hashlib import sha1
 from math import inf
-from struct import unpack, unpack_from
+from struct import Struct, unpack, unpack_from
 from typing import NamedTuple
 
 import pytest
@@ -27,6 +27,9 @@ TTL_US, CLAIM_US, WAIT_US = TTL_MS * 1000, CLAIM_MS * 1000, WAIT_MS * 1000
 TOMBSTONE_US, TOMBSTONES_TTL_MS = 20_000_000, 80_000
 
 MINUTE_MS, HOUR_MS, MONTH_MS = 60_000, 3_600_000, 30 * 86_400_000
+
+CALLER = 7
+"""The number of the thread that makes all requests."""
 
 QUEUED, FINISHED = -(2**52), 2**52
 """What is added to a ticket and to the end of a tombstone, for their scores."""
@@ -164,23 +167,26 @@ class Engine(Scripts):
         return self.run(
             "acquire",
             token=token,
-            request=doubles(weight, limit or self.limit, claim, ttl, wait, max_waiters, ticket),
-            owner=f"{inbox or 'inbox:' + token} control:{token} {label}",
+            request=doubles(ttl, wait, max_waiters, ticket),
+            wants=doubles(weight, limit or self.limit, claim, CALLER)
+            + f"{inbox or 'inbox:' + token} control:{token} {label}".encode(),
         )
 
     def revoke(self, up_to_fence, reason="test", start=0):
-        *answer, self.next_start = self.run("revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start})
+        *answer, self.next_start = self.run(
+            "revoke", up_to_fence=up_to_fence, reason=reason, **{"from": start}, by="web-1:7"
+        )
         return answer
 
     def lower(self, token, weight):
         return self.run("lower", token=token, weight=weight)
 
     def resize(self, limit):
-        return self.run("resize", limit=limit)
+        return self.run("resize", limit=limit, by="web-1:7")
 
     def inspect(self, max_shown=100):
         """Return the reply, with holders and waiters as flat lists of token, deadline or ticket, and record as text."""
-        *numbers, holders, waiters = self.run("inspect", max_shown=max_shown)
+        *numbers, _, _, _, holders, waiters = self.run("inspect", max_shown=max_shown)
         shown = []
         for rows, waits in ((holders, False), (waiters, True)):
             threes = zip(rows[::3], rows[1::3], rows[2::3], strict=True)
@@ -216,11 +222,12 @@ class Engine(Scripts):
         return self.stored()
 
     def has(self, *, holders=(), queue=(), tombstones=(), used=0, fence=0, limit=0, **records):
-        """Assert that exactly this is stored: ends and tickets by token, and records."""
+        """Assert that exactly this is stored: ends and tickets by token, and records. The counters may be any."""
         found = self.stored()
+        counters = found.grants, found.waited
         assert (
             found._asdict()
-            == Stored(dict(holders), dict(queue), dict(tombstones), records, used, fence, limit)._asdict()
+            == Stored(dict(holders), dict(queue), dict(tombstones), records, used, fence, limit, *counters)._asdict()
         )
         assert [*found.queue] == [*dict(queue)]
 
@@ -247,13 +254,16 @@ class Engine(Scripts):
     def set_fence(self, fence):
         """Let the name have had that fence."""
         stored = hget(self.client, self.key("state"), "s")
-        self.client.hset(self.key("state"), "s", stored[:32] + doubles(fence) + stored[40:])
+        self.client.hset(self.key("state"), "s", stored[:8] + doubles(fence) + stored[16:])
 
     def add_holders(self, count, *, fence=1, ends_us=NOW_US, step_us=0):
         """Store holders of one permit each, as if they had been granted with that fence one after another."""
         tokens = {f"{fence}:{ends_us}:{number:04}": ends_us + number * step_us for number in range(count)}
-        record = doubles(fence, 1, 5, 0) + b"inbox control me"
-        state = hget(self.client, self.key("state"), "s") or doubles(0, 0, 0, 0, fence, NOW_US + 1000 * HOUR_MS) + b"\0"
+        record = doubles(fence, 1, 5, 0, CALLER) + b"inbox control me"
+        state = (
+            hget(self.client, self.key("state"), "s")
+            or NUMBERS.pack(0, fence, NOW_US + 1000 * HOUR_MS, *[0] * 5) + b"\0"
+        )
         more = hget(self.client, self.key("state"), "q") or doubles(0, inf, 0, 0)
         out, soonest, *rest = unpack("<4d", more)
         fields = {
@@ -275,7 +285,7 @@ class Engine(Scripts):
     def set_length(self, length):
         """Note another length of the queue in the state."""
         stored = hget(self.client, self.key("state"), "s")
-        self.client.hset(self.key("state"), "s", stored[:16] + doubles(length) + stored[24:])
+        self.client.hset(self.key("state"), "s", stored[:56] + doubles(length) + stored[64:])
 
     def end_lease(self, token):
         """Let a lease expire without moving the clock."""
@@ -309,8 +319,8 @@ class Several(Scripts):
 
     def acquire(self, token, *, ttl=TTL_MS, wait=WAIT_MS, inbox=None, max_waiters=1000, ticket=0):
         self.ttl_ms = ttl
-        owner = f"{inbox or 'inbox:' + token} control:{token} me"
-        return self.run("acquire", token=token, request=doubles(ttl, wait, max_waiters, ticket), owner=owner)
+        wants = doubles(1, 1, 0, CALLER) + f"{inbox or 'inbox:' + token} control:{token} me".encode()
+        return self.run("acquire", token=token, request=doubles(ttl, wait, max_waiters, ticket), wants=wants)
 
     def holders(self):
         return [engine.holders() for engine in self.engines]
@@ -349,6 +359,10 @@ READ = "return {redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0,
 """Both keys of a name at one instant of the server."""
 
 
+NUMBERS = Struct("<8d")
+"""The numbers of the field ``s``."""
+
+
 class Stored(NamedTuple):
     """What is stored of one name. Times are in microseconds."""
 
@@ -363,6 +377,9 @@ class Stored(NamedTuple):
     used: int
     fence: int
     limit: int
+    grants: int
+    waited: int
+    """The sum of how long granted tokens had waited."""
 
 
 def read_stored(client, place, *, complete=True):
@@ -378,23 +395,25 @@ def read_stored(client, place, *, complete=True):
     records = {
         field.decode(): read_text(record, waits=field.decode() in queue)
         for field, record in state.items()
-        if field not in (b"s", b"q")
+        if field not in (b"s", b"q", b"last")
     }
-    out, limit, fence, inline = 0, 0, 0, {}
+    out, limit, fence, grants, waited, inline = 0, 0, 0, 0, 0, {}
     if b"s" in state:
-        lease_end, _, length, extra, fence, _ = unpack_from("<6d", state[b"s"])
+        lease_end, fence, _, extra, grants, waited, _, length = map(int, NUMBERS.unpack_from(state[b"s"]))
         assert length == len(queue) or not complete, "the length of the queue is wrong"
         assert (b"q" in state) == bool(extra) or not complete, "the field q is forgotten"
         if extra:
             out, _, limit, _ = unpack("<4d", state[b"q"])
         if lease_end:
             token = token_of(state[b"s"])
-            inline = {token.decode(): int(lease_end)}
-            record = state[b"s"][49 + len(token) :]
+            inline = {token.decode(): lease_end}
+            record = state[b"s"][NUMBERS.size + 1 + len(token) :]
             records[token.decode()] = read_text(record, waits=False)
             out += unpack_from("<d", record, 8)[0]
     holders = dict(sorted((holders | inline).items(), key=lambda item: item[::-1]))
-    return Stored(holders, queue, tombstones, records, int(out) if out < inf else inf, int(fence), int(limit))
+    return Stored(
+        holders, queue, tombstones, records, int(out) if out < inf else inf, fence, int(limit), grants, waited
+    )
 
 
 def hget(client, key, field):
@@ -404,12 +423,12 @@ def hget(client, key, field):
 
 def token_of(text):
     """Return the token of the holder in the state."""
-    return text[49 : 49 + text[48]]
+    return text[NUMBERS.size + 1 :][: text[NUMBERS.size]]
 
 
 def read_text(record, *, waits):
     mark, weight, limit, claim_ms = map(int, unpack_from("<4d", record))
-    return f"{'until' if waits else 'fence'} {mark} {weight} {limit} {claim_ms} {record[32:].decode()}"
+    return f"{'until' if waits else 'fence'} {mark} {weight} {limit} {claim_ms} {record[40:].decode()}"
 
 
 def holding(token, weight, limit, claim_ms=CLAIM_MS, *, fence=NOW_US):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import threading
+from datetime import UTC
 
 import pytest
 import redis
@@ -184,6 +186,68 @@ async def test_status_lists_the_holder_and_the_waiters(api, server, raw):
             assert status.fence == lease.fence
             assert waiter.waited_for >= 0
         assert not (await mine.lock("a").status()).waiters
+
+
+async def test_status_counts_grants_and_how_long_they_waited(here):
+    lock = here.lock("a")
+    assert ((await lock.status()).grants, (await lock.status()).waited) == (0, 0)
+    async with lock:
+        pass
+    async with asyncio.TaskGroup() as tasks, lock:
+        waiting = tasks.create_task(take_and_give(lock))
+        await until_queued(lock)
+        before = (await lock.status()).waiters[0].waited_for
+    await waiting
+    status = await lock.status()
+    assert status.grants == 3
+    assert before < status.waited < before + 60
+
+
+async def test_an_owner_is_a_thread_or_a_task_of_a_client(api, server):
+    async with api.client(server.url) as mine, api.client(server.url) as yours:
+        async with asyncio.TaskGroup() as tasks, mine.lock("a"), mine.lock("b"), yours.lock("c"):
+            tasks.create_task(take_and_give(mine.lock("a")))
+            await until_queued(mine.lock("a"))
+            a, b, c = [await mine.lock(name).status() for name in "abc"]
+            first, second, other = (status.holders[0].owner for status in (a, b, c))
+            assert first == second
+            client, _, caller = first.partition(".")
+            assert client not in other
+            assert a.waiters[0].owner.startswith(f"{client}.")
+            assert a.waiters[0].owner != first
+            if api is SYNC:
+                assert int(caller) in {thread.native_id for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("label", ["web-3:4711;task=billing;app=a b", "ü" * 100])
+async def test_a_label_is_shown_as_it_was_given(api, server, label):
+    async with api.client(server.url, label=label) as client, client.lock("a"):
+        assert (await client.lock("a").status()).holders[0].label == label
+
+
+@pytest.mark.parametrize("label", ["", "ü" * 101])
+def test_a_label_has_at_most_200_bytes(api, server, label):
+    with pytest.raises(ValueError, match="label must"):
+        api.client(server.url, label=label)
+
+
+async def test_status_has_what_an_operator_did_last(api, server, raw):
+    async with api.client(server.url, label="ops@bastion 1") as client:
+        lock = client.lock("a")
+        lease = await lock.acquire()
+        assert (await lock.status()).last is None
+        assert await lock.force_release(reason="stuck since noon") == 1
+        last = (await lock.status()).last
+        assert (last.what, last.by, last.why) == ("force_release", "ops@bastion 1", "stuck since noon")
+        assert abs(last.at.timestamp() - raw.time()[0]) < 60
+        assert last.at.tzinfo is UTC
+        assert await lease.release() is False
+        semaphore = client.semaphore("a", 3)
+        await semaphore.resize(5)
+        assert (await semaphore.status()).last.why == "5"
+        await semaphore.resize(None)
+        last = (await semaphore.status()).last
+        assert (last.what, last.by, last.why) == ("resize", "ops@bastion 1", "0")
 
 
 async def test_equal_names_in_different_namespaces_are_different_locks(api, server, raw):

@@ -906,9 +906,9 @@ def method(module, owner, name, broken):
 
 
 ALL = ["ACQUIRE", "RELEASE", "CANCEL", "REVOKE", "LOWER", "RESIZE", "MULTI_ACQUIRE"]
-FIRST = "local head = redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0', 'LIMIT', 0, 1)[1]"
+FIRST = "local head, score = unpack(redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, 1))"
 FIRST_THAT_FITS = """
-    local head
+    local head, score
     for _, waiter in ipairs(redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0')) do
       local _, weight, limit = struct.unpack('<ddd', redis.call('HGET', state, waiter))
       head = head or waiter
@@ -916,7 +916,8 @@ FIRST_THAT_FITS = """
         head = waiter
         break
       end
-    end"""
+    end
+    score = head and redis.call('ZSCORE', tokens, head)"""
 
 HANDS_OVER = "struct.pack('<d', (hand_over()))", "struct.pack('<d', 0)"
 

@@ -209,10 +209,10 @@ def options_of(**changes):
 
 def status_of(*holders, waiters=(), limit=1):
     """A status; each holder or waiter is given as label, weight and age in seconds."""
-    held = tuple(Holder("", 1, weight, 1.0, since, label, weight >= limit) for label, weight, since in holders)
-    queue = tuple(Waiter("", weight, 0, since, label, weight >= limit) for label, weight, since in waiters)
+    held = tuple(Holder("", 1, weight, 1.0, since, label, weight >= limit, "") for label, weight, since in holders)
+    queue = tuple(Waiter("", weight, 0, since, label, weight >= limit, "") for label, weight, since in waiters)
     out = sum(weight for _, weight, _ in holders)
-    return LockStatus(held, queue, 1, len(queue), limit, max(0, limit - out))
+    return LockStatus(held, queue, 1, len(queue), limit, max(0, limit - out), 1, 0.0, None)
 
 
 ALL = 1_000_000_000

@@ -268,7 +268,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     sent = len(stage.session._sent)
     commands = await peer.hear(sent + unsent)
     assert len(commands) < len(futures)
-    assert all(command[-2] == b"x" * 2000 for command in commands)
+    assert all(command[-3] == b"x" * 2000 for command in commands)
     await eventually_async(lambda: not stage.session._outbox)
     assert not stage.session._transport.paused
     peer.say(*map(number, range(sent + unsent)))
@@ -291,7 +291,8 @@ async def test_a_grant_message_is_read_in_any_pieces(stage, pieces, size):
     session.inbox.register(TOKEN)
     coming = session.send(PERMITS.acquire(TOKEN))
     (command,) = await peer.hear()
-    assert command[-1] == b"inbox control label", "an acquire ends with the address of its client"
+    wants = doubles(1, 1, 1000, 0) + b"inbox control label"
+    assert command[-1] == wants, "an acquire ends with what it wants, and the channels and the label of its client"
 
     async def play():
         for piece in pieces:

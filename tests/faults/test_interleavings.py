@@ -23,7 +23,7 @@ from handfast._engine.records import read_record
 from handfast._engine.script import load
 from handfast_lab.checker.models import MAX_PERMITS, Request, State
 from tests._support.apis import SYNC, Call, until_queued
-from tests._support.engine import TTL_MS, WAIT_MS, Engine, hget
+from tests._support.engine import CALLER, TTL_MS, WAIT_MS, Engine, hget
 from tests._support.helpers import eventually
 
 
@@ -159,8 +159,8 @@ class Scene:
     def acquire(self, ask, wait_ms):
         if len(ask.names) == 1:
             return self.engine(ask.names[0], ask.limit).acquire(ask.who, weight=ask.weight, wait=wait_ms, inbox="live")
-        request = doubles(TTL_MS, wait_ms, 1000, 0)
-        return self.run("acquire", ask.who, request=request, owner="live control me")
+        request, wants = doubles(TTL_MS, wait_ms, 1000, 0), doubles(1, 1, 0, CALLER) + b"live control me"
+        return self.run("acquire", ask.who, request=request, wants=wants)
 
     def run(self, verb, token, **args):
         """The script for the name that the token wants, or for all of them."""
@@ -223,7 +223,7 @@ class Scene:
         return holders, line, sum(holders.values()), state.resized or 0
 
     def stored(self, inspection):
-        _, _, _, limit, out, holding, waiting, held_by, waited_by = inspection
+        _, _, _, limit, out, holding, waiting, *_, held_by, waited_by = inspection
         assert (holding, waiting) == (len(held_by) // 3, len(waited_by) // 3)
         holders = {token: record.weight for token, record in rows(held_by)}
         return holders, [token for token, _ in rows(waited_by) if token not in self.silent], out, limit
@@ -246,7 +246,7 @@ class Scene:
         assert self.state == State(resized=self.state.resized)
         for name in self.names:
             engine, most = self.engine(name), self.state.resized or MAX_PERMITS
-            assert {"s", "q"}.issuperset(self.raw.hkeys(engine.key("state")))
+            assert {"s", "q", "last"}.issuperset(self.raw.hkeys(engine.key("state")))
             self.attempt(f"last {name}", name, most, most)
             assert self.state.holds(f"last {name}")
 

@@ -47,7 +47,7 @@ PLANTED = [
     ("permit_release", r"'ZREM', KEYS\[2\], token", "'SPOP', KEYS[2]", "SPOP replies at random"),
     ("permit_lower", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "weight is a string"),
     ("permit_renew", r"tonumber\(ARGV\[2\]\)", "ARGV[2]", "ttl_ms is a string"),
-    ("permit_revoke", r" \.\. reason\)", ")", "never uses the argument 'reason'"),
+    ("permit_resize", r" \.\. ARGV\[2\]", "", "never uses the argument 'by'"),
     (
         "permit_release",
         r"^-- @include record\n",

@@ -23,7 +23,7 @@ COUNTS = {
     "a lease that is lowered": 4,
     "a release beside other holders": 2,
     "a release by the last holder": 6,
-    "a new limit": 6,
+    "a new limit": 7,
     "two free locks": 43,
     "the same two again": 2,
     "the first waiter for two": 17,

@@ -7,7 +7,7 @@ import pytest
 from handfast._engine.calls import PARTS
 from handfast._engine.packing import doubles, read_reply
 from handfast._engine.script import load
-from tests._support.engine import NOW_US, TTL_MS, WAIT_MS, runs_through, weight_of
+from tests._support.engine import CALLER, NOW_US, TTL_MS, WAIT_MS, runs_through, weight_of
 
 SHORT_WAYS = {
     "acquire free": ("acquire", {"token": "new", "weight": 2}, []),
@@ -31,18 +31,21 @@ CALLS = {
     "cancel": ("cancel", {"token": "a"}),
     "renew": ("renew", {"token": "a"}),
     "lower": ("lower", {"token": "a", "weight": 1}),
-    "resize": ("resize", {"limit": 6}),
-    "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": 0}),
+    "resize": ("resize", {"limit": 6, "by": "me"}),
+    "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": 0, "by": "me"}),
 }
-USUAL = {"limit": 4, "ttl_ms": TTL_MS, "claim_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 100, "ticket": 0}
-REQUEST = ("weight", "limit", "claim_ms", "ttl_ms", "wait_ms", "max_waiters", "ticket")
+USUAL = {"ttl_ms": TTL_MS, "wait_ms": WAIT_MS, "max_waiters": 100, "ticket": 0}
+USUAL |= {"weight": 1, "limit": 4, "claim_ms": TTL_MS, "caller": CALLER}
+REQUEST = ("ttl_ms", "wait_ms", "max_waiters", "ticket")
+WANTS = ("weight", "limit", "claim_ms", "caller")
 
 
-def arguments(script, fields, special):
-    """Return the ARGV of a call, with a request of those fields."""
-    args = USUAL | {"owner": f"inbox:{special.get('token')} control me"} | special
-    if "request" in script.header.args:
-        args["request"] = doubles(*(args[name] for name in fields))
+def arguments(script, special):
+    """Return the ARGV of a call, with the request and the record of the fields."""
+    args = USUAL | special
+    args["request"] = doubles(*(args[name] for name in REQUEST))
+    channels = f"inbox:{args.get('token')} control:{args.get('token')} me"
+    args["wants"] = doubles(*(args[name] for name in WANTS)) + channels.encode()
     return [args[name] for name in script.header.args if name in args]
 
 
@@ -63,7 +66,7 @@ def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, l
         engine.end_lease("c")
     for part in PARTS:
         raw.copy(engine.key(part), f"{engine.key(part)}:before")
-    keys, argv = [engine.key(part) for part in PARTS], arguments(script, REQUEST, special)
+    keys, argv = [engine.key(part) for part in PARTS], arguments(script, special)
     done, commands = False, 0
     while not done:
         for part in PARTS:
@@ -77,7 +80,7 @@ def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, l
             engine.cancel(token)
         stored = engine.stored()
         assert (stored.holders, stored.queue) == ({}, {})
-        replies = [engine.acquire("last", stored.limit or 4, wait=0)[0] for _ in range(2)]
+        replies = [engine.acquire("latest", stored.limit or 4, wait=0)[0] for _ in range(2)]
         assert replies[-1] == "granted", "a count that is too high is noticed by the first that is refused"
         commands += 1
     assert commands > 2
@@ -135,7 +138,7 @@ def test_of_two_names_neither_has_two_holders_and_none_is_lost(raw, both, listen
     listening("x", "y", "z")
     script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
     keys = [engine.key(part) for engine in both.engines for part in PARTS]
-    argv = arguments(script, REQUEST[3:], {"token": "x", "owner": "inbox:x control:x me"})
+    argv = arguments(script, {"token": "x", "weight": 1, "limit": 1, "claim_ms": 0})
     expected = {
         "acquire": ("granted",) if scene is free else ("granted", "queued"),
         "release": ("released", "unknown", "lost"),
@@ -159,7 +162,7 @@ def test_of_two_names_neither_has_two_holders_and_none_is_lost(raw, both, listen
             for token in "hz":
                 engine.cancel(token)
             assert engine.holders() == engine.queue() == []
-        assert both.acquire("last", wait=0)[0] == "granted"
+        assert both.acquire("latest", wait=0)[0] == "granted"
         commands += 1
     assert commands > 3
 

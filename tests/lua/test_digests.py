@@ -6,18 +6,18 @@ from handfast._engine.script import load
 from tests.lua.test_check_scripts import LUA
 
 DIGESTS = {
-    "multi_acquire": "7159f19ac94504f06f9b5ca06a30171f6dab1280",
+    "multi_acquire": "8086fe46768dce5d926387cb3c48b6695087180b",
     "names_best": "08557c84a027ad12e2ea4dd10b8fa642b942f185",
     "names_rank": "f57e8ef7c657b6ae7492bdea67b46b5e2e3f10dd",
     "names_unrank": "81d87fe6381a55ab6b20962a715a4495a6e2e6c9",
-    "permit_acquire": "ad7063a3ba990a2b383831b8c36976a4d3d93057",
-    "permit_cancel": "54ee57afa56299379d730d408184697f51979ca3",
-    "permit_inspect": "33877748936d1102a26d58b56590593a8a936611",
-    "permit_lower": "c86374e1f4bcf4bc362b048a4623cd515bbc69ed",
-    "permit_release": "60243bdc1299ef8f49bf72bf55d58edc825909a8",
-    "permit_renew": "80872d2c744d912e95f6536791050c82ed5befef",
-    "permit_resize": "0fa2881710b07370a62f677f091bfe1b698dd701",
-    "permit_revoke": "2402f2fe6d1c692fd5e2433669399eeaffed8764",
+    "permit_acquire": "f7f48c35d81d33ce6067941c4dbaf7ed81a4e169",
+    "permit_cancel": "1457b3b7eabac79a9dc66e88df1da7c771c55eff",
+    "permit_inspect": "112638a94aceba2a4429fe8fa0381c7371fd910c",
+    "permit_lower": "068d51a08e609ccc0d27adfd709bf3e657dc4e46",
+    "permit_release": "bc24ed924e9cad3939cdbdf0d37ca99fd69a58f3",
+    "permit_renew": "79ab67ccd722273bfda7ea08b4df2b537970c375",
+    "permit_resize": "bffc8d9d55f15c1356c795ae2b460d72a034d34c",
+    "permit_revoke": "565340d93f82332a366ba532ede98e097a3a8c11",
     "scores_advance": "082380091837da824e6e9056c69187dc7e12760d",
 }
 """If one changes, say so in the changelog, and change it here."""

@@ -17,16 +17,16 @@ LIB = (LUA / "lib/record.lua").read_text()
 READ = f"{LIB} return {{weight_of(ARGV[1]), inbox_of(ARGV[1]), weight_of(false)}}"
 
 RECORDS = [
-    Record(1_700_000_000_123_456, 1, 1, 2000, "hf:inbox:a:1", "hf:control:a", "host:42"),
-    Record(2**53 - 1, 3, 10**9, 0, "i", "c", "a label of several words"),
-    Record(1, 2, 3, 4, "i", "c", ""),
-    Record(1, 2, 3, 4, "i", "c", " two  spaces\nand a line"),
+    Record(1_700_000_000_123_456, 1, 1, 2000, 4711, "hf:inbox:a:1", "hf:control:a", "host:42"),
+    Record(2**53 - 1, 3, 10**9, 0, 2**47, "i", "c", "a label of several words"),
+    Record(1, 2, 3, 4, 0, "i", "c", "web-3:1;task=a%20b"),
+    Record(1, 2, 3, 4, 5, "i", "c", " two  spaces\nand a line"),
 ]
 
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_lua_and_python_read_the_same(raw, record):
-    text = doubles(*record[:4]) + owner_text(record.inbox, record.control, record.label).encode()
+    text = doubles(*record[:5]) + owner_text(record.inbox, record.control, record.label).encode()
     assert read_record(text) == record
     assert raw.execute_command("EVAL", READ, 0, text) == [record.weight, record.inbox, 0]
 

@@ -30,7 +30,7 @@ def test_of_a_semaphore(make, listening, part):
     engine.acquire("w3", 3)
     for token in ("n1", "w1", "w2", "w3"):
         engine.cancel(token)
-    assert engine.acquire("last", 3)[0] == "granted"
+    assert engine.acquire("latest", 3)[0] == "granted"
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -58,7 +58,7 @@ def test_of_a_read_write_lock_held_by_a_writer(rw, listening, part, verb):
         assert list(weights) == ["w"]
     for token in ("w", "r1", "w2", "n1", "n2"):
         rw.cancel(token)
-    assert rw.acquire("last", rw.limit, wait=0)[0] == "granted"
+    assert rw.acquire("latest", rw.limit, wait=0)[0] == "granted"
 
 
 @pytest.mark.parametrize("part", PARTS)

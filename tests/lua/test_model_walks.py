@@ -217,15 +217,18 @@ ODDS = {
 class Walk:
     """One name and its model."""
 
-    def __init__(self, raw, seed, *, limits_differ, multi):
+    def __init__(self, clock, seed, *, limits_differ, multi):
         self.random = random.Random(seed)
-        self.engine = Mixed(raw)
+        self.clock = clock
+        self.engine = Mixed(clock)
         self.model = Model()
         self.limit = self.random.choice([1, 2, 4, MAX_PERMITS])
         self.limits_differ = limits_differ
         self.multi = multi
         self.fences = {}
         self.latest = 0
+        self.tickets = {}
+        self.grants, self.waited = 0, 0
 
     def new_token(self):
         token = f"t{len(self.model.known)}"
@@ -239,6 +242,7 @@ class Walk:
     def step(self):
         """Do one thing. Return its token, the reply, and the tag that the model foretells."""
         model = self.model
+        self.clock.now_us += 1000
         odds = {order: share for order, share in ODDS.items() if order != "resize" or not self.multi}
         order = self.random.choices(list(odds), list(odds.values()))[0]
         able = [token for token in [*list(model.known)[-8:], *model.holders, *model.queue] if not self.gone(token)]
@@ -311,7 +315,11 @@ class Walk:
             if self.fences.get(one) != fence:
                 assert fence > self.latest, "a fence that did not grow"
                 self.fences[one] = self.latest = fence
+                self.grants += 1
+                self.waited += self.clock.now_us - self.tickets.get(one, self.clock.now_us)
         assert reply[0] != "granted" or reply[1] == self.fences[token]
+        assert (stored.grants, stored.waited) == (self.grants, self.waited)
+        self.tickets = stored.queue
 
     def check_messages(self, live):
         """Assert that the messages are those that the model foretold, in that order."""
@@ -322,10 +330,10 @@ class Walk:
 
 @pytest.mark.parametrize("multi", [False, True], ids=["resized", "multi"])
 @pytest.mark.parametrize("limits_differ", [*slow_only(False), True], ids=["limits equal", "limits differ"])
-def test_a_walk_is_what_the_model_foretells(raw, live, limits_differ, multi):
+def test_a_walk_is_what_the_model_foretells(clock, live, limits_differ, multi):
     for seed in range(SEEDS):
-        raw.flushall()
-        walk = Walk(raw, seed, limits_differ=limits_differ, multi=multi)
+        clock.flushall()
+        walk = Walk(clock, seed, limits_differ=limits_differ, multi=multi)
         for number in range(STEPS):
             try:
                 walk.check(*walk.step())

@@ -380,27 +380,27 @@ def test_a_waiter_above_a_new_limit_leaves_the_queue_before_its_turn(make, liste
 
 def test_a_waiter_above_a_new_limit_leaves_the_queue_from_behind_a_head_that_fits(make, listening):
     engine = make()
-    listening("head", "last")
+    listening("head", "latest")
     engine.acquire("t1", 5)
-    for token, weight in (("head", 3), ("large", 4), ("last", 1)):
+    for token, weight in (("head", 3), ("large", 4), ("latest", 1)):
         engine.acquire(token, weight)
     engine.resize(3)
     assert engine.acquire("large", 4) == ["exceeds_limit", 3]
-    assert engine.queue() == ["head", "last"]
+    assert engine.queue() == ["head", "latest"]
     assert engine.record("large") is None
 
 
 def test_a_waiter_above_a_new_limit_that_leaves_lets_those_behind_it_in(make, listening):
     engine = make(4)
-    listening("first", "large", "last")
+    listening("first", "large", "latest")
     engine.acquire("held", 4)
-    for token, weight in (("first", 2), ("large", 3), ("last", 1)):
+    for token, weight in (("first", 2), ("large", 3), ("latest", 1)):
         engine.acquire(token, weight)
     engine.resize(2)
     engine.end_wait("first")
     engine.end_lease("held")
     assert engine.acquire("large", 3) == ["exceeds_limit", 2]
-    assert engine.holders() == ["last"]
+    assert engine.holders() == ["latest"]
     assert engine.queue() == []
 
 

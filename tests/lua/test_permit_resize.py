@@ -120,18 +120,18 @@ def test_a_smaller_limit_drops_the_only_waiter(make, listening):
 
 def test_a_waiter_above_a_smaller_limit_is_woken_and_dropped_at_its_turn(make, listening):
     engine = make(4)
-    inboxes = listening("first", "large", "last")
+    inboxes = listening("first", "large", "latest")
     engine.acquire("held", 4)
-    for token, weight in (("first", 2), ("large", 3), ("last", 1)):
+    for token, weight in (("first", 2), ("large", 3), ("latest", 1)):
         engine.acquire(token, weight)
     engine.resize(2)
-    assert engine.queue() == ["first", "large", "last"]
+    assert engine.queue() == ["first", "large", "latest"]
     engine.release("held")
-    assert engine.queue() == ["large", "last"]
+    assert engine.queue() == ["large", "latest"]
     engine.release("first")
     assert [received(inboxes).split()[1:3] for _ in range(3)] == [
         ["first", str(NOW_US + 1)],
         ["large", "0"],
-        ["last", str(NOW_US + 2)],
+        ["latest", str(NOW_US + 2)],
     ]
-    assert engine.holders() == ["last"]
+    assert engine.holders() == ["latest"]

@@ -21,7 +21,7 @@ def ask_again(asked, token, **options):
 
 def test_a_waiter_that_was_dropped_takes_its_place_again(waiters, a, clock, listening):
     asked, queues = waiters
-    lost, _ = listening("lost"), listening("next", "later", "last")
+    lost, _ = listening("lost"), listening("next", "later", "latest")
     a.acquire("first")
     for token in ("lost", "next", "later"):
         clock.now_us += 1000
@@ -30,11 +30,11 @@ def test_a_waiter_that_was_dropped_takes_its_place_again(waiters, a, clock, list
     a.release("first")
     asked.acquire("next")  # for two names it is woken, and asks
     assert [engine.holders() for engine in queues] == [["next"]] * len(queues)
-    asked.acquire("last")
+    asked.acquire("latest")
     listening("lost")
     clock.now_us += 1000
     assert ask_again(asked, "lost")[:3] == ["queued", clock.now_us, 0]
-    assert [engine.queue() for engine in queues] == [["lost", "later", "last"]] * len(queues)
+    assert [engine.queue() for engine in queues] == [["lost", "later", "latest"]] * len(queues)
 
 
 def test_waiters_take_their_places_again_in_any_order_after_all_data_was_lost(waiters, a, clock, raw, listening):
@@ -125,7 +125,7 @@ def test_requests_for_several_names_do_not_wait_for_each_other_after_the_clock_w
 
 def test_a_late_copy_of_the_first_request_takes_no_place_away(waiters, a, clock, listening):
     asked, queues = waiters
-    lost, _ = listening("lost"), listening("next", "last")
+    lost, _ = listening("lost"), listening("next", "latest")
     a.acquire("first")
     for token in ("lost", "next"):
         clock.now_us += 1000
@@ -134,13 +134,13 @@ def test_a_late_copy_of_the_first_request_takes_no_place_away(waiters, a, clock,
     hang_up(a.client, lost, "lost")
     a.release("first")
     asked.acquire("next")
-    asked.acquire("last")
+    asked.acquire("latest")
     asked.acquire("lost")
     listening("lost")
-    assert [engine.queue() for engine in queues] == [["last", "lost"]] * len(queues)
+    assert [engine.queue() for engine in queues] == [["latest", "lost"]] * len(queues)
     assert asked.acquire("lost", ticket=ticket)[2] == 0
     assert asked.tickets["lost"] == ticket
-    assert [engine.queue() for engine in queues] == [["lost", "last"]] * len(queues)
+    assert [engine.queue() for engine in queues] == [["lost", "latest"]] * len(queues)
 
 
 def test_the_ticket_of_a_newcomer_is_the_time_or_the_next_number(waiters, a, clock, listening):

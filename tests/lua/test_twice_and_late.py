@@ -26,7 +26,7 @@ TWICE = {
 """Calls that can concern several names."""
 
 TWICE_ONE = {
-    "acquire above the limit": lambda name: name.acquire("large", 2),
+    "acquire above the limit": lambda name: name.resize(1) and name.acquire("large", 2, limit=2),
     "lower": lambda name: name.lower("holds", 1),
     "lower lost": lambda name: name.lower("unknown", 1),
     "resize": lambda name: name.resize(1),

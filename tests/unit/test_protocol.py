@@ -342,16 +342,17 @@ def test_a_removed_lease_is_neither_due_nor_expired():
 
 
 def test_force_release_names_the_latest_grant_that_it_saw():
-    seen = Answer(1.0, [b"state", 1_000_000, 42, 0, 1, 1, 0, [], []])
+    seen = Answer(1.0, [b"state", 1_000_000, 42, 0, 1, 1, 0, 1, 0, b"", [], []])
     effects, count = perform(
-        force_release(permits(), "why"),
+        force_release(permits(), "why", "web-1:7"),
         seen,
         Answer(1.0, [b"revoked", 1, 1, 9]),
         Answer(1.0, [b"revoked", 0, 0, 0]),
     )
     assert verbs(effects) == ["inspect", "revoke", "revoke"]
     assert b"$7\r\n1000000\r\n" in effects[1].args
-    assert [effect.args.endswith(bulk(start)) for effect, start in zip(effects[1:], (0, 9), strict=True)] == [True] * 2
+    for effect, start in zip(effects[1:], (0, 9), strict=True):
+        assert effect.args.endswith(bulk(start) + bulk("web-1:7"))
     assert count == 1
 
 
@@ -367,22 +368,30 @@ def test_a_downgrade_repeats_while_waiters_are_left_and_changes_the_request():
 
 
 def test_a_resize_repeats_while_waiters_are_left_to_serve():
-    effects, _ = perform(resize(permits(), 9), Answer(1.0, [b"resized", 1]), Answer(1.0, [b"resized", 0]))
-    assert effects == [permits().resize(9)] * 2
+    effects, _ = perform(resize(permits(), 9, "me"), Answer(1.0, [b"resized", 1]), Answer(1.0, [b"resized", 0]))
+    assert effects == [permits().resize(9, "me")] * 2
 
 
 @pytest.mark.parametrize(
     ("limit", "out", "seen"), [(0, 3, (5, 2)), (8, 3, (8, 5)), (2, 3, (2, 0)), (0, -1, (5, 0)), (0, 0, (5, 5))]
 )
 def test_free_permits_are_counted_by_the_limit_in_force(limit, out, seen):
-    _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, limit, out, 1, 0, [], []]))
+    _, found = perform(
+        status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, limit, out, 1, 0, 1, 0, b"", [], []])
+    )
     assert (found.limit, found.free) == seen
 
 
 def test_a_record_that_was_evicted_is_shown_with_what_is_known():
-    lists = [b"abcdefgh", b"2000000", b""], [b"ijklmnop", b"500000", doubles(9, 2, 2, 9) + b"inbox control some label"]
-    _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", 1_000_000, 42, 0, -1, 1, 1, *map(list, lists)]))
+    lists = (
+        [b"abcdefgh", b"2000000", b""],
+        [b"ijklmnop", b"500000", doubles(9, 2, 2, 9, 17) + b"hf:inbox:c1:1 hf:control:c1 some%20label"],
+    )
+    numbers = 1_000_000, 42, 0, -1, 1, 1, 9, 2_500_000
+    _, found = perform(status(permits(limit=5)), Answer(1.0, [b"state", *numbers, b"", *map(list, lists)]))
+    assert (found.grants, found.waited, found.last) == (9, 2.5, None)
     (holder,), (waiter,) = found.holders, found.waiters
     assert (holder.token, holder.weight, holder.remaining, holder.label) == ("abcdefgh", 0, 1.0, "")
     assert (waiter.weight, waiter.position, waiter.waited_for, waiter.label) == (2, 0, 0.5, "some label")
+    assert (holder.owner, waiter.owner) == ("", "c1.17")
     assert (holder.exclusive, waiter.exclusive) == (False, True)

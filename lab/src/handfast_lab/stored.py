@@ -16,7 +16,7 @@ from handfast._engine.records import Record, read_record
 
 __all__ = ["PARTS", "Stored", "read_stored"]
 
-_STATE, _MORE = Struct("<6dB"), Struct("<4d")
+_STATE, _MORE = Struct("<8dB"), Struct("<4d")
 _FINISHED = 2**52
 """What is added to the end of a tombstone for its score; a waiter's score is its ticket less this."""
 
@@ -66,13 +66,13 @@ def read_stored(client: redis.Redis, place: str) -> Stored:
     texts = dict(zip(state[::2], state[1::2], strict=True))
     scores = {token.decode(): float(score) for token, score in zip(tokens[::2], tokens[1::2], strict=True)}
     holders = {token: int(score) for token, score in scores.items() if 0 < score < _FINISHED}
-    own, more = texts.pop(b"s", None), texts.pop(b"q", None)
+    own, more, _ = (texts.pop(field, None) for field in (b"s", b"q", b"last"))
     records = {token.decode(): record for token, text in texts.items() if (record := read_record(text))}
     used, limit, fence = 0.0, 0, 0
     if more is not None:
         used, _, limit, _ = _MORE.unpack(more)
     if own is not None:
-        lease_end, _, _, _, fence, _, length = _STATE.unpack_from(own)
+        lease_end, fence, *_, length = _STATE.unpack_from(own)
         token, record = own[_STATE.size : _STATE.size + length].decode(), read_record(own[_STATE.size + length :])
         if lease_end and record:
             holders[token], records[token] = int(lease_end), record

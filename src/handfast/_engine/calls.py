@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Self
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Call, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
+from handfast._engine.records import encode_label
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
 
@@ -36,6 +38,9 @@ LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load
 
 PARTS = "state", "tokens"
 """The keys of a name."""
+
+_pack_caller = Struct("<d").pack
+"""The last of the numbers that a record has behind its mark."""
 
 RELEASE_OF_COPIES = RELEASE.prefix_for(len(PARTS), 2)
 """For a token whose acquire may have copies that still arrive."""
@@ -69,11 +74,11 @@ class Request(ABC):
         """Return the same request for other names, and with another timeout."""
 
     @abstractmethod
-    def acquire(self, token: bytes, ticket: int = 0) -> Call:
+    def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
 
     @abstractmethod
-    def try_acquire(self, token: bytes) -> Call:
+    def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         """Acquire, or leave the queue as it is."""
 
     @abstractmethod
@@ -96,7 +101,7 @@ class Request(ABC):
 class PermitRequest(Request):
     """Permits of one name: ``weight`` of ``limit``."""
 
-    __slots__ = ("_keys", "_queue", "_try", "_whole_ttl", "limit", "place", "weight")
+    __slots__ = ("_keys", "_queue", "_try", "_wants", "_whole_ttl", "limit", "place", "weight")
 
     def __init__(
         self,
@@ -113,11 +118,11 @@ class PermitRequest(Request):
         self.place = place
         self.limit = limit
         self.weight = weight
-        claim_ms = min(ttl_ms, CLAIM_MS)
         self._keys = pack(place.key(part) for part in PARTS)
         self._whole_ttl = bulk(ttl_ms)
-        self._queue = bulk(doubles(weight, limit, claim_ms, ttl_ms, WAIT_MS, max_waiters, 0))
-        self._try = bulk(doubles(weight, limit, claim_ms, ttl_ms, 0, max_waiters, 0))
+        self._queue = bulk(doubles(ttl_ms, WAIT_MS, max_waiters, 0))
+        self._try = bulk(doubles(ttl_ms, 0, max_waiters, 0))
+        self._wants = doubles(weight, limit, min(ttl_ms, CLAIM_MS))
 
     def with_weight(self, weight: int) -> PermitRequest:
         """Return the same request for that many permits."""
@@ -132,21 +137,21 @@ class PermitRequest(Request):
         """Return the same request for another name, and with another timeout."""
         return self._like(self.place.renamed(rename(self.name)), self.weight, timeout)
 
-    def acquire(self, token: bytes, ticket: int = 0) -> Call:
+    def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
         request = _with_ticket(self._queue, ticket) if ticket else self._queue
         args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, request)
-        return make_call((ACQUIRE.prefix, args, token, False))
+        return make_call((ACQUIRE.prefix, args, token, self._wants + _pack_caller(caller), False))
 
-    def try_acquire(self, token: bytes) -> Call:
+    def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         """Acquire, or leave the queue as it is."""
-        return Call(ACQUIRE.prefix, self._keys + bulk(token) + self._try, token)
+        return Call(ACQUIRE.prefix, self._keys + bulk(token) + self._try, token, self._wants + _pack_caller(caller))
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
         """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
         if copies:
             return Call(RELEASE_OF_COPIES, self._keys + bulk(token) + bulk("copies"))
-        return make_call((RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token), b"", False))
+        return make_call((RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token), b"", b"", False))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
@@ -164,13 +169,13 @@ class PermitRequest(Request):
         """Keep only this request's weight of a lease."""
         return self._call(LOWER, token, self.weight)
 
-    def resize(self, limit: int) -> Call:
-        """Set the limit that is in force for all clients; 0 lets each bring its own again."""
-        return self._call(RESIZE, limit)
+    def resize(self, limit: int, by: str = "") -> Call:
+        """Set the limit that is in force for all clients; 0 lets each bring its own again. ``by``: the operator's label."""
+        return self._call(RESIZE, limit, encode_label(by))
 
-    def revoke(self, up_to_fence: int, reason: str, start: int = 0) -> Call:
+    def revoke(self, up_to_fence: int, reason: str, start: int = 0, by: str = "") -> Call:
         """Take away the leases granted up to that fence, in the order of their ends, beginning at ``start``."""
-        return self._call(REVOKE, up_to_fence, reason, start)
+        return self._call(REVOKE, up_to_fence, reason, start, encode_label(by))
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Read the state of the name, with so many of its holders and of its waiters."""
@@ -218,13 +223,13 @@ class MultiRequest(Request):
             [*places.values()], ttl_ms=self.ttl_ms, renew=self.renew, max_waiters=self._max_waiters, timeout=timeout
         )
 
-    def acquire(self, token: bytes, ticket: int = 0) -> Call:
+    def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         """Acquire all, or enter every queue."""
-        return self._call(MULTI_ACQUIRE, bulk(token) + _with_ticket(self._queue, ticket), token)
+        return self._call(MULTI_ACQUIRE, bulk(token) + _with_ticket(self._queue, ticket), token, caller)
 
-    def try_acquire(self, token: bytes) -> Call:
+    def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         """Acquire, or leave the queue as it is."""
-        return self._call(MULTI_ACQUIRE, bulk(token) + self._try, token)
+        return self._call(MULTI_ACQUIRE, bulk(token) + self._try, token, caller)
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
         """Release a lease, or the locks of it that are left."""
@@ -243,6 +248,6 @@ class MultiRequest(Request):
         """Undo an acquire, whatever it has reached."""
         return self._call(CANCEL, bulk(token))
 
-    def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"") -> Call:
+    def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"", caller: int = 0) -> Call:
         prefix = script.prefix_for(len(self.parts) * len(PARTS), len(script.header.args))
-        return Call(prefix, self._keys + args, waiter)
+        return Call(prefix, self._keys + args, waiter, waiter and doubles(1, 1, 0, caller))

@@ -37,13 +37,14 @@ class Call(NamedTuple):
     args: bytes
     """Keys and arguments, packed."""
     waiter: bytes = b""
-    """The token that this call may put in the queue, if any. The session then adds its owner text as the last argument, and
-    discards grant messages for the token that came before the reply: the reply is newer."""
+    """The token that this call may put in the queue, if any. The session discards grant messages for the token that came before
+    the reply: the reply is newer. And it adds the last argument: ``wants``, and behind that its owner text."""
+    wants: bytes = b""
     once: bool = False
     """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
 
 
-make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bool]], Call] = partial(tuple.__new__, Call)
+make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bytes, bool]], Call] = partial(tuple.__new__, Call)
 """Make a call of all its fields, for the hot path: faster than the class, whose ``__new__`` is a Python function."""
 
 PROBE = Call(command("PUBSUB", 2), pack(("NUMSUB", "-")))

@@ -1,19 +1,19 @@
 """What the server stores of a token, and the text about its owner that clients send. The twin of ``lua/lib/record.lua``.
 
-    mark weight limit claim_ms, as doubles, and inbox control label, as text
+    mark weight limit claim_ms caller, as doubles, and inbox control label, as text
 
-The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people,
-which may contain spaces.
+The text is the owner: the channels on which it hears of a grant and of the loss of a lease, and a label for people.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
-__all__ = ["Record", "owner_text", "read_record"]
+__all__ = ["Action", "Record", "encode_label", "owner_text", "read_action", "read_record"]
 
-_NUMBERS = Struct("<4d")
+_NUMBERS, _TIME = Struct("<5d"), Struct("<d")
 
 
 class Record(NamedTuple):
@@ -24,20 +24,52 @@ class Record(NamedTuple):
     weight: int
     limit: int
     claim_ms: int
+    caller: int
+    """The number of the thread or task that requested it."""
     inbox: str
     control: str
     label: str
 
+    @property
+    def owner(self) -> str:
+        """The id of the client and the number of the caller; empty where they are not known."""
+        client = self.control.rpartition(":")[2]
+        return client and f"{client}.{self.caller}"
+
 
 def owner_text(inbox: str, control: str, label: str) -> str:
-    """The argument ``owner`` of the scripts."""
-    return f"{inbox} {control} {label}"
+    """The end of the argument ``wants`` of the scripts, behind the numbers."""
+    return f"{inbox} {control} {encode_label(label)}"
+
+
+def encode_label(label: str) -> str:
+    """Percent-encode what would end a label."""
+    return quote(label, safe=":;=,/@")
 
 
 def read_record(text: bytes) -> Record | None:
     """Read a record; None for the empty text, which scripts return where it was evicted."""
     if not text:
         return None
-    mark, weight, limit, claim_ms = map(int, _NUMBERS.unpack_from(text))
-    inbox, control, label = text[_NUMBERS.size :].decode(errors="replace").split(" ", 2)
-    return Record(mark, weight, limit, claim_ms, inbox, control, label)
+    mark, weight, limit, claim_ms, caller = map(int, _NUMBERS.unpack_from(text))
+    inbox, control, label = text[_NUMBERS.size :].decode(errors="replace").split(" ")
+    return Record(mark, weight, limit, claim_ms, caller, inbox, control, unquote(label))
+
+
+class Action(NamedTuple):
+    """What an operator did last, as the field ``last`` of a name has it."""
+
+    at_us: int
+    what: str
+    by: str
+    why: str
+    """The reason of a ``force_release``, the limit of a ``resize``."""
+
+
+def read_action(text: bytes) -> Action | None:
+    """Read the last action; None for the empty text, where there was none."""
+    if not text:
+        return None
+    (at_us,) = _TIME.unpack_from(text)
+    what, by, why = text[_TIME.size :].decode(errors="replace").split(" ", 2)
+    return Action(int(at_us), what, unquote(by), why)

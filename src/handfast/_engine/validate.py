@@ -16,6 +16,7 @@ from handfast.arguments import Duration, OnBusy, OnLost
 __all__ = [
     "MAX_DURATION_S",
     "MAX_ITEMS",
+    "MAX_LABEL_BYTES",
     "MAX_NAME_BYTES",
     "check_int",
     "check_limit",
@@ -36,6 +37,9 @@ MAX_ITEMS = 10_000
 
 MAX_NAME_BYTES = 16 * 1024
 """Upper bound of a name, in bytes of UTF-8."""
+
+MAX_LABEL_BYTES = 200
+"""Upper bound of a label, in bytes of UTF-8: every waiter and every holder has it in its record."""
 
 _ON_BUSY = get_args(OnBusy)
 _ON_LOST = get_args(OnLost)
@@ -83,8 +87,8 @@ def encode_name(name: str, what: str, *, safe: str = "") -> str:
     return quote(utf8(name, what), safe=safe)
 
 
-def utf8(text: str, what: str) -> bytes:
-    """Encode a name: not empty, at most 16 KiB of UTF-8."""
+def utf8(text: str, what: str, most: int = MAX_NAME_BYTES) -> bytes:
+    """Encode a name: not empty, and of at most so many bytes of UTF-8."""
     if not isinstance(text, str):
         raise TypeError(f"{what} must be a str, not {text!r}")
     if not text:
@@ -93,8 +97,8 @@ def utf8(text: str, what: str) -> bytes:
         data = text.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{what} must be valid Unicode, not {text!r}") from None
-    if len(data) > MAX_NAME_BYTES:
-        raise ValueError(f"{what} must be at most {MAX_NAME_BYTES} bytes of UTF-8, not {len(data)}")
+    if len(data) > most:
+        raise ValueError(f"{what} must be at most {most} bytes of UTF-8, not {len(data)}")
     return data
 
 

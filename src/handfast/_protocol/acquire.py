@@ -122,11 +122,13 @@ class Grant(NamedTuple):
 class Attempt:
     """One attempt to acquire, under a token of its own."""
 
-    __slots__ = ("__weakref__", "copies", "request", "state", "token")
+    __slots__ = ("__weakref__", "caller", "copies", "request", "state", "token")
 
-    def __init__(self, request: Request, token: bytes) -> None:
+    def __init__(self, request: Request, token: bytes, caller: int = 0) -> None:
         self.request = request
         self.token = token
+        self.caller = caller
+        """The number of the thread or task."""
         self.state = NEW
         self.copies = False
         """Whether a copy of the request may still be on its way to the server."""
@@ -159,7 +161,7 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
     attempt.apply(SEND)
     while True:
         try:
-            answer: Answer = yield request.acquire(token, ticket)
+            answer: Answer = yield request.acquire(token, ticket, caller=attempt.caller)
         except ServerRefused as error:
             if error.changed_nothing:
                 attempt.apply(REFUSE)
@@ -204,7 +206,7 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
     """Acquire if that needs no waiting, else return None. The attempt may need an undo even then, if a copy is late."""
     attempt.apply(SEND)
     try:
-        answer: Answer = yield attempt.request.try_acquire(attempt.token)
+        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)
     except ServerRefused as error:
         if error.changed_nothing:
             attempt.apply(REFUSE)

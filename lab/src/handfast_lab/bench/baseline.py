@@ -50,7 +50,7 @@ class Bare:
     def __init__(self, url: str) -> None:
         identity = secrets.token_hex(8)
         inbox, home = inbox_channel("bench", identity, 1), control_channel("bench", identity)
-        self._address = bulk(f"{inbox} {home} {os.uname().nodename}:{os.getpid()}")
+        self._address = f"{inbox} {home} {os.uname().nodename}:{os.getpid()}".encode()
         connection: Any = SyncConnector.of(url).connect()  # redis-py's methods are untyped
         for script in map(load, ("permit_acquire", "permit_release")):
             connection.send_command("SCRIPT", "LOAD", script.source)
@@ -82,7 +82,7 @@ class Bare:
         self._connection.disconnect()
 
     def _template(self, call: Call, token: bytes) -> Template:
-        whole = call.prefix.evalsha + call.args + (self._address if call.waiter else b"")
+        whole = call.prefix.evalsha + call.args + (bulk(call.wants + self._address) if call.waiter else b"")
         return Template(*whole.split(token))
 
 

@@ -74,8 +74,8 @@ HOUR_MS = 3_600_000
 BATCH = 20
 """Cycles sent before their replies are read."""
 
-WAITER = b"hf:inbox:0123456789abcdef0123456789abcdef:0 hf:control:0123456789abcdef0123456789abcdef host:4242"
-"""The last argument of an acquire: inbox, control channel and label of its client."""
+WAITER = b"hf:inbox:0123456789abcdef:1 hf:control:0123456789abcdef host:4242"
+"""The end of the last argument of an acquire: inbox, control channel and label of its client."""
 
 COMPARE_AND_DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
@@ -243,7 +243,7 @@ def pack_command(name: str, *args: str | bytes) -> bytes:
 
 def packed(call: Call) -> bytes:
     """Return a call as a driver sends it to a server that has loaded the script."""
-    return call.prefix.evalsha + call.args + (bulk(WAITER) if call.waiter else b"")
+    return call.prefix.evalsha + call.args + (bulk(call.wants + WAITER) if call.waiter else b"")
 
 
 def loads(*calls: Call) -> Commands:
@@ -253,7 +253,7 @@ def loads(*calls: Call) -> Commands:
 
 def tokens() -> Iterator[bytes]:
     """Return an endless iterator of distinct tokens of the usual length."""
-    return (b"%022d" % number for number in count())
+    return (b"%032d" % number for number in count())
 
 
 def permits(kind: str, name: str = "a", limit: int = 1, weight: int = 1) -> PermitRequest:

@@ -106,8 +106,8 @@ class Workload:
         """Request the only permit of a name for a client that does not exist, as if it had died since."""
         script, key_set = load("permit_acquire"), KeySet("hf", kind, name)
         ttl_ms, claim_ms, wait_ms = (round(seconds * 1000) for seconds in (ttl, claim, wait))
-        request = doubles(1, 1, claim_ms, ttl_ms, wait_ms, 10, 0)
-        values = token, request, "hf:inbox:gone hf:control:gone x"
+        request = doubles(ttl_ms, wait_ms, 10, 0)
+        values = token, request, doubles(1, 1, claim_ms, 0) + b"hf:inbox:gone hf:control:gone x"
         keys = [key_set.key(part) for part in script.header.keys]
         self.admin.execute_command("EVAL", script.source, len(keys), *keys, *values, NEVER_DECODE=True)
 

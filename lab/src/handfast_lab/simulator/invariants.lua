@@ -26,7 +26,7 @@ local function read(record)
   local known = parsed[record]
   if not known then
     local mark, weight, limit, claim = unpack_doubles('<dddd', record)
-    local inbox = string.match(record, '^%S+', 33)
+    local inbox = string.match(record, '^%S+', 41)
     known = {fence = mark, wait_until = mark, weight = weight, limit = limit, claim = claim, inbox = inbox}
     parsed[record] = known
   end
@@ -50,6 +50,23 @@ local function is_torn_elsewhere(name)
   return false
 end
 
+-- Each new grant is counted, and so is how long its token has waited: since its ticket, if it had one.
+local function check_counters(name, state, new, ticket, now)
+  local waited = 0
+  for _, token in ipairs(new) do
+    local since = name.tickets[token] or ticket > 0 and ticket or now
+    waited = waited + math.max(0, now - since)
+  end
+  if not name.torn and not name.was_lost and name.grants and state.hash.size > 0 then
+    if state.grants ~= name.grants + #new then
+      complain('counters', name, '%.0f grants after %.0f and %d', state.grants, name.grants, #new)
+    elseif state.waited ~= name.waited + waited then
+      complain('counters', name, 'waited %.0f us after %.0f and %.0f', state.waited, name.waited, waited)
+    end
+  end
+  name.grants, name.waited = state.grants, state.waited
+end
+
 -- Invariants 1, 2 and 3: each new grant fits the limit, overtakes no waiter, and has the largest fence.
 local function check_grants(name, state, caller, caller_moves, ticket, now)
   -- A caller with a ticket comes back to its place, before those that came later.
@@ -65,6 +82,7 @@ local function check_grants(name, state, caller, caller_moves, ticket, now)
       insert(new, token)
     end
   end
+  check_counters(name, state, new or {}, ticket, now)
   if not new then
     return
   end
@@ -357,12 +375,13 @@ local function look(name, now)
     records[token] = record and (parsed[record] or read(record)) or nil
   end
   local own, more = fields.s, fields.q
-  state.record_count, state.has_extra = hash.size - (own and 1 or 0) - (more and 1 or 0), more ~= nil
-  state.lease_end, state.waiting, state.length, state.extra, state.fence, state.keep = 0, 0, 0, 0, 0, 0
+  state.record_count, state.has_extra = hash.size - (own and 1 or 0) - (more and 1 or 0) - (fields.last and 1 or 0), more ~= nil
+  state.lease_end, state.fence, state.keep, state.extra, state.grants, state.waited = 0, 0, 0, 0, 0, 0
+  state.waiting, state.length = 0, 0
   if own then
     local token, at
-    state.lease_end, state.waiting, state.length, state.extra, state.fence, state.keep, token, at =
-      unpack_doubles('<ddddddBc0', own)
+    state.lease_end, state.fence, state.keep, state.extra, state.grants, state.waited, state.waiting, state.length, token, at =
+      unpack_doubles('<ddddddddBc0', own)
     if state.lease_end > 0 then
       state.is_doubled = holders.scores[token] ~= nil
       state.inline, records[token] = token, read(string.sub(own, at))
@@ -403,10 +422,9 @@ local function remember(name, state)
 end
 
 -- A reply as a table: its tag and its numbers. A number alone is the fence of a grant for the whole ttl.
-local function read_reply(script, reply, argv)
+local function read_reply(reply, argv)
   if type(reply) == 'number' then
-    local ttl_at = script == 'permit_acquire' and 25 or 1
-    return {'granted', reply, unpack_doubles('<d', argv[2], ttl_at) * 1000}
+    return {'granted', reply, unpack_doubles('<d', argv[2]) * 1000}
   elseif type(reply) ~= 'string' then
     return reply
   end
@@ -437,7 +455,7 @@ function watch.after(script, now)
   complaints, turn = {}, turn + 1
   local keys, argv, reply = server.last()
   local caller, ticket = argv[1], 0
-  reply = read_reply(script, reply, argv)
+  reply = read_reply(reply, argv)
   if script == 'permit_acquire' or script == 'multi_acquire' then
     ticket = (unpack_doubles('<d', argv[2], #argv[2] - 7))
   end

@@ -409,7 +409,8 @@ def _text(item: Any) -> str:
     length = len(item) - 24 if item.startswith(b"granted ") else 0
     if item.isascii() and item.decode().isprintable():
         return item.decode()
-    if (len(item) - length) % 8:
+    end = 32 if b":inbox:" in item else len(item)  # text follows the numbers of what an acquire wants
+    if (end - length) % 8:
         return item.decode("latin-1")
-    numbers = unpack(f"<{(len(item) - length) // 8}d", item[length:])
-    return item[:length].decode() + " ".join(f"{number:.0f}" for number in numbers)
+    numbers = unpack(f"<{(end - length) // 8}d", item[length:end])
+    return item[:length].decode() + " ".join([*(f"{number:.0f}" for number in numbers), item[end:].decode()]).rstrip()

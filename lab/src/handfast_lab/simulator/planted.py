@@ -54,8 +54,8 @@ PLANTED = (
     Planted(
         "a release without a token check",
         "permit_release",
-        "    and string.sub(text, 50, 49 + string.byte(text, 49)) == token\n",
-        "",
+        "if holder == token and length == 0 and not copies then",
+        "if text and length == 0 and not copies then",
         "a release without a token check releases the leases of others",
     ),
     Planted(
@@ -202,8 +202,8 @@ PLANTED = (
     Planted(
         "a repeated acquire waits for itself",
         "permit_acquire",
-        "is_plain = holder ~= token and ticket == 0",
-        "is_plain = ticket == 0",
+        "    is_plain = holder ~= token\n",
+        "",
         "a repeated acquire of a holder enters the queue",
     ),
     Planted(
@@ -280,8 +280,8 @@ PLANTED = (
     Planted(
         "waiters have no tickets",
         "handfast._protocol.acquire",
-        "call = request.acquire(token, ticket)",
-        "call = request.acquire(token)",
+        "yield request.acquire(token, ticket, caller=attempt.caller)",
+        "yield request.acquire(token, caller=attempt.caller)",
         "a waiter whose connection was remade at a release is queued behind those who came later",
     ),
     Planted(
@@ -552,8 +552,9 @@ PLANTED = (
     Planted(
         "a try_acquire is not undone",
         "handfast._protocol.acquire",
-        "        answer: Answer = yield attempt.request.try_acquire(attempt.token)\n",
-        "        attempt.state = NEW\n        answer: Answer = yield attempt.request.try_acquire(attempt.token)\n"
+        "        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n",
+        "        attempt.state = NEW\n"
+        "        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n"
         "        attempt.state = SENT\n",
         "a try_acquire whose reply was lost holds a lease without an owner",
     ),

@@ -25,7 +25,15 @@ from handfast._engine.defaults import DEFAULT_MAX_WAITERS, DEFAULT_TTL_S, EMBEDD
 # sync only: from handfast._engine.defaults import DEFAULT_MAX_SESSIONS
 from handfast._engine.keys import KeySet
 from handfast._engine.score_calls import ScoreCalls
-from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds, wait_seconds
+from handfast._engine.validate import (
+    MAX_LABEL_BYTES,
+    check_int,
+    check_on_lost,
+    encode_name,
+    milliseconds,
+    utf8,
+    wait_seconds,
+)
 from handfast.arguments import Duration, OnLost
 
 __all__ = ["AsyncHandfast"]
@@ -48,7 +56,8 @@ class AsyncHandfast(Uncopied):
             password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
             URL ``embedded:`` is the server that `embedded` starts.
         namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing.
-        label: How `status` shows the leases of this client. By default the host name and the process id.
+        label: How `status` shows the leases of this client; 1 to 200 bytes of UTF-8. By default the host name and the process
+            id. Fields may follow, such as ``web-3:4711;task=billing``.
 
     Raises:
         NoServer: ``server`` is None and no variable is set.
@@ -72,7 +81,7 @@ class AsyncHandfast(Uncopied):
     ) -> None:
         encode_name(namespace, "namespace")
         if label is not None:
-            encode_name(label, "label")
+            utf8(label, "label", MAX_LABEL_BYTES)
         self._namespace = namespace
         self._driver = AsyncDriver(
             AsyncConnector.of(server),

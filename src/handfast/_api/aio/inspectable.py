@@ -68,4 +68,4 @@ class AsyncInspectable:
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return await self._driver.run(admin.force_release(self._permits, reason), self.name)
+        return await self._driver.run(admin.force_release(self._permits, reason, self._driver.label), self.name)

@@ -98,7 +98,10 @@ class AsyncLockAll(AsyncPrimitive[AsyncLeaseOfAll]):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        revoked = [await self._driver.run(admin.force_release(part, reason), part.name) for part in self._parts]
+        revoked = [
+            await self._driver.run(admin.force_release(part, reason, self._driver.label), part.name)
+            for part in self._parts
+        ]
         return sum(revoked)
 
     def _lease(self, state: LeaseState) -> AsyncLeaseOfAll:

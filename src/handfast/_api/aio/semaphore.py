@@ -120,7 +120,7 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
-        await self._driver.run(admin.resize(self._permits, new_limit), self.name)
+        await self._driver.run(admin.resize(self._permits, new_limit, self._driver.label), self.name)
 
     def _lease(self, state: LeaseState) -> AsyncLease:
         return AsyncLease(self._driver, state, self._on_lost)

@@ -24,7 +24,15 @@ from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
 from handfast._engine.defaults import DEFAULT_MAX_SESSIONS, DEFAULT_MAX_WAITERS, DEFAULT_TTL_S, EMBEDDED
 from handfast._engine.keys import KeySet
 from handfast._engine.score_calls import ScoreCalls
-from handfast._engine.validate import check_int, check_on_lost, encode_name, milliseconds, wait_seconds
+from handfast._engine.validate import (
+    MAX_LABEL_BYTES,
+    check_int,
+    check_on_lost,
+    encode_name,
+    milliseconds,
+    utf8,
+    wait_seconds,
+)
 from handfast.arguments import Duration, OnLost
 
 __all__ = ["Handfast"]
@@ -46,7 +54,8 @@ class Handfast(Uncopied):
             password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
             URL ``embedded:`` is the server that `embedded` starts.
         namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing.
-        label: How `status` shows the leases of this client. By default the host name and the process id.
+        label: How `status` shows the leases of this client; 1 to 200 bytes of UTF-8. By default the host name and the process
+            id. Fields may follow, such as ``web-3:4711;task=billing``.
         max_sessions: How many threads may wait at the same time, at least 1; further ones wait for their turn.
 
     Raises:
@@ -71,7 +80,7 @@ class Handfast(Uncopied):
     ) -> None:
         encode_name(namespace, "namespace")
         if label is not None:
-            encode_name(label, "label")
+            utf8(label, "label", MAX_LABEL_BYTES)
         self._namespace = namespace
         self._driver = SyncDriver(
             SyncConnector.of(server),

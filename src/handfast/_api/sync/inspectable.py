@@ -69,4 +69,4 @@ class Inspectable:
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return self._driver.run(admin.force_release(self._permits, reason), self.name)
+        return self._driver.run(admin.force_release(self._permits, reason, self._driver.label), self.name)

@@ -99,7 +99,9 @@ class LockAll(Primitive[LeaseOfAll]):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        revoked = [self._driver.run(admin.force_release(part, reason), part.name) for part in self._parts]
+        revoked = [
+            self._driver.run(admin.force_release(part, reason, self._driver.label), part.name) for part in self._parts
+        ]
         return sum(revoked)
 
     def _lease(self, state: LeaseState) -> LeaseOfAll:

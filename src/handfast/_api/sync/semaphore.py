@@ -119,7 +119,7 @@ class Semaphore(Inspectable, Primitive[Lease]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
-        self._driver.run(admin.resize(self._permits, new_limit), self.name)
+        self._driver.run(admin.resize(self._permits, new_limit, self._driver.label), self.name)
 
     def _lease(self, state: LeaseState) -> Lease:
         return Lease(self._driver, state, self._on_lost)

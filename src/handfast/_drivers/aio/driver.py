@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import os
 import sys
 import weakref
@@ -60,8 +61,15 @@ class AsyncDriver:
         self._label = label
         self._closed = False
         self._contexts: dict[AbstractEventLoop, LoopContext] = {}
+        self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
+        self._numbers = itertools.count(1)
         self._finalizer = weakref.finalize(self, _close_all, self._contexts)
         _drivers.add(self)
+
+    @property
+    def label(self) -> str:
+        """What people call this client: by default its host and process."""
+        return self._label or f"{os.uname().nodename}:{os.getpid()}"
 
     @staticmethod
     def caller() -> object:
@@ -77,7 +85,11 @@ class AsyncDriver:
         """Start to acquire. The caller must call `undo` on any exception."""
         if self._closed:
             raise client_closed(request.name)
-        return Attempt(request, os.urandom(16).hex().encode())
+        try:
+            number = self._tasks[asyncio.current_task()]  # type: ignore[index]  # a TypeError outside of any task
+        except (KeyError, TypeError, RuntimeError):
+            number = self._number_task()
+        return Attempt(request, os.urandom(16).hex().encode(), number)
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> Coroutine[Any, Any, LeaseState]:
         """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and QueueFull."""
@@ -193,6 +205,14 @@ class AsyncDriver:
             raise NotHeld(lease.request.name)
         return False
 
+    def _number_task(self) -> int:
+        """Return a number for the running task: tasks are numbered in the order in which they first acquire; 0 outside of any."""
+        task = current_task()
+        if task is None:
+            return 0
+        number = self._tasks[task] = next(self._numbers)
+        return number
+
     def _context(self, name: str) -> LoopContext:
         """Return the context of the running loop, which is made at first use."""
         loop = asyncio.get_running_loop()
@@ -204,8 +224,7 @@ class AsyncDriver:
                 if other.loop.is_closed():
                     self._contexts.pop(other.loop, None)
                     other.close_now()
-            label = self._label or f"{os.uname().nodename}:{os.getpid()}"
-            context = self._contexts[loop] = LoopContext(self._connector, self._namespace, label)
+            context = self._contexts[loop] = LoopContext(self._connector, self._namespace, self.label)
         return context
 
     def _running_context(self) -> LoopContext | None:

@@ -40,7 +40,7 @@ from handfast._drivers.failures import (
 )
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
 from handfast._engine.messages import Subscription, parse_message
-from handfast._engine.resp import ErrorReply, Push, bulk
+from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.server_errors import is_noscript, is_transient
 from handfast._protocol.retry import RETRY_FOR, pause_before
 
@@ -306,10 +306,10 @@ class Session:
                 request = outbox.popleft()
                 if request.future.done():
                     continue
-                head, tail, waiter, _ = request.call
+                head, tail, waiter, wants, _ = request.call
                 parts += (head.eval_source if request.by_source else head.evalsha, tail)
                 if waiter:
-                    parts.append(self._owner)
+                    parts.append(b"$%d\r\n%b%b\r\n" % (len(wants) + len(self._owner), wants, self._owner))
                 self._count += 1
                 request.number, request.sent_at = self._count, now
                 sent.append(request)
@@ -380,7 +380,7 @@ class Session:
                 failure = handshake_failed(subscription, await self._handshake)
             if failure is not None:
                 raise failure
-            self._owner = bulk(subscription.owner)
+            self._owner = subscription.owner.encode()
         except BaseException as error:
             self._handshake = None
             self._close_transport()

@@ -79,7 +79,7 @@ class SyncDriver:
     def _start(self) -> None:
         """Start empty, under a new client id: at first, and again in a forked child."""
         client_id = secrets.token_hex(8)
-        label = self._label or f"{os.uname().nodename}:{os.getpid()}"
+        label = self.label
         connector, namespace = self._connector, self._namespace  # so that nothing below keeps this driver alive
         control = control_channel(namespace, client_id)
         numbers = itertools.count(1)
@@ -94,6 +94,11 @@ class SyncDriver:
         listen = partial(Session, connector, partial(Subscription, (control,)))
         self._renewer = Renewer(listen, self._pool, self._leases, connector.response_timeout)
         self._finalizer = weakref.finalize(self, _close_all, self._renewer, self._pool)
+
+    @property
+    def label(self) -> str:
+        """What people call this client: by default its host and process."""
+        return self._label or f"{os.uname().nodename}:{os.getpid()}"
 
     @staticmethod
     def caller() -> object:
@@ -113,7 +118,7 @@ class SyncDriver:
         """
         if self._closed:
             raise client_closed(request.name)
-        return Attempt(request, os.urandom(16).hex().encode())
+        return Attempt(request, os.urandom(16).hex().encode(), threading.get_native_id())
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> LeaseState:
         """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and QueueFull."""

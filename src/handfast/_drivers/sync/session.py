@@ -31,7 +31,7 @@ from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking, make_answer
 from handfast._engine.messages import Subscription, parse_message
-from handfast._engine.resp import ErrorReply, Push, Reader, bulk
+from handfast._engine.resp import ErrorReply, Push, Reader
 from handfast._engine.server_errors import is_noscript, is_transient
 
 __all__ = ["Session"]
@@ -95,7 +95,7 @@ class Session:
             failure = handshake_failed(subscription, self._reply(timeout))
             if failure is not None:
                 raise failure
-            self._owner = bulk(subscription.owner)
+            self._owner = subscription.owner.encode()
             self._take_frames()
 
     def close(self) -> None:
@@ -124,9 +124,9 @@ class Session:
         """
         if self._connection is None:
             self.open(within)
-        head, tail, waiter, _ = call
+        head, tail, waiter, wants, _ = call
         if waiter:
-            tail += self._owner
+            tail += b"$%d\r\n%b%b\r\n" % (len(wants) + len(self._owner), wants, self._owner)
         try:  # the hot path: written out instead of entering `_closing_on_error`
             sent_at = monotonic()
             self._send(head.evalsha + tail, within)

@@ -1,7 +1,7 @@
 -- multi_acquire: ask for several locks; get all of them at once, or enter every queue.
 --
 -- KEYS state tokens more...
--- ARGV token request owner
+-- ARGV token request wants
 -- REPLY granted fence lease_us
 -- REPLY - the fence, if all were granted for ttl_ms from now
 -- REPLY queued now_us position retry_us ticket
@@ -9,8 +9,8 @@
 -- REPLY full length
 -- REPLY finished
 --
--- `more` are the keys of further names, two each. request is ttl_ms wait_ms max_waiters ticket, packed as doubles;
--- arguments and replies are those of permit_acquire. The token holds nothing while it waits, and nothing is handed over
+-- `more` are the keys of further names, two each. Arguments and replies are those of permit_acquire; wants is for one
+-- permit of one, with a claim of 0. The token holds nothing while it waits, and nothing is handed over
 -- to it: it stands in all queues with a claim of 0, is woken when it is the head of one that is free, and sends this
 -- script again. All names are granted with one fence, larger than any that they had.
 --
@@ -27,32 +27,28 @@
 -- @include clock
 
 local HOUR_US = 3600000000 -- as lib/state.lua has it
-local token, owner = ARGV[1], ARGV[3]
+local token, wants = ARGV[1], ARGV[3]
 local ttl_ms, wait_ms, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
-local request = struct.pack('<ddd', 1, 1, 0) -- weight, limit, and no claim
 local number = #KEYS / 2
 
 -- First look at each name, and write nothing. The short way of most requests: all are free.
-local texts, min_fence, all_free = {}, now, true
+local texts, min_fence, all_free = {}, now, ticket == 0
 for k = 1, #KEYS, 2 do
   local text = redis.call('HGET', KEYS[k], 's')
-  local lease_end, length, extra, fence, keep = math.huge, 0, 0, 0, 0
+  local lease_end, fence, keep, extra, length, _ = math.huge, 0, 0, 0, 0, nil
   if text then
-    local _
-    lease_end, _, length, extra, fence, keep = struct.unpack('<dddddd', text)
+    lease_end, fence, keep, extra, _, _, _, length = struct.unpack('<dddddddd', text)
   end
   all_free = all_free and lease_end <= now and length == 0 and extra == 0 and keep > now + ttl_ms * 1000 + HOUR_US
   min_fence = math.max(min_fence, fence + 1)
   texts[k] = text
 end
 if all_free then
-  local its_end = struct.pack('<d', now + ttl_ms * 1000)
-  local its_fence = struct.pack('<d', min_fence)
-  local its_record = string.char(#token) .. token .. its_fence .. request .. owner
+  local its_end, its_record = now + ttl_ms * 1000, struct.pack('<Bc0d', #token, token, min_fence) .. wants
   for k = 1, #KEYS, 2 do
-    local text = texts[k]
-    text = its_end .. string.sub(text, 9, 32) .. its_fence .. string.sub(text, 41, 48) .. its_record
-    redis.call('HSET', KEYS[k], 's', text)
+    local _, _, keep, _, grants, waited, waiting = struct.unpack('<ddddddd', texts[k])
+    local text = struct.pack('<dddddddd', its_end, min_fence, keep, 0, grants + 1, waited, waiting, 0)
+    redis.call('HSET', KEYS[k], 's', text .. its_record)
   end
   return min_fence
 end
@@ -130,7 +126,7 @@ end
 if ticket == 0 then
   ticket = next_ticket
 end
-local its_record = struct.pack('<d', now + wait_ms * 1000) .. request .. owner
+local its_record = struct.pack('<d', now + wait_ms * 1000) .. wants
 for k = 1, #KEYS, 2 do
   load_keys(k)
   enter_queue(token, ticket, its_record, wait_ms + ttl_ms)
@@ -159,7 +155,7 @@ for k = 1, #KEYS, 2 do
   load_keys(k)
   leave()
   if position == 0 then
-    grant(token, request, ttl_ms, owner, min_fence)
+    grant(token, wants, ttl_ms, ticket, min_fence)
   else
     save()
   end

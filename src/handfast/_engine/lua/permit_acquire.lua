@@ -1,7 +1,7 @@
 -- permit_acquire: ask for permits; be granted them now, or enter the queue.
 --
 -- KEYS state tokens
--- ARGV token request owner
+-- ARGV token request wants
 -- REPLY granted fence lease_us
 -- REPLY - the fence, if it was granted for ttl_ms from now
 -- REPLY queued now_us position retry_us ticket
@@ -10,14 +10,15 @@
 -- REPLY exceeds_limit limit
 -- REPLY finished
 --
--- request is weight limit claim_ms ttl_ms wait_ms max_waiters ticket, packed as doubles.
--- ttl_ms is the lease of a grant that this script gives; claim_ms is the first lease of one that is handed over.
+-- request is ttl_ms wait_ms max_waiters ticket, packed as doubles.
+-- ttl_ms is the lease of a grant that this script gives.
 -- wait_ms is the wait-lease, which every call renews; 0 asks without entering the queue.
--- limit is in force unless an operator has set another one. A request above the limit in force gets exceeds_limit.
 -- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
 --   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
 --   many wait.
--- owner is the client's inbox, its control channel and its label, as lib/record.lua has them.
+-- wants is all that a record has behind its mark, as lib/record.lua says: how many permits, and who requests them.
+--   Its weight is at most its limit, which is in force unless an operator has set another one. A request above that
+--   gets exceeds_limit.
 -- retry_us is the time from now until the next lease ends; -1 if there is none.
 --
 -- TWICE the same answer: a holder finds its grant and fence, a waiter its place.
@@ -29,13 +30,12 @@
 -- @include clock
 
 local QUEUED, HOUR_US = -4503599627370496, 3600000000 -- as lib/state.lua has them
-local token, request, owner = ARGV[1], ARGV[2], ARGV[3]
-local weight, limit, claim_ms, ttl_ms = struct.unpack('<dddd', request)
+local token, wants = ARGV[1], ARGV[3]
+local ttl_ms, wait_ms, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
 local text = redis.call('HGET', KEYS[1], 's')
-local wants = string.sub(request, 1, 24) -- what a record has of it
-if text then
+if text and ticket == 0 then
   -- Three short ways, for most requests: each is what the rest of the script would do, at less than half the cost.
-  local lease_end, waiting, length, extra, fence, keep = struct.unpack('<dddddd', text)
+  local lease_end, fence, keep, extra, grants, waited, waiting, length = struct.unpack('<dddddddd', text)
   local its_end, its_fence = now + ttl_ms * 1000, fence < now and now or fence + 1
   local out, soonest, set_limit, memory = 0, math.huge, 0, 0
   local known = false
@@ -49,36 +49,39 @@ if text then
     and keep > its_end + HOUR_US + 60000000 -- an hour, also for a waiter
     and set_limit == 0
     and soonest > now
-    and weight <= limit
     and (memory == 0 or memory > now and not redis.call('ZSCORE', KEYS[2], token))
   if is_plain and lease_end <= now and out == 0 and length == 0 then
     -- No holder and no waiters.
-    text = struct.pack('<ddddddBc0d', its_end, waiting, 0, extra, its_fence, keep, #token, token, its_fence)
-    redis.call('HSET', KEYS[1], 's', text .. wants .. owner)
+    text = struct.pack(
+      '<ddddddddBc0d', its_end, its_fence, keep, extra, grants + 1, waited, waiting, 0, #token, token, its_fence
+    )
+    redis.call('HSET', KEYS[1], 's', text .. wants)
     return its_fence
   elseif is_plain and lease_end > now then
-    local holder, at = struct.unpack('Bc0', text, 49)
-    local used = out + struct.unpack('<d', text, at + 8)
-    local wait_ms, max_waiters, ticket = struct.unpack('<ddd', request, 33)
-    is_plain = holder ~= token and ticket == 0
+    local holder, _, its_weight = struct.unpack('<Bc0dd', text, 65)
+    local used, weight, limit = out + its_weight, struct.unpack('<dd', wants)
+    is_plain = holder ~= token
     if is_plain and used >= limit and wait_ms > 0 and length < max_waiters then
       -- Others have all of it.
-      ticket = math.max(now, waiting + 1)
-      local its_record = struct.pack('<d', now + wait_ms * 1000) .. wants .. owner
-      local queued = struct.pack('<ddd', lease_end, ticket, length + 1) .. string.sub(text, 25)
+      local its_ticket = waiting < now and now or waiting + 1
+      local its_record = struct.pack('<d', now + wait_ms * 1000) .. wants
+      local queued = struct.pack('<dddddddd', lease_end, fence, keep, extra, grants, waited, its_ticket, length + 1)
+      queued = queued .. string.sub(text, 65)
       if redis.pcall('HSET', KEYS[1], 's', queued, token, its_record) == 1 then
-        local added = redis.call('ZADD', KEYS[2], ticket + QUEUED, token, '+inf', '')
+        local added = redis.call('ZADD', KEYS[2], its_ticket + QUEUED, token, '+inf', '')
         if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
           redis.call('ZREM', KEYS[2], token, '') -- the sorted set is new, and may not stay without a TTL
           redis.call('PEXPIRE', KEYS[2], 1) -- is refused again
         end
-        return 'queued ' .. struct.pack('<dddd', now, length, math.min(lease_end, soonest) - now, ticket)
+        local first_end = soonest < lease_end and soonest or lease_end
+        return 'queued ' .. struct.pack('<dddd', now, length, first_end - now, its_ticket)
       end
     elseif is_plain and used + weight <= limit and length == 0 and out > 0 then
       -- It has permits left, beside several holders, and no waiters.
-      text = string.sub(text, 1, 32) .. struct.pack('<d', its_fence) .. string.sub(text, 41)
+      local granted = struct.pack('<dddddddd', lease_end, its_fence, keep, extra, grants + 1, waited, waiting, 0)
+      granted = granted .. string.sub(text, 65)
       local more = struct.pack('<dddd', out + weight, math.min(soonest, its_end), 0, memory)
-      redis.call('HSET', KEYS[1], 's', text, 'q', more, token, struct.pack('<d', its_fence) .. wants .. owner)
+      redis.call('HSET', KEYS[1], 's', granted, 'q', more, token, struct.pack('<d', its_fence) .. wants)
       local added = redis.call('ZADD', KEYS[2], its_end, token, '+inf', '')
       if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
         redis.call('ZREM', KEYS[2], token, '')
@@ -98,7 +101,7 @@ end
 -- @include sweep
 -- @include handoff
 
-local wait_ms, max_waiters, ticket = struct.unpack('<ddd', request, 33)
+local weight, limit, claim_ms = struct.unpack('<ddd', wants)
 
 local function until_expiry()
   local first = next_expiry()
@@ -124,7 +127,7 @@ gives_back = has_place ~= nil and (ticket == 0 or ticket == has_place)
 sweep()
 local limit_in_force, is_out = set_limit > 0 and set_limit or limit, used()
 if length == 0 and is_out + weight <= limit_in_force then
-  grant(token, wants, ttl_ms, owner)
+  grant(token, wants, ttl_ms, ticket > 0 and ticket or now)
   return fence
 elseif weight > limit_in_force then
   if has_place then
@@ -149,7 +152,7 @@ end
 if ticket == 0 then
   ticket = has_place or math.max(now, waiting + 1)
 end
-enter_queue(token, ticket, struct.pack('<d', now + wait_ms * 1000) .. wants .. owner, wait_ms + claim_ms)
+enter_queue(token, ticket, struct.pack('<d', now + wait_ms * 1000) .. wants, wait_ms + claim_ms)
 local more, my_fence = 0, nil
 if is_out < limit_in_force then
   more, my_fence = hand_over(token, ttl_ms)

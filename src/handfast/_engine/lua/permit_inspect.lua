@@ -2,10 +2,11 @@
 --
 -- KEYS state tokens
 -- ARGV max_shown
--- REPLY state now_us fence limit used holding waiting holders_shown waiters_shown
+-- REPLY state now_us fence limit used holding waiting grants waited_us last holders_shown waiters_shown
 --
 -- limit is the one that an operator has set, 0 if none has. used is how many permits are out, -1 where that is not
--- known any more. holders_shown and waiters_shown list up to max_shown tokens each, three items a token: its first 8
+-- known any more. grants and waited_us are the counters of lib/state.lua, and last is its field of that name, or the
+-- empty text. holders_shown and waiters_shown list up to max_shown tokens each, three items a token: its first 8
 -- characters (a whole token is the right to release), its deadline in us or its ticket, and its record.
 --
 -- TWICE, LATE and MEMORY it only reads.
@@ -55,6 +56,8 @@ if lease_end > now then
   end
 end
 list(holders_shown, live, FINISHED, max_shown - #holders_shown / 3, 0)
+local waiters_shown = list({}, '-inf', '(0', max_shown, QUEUED)
 return {
-  'state', now, fence, set_limit, is_out, holding, waiters, holders_shown, list({}, '-inf', '(0', max_shown, QUEUED),
+  'state', now, fence, set_limit, is_out, holding, waiters, grants, waited,
+  redis.call('HGET', state, 'last') or '', holders_shown, waiters_shown,
 }

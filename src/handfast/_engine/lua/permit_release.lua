@@ -21,21 +21,21 @@
 local token, copies = ARGV[1], ARGV[2] ~= nil
 local busy = nil -- by its first key, the state of each name that the short way is not for
 local released, is_first = 0, false -- how many, and whether one of them held until now
+local QUEUED = -4503599627370496 -- as lib/state.lua has it
 local OVER = '\0\0\0\0\0\0\0\0' -- the end of a lease that was given up
 for k = 1, #KEYS, 2 do
   -- The short way: the holder in the state, and an empty queue. The end of the lease becomes 0, and the token stays.
-  local text = redis.call('HGET', KEYS[k], 's')
-  if
-    text
-    and not copies
-    and string.sub(text, 17, 24) == OVER
-    and string.sub(text, 50, 49 + string.byte(text, 49)) == token
-  then
-    if string.sub(text, 1, 8) ~= OVER then
-      is_first, text = true, OVER .. string.sub(text, 9)
-      if type(redis.pcall('HSET', KEYS[k], 's', text)) == 'table' then
+  local text, length, holder = redis.call('HGET', KEYS[k], 's'), 0, nil
+  if text then
+    length, holder = struct.unpack('<dBc0', text, 57)
+  end
+  if holder == token and length == 0 and not copies then
+    local free = OVER .. string.sub(text, 9)
+    if free ~= text then
+      is_first = true
+      if redis.pcall('HSET', KEYS[k], 's', free) ~= 0 then
         redis.call('HDEL', KEYS[k], '')
-        redis.call('HSET', KEYS[k], 's', text)
+        redis.call('HSET', KEYS[k], 's', free)
       end
     end
     released = released + 1
@@ -51,7 +51,8 @@ end
 -- @include clock
 
 if #KEYS == 2 and not copies and busy[1] ~= '' then
-  local lease_end, waiting, length, extra, fence, keep, holder = struct.unpack('<ddddddBc0', busy[1])
+  local lease_end, fence, keep, extra, grants, waited, waiting, length, holder =
+    struct.unpack('<ddddddddBc0', busy[1])
   local out, soonest, set_limit, memory = 0, 0, 0, 0
   if extra == 1 then
     out, soonest, set_limit, memory = struct.unpack('<dddd', redis.call('HGET', KEYS[1], 'q'))
@@ -62,14 +63,16 @@ if #KEYS == 2 and not copies and busy[1] ~= '' then
     local text = head and redis.call('HGET', KEYS[1], head)
     if text then
       local wait_until, weight, limit, claim_ms = struct.unpack('<dddd', text)
-      local inbox = string.sub(text, 33, string.find(text, ' ', 33, true) - 1)
+      local inbox = string.sub(text, 41, string.find(text, ' ', 41, true) - 1)
       local fits = weight == 1 and limit == 1 and claim_ms > 0
       if wait_until >= now and fits and redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0 then
         redis.call('HDEL', KEYS[1], head)
         fence = fence < now and now or fence + 1
-        local its_end = now + claim_ms * 1000
-        length = length - 1
-        local now_held = struct.pack('<ddddddBc0d', its_end, waiting, length, extra, fence, keep, #head, head, fence)
+        local its_end, ticket = now + claim_ms * 1000, score - QUEUED
+        grants, waited, length = grants + 1, ticket < now and waited + now - ticket or waited, length - 1
+        local now_held = struct.pack(
+          '<ddddddddBc0d', its_end, fence, keep, extra, grants, waited, waiting, length, #head, head, fence
+        )
         redis.call('HSET', KEYS[1], 's', now_held .. string.sub(text, 9))
         redis.call('PUBLISH', inbox, 'granted ' .. head .. ' ' .. struct.pack('<ddd', fence, now, claim_ms * 1000))
         return 'released \0\0\0\0\0\0\0\0'

@@ -19,7 +19,7 @@ local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 local texts, first = {}, math.huge
 for k = 1, #KEYS, 2 do
   local text, its_end = redis.call('HGET', KEYS[k], 's'), 0
-  if text and string.sub(text, 50, 49 + string.byte(text, 49)) == token then
+  if text and string.sub(text, 66, 65 + string.byte(text, 65)) == token then
     its_end = (struct.unpack('<d', text))
   elseif text then
     its_end = tonumber(redis.call('ZSCORE', KEYS[k + 1], token) or 0)
@@ -33,14 +33,14 @@ end
 local its_end = now + ttl_ms * 1000
 for k = 1, #KEYS, 2 do
   local text = texts[k]
-  local lease_end, _, _, _, _, keep = struct.unpack('<dddddd', text)
+  local lease_end, _, keep = struct.unpack('<ddd', text)
   if keep < its_end + HOUR_US then
     keep = its_end + 2 * HOUR_US
     redis.call('PEXPIRE', KEYS[k], math.floor((keep - now) / 1000))
     redis.call('PEXPIRE', KEYS[k + 1], math.floor((keep - now) / 1000))
-    text = string.sub(text, 1, 40) .. struct.pack('<d', keep) .. string.sub(text, 49)
+    text = string.sub(text, 1, 16) .. struct.pack('<d', keep) .. string.sub(text, 25)
   end
-  if string.sub(text, 50, 49 + string.byte(text, 49)) == token then
+  if string.sub(text, 66, 65 + string.byte(text, 65)) == token then
     text = struct.pack('<d', math.max(lease_end, its_end)) .. string.sub(text, 9)
   else
     redis.call('HDEL', KEYS[k], '')

@@ -1,10 +1,11 @@
 -- permit_resize: set how many permits a name has, whatever its clients ask for, and grant those who fit now.
 --
 -- KEYS state tokens
--- ARGV limit
+-- ARGV limit by
 -- REPLY resized more
 --
--- limit 0 removes what was set before: each request brings its own limit again.
+-- limit 0 removes what was set before: each request brings its own limit again. by is the label of the operator's
+-- client, percent-encoded: what was done is noted with it, see lib/state.lua.
 -- more is 1 when 100 waiters were served or skipped and the queue may go on: send it again.
 --
 -- TWICE the limit is set, never added to.
@@ -25,5 +26,6 @@ set_limit = tonumber(ARGV[1])
 gives_back = set_limit == 0
 live_for(0)
 save()
+redis.call('HSET', state, 'last', struct.pack('<d', now) .. 'resize ' .. ARGV[2] .. ' ' .. ARGV[1])
 sweep()
 return 'resized ' .. struct.pack('<d', (hand_over()))

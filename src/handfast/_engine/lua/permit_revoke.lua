@@ -1,14 +1,15 @@
 -- permit_revoke: take the leases of a name away by force, and let the waiters go on.
 --
 -- KEYS state tokens
--- ARGV up_to_fence reason from
+-- ARGV up_to_fence reason from by
 -- REPLY revoked count more next_from
 --
 -- Only grants with a fence up to up_to_fence are taken, so later holders are safe. Each holder is sent a message on
 -- its control channel, so that it learns its loss at once, and its token is remembered as lost. At most 1,000
 -- leases are looked at in the order of their ends, from `from` on: 0 at first. more is 1 when there are others, or
 -- the queue may go on: send it again with next_from. A lease that is renewed in between ends later, so it is met
--- again and not missed.
+-- again and not missed. by is the label of the operator's client, percent-encoded: what was done is noted with it, see
+-- lib/state.lua.
 --
 -- TWICE the second time those grants are gone, and no other lease is touched.
 -- LATE newer grants have larger fences and stay.
@@ -45,7 +46,7 @@ local function revoke(token, its_record)
   end
   add_tombstone(token, true)
   if its_record then
-    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', 33), 'revoked ' .. token .. ' ' .. reason)
+    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', 41), 'revoked ' .. token .. ' ' .. reason)
   end
   return 1
 end
@@ -56,6 +57,9 @@ if out > 0 then
 end
 for i = 1, #found, 2 do
   count = count + revoke(found[i], redis.call('HGET', state, found[i]))
+end
+if count > 0 then
+  redis.call('HSET', state, 'last', struct.pack('<d', now) .. 'force_release ' .. ARGV[4] .. ' ' .. reason)
 end
 sweep()
 local more, next_from = hand_over(), 0

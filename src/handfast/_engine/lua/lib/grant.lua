@@ -1,6 +1,7 @@
 -- grant: who has permits, and granting them.
 --
--- USES now FINISHED tokens state lease_end fence holder record out soonest changed weight_of save live_for put
+-- USES now FINISHED tokens state lease_end fence grants waited holder record out soonest changed weight_of save
+--   live_for put
 -- GIVES used lease_of drop_lease grant
 --
 -- One holder stands in the state itself, so that a lock needs nothing else. All others stand in `tokens`.
@@ -43,12 +44,14 @@ local function drop_lease(token)
   return true
 end
 
--- Grant permits for lease_ms, and save the state. `request` is weight, limit and claim_ms as a record has them.
+-- Grant permits for lease_ms to a token that has waited since that time, and save the state. `wants` is all that its
+-- record has behind the mark.
 -- Invariant 3: the fence grows even where it was forgotten, and is at least min_fence. What a holder has is counted
 -- before it is seen. A waiter that takes the place in the state has left the queue before.
-local function grant(token, request, lease_ms, owner, min_fence)
+local function grant(token, wants, lease_ms, since, min_fence)
   fence = math.max(fence + 1, now, min_fence or 0)
-  local its_record, its_end = struct.pack('<d', fence) .. request .. owner, now + lease_ms * 1000
+  grants, waited = grants + 1, waited + math.max(0, now - since)
+  local its_record, its_end = struct.pack('<d', fence) .. wants, now + lease_ms * 1000
   live_for(lease_ms)
   if lease_end == 0 then
     lease_end, holder, record = its_end, token, its_record

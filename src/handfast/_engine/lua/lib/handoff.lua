@@ -1,6 +1,6 @@
 -- handoff: handing free permits to the waiters.
 --
--- USES now state tokens lease_end waiting length fence set_limit gives_back changed inbox_of save used grant
+-- USES now QUEUED state tokens lease_end waiting length fence set_limit gives_back changed inbox_of save used grant
 --   leave_queue
 -- GIVES has_subscriber hand_over
 
@@ -22,7 +22,7 @@ end
 -- or its inbox has no subscriber) is dropped at once where another waiter could have what is free. A head that
 -- wants more than the limit is dropped as well, and woken to learn it.
 local function serve_head(me, my_ttl_ms)
-  local head = redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0', 'LIMIT', 0, 1)[1]
+  local head, score = unpack(redis.call('ZRANGEBYSCORE', tokens, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, 1))
   if not head then
     length, waiting, changed = 0, 0, true
     return false
@@ -74,7 +74,7 @@ local function serve_head(me, my_ttl_ms)
     length = length - 1
   end
   local lease_ms = head == me and my_ttl_ms or claim_ms
-  grant(head, string.sub(its_record, 9, 32), lease_ms, string.sub(its_record, 33))
+  grant(head, string.sub(its_record, 9), lease_ms, score - QUEUED)
   if head ~= me then
     publish(head, inbox, fence, lease_ms * 1000)
   end

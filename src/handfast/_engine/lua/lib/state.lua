@@ -1,19 +1,21 @@
 -- state: what is stored of the name that is at hand. A script of several names loads one after the other.
 --
 -- USES now
--- GIVES QUEUED FINISHED HOUR_US state tokens lease_end waiting length extra fence keep holder record out soonest
---   set_limit memory gives_back changed raised load_name save expire_new live_for put
+-- GIVES QUEUED FINISHED HOUR_US state tokens lease_end fence keep extra grants waited waiting length holder record out
+--   soonest set_limit memory gives_back changed raised load_name save expire_new live_for put
 --
--- The hash `state` has the field `s`, six doubles and then a holder, which is all there is of a lock
+-- The hash `state` has the field `s`, eight doubles and then a holder, which is all there is of a lock
 -- without waiters:
 --
 --   lease_end  of this holder, in microseconds; 0 if it gave its lease up. Its token stays until the next one, to
 --              answer a repeated release
---   waiting    the ticket of the last waiter; 0 if the queue is empty
---   length     of the queue
---   extra      1 if the field `q` is there
 --   fence      the latest one of the name
 --   keep       until then, in microseconds, the keys live at least
+--   extra      1 if the field `q` is there
+--   grants     how many there were since the keys are there
+--   waited     how long those tokens had waited, all together, in microseconds: from the ticket to the grant
+--   waiting    the ticket of the last waiter; 0 if the queue is empty
+--   length     of the queue
 --   holder     its token, behind a byte for the length
 --   record     as lib/record.lua has it
 --
@@ -24,6 +26,9 @@
 --   soonest    no lease of theirs ends before
 --   set_limit  the limit that an operator has set, 0 if none: then it counts instead of those of the requests
 --   memory     the time until which any tombstone lasts
+--
+-- And where an operator has used force or set the limit, the field `last`: the time of the last such action as a
+-- double, then as text `force_release by reason` or `resize by limit`.
 --
 -- Each waiter and each further holder has its record in a field of its own. The sorted set `tokens` has a score for
 -- each of them, and for each tombstone: a waiter's is its ticket below zero, a holder's the end of its lease, and
@@ -36,7 +41,7 @@ local QUEUED, FINISHED = -4503599627370496, 4503599627370496
 local HOUR_US = 3600000000
 
 local state, tokens, record, holder
-local lease_end, waiting, length, extra, fence, keep
+local lease_end, fence, keep, extra, grants, waited, waiting, length
 local out, soonest, set_limit, memory
 local gives_back = false -- whether this script passes at maxmemory
 local changed = false -- whether the state has to be saved
@@ -47,14 +52,16 @@ local function load_name(state_key, tokens_key, text)
   state, tokens, changed, raised = state_key, tokens_key, false, false
   out, soonest, set_limit, memory = 0, 0, 0, 0
   if text then
-    lease_end, waiting, length, extra, fence, keep, holder, record = struct.unpack('<ddddddBc0', text)
+    lease_end, fence, keep, extra, grants, waited, waiting, length, holder, record =
+      struct.unpack('<ddddddddBc0', text)
     record = string.sub(text, record)
     local more = extra == 1 and redis.call('HGET', state, 'q')
     if more then
       out, soonest, set_limit, memory = struct.unpack('<dddd', more)
     end
   else
-    lease_end, waiting, length, extra, fence, keep, holder, record = 0, 0, 0, 0, 0, 0, '', ''
+    lease_end, fence, keep, extra, grants, waited, waiting, length = 0, 0, 0, 0, 0, 0, 0, 0
+    holder, record = '', ''
     local left_ms = redis.call('PTTL', tokens)
     if left_ms > 0 then
       raised = now + left_ms * 1000
@@ -77,10 +84,11 @@ end
 -- Write the state down, and a token's record with it. At maxmemory it is refused, unless the script gives something
 -- back: then it is repeated behind a HDEL that removes nothing, which passes and lets the rest through.
 local function save(token, its_record)
-  local fields = {'s', false, token, its_record}
   local had_extra = extra
   extra = (out > 0 or set_limit > 0 or memory > 0) and 1 or 0
-  fields[2] = struct.pack('<ddddddBc0', lease_end, waiting, length, extra, fence, keep, #holder, holder) .. record
+  local text = struct.pack('<dddddddd', lease_end, fence, keep, extra, grants, waited, waiting, length)
+  text = text .. struct.pack('Bc0', #holder, holder) .. record
+  local fields = {'s', text, token, its_record}
   if extra == 1 then
     fields[#fields + 1] = 'q'
     fields[#fields + 1] = struct.pack('<dddd', out, soonest, set_limit, memory)
@@ -100,7 +108,7 @@ local function save(token, its_record)
     redis.call('PEXPIRE', state, math.floor((raised - now) / 1000))
     redis.call('PEXPIRE', tokens, math.floor((raised - now) / 1000))
     keep, raised = raised, false
-    redis.call('HSET', state, 's', string.sub(fields[2], 1, 40) .. struct.pack('<d', keep) .. string.sub(fields[2], 49))
+    redis.call('HSET', state, 's', string.sub(text, 1, 16) .. struct.pack('<d', keep) .. string.sub(text, 25))
   end
 end
 
