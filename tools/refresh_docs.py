@@ -7,6 +7,7 @@ cannot say anything else than they do:
 - ``scripts``: the engine's scripts, read from their headers;
 - ``lint``: the rules of the linter;
 - ``performance``: the README's table, from ``results/benchmarks/lock.json``;
+- ``handoff``: the counts of a contended handoff, from ``results/benchmarks/handoff.json``;
 - ``reliability``: the summary of ``results/reliability/*.json``.
 """
 
@@ -41,6 +42,14 @@ SHOWN = {
     "floor": "bare socket, same scripts",
 }
 """The rows of the README's table and their names there."""
+
+COUNTED = SHOWN | {
+    "classic-first": "classic listing, first form",
+    "classic-lua": "classic listing, Lua form",
+    "redis-py-1ms": "redis-py `Lock`, sleep 1 ms",
+    "floor": "baseline",
+}
+"""The same of the table of a handoff's counts."""
 
 
 def main() -> int:
@@ -138,6 +147,23 @@ def performance() -> Iterator[str]:
     )
 
 
+def handoff() -> Iterator[str]:
+    """What an acquire of a contended lock and its release cost."""
+    data = _read("benchmarks/handoff")
+    yield "| | commands | server reads | bytes | server writes | bytes | wake-ups of clients | of the server |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|"
+    for row in data["rows"]:
+        received = f"{row['reads']:.1f} | {row['bytes_received']:,.0f}"
+        sent = f"{row['writes']:.1f} | {row['bytes_sent']:,.0f}"
+        wakes = f"{row['client_wakeups']:.1f} | {row['server_wakeups']:.1f}"
+        yield f"| {COUNTED.get(row['contender'], row['contender'])} | {row['commands']:.1f} | {received} | {sent} | {wakes} |"
+    machine, settings = data["machine"], data["settings"]
+    yield (
+        f"\n{settings['clients']} processes, {settings['rounds']} interleaved rounds of {settings['seconds']:g} s, medians; "
+        f"{machine['cores']} cores, {machine['server']}, {machine['date'][:10]}."
+    )
+
+
 def reliability() -> Iterator[str]:
     """What was tried, how often, and how often it went wrong."""
     figures = [figure for run in _read("reliability/trials") for figure in run["figures"]]
@@ -179,6 +205,7 @@ SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "scripts": scripts,
     "lint": rules,
     "performance": performance,
+    "handoff": handoff,
     "reliability": reliability,
 }
 
