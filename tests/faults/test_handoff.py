@@ -23,7 +23,7 @@ from handfast._protocol.lease import LeaseTable
 from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.apis import ASYNCIO, until_queued
 from tests._support.engine import Engine
-from tests._support.helpers import eventually, eventually_async
+from tests._support.helpers import eventually, eventually_async, slow_only
 
 CLAIM_S = CLAIM_MS / 1000
 TTL_S = 30.0
@@ -165,7 +165,7 @@ async def test_a_confirmation_without_a_reply_does_not_stretch_the_belief(hf, fa
 
 
 @both_kinds
-@pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
+@pytest.mark.parametrize("fault", ["lose_reply", *slow_only("lose_request")])
 async def test_a_lost_confirmation_is_repeated_within_the_claim_window(hf, far, proxy, fault, renew):
     faults = []
 

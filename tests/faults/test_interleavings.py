@@ -391,7 +391,6 @@ QUICK = {
     "a handoff and a timeout",
     "a waiter who dies",
     "requests that arrive twice and late",
-    "a downgrade that comes late",
     "several names in both orders",
     "several names, one of which is lost",
 }

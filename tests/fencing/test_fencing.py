@@ -428,7 +428,7 @@ def proxy(server):
         yield proxy
 
 
-@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+@pytest.mark.parametrize("what", ["lose_reply", *slow_only("lose_request")])
 @pytest.mark.parametrize("ours", [True, False], ids=["handfast", "redis-py"])
 async def test_call_sent_again_after_a_lost_reply_passes(api, proxy, raw, what, ours):
     retry = (Retry if api is SYNC else AsyncRetry)(NoBackoff(), 3)
