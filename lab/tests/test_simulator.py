@@ -196,6 +196,7 @@ RARE = {
     "an evicted state comes back without a TTL": 1_075,
     "an operator's limit is ignored for waiters": 1_000,
     "an operator's limit is ignored in the short way": 1_150,
+    "holders are not told that their leases were taken away": 2_800,
     "removing expired leases permits a grant at maxmemory": 11_300,
     "several locks have the fence of the first": 5_800,
     "tombstones are ignored in the short way": 725,

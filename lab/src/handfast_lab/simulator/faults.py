@@ -16,6 +16,7 @@ some kinds of faults, or none. Faults end after a while, because some checks con
                                                         clock was set back
     a holder that blocks its event loop keeps its      no fault so far, no revoke
     lease for its ttl
+    a holder learns that an operator took its lease     all but lost data; without renewal, all but lost messages
     every operation ends                                all; a `jump` back adds its length
     no holder or waiter remains at the end              all; data that its owner could not undo within 20 s, or that
                                                         a stale replica or an eviction leaves, expires

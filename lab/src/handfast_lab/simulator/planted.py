@@ -157,6 +157,13 @@ PLANTED = (
         "permits of expired leases stay counted after a reply that grants nothing",
     ),
     Planted(
+        "holders are not told that their leases were taken away",
+        "permit_revoke",
+        "    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', 33), 'revoked ' .. token .. ' ' .. reason)\n",
+        "",
+        "a holder that does not renew relies on its lease to its end",
+    ),
+    Planted(
         "force_release takes newer leases",
         "permit_revoke",
         "if its_record and struct.unpack('<d', its_record) > up_to_fence then",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE
+from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE, REVOKE
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
@@ -32,8 +32,12 @@ UNDONE_S = 3.0
 REMEMBERED_S = 20.0
 """Time for which the server keeps tombstones of releases."""
 
+_LOSING_MESSAGES = frozenset({"lost messages", "lost reply"})
+"""Faults after which a connection on which nothing is sent may have missed a message."""
+
 _ENDS = frozenset(script.name.encode() for script in (CANCEL, RELEASE))
 _ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, MULTI_ACQUIRE))
+_REVOKE = REVOKE.name.encode()
 _MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode()}
 
 
@@ -165,16 +169,18 @@ class Watch:
             self.find(f"invariant 2: {token.decode()} is queued at {numbers[3]}, and its place was {command.ticket}")
         if name in _ACQUIRES:
             self._answered(token, tag, numbers[0] if tag == b"granted" else None)
-        elif name in _ENDS:
-            if tag == b"unknown":
-                pass  # nothing is remembered of a release
-            elif tag == b"lost":
-                if self._released.get(token, -inf) > self._world.now - REMEMBERED_S and token not in self._older:
-                    self.find(f"invariant 4: {token.decode()} was released, and the reply to its release is lost")
-            else:
-                self._released.setdefault(token, self._world.now)
-                if self.fates[token] != "over":
-                    self._over(token)
+        elif name == _REVOKE:
+            self._revoke(command.words[0].rpartition(b":")[0])
+        elif name in _ENDS and tag != b"unknown":  # nothing is remembered of a release
+            self._end(token, lost=tag == b"lost")
+
+    def _end(self, token: bytes, *, lost: bool) -> None:
+        if not lost:
+            self._released.setdefault(token, self._world.now)
+            if self.fates[token] != "over":
+                self._over(token)
+        elif self._released.get(token, -inf) > self._world.now - REMEMBERED_S and token not in self._older:
+            self.find(f"invariant 4: {token.decode()} was released, and the reply to its release is lost")
 
     def _answered(self, token: bytes, tag: bytes, fence: int | None) -> None:
         self.held_unheard = self.held_unheard or self._fences.get(token, fence) != fence
@@ -230,6 +236,28 @@ class Watch:
                         held = " ".join(sorted(token.decode() for token in self._held))
                         found = f"{out[tag]} of {lease.target.limit} permits are relied on: {held}"
                         self.find(f"invariant 1: {found}")
+
+    def _revoke(self, tag: bytes) -> None:
+        """Check that those who have lost their leases of a name learn of it."""
+        there = {token for _, token in self._lines(b"present")}
+        for token, lease in self._held.items():
+            if tag in lease.target.tags and token not in there:
+                self._check_told(lease, self._world.now)
+
+    def _check_told(self, lease: HeldLease, since: float) -> None:
+        """Check that the holder of a lease that was taken away knows of it, some time after that and the last fault."""
+        world, state, process = self._world, lease.state, lease.client.process
+        is_held = self._held.get(state.token) is lease and not state.loss and state.deadline > process.monotonic()
+        if not is_held or not process.alive or lease.client.closed or self.damage.lost_data:
+            return
+        renewed_after = lease.target.ttl_ms / 3000 if lease.target.renew else 0.0
+        if not lease.target.renew and not _LOSING_MESSAGES.isdisjoint(self.damage.counts):
+            return
+        due = max(since, self.damage.last, process.awake_since) + NOTICED_S + renewed_after
+        if due > world.now:
+            world.at(min(due, world.now + NOTICED_S), self._check_told, lease, since)
+        else:
+            self.find(f"told: {state.token.decode()} is relied on long after it was taken away")
 
     def blocked(self, token: bytes, *, lost: bool) -> None:
         """Check a lease after its holder has blocked its event loop for less than the ttl, from its grant on."""

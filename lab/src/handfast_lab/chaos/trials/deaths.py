@@ -91,6 +91,10 @@ class _KillTest:
     seed: int
     tick: Tick
 
+    def holders(self, name: str) -> dict[str, int]:
+        """Return the holders of a lock of Handfast, and when their leases end."""
+        return read_stored(self.server.admin, f"{{hf:lock:{name}}}").holders
+
     def queue(self, waiter: ChildProcess, name: str, ttl: float, waiting: int) -> None:
         """Let a process wait for a lock. Return when the queue has `waiting` entries; for a rival, after `SETTLE`."""
         waiter.order("acquire and release", name, ttl)
@@ -155,6 +159,7 @@ class _KilledHolders:
         (holder,) = test.users.new(self._holder)
         try:
             test.users.hold(holder, name, self._ttl, within=RETRY_FOR, renew=self._renew)
+            dead = next(iter(test.holders(name)), "")
             test.queue(waiter, name, self._ttl, 1)
             time.sleep(chance.uniform(0, self._ttl * (1 if self._renew else 0.5)))
         finally:
@@ -164,9 +169,10 @@ class _KilledHolders:
         asked = monotonic()
         remaining = test.contender.remaining(test.server.admin, name) / 1000
         answered = monotonic()
+        is_over = test.contender.is_ours and dead not in test.holders(name)
         entered = waiter.expect("acquired", self._ttl + RETRY_FOR)
         waiter.expect("released", RETRY_FOR)
-        if remaining <= 0 or entered.at < answered:
+        if remaining <= 0 or entered.at < answered or is_over:
             return False  # the answer may be about the next holder's lease
         delay = entered.at - (asked + remaining)
         self._seconds.append(delay)
