@@ -118,6 +118,26 @@ def test_a_server_that_stands_still_is_waited_for_and_not_replaced(folder):
     assert supervisor.server_pid(f"{folder}/s") == pid
 
 
+def test_a_server_is_ended_when_it_is_unused_and_stores_nothing_that_expires(folder, monkeypatch):
+    """In this process, since that of a supervisor is not measured."""
+    monkeypatch.setattr(supervisor, "IDLE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(supervisor, "POLL_S", 0.01)
+    folder.mkdir(mode=0o700)
+    path = f"{folder}/s"
+    with ThreadPoolExecutor(1) as threads:
+        supervised = threads.submit(supervisor.supervise, find_binary(), str(folder))
+        eventually(lambda: supervisor.answers(path))
+        with redis.Redis(unix_socket_path=path) as client:
+            client.set("kept", "by its ttl", ex=60)
+        with pytest.raises(TimeoutError):
+            supervised.result(5 * supervisor.IDLE_TIMEOUT_S)
+        with redis.Redis(unix_socket_path=path) as client:
+            client.delete("kept")
+        assert supervised.result(10) is None
+    assert not supervisor.answers(path)
+    assert not list(folder.iterdir())
+
+
 def test_a_second_supervisor_ends_at_once(folder):
     shared_url()
     pid = supervisor.server_pid(f"{folder}/s")
