@@ -37,6 +37,7 @@ COUNTS = {
     "the release of that waiter": 2,
     "two locks that are free again": 4,
     "a release of two without waiters": 4,
+    "two locks that are free once more": 4,
 }
 
 
@@ -85,4 +86,5 @@ def test_no_call_runs_more_commands_than_it_needs(raw, a, make, clock, listening
         "the release of that waiter": count(lambda: both.engines[0].release("t4")),
         "two locks that are free again": count(lambda: both.acquire("t5")),
         "a release of two without waiters": count(lambda: both.release("t5")),
+        "two locks that are free once more": count(lambda: both.acquire("t6")),
     } == COUNTS

@@ -143,6 +143,9 @@ def test_several_names_count_each(clock, listening):
     both.engines[0].release("holds")
     both.acquire("waits", ticket=both.tickets["waits"])
     assert [counters(engine) for engine in both.engines] == [[4, WAITED_US], [3, WAITED_US]]
+    both.release("waits")
+    both.acquire("t2")
+    assert [counters(engine) for engine in both.engines] == [[5, WAITED_US], [4, WAITED_US]]
 
 
 def test_the_counters_are_kept_while_the_keys_live(a, clock):

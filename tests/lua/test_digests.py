@@ -6,7 +6,7 @@ from handfast._engine.script import load
 from tests.lua.test_check_scripts import LUA
 
 DIGESTS = {
-    "multi_acquire": "8086fe46768dce5d926387cb3c48b6695087180b",
+    "multi_acquire": "5898bb53f50927fb6a00d4b81fa4514c78fa204a",
     "names_best": "08557c84a027ad12e2ea4dd10b8fa642b942f185",
     "names_rank": "f57e8ef7c657b6ae7492bdea67b46b5e2e3f10dd",
     "names_unrank": "81d87fe6381a55ab6b20962a715a4495a6e2e6c9",
@@ -14,7 +14,7 @@ DIGESTS = {
     "permit_cancel": "1457b3b7eabac79a9dc66e88df1da7c771c55eff",
     "permit_inspect": "112638a94aceba2a4429fe8fa0381c7371fd910c",
     "permit_lower": "068d51a08e609ccc0d27adfd709bf3e657dc4e46",
-    "permit_release": "bc24ed924e9cad3939cdbdf0d37ca99fd69a58f3",
+    "permit_release": "f4286bf1bea40e7fa3003a49fc4dd7328f03fcdb",
     "permit_renew": "79ab67ccd722273bfda7ea08b4df2b537970c375",
     "permit_resize": "bffc8d9d55f15c1356c795ae2b460d72a034d34c",
     "permit_revoke": "565340d93f82332a366ba532ede98e097a3a8c11",

@@ -46,6 +46,7 @@ PROPERTIES = [
         "random_walks_multi",
         "command_counts",
         "tickets",
+        "counters",
         "lib_state",
         "lib_handoff",
         "lib_handoff_multi",

@@ -46,8 +46,8 @@ end
 if all_free then
   local its_end, its_record = now + ttl_ms * 1000, struct.pack('<Bc0d', #token, token, min_fence) .. wants
   for k = 1, #KEYS, 2 do
-    local _, _, keep, _, grants, waited, waiting = struct.unpack('<ddddddd', texts[k])
-    local text = struct.pack('<dddddddd', its_end, min_fence, keep, 0, grants + 1, waited, waiting, 0)
+    local _, _, keep, _, grants, waited = struct.unpack('<dddddd', texts[k])
+    local text = struct.pack('<dddddddd', its_end, min_fence, keep, 0, grants + 1, waited, 0, 0)
     redis.call('HSET', KEYS[k], 's', text .. its_record)
   end
   return min_fence

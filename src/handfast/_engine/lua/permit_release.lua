@@ -25,7 +25,7 @@ local QUEUED = -4503599627370496 -- as lib/state.lua has it
 local OVER = '\0\0\0\0\0\0\0\0' -- the end of a lease that was given up
 for k = 1, #KEYS, 2 do
   -- The short way: the holder in the state, and an empty queue. The end of the lease becomes 0, and the token stays.
-  local text, length, holder = redis.call('HGET', KEYS[k], 's'), 0, nil
+  local text, length, holder = redis.call('HGET', KEYS[k], 's')
   if text then
     length, holder = struct.unpack('<dBc0', text, 57)
   end
