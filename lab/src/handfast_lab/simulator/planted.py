@@ -159,8 +159,8 @@ PLANTED = (
     Planted(
         "holders are not told that their leases were taken away",
         "permit_revoke",
-        "    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', 33), 'revoked ' .. token .. ' ' .. reason)\n",
-        "",
+        "  if its_record then\n    redis.call('PUBLISH'",
+        "  if false then\n    redis.call('PUBLISH'",
         "a holder that does not renew relies on its lease to its end",
     ),
     Planted(
@@ -604,8 +604,8 @@ PLANTED = (
     Planted(
         "a lease starts at its reply",
         "handfast._drivers.aio.session",
-        "answer = Answer(request.sent_at, frame, request.again)",
-        "answer = Answer(monotonic(), frame, request.again)",
+        "make_answer((request.sent_at, frame, request.again))",
+        "make_answer((monotonic(), frame, request.again))",
         "the holder's deadline is later than the server's, by the travel time of the reply",
     ),
     Planted(
