@@ -51,7 +51,7 @@ def faults_of(script: LuaScript, text: str) -> Iterator[str]:
     for question in QUESTIONS:
         if not re.search(rf"^--.*\b{question}\b", comment, re.MULTILINE):
             yield f"the header does not say what happens: {question}"
-    if not script.header.replies:
+    if not script.header.replies and not script.header.untagged:
         yield "the header lists no reply"
     for found in PACKING.findall(code_of(script.source)):
         yield f"the engine does not use {found}: struct packs its replies and records"

@@ -6,6 +6,8 @@ from handfast._engine.script import load
 from tests.lua.test_check_scripts import LUA
 
 DIGESTS = {
+    "locks_acquire": "8e2ba8d94ddf361b4f810a55a7e582a0368817f1",
+    "locks_release": "e808809b778a8ce9f6153177c500c73ba9ca44cb",
     "multi_acquire": "5898bb53f50927fb6a00d4b81fa4514c78fa204a",
     "names_best": "08557c84a027ad12e2ea4dd10b8fa642b942f185",
     "names_rank": "f57e8ef7c657b6ae7492bdea67b46b5e2e3f10dd",

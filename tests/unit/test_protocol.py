@@ -169,12 +169,13 @@ def test_a_waiter_near_the_head_polls_within_the_claim_window_of_a_grant():
 
 
 def test_a_waiter_polls_when_the_earliest_lease_ends():
+    lock = permits()
     effects, _ = perform(
-        acquire(Attempt(permits(), TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
+        acquire(Attempt(lock, TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
     )
-    assert effects[0] == permits().acquire(TOKEN)
-    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, permits().renew_for(TOKEN, 30_000))
-    assert effects[2] == permits().acquire(TOKEN, TICKET), "the same call, with the ticket of its place"
+    assert effects[0] == lock.acquire(TOKEN)
+    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, lock.renew_for(TOKEN, 30_000))
+    assert effects[2] == lock.acquire(TOKEN, TICKET), "the same call, with the ticket of its place"
 
 
 @pytest.mark.parametrize(

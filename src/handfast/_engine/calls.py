@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Self
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
-from handfast._engine.effects import Call, make_call
+from handfast._engine.effects import Call, LockPlace, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from handfast._engine.records import encode_label
@@ -101,7 +101,7 @@ class Request(ABC):
 class PermitRequest(Request):
     """Permits of one name: ``weight`` of ``limit``."""
 
-    __slots__ = ("_keys", "_queue", "_try", "_wants", "_whole_ttl", "limit", "place", "weight")
+    __slots__ = ("_keys", "_lock", "_queue", "_try", "_wants", "_whole_ttl", "limit", "place", "weight")
 
     def __init__(
         self,
@@ -118,8 +118,10 @@ class PermitRequest(Request):
         self.place = place
         self.limit = limit
         self.weight = weight
-        self._keys = pack(place.key(part) for part in PARTS)
+        keys = [bulk(place.key(part)) for part in PARTS]
+        self._keys = b"".join(keys)
         self._whole_ttl = bulk(ttl_ms)
+        self._lock = LockPlace(keys[0], self._whole_ttl) if limit == 1 else None
         self._queue = bulk(doubles(ttl_ms, WAIT_MS, max_waiters, 0))
         self._try = bulk(doubles(ttl_ms, 0, max_waiters, 0))
         self._wants = doubles(weight, limit, min(ttl_ms, CLAIM_MS))
@@ -139,19 +141,23 @@ class PermitRequest(Request):
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
-        request = _with_ticket(self._queue, ticket) if ticket else self._queue
-        args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, request)
-        return make_call((ACQUIRE.prefix, args, token, self._wants + _pack_caller(caller), False))
+        wants = self._wants + _pack_caller(caller)
+        if ticket:
+            return Call(ACQUIRE.prefix, self._keys + bulk(token) + _with_ticket(self._queue, ticket), token, wants)
+        args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._queue)
+        return make_call((ACQUIRE.prefix, args, token, wants, False, token, self._lock))
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         """Acquire, or leave the queue as it is."""
-        return Call(ACQUIRE.prefix, self._keys + bulk(token) + self._try, token, self._wants + _pack_caller(caller))
+        wants = self._wants + _pack_caller(caller)
+        return Call(ACQUIRE.prefix, self._keys + bulk(token) + self._try, token, wants, token=token, lock=self._lock)
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
         """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
         if copies:
             return Call(RELEASE_OF_COPIES, self._keys + bulk(token) + bulk("copies"))
-        return make_call((RELEASE.prefix, b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token), b"", b"", False))
+        args = b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token)
+        return make_call((RELEASE.prefix, args, b"", b"", False, token, self._lock))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""

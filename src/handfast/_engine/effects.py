@@ -20,6 +20,7 @@ __all__ = [
     "Confirmation",
     "Effect",
     "GrantMessage",
+    "LockPlace",
     "Park",
     "Steps",
     "Waking",
@@ -28,6 +29,20 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+class LockPlace:
+    """What the calls for one lock need to join batches, and whether they had better."""
+
+    __slots__ = ("is_free", "key", "ttl")
+
+    def __init__(self, key: bytes, ttl: bytes) -> None:
+        self.key = key
+        """The key of its state, packed."""
+        self.ttl = ttl
+        """The ttl of its leases in ms, packed. It is all that acquires of locks may differ in."""
+        self.is_free = True
+        """Whether it was free when it was last asked for."""
 
 
 class Call(NamedTuple):
@@ -42,9 +57,15 @@ class Call(NamedTuple):
     wants: bytes = b""
     once: bool = False
     """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
+    token: bytes = b""
+    """The token that acquires or releases ``lock``."""
+    lock: LockPlace | None = None
+    """Where the call may join a batch."""
 
 
-make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bytes, bool]], Call] = partial(tuple.__new__, Call)
+make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bytes, bool, bytes, LockPlace | None]], Call] = partial(
+    tuple.__new__, Call
+)
 """Make a call of all its fields, for the hot path: faster than the class, whose ``__new__`` is a Python function."""
 
 PROBE = Call(command("PUBSUB", 2), pack(("NUMSUB", "-")))

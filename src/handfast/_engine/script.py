@@ -36,21 +36,26 @@ class CommandPrefix(NamedTuple):
 class LuaScript:
     """A script as it is sent: ``source`` has the included parts in place."""
 
-    __slots__ = ("digest", "header", "name", "prefix", "source")
+    __slots__ = ("_prefixes", "digest", "header", "name", "prefix", "source")
 
     def __init__(self, name: str, source: str, header: Header) -> None:
         self.name = name
         self.source = source
         self.header = header
         self.digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        self._prefixes: dict[tuple[int, int], CommandPrefix] = {}
         self.prefix = self.prefix_for(len(header.keys) - header.more_keys, len(header.args) - header.more_args)
         """For the keys and arguments that the header names, and none of those that its dots stand for."""
 
     def prefix_for(self, keys: int, args: int) -> CommandPrefix:
         """Return the prefix for that many keys and arguments."""
-        start = b"*%d\r\n" % (3 + keys + args)
-        evalsha = start + bulk("EVALSHA") + bulk(self.digest) + bulk(keys)
-        return CommandPrefix(self.name, self.digest, evalsha, start + bulk("EVAL") + bulk(self.source) + bulk(keys))
+        prefix = self._prefixes.get((keys, args))
+        if prefix is None:
+            start, number = b"*%d\r\n" % (3 + keys + args), bulk(keys)
+            evalsha = start + bulk("EVALSHA") + bulk(self.digest) + number
+            prefix = CommandPrefix(self.name, self.digest, evalsha, start + bulk("EVAL") + bulk(self.source) + number)
+            self._prefixes[keys, args] = prefix
+        return prefix
 
 
 def command(name: str, args: int) -> CommandPrefix:

@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import PurePath
 
 from handfast._engine.autocomplete_calls import AutocompleteCalls
+from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
@@ -64,6 +65,10 @@ def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable
         *more(permits),
     ]
     return _use(calls, namespace, kind)
+
+
+def _batches(permits: PermitRequest) -> list[Call]:
+    return [join([call]) for call in (permits.acquire(_TOKEN), permits.release(_TOKEN))]
 
 
 def _lock_all(namespace: str) -> Use:
@@ -121,7 +126,7 @@ def _of_package(package: str) -> tuple[LuaScript, ...]:
 
 
 NAMESPACED: dict[str, Callable[[str], Use]] = {
-    "lock": partial(_permits, "lock"),
+    "lock": partial(_permits, "lock", more=_batches),
     "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1)]),
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
     "lock_all": _lock_all,

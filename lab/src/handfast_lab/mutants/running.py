@@ -72,6 +72,7 @@ LOCK_SCRIPTS = [
 ]
 
 SUITES = {
+    "locks_": ["lua/test_locks_batches"],
     "multi_": ["lua/test_{script}", *PROPERTIES, "lua/test_permit_release"],
     "permit_": ["lua/test_{script}", *PROPERTIES, *LOCK_SCRIPTS],
     "lib/": [*PROPERTIES, *LOCK_SCRIPTS],

@@ -450,12 +450,30 @@ function watch.begin(...)
   end
 end
 
--- Check the names of a script after its call. Return the violations as text, or nothing.
-function watch.after(script, now)
-  complaints, turn = {}, turn + 1
-  local keys, argv, reply = server.last()
+-- What a batch says of each of its names, as calls of the ordinary script. For a name that it has not served the reply
+-- is false.
+local function calls_of(script, keys, argv, reply)
+  local calls, at = {}, 1
+  for i, key in ipairs(keys) do
+    local size = string.byte(argv[1], at)
+    local call = {script = 'permit_release', keys = {key}, argv = {string.sub(argv[1], at + 1, at + size)}}
+    if script == 'locks_acquire' then
+      local fence, ttl_ms = unpack_doubles('<d', reply, 8 * i - 7), tonumber(argv[2])
+      call.script, call.argv[2] = 'permit_acquire', pack('<dddd', ttl_ms, 0, 0, 0)
+      call.reply = fence > 0 and {'granted', fence, ttl_ms * 1000}
+      at = at + size + 9
+    else
+      call.reply = string.sub(reply, i, i) == '1' and {'released', 0}
+      at = at + size + 1
+    end
+    insert(calls, call)
+  end
+  return calls
+end
+
+local function check(script, keys, argv, reply, now)
+  turn = turn + 1
   local caller, ticket = argv[1], 0
-  reply = read_reply(reply, argv)
   if script == 'permit_acquire' or script == 'multi_acquire' then
     ticket = (unpack_doubles('<d', argv[2], #argv[2] - 7))
   end
@@ -498,6 +516,19 @@ function watch.after(script, now)
     check_served(name, state, script, reply, caller, now)
     check_reply(name, state, script, reply, caller, #touched > 1, now)
     remember(name, state)
+  end
+end
+
+-- Check the names of a script after its call. Return the violations as text, or nothing.
+function watch.after(script, now)
+  complaints = {}
+  local keys, argv, reply = server.last()
+  if script == 'locks_acquire' or script == 'locks_release' then
+    for _, call in ipairs(calls_of(script, keys, argv, reply)) do
+      check(call.script, call.keys, call.argv, call.reply, now)
+    end
+  else
+    check(script, keys, argv, read_reply(reply, argv), now)
   end
   if complaints[1] then
     return table.concat(complaints, '; ')

@@ -16,18 +16,22 @@ from functools import partial
 from struct import unpack
 from typing import Any, Protocol
 
+from handfast._engine import batches
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
 from handfast_lab.simulator.server import SCRIPT_NAMES, SimulatedServer
 from handfast_lab.simulator.world import Process, World
 
-__all__ = ["Command", "Link", "LinkEnd", "Network", "encode"]
+__all__ = ["SPARE", "Command", "Link", "LinkEnd", "Network", "encode"]
 
 START_US = 1_790_000_000_000_000
 """The time of the server's clock at the start."""
 
 NOT_KNOWN = ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
 NO_PRIMARY = ErrorReply("READONLY You can't write against a read only replica.")
+
+SPARE = {batches.ACQUIRE.name.encode(): 8, batches.RELEASE.name.encode(): 0}
+"""How many bytes follow each token in the first argument of a batch."""
 
 TOKEN_ZEROS = "0" * 27
 """The zeros that the log omits from a token: tokens are numbered, and a client has fewer than 10,000."""
@@ -85,7 +89,19 @@ class Link:
 class Command:
     """A command on its way. ``name`` is the script's, if it runs one."""
 
-    __slots__ = ("is_script", "key_count", "late", "link", "lost_reply", "name", "source", "ticket", "token", "words")
+    __slots__ = (
+        "is_script",
+        "key_count",
+        "late",
+        "link",
+        "lost_reply",
+        "name",
+        "source",
+        "ticket",
+        "token",
+        "tokens",
+        "words",
+    )
 
     def __init__(self, link: Link, words: list[bytes]) -> None:
         verb = words[0]
@@ -103,6 +119,17 @@ class Command:
             self.name, self.key_count, self.words = SCRIPT_NAMES[words[1]], int(words[2]), words[3:]
             self.token = self.words[self.key_count]
             """The first argument, which is the token of most scripts."""
+        self.tokens = _tokens_of_batch(self.token, SPARE[self.name]) if self.name in SPARE else (self.token,)
+
+
+def _tokens_of_batch(names: bytes, spare: int) -> tuple[bytes, ...]:
+    """Return the tokens of a batch, each of which has so many bytes behind it."""
+    tokens = []
+    while names:
+        size = 1 + names[0]
+        tokens.append(names[1:size])
+        names = names[size + spare :]
+    return tuple(tokens)
 
 
 class Network:

@@ -17,7 +17,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["VERSION", "draw"]
 
-VERSION = 4
+VERSION = 5
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 T = TypeVar("T")
@@ -39,6 +39,8 @@ class _Drawing:
             ("a", "b", "c")[: 1 + int(chance() * 3)] if self.kind == "lock_all" else ("a", "b")[: 1 + (chance() < 0.15)]
         )
         self.limit = 2 + int(chance() * 4) if self.kind == "semaphore" else MAX_PERMITS if self.kind == "rwlock" else 1
+        self.at_once = self.kind == "lock" and len(self.names) > 1
+        """Whether many callers of a client ask at the same moment for different locks, which then travel in batches."""
         self.disagree = self.kind == "semaphore" and chance() < 0.3
         self.resizes = self.kind == "semaphore" and chance() < 0.25
         self.revokes = chance() < 0.12
@@ -70,7 +72,7 @@ class _Drawing:
 
     def _client(self) -> ClientPlan:
         chance = self._chance
-        callers = [self._caller() for _ in range(self._one((1, 1, 1, 1, 2, 3)))]
+        callers = [self._caller() for _ in range(self._one((1, 1, 1, 1, 2, 3)) + 3 * self.at_once)]
         return ClientPlan(
             response_timeout=self._one((0.3, 1.0, 5.0)),
             offset=1e5 * chance(),
@@ -79,7 +81,7 @@ class _Drawing:
         )
 
     def _caller(self) -> list[Order]:
-        orders = [self._order() for _ in range(self._one((1, 1, 2, 2, 3)))]
+        orders = [self._order() for _ in range(self._one((1, 1, 2, 2, 3)) + 2 * self.at_once)]
         if self._chance() < 0.04:
             orders.append(Order("close", orders[-1].target, self._seconds(2)))
         return orders
@@ -92,6 +94,8 @@ class _Drawing:
         chance = self._chance
         ttl = self._one(self.ttls)
         pause = self._seconds(self.scale / 500)
+        if self.at_once and chance() < 0.8:
+            ttl, pause = self.scale, 0.0
         target = self._target(ttl)
         roll = chance()
         if self.revokes and roll < 0.1:
@@ -105,7 +109,7 @@ class _Drawing:
         return Order(
             "try" if chance() < 0.3 else "acquire",
             *(target, pause, timeout),
-            hold=0.0 if chance() < 0.2 else self._seconds(ttl / 400),
+            hold=0.0 if chance() < (0.7 if self.at_once else 0.2) else self._seconds(ttl / 400),
             block=2.1 + self._seconds(ttl / 1000 - 3) if ttl >= 10_000 and chance() < 0.3 else 0.0,
             extend_ms=self._one(TTLS) if chance() < 0.08 else 0,
             downgrade=target.kind == "write" and chance() < 0.4,

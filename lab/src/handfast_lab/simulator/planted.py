@@ -579,6 +579,21 @@ PLANTED = (
         "    tag",
         "a try_acquire that was sent twice and refused is granted without an owner when its first copy arrives",
     ),
+    # --- batches
+    Planted(
+        "a batch grants what is held",
+        "locks_acquire",
+        "if lease_end <= now and length == 0",
+        "if length == 0",
+        "two tasks hold one lock, where one of them asked for several at once",
+    ),
+    Planted(
+        "a name that a batch has not released counts as released",
+        "handfast._engine.batches",
+        "    return map(_RELEASED.get, reply)\n",
+        "    return [_RELEASED[49]] * len(reply)\n",
+        "a lease that was released is held until it expires, though others wait for it",
+    ),
     # --- the asyncio driver
     Planted(
         "the driver does not undo a cancelled acquire",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
+from handfast._engine import batches
 from handfast._engine.calls import (
     ACQUIRE,
     CANCEL,
@@ -26,7 +27,8 @@ from handfast._engine.resp import ErrorReply, Reader
 
 __all__ = ["ENGINE_SCRIPTS", "SCRIPT_NAMES", "SimulatedServer"]
 
-_SCRIPTS = (ACQUIRE, MULTI_ACQUIRE, RELEASE, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE)
+_BATCHES = batches.ACQUIRE, batches.RELEASE
+_SCRIPTS = (ACQUIRE, MULTI_ACQUIRE, RELEASE, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE, *_BATCHES)
 ENGINE_SCRIPTS = {script.name: script.source for script in _SCRIPTS}
 """The sources of the engine's scripts."""
 

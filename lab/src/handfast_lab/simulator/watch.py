@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from struct import unpack
+from typing import Any
 
+from handfast._engine import batches
 from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE, REVOKE
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
 from handfast_lab.checker.history import Kind, Operation, Outcome
 from handfast_lab.simulator.client import Client
-from handfast_lab.simulator.network import Command, Network
+from handfast_lab.simulator.network import SPARE, Command, Network
 from handfast_lab.simulator.orders import Plan, Target
 from handfast_lab.simulator.world import Process, readable
 
@@ -38,7 +41,7 @@ _LOSING_MESSAGES = frozenset({"lost messages", "lost reply"})
 _ENDS = frozenset(script.name.encode() for script in (CANCEL, RELEASE))
 _ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, MULTI_ACQUIRE))
 _REVOKE = REVOKE.name.encode()
-_MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode()}
+_MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode(), batches.ACQUIRE.name.encode()}
 
 
 @dataclass
@@ -143,8 +146,9 @@ class Watch:
     def sent(self, command: Command) -> None:
         """Check a command before it is sent."""
         command.ticket = self._tickets.get(command.token)
-        if command.token in self._returned:
-            self.find(f"invariant 10: {command.name.decode()} is sent for {command.token.decode()} after its end")
+        for token in command.tokens:
+            if token in self._returned:
+                self.find(f"invariant 10: {command.name.decode()} is sent for {token.decode()} after its end")
 
     def delivered(self, command: Command, frame: object) -> None:
         """Record the ticket in a reply that reaches its client."""
@@ -161,6 +165,9 @@ class Watch:
                 self.find(f"invariant 11: {name.decode()} of {token.decode()} is refused at maxmemory")
             return
         complaint = self._after(name, now_us)
+        if name in SPARE:
+            self._batch_executed(command.tokens, frame, complaint)
+            return
         tag, *numbers = read_reply(frame)
         # A late copy of the first request may get the reply "busy" while its token waits: no client receives that reply.
         if complaint is not None and not (command.late and tag == b"busy"):
@@ -181,6 +188,17 @@ class Watch:
                 self._over(token)
         elif self._released.get(token, -inf) > self._world.now - REMEMBERED_S and token not in self._older:
             self.find(f"invariant 4: {token.decode()} was released, and the reply to its release is lost")
+
+    def _batch_executed(self, tokens: tuple[bytes, ...], frame: Any, complaint: bytes | None) -> None:
+        if complaint is not None:
+            self.find(complaint.decode())
+        if len(frame) == len(tokens):
+            for token in (token for token, answer in zip(tokens, frame, strict=True) if answer == ord("1")):
+                self._end(token, lost=False)
+            return
+        for token, fence in zip(tokens, unpack(f"<{len(tokens)}d", frame), strict=True):
+            if fence:
+                self._answered(token, b"granted", int(fence))
 
     def _answered(self, token: bytes, tag: bytes, fence: int | None) -> None:
         self.held_unheard = self.held_unheard or self._fences.get(token, fence) != fence

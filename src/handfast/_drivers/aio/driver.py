@@ -18,7 +18,7 @@ import weakref
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Coroutine
 from math import inf
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -297,7 +297,8 @@ async def run(session: Session, steps: Steps[T], name: str, until: float = inf) 
             else:
                 effect = steps.send(answer)
     except StopIteration as end:
-        return cast("T", end.value)
+        result: T = end.value
+        return result
 
 
 async def _call_again(session: Session, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:

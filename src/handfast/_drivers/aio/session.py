@@ -38,6 +38,7 @@ from handfast._drivers.failures import (
     server_silent,
     server_starting,
 )
+from handfast._engine.batches import join, replies, split
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push
@@ -50,6 +51,9 @@ Outcome: TypeAlias = Answer | ErrorReply
 
 BATCH = 128
 """Requests in one write; between two writes the session checks for back-pressure."""
+
+BATCH_PAUSE_S = 1.0
+"""After the server refused a batch, the next one is made no sooner, in seconds: a user may lack the right to run its script."""
 
 TICKS = 5
 """The response timeout is divided into that many ticks. After as many ticks without a byte the server counts as silent."""
@@ -86,7 +90,20 @@ class _Request:
         self.by_source = False
         """Whether it is sent with the source of its script, which the server did not know."""
         self.again = False
-        """Whether it was sent on an earlier connection, without a reply."""
+        """Whether it was sent before, without a reply of its own."""
+
+
+class _Batch:
+    """Requests that travel in one call. It lives until its reply comes or the connection breaks."""
+
+    __slots__ = ("by_source", "call", "requests")
+
+    def __init__(self, requests: list[_Request], sent_at: float) -> None:
+        self.requests = requests
+        self.call = join([request.call for request in requests])
+        self.by_source = False
+        for request in requests:
+            request.sent_at = sent_at
 
 
 class Session:
@@ -107,15 +124,19 @@ class Session:
         self._handshake: Future[Any] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._outbox: deque[_Request] = deque()
-        self._sent: deque[_Request] = deque()
+        self._sent: deque[_Request | _Batch] = deque()
         self._count = 0
         self._sources_sent: dict[str, int] = {}
         self._tries = 0
         self._flush_scheduled = False
         self._reading = False
         """Whether frames are being delivered."""
-        self._confirming = False
-        """Whether there are confirmations to send as soon as they have been."""
+        self._hurries = False
+        """Whether there is something to send as soon as they have been."""
+        self._batches_from = -inf
+        """The server refused a batch: there is none before this moment."""
+        self._unknown: set[str] = set()
+        """The scripts of batches that the server does not know."""
         self._primed = False
         """Whether the server knows the script of confirmations, by what was sent on this connection."""
         self._primer: Future[Outcome] | None = None
@@ -214,7 +235,7 @@ class Session:
     # --- called by the transport
 
     def on_frames(self, frames: deque[Any]) -> None:
-        """Deliver each reply and each message, and send the confirmations of the grants among them in one write."""
+        """Deliver each reply and each message, and send in one write what follows from them at once."""
         self._silent_ticks = 0
         self._reading = True
         sent = self._sent
@@ -229,22 +250,26 @@ class Session:
                 elif not sent:
                     self._break(RedisConnectionError(f"the server sent a reply without a request: {frame!r:.100}"))
                     break
+                elif isinstance(request := sent.popleft(), _Batch):
+                    self._on_batch(request, frame)
                 else:
-                    self._on_reply(sent.popleft(), frame)
+                    self._on_reply(request, frame)
         finally:
             self._reading = False
-        if self._confirming:
-            self._confirming = False
+        if self._hurries:
+            self._hurries = False
             self._flush()
 
     def _on_reply(self, request: _Request, frame: Any) -> None:
-        future, waiter = request.future, request.call.waiter
+        future, call = request.future, request.call
         if future.done():
             return
         if type(frame) is not ErrorReply:
             self._tries = 0
-            if waiter:
-                self.inbox.register(waiter)
+            if call.waiter:
+                self.inbox.register(call.waiter)
+                if call.lock is not None:
+                    call.lock.is_free = type(frame) is int
             answer = make_answer((request.sent_at, frame, request.again))
             if request.on_answer is not None:
                 request.on_answer(answer)
@@ -253,6 +278,26 @@ class Session:
             self._send_source(request)
         else:
             future.set_result(frame)
+
+    def _on_batch(self, batch: _Batch, frame: Any) -> None:
+        """Deliver the replies in that of a batch. What it has not served is sent in the ordinary way, without delay."""
+        self._hurries = True
+        if type(frame) is not ErrorReply:
+            for request, reply in zip(batch.requests, replies(batch.call, frame), strict=True):
+                if not reply:
+                    if request.call.lock is not None:
+                        request.call.lock.is_free = False
+                    self._outbox.append(request)
+                else:
+                    self._on_reply(request, reply)
+            return
+        if is_noscript(frame) and not batch.by_source:
+            self._unknown.add(batch.call.prefix.digest)
+        else:
+            self._batches_from = monotonic() + BATCH_PAUSE_S
+            for request in batch.requests:
+                request.again = True
+        self._outbox += batch.requests
 
     def on_writable(self) -> None:
         self._flush()
@@ -276,7 +321,7 @@ class Session:
         confirmation.pending = self.send(call, on_answer=confirmation.settle, by_source=not self._primed)
         self._primed = True
         if self._reading:
-            self._confirming = True
+            self._hurries = True
         else:
             self._flush()
         return confirmation
@@ -302,20 +347,35 @@ class Session:
         while outbox and self._handshake is None and transport is not None and not transport.paused:
             parts: list[bytes] = []
             now = monotonic()
+            requests: list[_Request] = []
+            batches: list[list[_Request]] = []
             for _ in range(min(len(outbox), BATCH)):
                 request = outbox.popleft()
-                if request.future.done():
-                    continue
-                head, tail, waiter, wants, _ = request.call
-                parts += (head.eval_source if request.by_source else head.evalsha, tail)
-                if waiter:
-                    parts.append(b"$%d\r\n%b%b\r\n" % (len(wants) + len(self._owner), wants, self._owner))
+                if not request.future.done():
+                    requests.append(request)
+            if len(requests) > 1 and now >= self._batches_from:
+                requests, batches = split(requests)
+            for request in requests:
                 self._count += 1
                 request.number, request.sent_at = self._count, now
-                sent.append(request)
+                self._pack(request, parts)
+            for members in batches:
+                batch = _Batch(members, now)
+                digest = batch.call.prefix.digest
+                if digest in self._unknown:
+                    self._unknown.discard(digest)
+                    batch.by_source = True
+                self._pack(batch, parts)
             transport.write(b"".join(parts))
         if sent and self._ticker is None:
             self._tick()
+
+    def _pack(self, request: _Request | _Batch, parts: list[bytes]) -> None:
+        call = request.call
+        parts += (call.prefix.eval_source if request.by_source else call.prefix.evalsha, call.args)
+        if call.waiter:
+            parts.append(b"$%d\r\n%b%b\r\n" % (len(call.wants) + len(self._owner), call.wants, self._owner))
+        self._sent.append(request)
 
     def _send_source(self, request: _Request) -> None:
         """Send a call again after NOSCRIPT: with the source, unless the source left after the call did."""
@@ -372,6 +432,7 @@ class Session:
         self._handshake = self._loop.create_future()
         self._sources_sent.clear()
         self._primed = False
+        self._batches_from = -inf
         self._silent_ticks = 0
         try:
             subscription = self._subscribe()
@@ -418,9 +479,12 @@ class Session:
 
     def _fail(self, error: Exception, moment: float) -> None:
         """Fail the requests whose retries end by ``moment``; the others are sent on the next connection, in order."""
-        for request in self._sent:
+        pending: list[_Request] = []
+        for entry in self._sent:
+            pending += entry.requests if isinstance(entry, _Batch) else [entry]
+        for request in pending:
             request.again = True
-        pending = [*self._sent, *self._outbox]
+        pending += self._outbox
         self._sent.clear()
         self._outbox.clear()
         for request in pending:

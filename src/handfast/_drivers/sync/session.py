@@ -124,7 +124,7 @@ class Session:
         """
         if self._connection is None:
             self.open(within)
-        head, tail, waiter, wants, _ = call
+        head, tail, waiter, wants = call[:4]
         if waiter:
             tail += b"$%d\r\n%b%b\r\n" % (len(wants) + len(self._owner), wants, self._owner)
         try:  # the hot path: written out instead of entering `_closing_on_error`

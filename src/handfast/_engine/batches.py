@@ -1,0 +1,87 @@
+"""Batches: acquires of free locks, or releases of locks that no one waits for, in one call of a script.
+
+Requests of one kind that leave together, each for another lock, travel in one call. The scripts of batches do only the short
+way of a lock that is plainly free, or that its token holds with an empty queue. For every other name they change nothing, and
+its ordinary call is sent. So a batch promises nothing: any part of its names may have been served, and each ordinary call
+finds by its token what a batch did before it.
+
+A request that is alone goes the usual way, which is shorter. So does one for a lock that a batch has not served, until an
+acquire finds the lock free: those that tasks contend for would only be asked for twice, and enter the queue that much later.
+
+The names of a batch must be on one server. In a cluster they will have to be split by the slots of their keys, here in `split`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import unpack
+from typing import Any, Protocol, TypeVar
+
+from handfast._engine.effects import Call
+from handfast._engine.resp import bulk
+from handfast._engine.script import load
+
+__all__ = ["MOST", "Joinable", "join", "replies", "split"]
+
+MOST = 64
+"""The most names of a batch, which bounds for how long it keeps the server from others. More would gain 1 %."""
+
+ACQUIRE, RELEASE = load("locks_acquire"), load("locks_release")
+
+CALLER = 24
+"""Where the caller begins in what an acquire wants: weight, limit and claim_ms are the same in a batch."""
+
+_RELEASED = {ord("1"): [b"released", 0]}
+"""What permit_release replies where no one waits, as it is read."""
+
+
+class Joinable(Protocol):
+    """A request."""
+
+    call: Call
+    again: bool
+    """Whether it was sent before, without a reply of its own: it never joins a batch then."""
+
+
+R = TypeVar("R", bound=Joinable)
+
+
+def split(requests: list[R]) -> tuple[list[R], list[list[R]]]:
+    """Return the requests that go alone, in their order, and the batches of the others.
+
+    Of several requests for one lock none joins a batch: they keep their order.
+    """
+    kinds: dict[bytes, dict[bytes, R | None]] = {}
+    for request in requests:
+        call = request.call
+        lock = call.lock
+        if lock is not None and lock.is_free and not request.again:
+            members = kinds.setdefault(lock.ttl if call.waiter else b"", {})
+            members[lock.key] = None if lock.key in members else request
+    batches = []
+    for members in kinds.values():
+        row = [request for request in members.values() if request is not None]
+        batches += [row[start : start + MOST] for start in range(0, len(row) - 1, MOST)]
+    if not batches:
+        return requests, batches
+    joined = {request for batch in batches for request in batch}
+    return [request for request in requests if request not in joined], batches
+
+
+def join(calls: Sequence[Call]) -> Call:
+    """Return one call for all calls of a batch."""
+    first, number = calls[0], len(calls)
+    keys = b"".join([call.lock.key for call in calls if call.lock is not None])
+    if first.waiter and first.lock is not None:
+        names = b"".join([b"%c%b%b" % (len(call.token), call.token, call.wants[CALLER:]) for call in calls])
+        args = keys + bulk(names) + first.lock.ttl
+        return Call(ACQUIRE.prefix_for(number, 3), args, first.waiter, first.wants[:CALLER])
+    names = b"".join([b"%c%b" % (len(call.token), call.token) for call in calls])
+    return Call(RELEASE.prefix_for(number, 1), keys + bulk(names))
+
+
+def replies(batch: Call, reply: bytes) -> Iterable[Any]:
+    """Return the reply to each call of a batch, as the ordinary script gives it; None or 0 for those that are to go alone."""
+    if batch.waiter:
+        return map(int, unpack(f"<{len(reply) // 8}d", reply))
+    return map(_RELEASED.get, reply)
