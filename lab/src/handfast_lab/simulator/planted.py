@@ -640,9 +640,10 @@ PLANTED = (
     Planted(
         "the driver expects no reply to a cancelled request",
         "handfast._drivers.aio.session",
-        "                    self._on_reply(sent.popleft(), frame)\n",
-        "                    while len(sent) > 1 and sent[0].future.done():\n                        sent.popleft()\n"
-        "                    self._on_reply(sent.popleft(), frame)\n",
+        "                    self._on_reply(request, frame)\n",
+        "                    while sent and request.future.done() and not isinstance(sent[0], _Batch):\n"
+        "                        request = sent.popleft()\n"
+        "                    self._on_reply(request, frame)\n",
         "the reply to a cancelled request is taken for the reply to the next one",
     ),
     # --- the well-known listings
