@@ -367,7 +367,7 @@ def test_an_interrupt_anywhere_in_acquire_or_a_block_leaves_nothing_behind(serve
 
 @pytest.mark.parametrize(
     ("kind", "method", "relative"),
-    [(Lease, "__enter__", "semaphore"), (Lease, "__enter__", "rlock"), (RLease, "__init__", "rlock")],
+    [(Lease, "_begin", "semaphore"), (Lease, "_begin", "rlock"), (RLease, "__init__", "rlock")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_an_interrupt_while_an_inner_block_is_entered_leaves_the_outer_one_to_be_left(
@@ -545,11 +545,11 @@ def test_an_interrupt_before_any_instruction_of_leaving_a_block_leaves_nothing_h
 def test_a_caller_that_may_not_leave_a_block_gets_that_error_and_no_other(hf, raw):
     rlock = hf.rlock("a")
     with rlock as lease, ThreadPoolExecutor(1) as threads:
-        for block in (rlock, lease):
+        for block, holders in ((rlock, [lease.token]), (lease, [])):  # a block of the lease is known to be its own
             with pytest.raises(NotOwner) as caught:
                 threads.submit(block.__exit__, None, None, None).result(10)
             assert caught.value.__context__ is None
-            assert Engine(raw).holders() == [lease.token]
+            assert Engine(raw).holders() == holders
 
 
 def up_to_try(method):

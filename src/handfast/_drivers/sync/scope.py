@@ -34,17 +34,19 @@ class LeaseScope:
         self._on_lost = on_lost
 
     def __enter__(self) -> Self:
-        self.check()
-        return self._begin()
-
-    def _begin(self) -> Self:
-        """Enter the block of a lease that was just acquired."""
         try:
-            self._on_enter()
-            return self
+            self.check()
+            return self._begin()
+        except OWN_ERRORS:
+            raise
         except BaseException as interrupt:
             self._leave_interrupted(interrupt)
             raise
+
+    def _begin(self) -> Self:
+        """Enter the block of a lease that was just acquired."""
+        self._on_enter()
+        return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -89,9 +91,9 @@ class PrimitiveScope(Generic[L]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        scope, frame = None, sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
+        scope = None
         try:
-            scope = self._current_scope(frame)
+            scope = self._current_scope(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
             if scope is not None:
                 caller, lease = scope
                 self._forget_scope(caller, lease)
@@ -99,7 +101,7 @@ class PrimitiveScope(Generic[L]):
         except OWN_ERRORS:
             raise
         except BaseException as interrupt:
-            scope = scope or self._current_scope(frame)
+            scope = scope or self._current_scope(sys._getframe(1))  # noqa: SLF001 -- as above
             if scope is not None:
                 caller, lease = scope
                 self._forget_scope(caller, lease)
