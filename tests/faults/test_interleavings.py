@@ -135,7 +135,7 @@ class Scene:
         self.state = self.state.revoke(name) if taken else self.state.served()
 
     def resize(self, limit):
-        assert self.engine("a").run("resize", limit=limit or 0) == ["resized", 0]
+        assert self.engine("a").resize(limit or 0) == ["resized", 0]
         self.state = self.state.resize(limit)
 
     def expire(self, token):
