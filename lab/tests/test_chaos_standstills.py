@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from handfast._drivers.sync.callbacks import CallbackThread
-from handfast._engine import calls
-from handfast._protocol import acquire
 from handfast._protocol.lease import LeaseTable
 from handfast_lab.chaos import history_run
 from handfast_lab.chaos.history_run import Cell, HistoryRunner
@@ -39,16 +37,4 @@ def test_holders_that_do_not_ask_after_a_gap_do_not_know_of_a_revocation(monkeyp
 
 def test_callbacks_that_hold_up_renewals_cost_other_leases(monkeypatch):
     monkeypatch.setattr(CallbackThread, "call", lambda _, callback, name: callback())  # noqa: ARG005 -- as the method
-    assert first_finding("lock", "sync", "blocking callbacks").startswith("kept: ")
-
-
-def test_a_message_of_a_grant_that_is_taken_back_is_believed_at_the_former_primary(monkeypatch):
-    monkeypatch.setattr(acquire, "HEAD_POLL_S", 60.0)  # a waiter that asks learns of the new roles
-    drops = "not has_subscriber(inbox) then\n    leave_queue(head)\n"
-    publishes = drops + "    publish(head, inbox, now, claim_ms * 1000)\n"
-    for name in ("RELEASE", "ACQUIRE", "CANCEL"):
-        script = getattr(calls, name)
-        source = script.source.replace(drops, publishes)
-        assert source != script.source
-        monkeypatch.setattr(calls, name, script.__class__(script.name, source, script.header))
-    assert "two grants have the same fence" in first_finding("lock", "sync", "planned failovers")
+    assert first_finding("lock", "sync", "blocking callbacks").startswith(("kept: ", "told: "))  # both are held up

@@ -229,6 +229,7 @@ def test_least_rights_allow_nothing_else(raw, server, user):
     assert raw.get("elsewhere") == "x"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("use", "command"), [("lock", "zadd"), ("scores", "zrevrange"), ("fencing", "persist")])
 def test_missing_command_raises_and_leaves_nothing_behind(use, command):
     assert lacking(use, command) == []

@@ -12,7 +12,7 @@ import pytest
 
 from handfast import LeaseLost, NotHeld, NotOwner
 from tests._support.apis import SYNC
-from tests._support.helpers import eventually_async, settled
+from tests._support.helpers import eventually_async, settled, slow_only
 
 # --- a lease that is over
 
@@ -27,7 +27,7 @@ async def test_a_released_lease_cannot_be_entered(here, there):
     assert not await there.lock("a").locked()
 
 
-@pytest.mark.parametrize("on_lost", ["raise", "warn"])
+@pytest.mark.parametrize("on_lost", ["raise", *slow_only("warn")])
 async def test_a_lost_lease_cannot_be_entered(here, there, on_lost):
     lease = await here.lock("a", on_lost=on_lost).acquire()
     await there.lock("a").force_release(reason="test")

@@ -242,12 +242,6 @@ async def test_status_has_what_an_operator_did_last(api, server, raw):
         assert abs(last.at.timestamp() - raw.time()[0]) < 60
         assert last.at.tzinfo is UTC
         assert await lease.release() is False
-        semaphore = client.semaphore("a", 3)
-        await semaphore.resize(5)
-        assert (await semaphore.status()).last.why == "5"
-        await semaphore.resize(None)
-        last = (await semaphore.status()).last
-        assert (last.what, last.by, last.why) == ("resize", "ops@bastion 1", "0")
 
 
 async def test_equal_names_in_different_namespaces_are_different_locks(api, server, raw):

@@ -684,6 +684,16 @@ async def test_exclusive_is_relative_to_the_resized_limit(here):
     assert (fewer, more) == (True, False)
 
 
+async def test_status_has_the_last_resize(api, server, raw):
+    async with api.client(server.url, label="ops@bastion 1") as client:
+        semaphore = client.semaphore("a", 3)
+        await semaphore.resize(5)
+        assert (await semaphore.status()).last.why == "5"
+        await semaphore.resize(None)
+        last = (await semaphore.status()).last
+        assert (last.what, last.by, last.why) == ("resize", "ops@bastion 1", "0")
+
+
 # --- processes
 
 

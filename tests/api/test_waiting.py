@@ -11,7 +11,7 @@ import pytest
 
 from handfast import AcquireTimeout, QueueFull
 from tests._support.apis import SYNC, until_queued
-from tests._support.helpers import settled
+from tests._support.helpers import settled, slow_only
 from tests._support.listings import commands
 
 NOWHERE = "redis://127.0.0.1:1"
@@ -26,7 +26,7 @@ KINDS = {
 }
 """Each makes a primitive."""
 
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", ["lock", "write", *slow_only("rlock", "semaphore", "read", "lock_all")])
 
 
 def blocker(kind):

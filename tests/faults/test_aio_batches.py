@@ -147,6 +147,7 @@ async def test_a_lock_that_was_not_free_joins_no_batch_until_it_is(hf, proxy, se
     assert locks[3]._request._lock.is_free
 
 
+@pytest.mark.slow
 async def test_an_error_of_one_name_concerns_no_other(hf, proxy, raw):
     """The script fails in the middle: some have been granted by then, and find their grants."""
     raw.set(Engine(raw, "n3").key("state"), "no hash")

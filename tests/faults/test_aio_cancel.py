@@ -68,6 +68,7 @@ def test_a_cancellation_at_any_suspension_on_uvloop(server, raw):
     assert sum(tally.points for tally in tallies) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *slow_only(2)])
 async def test_cancellations_at_random_moments_leave_nothing_behind(scene, seed):
     tally = await try_at_random(scene, ROUNDS, seed)

@@ -561,6 +561,7 @@ class Storm:
                         self.raw.client_kill_filter(_id=client["id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 async def test_cuts_kills_pauses_forgotten_scripts_and_cancellations_at_once(far, near, proxy, raw, seed):
     storm = Storm([far, far, near], proxy, raw, seed)

@@ -22,7 +22,7 @@ from handfast import ServerRefused, ServerUnsupported, embedded
 from handfast.acl import rights_for
 from handfast.embedded import PrivateServer, supervisor
 from tests._support.apis import SYNC, until_queued
-from tests._support.helpers import eventually, settled
+from tests._support.helpers import eventually, settled, slow_only
 
 
 async def use(client, ttl=1.0):
@@ -51,7 +51,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.mark.parametrize("missing", ["pubsub|numsub", "subscribe"])
+@pytest.mark.parametrize("missing", ["pubsub|numsub", *slow_only("subscribe")])
 async def test_the_error_of_a_user_who_may_not_hear_of_grants_names_the_missing_right(api, server, raw, missing):
     rules = [rule for rule in rights_for(["lock"]).rules() if rule != f"+{missing}"]
     raw.execute_command("ACL", "SETUSER", "deaf", "reset", "on", ">x", *rules)
@@ -278,6 +278,7 @@ def home(monkeypatch):
     shutil.rmtree(base)
 
 
+@pytest.mark.slow
 async def test_the_shared_server_is_started_and_started_again(api, home):
     async with api.embedded(namespace="mine") as client:
         await use(client)

@@ -41,6 +41,7 @@ def change_roles(primary, replica):
     eventually(lambda: primary.admin.info("replication").get("master_link_status") == "up")
 
 
+@pytest.mark.slow
 def test_a_subscriber_at_a_replica_hears_of_no_grant(primary, replica):
     """A message that is published at the primary is heard at its replicas, but not counted."""
     granted = Engine(primary.admin)

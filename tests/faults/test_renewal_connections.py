@@ -9,7 +9,7 @@ import redis
 
 from handfast import Handfast
 from handfast.testing import FaultProxy, script
-from tests._support.helpers import eventually, until_alone
+from tests._support.helpers import eventually, slow_only, until_alone
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 
@@ -24,7 +24,7 @@ def is_renewed(lease, times=2):
     return not lease.lost
 
 
-@pytest.mark.parametrize("reason", ["maxclients", "descriptors"])
+@pytest.mark.parametrize("reason", ["maxclients", *slow_only("descriptors")])
 def test_renewals_go_through_an_idle_session_where_no_other_can_be_opened(raw, server, monkeypatch, reason):
     with Handfast(server.url) as hf:
         refused = []

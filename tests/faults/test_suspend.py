@@ -9,7 +9,7 @@ import time
 import pytest
 
 from handfast import LeaseLost
-from tests._support.helpers import eventually_async
+from tests._support.helpers import eventually_async, slow_only
 
 SUSPENDED_S = 3600.0
 
@@ -24,7 +24,7 @@ async def test_a_suspend_counts_as_elapsed_time_at_once(here, suspend):
     assert await lease.release() is False
 
 
-@pytest.mark.parametrize("renew", [True, False])
+@pytest.mark.parametrize("renew", [True, *slow_only(False)])
 async def test_callbacks_run_soon_after_the_resume_although_timers_stood_still(here, suspend, renew):
     lease = await here.lock("a", ttl=3600, renew=renew).acquire()
     lost = lease.lost_event
@@ -33,6 +33,7 @@ async def test_callbacks_run_soon_after_the_resume_although_timers_stood_still(h
     assert await lease.release() is False
 
 
+@pytest.mark.slow
 async def test_a_suspend_that_is_shorter_than_the_ttl_costs_no_lease(here, suspend, raw):
     lease = await here.lock("a", ttl=3600).acquire()
     suspend(1800.0)

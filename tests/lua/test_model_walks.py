@@ -328,7 +328,7 @@ class Walk:
         self.model.messages.clear()
 
 
-@pytest.mark.parametrize("multi", [False, True], ids=["resized", "multi"])
+@pytest.mark.parametrize("multi", [False, *slow_only(True)], ids=["resized", "multi"])
 @pytest.mark.parametrize("limits_differ", [*slow_only(False), True], ids=["limits equal", "limits differ"])
 def test_a_walk_is_what_the_model_foretells(clock, live, limits_differ, multi):
     for seed in range(SEEDS):

@@ -264,7 +264,7 @@ def walk(raw, seeds, steps=STEPS, *, freezing=False, **options):
 
 
 @pytest.mark.parametrize("block", [0, *slow_only(1)])
-@pytest.mark.parametrize("losing_keys", [False, True])
+@pytest.mark.parametrize("losing_keys", [*slow_only(False), True])
 def test_a_walk_grants_no_lock_twice_and_serves_all_live_waiters(raw, live, losing_keys, block):
     first = block * 10 + 1000 * losing_keys
     walk(raw, range(first, first + 10), losing_keys=losing_keys)

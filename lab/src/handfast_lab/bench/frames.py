@@ -21,6 +21,7 @@ from typing import Any
 
 import handfast
 from handfast import AsyncHandfast, Handfast
+from handfast.embedded import PrivateServer
 
 __all__ = ["count_asyncio", "count_sync", "main"]
 
@@ -76,12 +77,12 @@ def main(argv: list[str] | None = None, tell: Callable[[str], object] = print) -
     parser.add_argument("--list", action="store_true", help="print every frame")
     options = parser.parse_args(argv)
 
-    async def on_loop() -> tuple[list[str], list[str]]:
-        async with AsyncHandfast.embedded() as client:
+    async def on_loop(url: str) -> tuple[list[str], list[str]]:
+        async with AsyncHandfast(url) as client:
             return await count_asyncio(client)
 
-    with Handfast.embedded() as client:
-        counts = {"sync": count_sync(client), "asyncio": asyncio.run(on_loop())}
+    with PrivateServer() as server, Handfast(server.url) as client:
+        counts = {"sync": count_sync(client), "asyncio": asyncio.run(on_loop(server.url))}
     for api, (acquire, release) in counts.items():
         tell(f"{api}: {len(acquire)} frames for an acquire, {len(release)} for a release")
         for verb, frames in (("acquire", acquire), ("release", release)) if options.list else ():
