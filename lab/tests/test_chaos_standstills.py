@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from handfast._drivers.sync.callbacks import CallbackThread
-from handfast._protocol.lease import LeaseTable
 from handfast_lab.chaos import history_run
 from handfast_lab.chaos.history_run import Cell, HistoryRunner
 from lab.tests._support.planted_handoffs import UNCONFIRMED
@@ -28,11 +27,6 @@ def first_finding(primitive, api, fault):
 def test_a_grant_that_is_not_confirmed_is_lost_by_a_client_that_freezes(monkeypatch):
     monkeypatch.setattr(history_run, "PRELOADED", (*history_run.PRELOADED, UNCONFIRMED))
     assert first_finding("lock", "sync", "frozen clients").startswith("kept: ")
-
-
-def test_holders_that_do_not_ask_after_a_gap_do_not_know_of_a_revocation(monkeypatch):
-    monkeypatch.setattr(LeaseTable, "renew_all", lambda *_: None)
-    assert first_finding("lock", "sync", "revocations").startswith("told: ")
 
 
 def test_callbacks_that_hold_up_renewals_cost_other_leases(monkeypatch):

@@ -17,6 +17,7 @@ NAMES = int(os.environ.get("HANDFAST_NAMES", "2000"))
 """A million takes five minutes."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_hostile_names_have_separate_keys_one_slot_and_confined_rights():
     figures = names.trial(OURS, NAMES, 0, lambda _: None)

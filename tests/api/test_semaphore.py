@@ -340,6 +340,7 @@ async def test_class_names_and_reprs_show_the_api(api, here):
 # --- renewal and loss
 
 
+@pytest.mark.slow
 async def test_permits_are_renewed_while_held_and_expire_with_renewal_off(here, there):
     renewed = await here.semaphore("a", 3, ttl=0.3).acquire(permits=2)
     once = await here.semaphore("a", 3, ttl=0.3, renew=False).acquire()

@@ -376,6 +376,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(start, server, raw):
 # Loss
 
 
+@pytest.mark.slow
 def test_lost_lease_ends_the_command_with_sigterm(run, job):
     process = ready(run("--", *LISTENER))
     job.force_release()
@@ -436,6 +437,7 @@ def test_loss_that_only_the_release_finds_is_reported(run, raw, on_lost, expecte
     assert "was lost before 'sh' ended" in err
 
 
+@pytest.mark.slow
 def test_sigkill_of_run_frees_the_lock_after_the_ttl_while_the_command_lives_on(run, job):
     process = ready(run("--ttl", "0.5", "--", *CAT))
     process.kill()

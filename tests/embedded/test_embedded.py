@@ -138,6 +138,7 @@ def test_a_server_is_ended_when_it_is_unused_and_stores_nothing_that_expires(fol
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_second_supervisor_ends_at_once(folder):
     shared_url()
     pid = supervisor.server_pid(f"{folder}/s")

@@ -591,6 +591,7 @@ async def in_child(action):
     return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is just what is tested
 async def test_a_forked_child_owns_nothing_and_has_a_connection_of_its_own(near, raw):
     lock = near.lock("a", ttl=1.0)

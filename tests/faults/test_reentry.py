@@ -7,6 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from handfast import Handfast
 from handfast._drivers import sync
 
@@ -36,6 +38,7 @@ def call_at(step, call, handler):
     return reached >= step
 
 
+@pytest.mark.slow
 def test_a_handler_may_acquire_and_release_at_any_line_of_the_driver(server, raw):
     """The first lease of a client starts its renewal thread: a handler that comes then starts it instead."""
     for step in itertools.count(1):

@@ -60,6 +60,7 @@ def test_no_interrupt_of_an_acquire_costs_a_place(server, raw, points):
     assert len(runs) > (10 if points == "signals" else 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", ["signals", "bytecodes"])
 def test_no_interrupt_of_an_acquire_that_finds_no_place_costs_one(server, raw, hf, points):
     runs = []

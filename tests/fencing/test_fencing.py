@@ -524,6 +524,7 @@ def test_guard_shares_the_slot_of_its_key(key):
     assert guard_key(key).endswith(key)
 
 
+@pytest.mark.slow
 @given(key=st.binary(max_size=20) | st.lists(st.sampled_from([b"{", b"}", b"a", b"\xff"]), max_size=9).map(b"".join))
 @settings(max_examples=500, deadline=None)
 def test_guard_shares_the_slot_of_a_binary_key(key):

@@ -102,6 +102,7 @@ def test_a_frozen_waiter_costs_its_claim_window_and_not_a_whole_ttl(hf, actors):
     assert frozen.answer() > fence
 
 
+@pytest.mark.slow
 def test_a_killed_holder_is_followed_after_its_ttl(hf, actors):
     holder, waiter = actors(2)
     fence = holder.ask("acquire", ttl=0.5)
