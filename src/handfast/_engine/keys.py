@@ -1,6 +1,6 @@
 """Key and channel names: the one place where they are made.
 
-The state of one name lives in four keys with one hash tag, ``{<namespace>:<kind>:<name>}:<part>``. Namespace
+The state of one name lives in two keys with one hash tag, ``{<namespace>:<kind>:<name>}:<part>``. Namespace
 and name are percent-encoded, the namespace with its colons, so that two different triples never meet in one key
 and nothing can end the tag early. The parts are called what the scripts' headers call them.
 """
@@ -27,7 +27,7 @@ class KeySet:
         return KeySet(*self._owner, name)
 
     def key(self, part: str) -> str:
-        """Return the key of one part of the state, such as ``holders``."""
+        """Return the key of one part of the state, such as ``tokens``."""
         return f"{self.tag}:{part}"
 
 
