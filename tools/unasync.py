@@ -38,7 +38,7 @@ RULES: list[tuple[str, str]] = [
     (r"^.*# asyncio only\n", ""),
     (r"# sync only: ", ""),
     # names
-    (r"\bAsync(Driver|Connector)\b", r"Sync\1"),
+    (r"\bAsync(\w*Driver|Connector)\b", r"Sync\1"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\b(_drivers|_api)\.aio\b", r"\1.sync"),
     (r"\bredis\.asyncio\b", "redis"),
@@ -49,7 +49,7 @@ RULES: list[tuple[str, str]] = [
     # the language
     (r"\(await ([^()]+\(\))\)", r"\1"),
     (r"\bawait ", ""),
-    (r"\basync (def|with)\b", r"\1"),
+    (r"\basync (def|with|for)\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\bAwaitable\[R\]", "R"),
     (r"\bCoroutine\[Any, Any, (R(?: \| None)?)\]", r"\1"),

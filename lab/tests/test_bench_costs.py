@@ -75,3 +75,7 @@ def test_each_name_holder_waiter_and_token_takes_memory():
     assert 2000 > found["name, released"] > found["finished token"]
     assert 2000 > found["holder of a semaphore"] > found["finished token"]
     assert 2000 > found["waiter"] > 50
+
+
+def test_each_connection_takes_memory():
+    assert 100_000 > footprint.measure_connection(50, find_binary()) > 500

@@ -37,7 +37,7 @@ from handfast_lab.bench.figures import (
 from handfast_lab.bench.kill_loop import read_log
 from handfast_lab.bench.pairs import Drawn
 from handfast_lab.bench.runner import BenchPlan
-from handfast_lab.bench.table import conservation_table, pairs_table, rwlock_table, semaphore_table
+from handfast_lab.bench.table import conservation_table, fitted, pairs_table, rwlock_table, semaphore_table
 from handfast_lab.commands.bench import lock_all as lock_all_command
 from handfast_lab.commands.bench import rwlock as rwlock_command
 from handfast_lab.commands.bench import semaphore as semaphore_command
@@ -378,6 +378,27 @@ def test_deadlocks_and_overlaps_are_reported_and_fail(monkeypatch, server):
 
 
 # --- all benchmarks
+
+
+def test_a_narrow_terminal_gets_fewer_columns_or_a_table_on_its_side():
+    def printed(grid, width):
+        console = Console(width=width, file=io.StringIO())
+        grid, left_out = fitted(grid, width)
+        console.print(grid)
+        return console.file.getvalue(), left_out
+
+    row = Row("py-redis-semaphore", 10, 123456, 123456, 99999, 123456, 0.5, None, None, 10.01, 10.01)
+    wide, none = printed(semaphore_table([row, row], [], "title"), 100)
+    narrow, some = printed(semaphore_table([row, row], [], "title"), 60)
+    assert not none
+    assert some
+    assert "…" not in wide + narrow
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert all(name in wide and name not in narrow for name in some)
+    turned, none = printed(conservation_table(KEPT, "title"), 60)
+    assert not none
+    assert "…" not in turned
+    assert len([line for line in turned.splitlines() if line.strip()]) == len(conservation_table(KEPT, "title").columns)
 
 
 def test_every_figure_fits_the_tables():

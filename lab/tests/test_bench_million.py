@@ -1,4 +1,4 @@
-"""``handfast bench names`` and ``bench scores`` in small runs. No test depends on a measured figure."""
+"""``handfast bench names``, ``bench ls`` and ``bench scores`` in small runs. No test depends on a measured figure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from handfast import Handfast
-from handfast_lab.bench import names, scores
+from handfast_lab.bench import looking, names, scores
+from handfast_lab.commands.bench import ls as ls_command
 from handfast_lab.commands.bench import names as names_command
 from handfast_lab.commands.bench import scores as scores_command
 
@@ -34,6 +35,25 @@ def test_names_are_stored_completed_and_measured_in_both_modes(tmp_path):
         assert all(0 < times["p50"] <= times["p99"] <= times["longest"] for times in one["completions"])
     assert "bytes each" in output
     assert max(map(len, output.splitlines())) <= 100
+
+
+def test_all_names_are_found_among_strangers_in_both_ways(tmp_path):
+    options = "--names", "120", "--strangers", "3000", "--rounds", "1"
+    code, output, raw = invoke(ls_command.command, tmp_path, *options)
+    assert (code, raw["settings"]) == (0, {"names": 120, "strangers": 3000, "rounds": 1})
+    ways = [(one["strangers"], one["way"]) for one in raw["looks"]]
+    assert ways == [(count, way) for count in (0, 3000) for way in looking.WAYS]
+    assert {one["found"] for one in raw["looks"]} == {120}
+    alone, _, among, _ = raw["looks"]
+    assert among["calls"] >= alone["calls"] + 2, "3,000 keys more take two SCANs more at least"
+    assert "server CPU" in output
+
+
+def test_a_name_that_is_not_found_is_reported_and_fails(monkeypatch, tmp_path):
+    missed = looking.Look(0, 0, "blindly", 0, 1.0, 1.0, 1, 0)
+    monkeypatch.setattr(ls_command, "measure", lambda *_: iter([missed]))
+    code, output, _ = invoke(ls_command.command, tmp_path, "--names", "3", "--strangers", "1", "--rounds", "1")
+    assert (code, "WRONG: blindly: 0 names" in output) == (1, True)
 
 
 def test_names_are_deterministic_and_share_prefixes():

@@ -7,6 +7,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -17,8 +18,9 @@ from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.history_run import OPERATIONS, Cell, HistoryRunner
 from handfast_lab.chaos.report import render
 from handfast_lab.chaos.results import Results
-from handfast_lab.chaos.workers import PRIMITIVES
+from handfast_lab.chaos.workers import LIMITER, ONCE, PRIMITIVES
 from handfast_lab.checker.history import read_history
+from handfast_lab.commands import torture as torture_command
 from handfast_lab.commands.torture import command
 from handfast_lab.simulator import planted
 
@@ -41,7 +43,7 @@ def results(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("api", ["sync", "asyncio"])
-@pytest.mark.parametrize("primitive", PRIMITIVES)
+@pytest.mark.parametrize("primitive", [*PRIMITIVES, LIMITER, ONCE])
 def test_a_history_without_faults_has_no_finding(runner, primitive, api):
     verdict = runner.run(Cell(primitive, api, "none"), 1)
     assert verdict.findings == ()
@@ -54,7 +56,10 @@ def test_a_history_without_faults_has_no_finding(runner, primitive, api):
 @pytest.mark.filterwarnings("ignore:.*dropped without a release:ResourceWarning")  # some clients forget their leases
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_occurs_and_leads_to_no_finding(runner, fault):
-    chosen = cells(["semaphore", "lock_all"], ["sync", "asyncio"], [fault])
+    apis = ["sync", "asyncio"]  # each primitive in one of them, to save time: a campaign goes through all combinations
+    if list(FAULTS).index(fault) % 2:
+        apis.reverse()
+    chosen = cells(["semaphore", LIMITER], apis[:1], [fault]) + cells(["lock_all", ONCE], apis[1:], [fault])
     verdicts = [runner.run(cell, seed) for seed, cell in enumerate(chosen)]
     assert [verdict.findings for verdict in verdicts] == [()] * len(verdicts)
     assert fault == "none" or sum(verdict.strikes for verdict in verdicts) > 0
@@ -67,6 +72,25 @@ def test_a_server_that_loses_data_is_detected_unless_the_fault_excuses_it(runner
     found = [finding for verdict in verdicts for finding in verdict.findings]
     assert any(finding.startswith("holds: ") for finding in found)
     assert all(bool(verdict.history) == bool(verdict.findings) for verdict in verdicts)
+
+
+def test_a_limiter_that_loses_data_is_detected_unless_the_fault_excuses_it(runner, monkeypatch):
+    monkeypatch.setitem(FAULTS, "treason", Fault(faults._flushes))
+    verdict = runner.run(Cell(LIMITER, "asyncio", "treason"), 1)
+    assert any(finding.startswith("windows: ") for finding in verdict.findings)
+    admitted = [one for one in verdict.history if one.outcome == "granted" and one.kind != "settle"]
+    assert sum(bool(one.counted) for one in admitted) > len(admitted) / 2, "the observer saw most of them"
+    assert {one.kind for one in verdict.history} == {"acquire", "try_acquire", "settle"}
+    assert cells([LIMITER], ["sync"], ["revocations"]) == [], "it has no leases"
+
+
+def test_keys_of_once_that_are_lost_are_detected_unless_the_fault_excuses_it(runner, monkeypatch):
+    monkeypatch.setitem(FAULTS, "treason", Fault(faults._flushes))
+    verdict = runner.run(Cell(ONCE, "asyncio", "treason"), 1)
+    assert any(finding.startswith("runs: ") for finding in verdict.findings)
+    assert {one.kind for one in verdict.history} == {"acquire", "try_acquire", "release", "forget"}
+    assert {"found", "granted", "refused", "released"} <= {one.outcome for one in verdict.history}
+    assert cells([ONCE], ["sync"], ["revocations"]) == [], "it has many names"
 
 
 @pytest.mark.slow
@@ -154,6 +178,22 @@ def test_the_command_runs_histories_and_writes_the_report(tmp_path):
     assert not (tmp_path / "results" / "found").exists()
 
 
+def test_nothing_is_written_into_a_folder_that_was_not_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trial = ["--part", "trials", "--trial", "leaks", "--count", "1"]
+    done = CliRunner().invoke(command, trial)
+    assert done.exit_code == click.UsageError.exit_code
+    assert "--results" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert CliRunner().invoke(command, [*trial, "--results", "kept"], catch_exceptions=False).exit_code == 0
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept", "trials.json"]
+    for folder in (torture_command.RECORD, torture_command.PAGE.parent):
+        folder.mkdir(parents=True)
+    assert CliRunner().invoke(command, trial, catch_exceptions=False).exit_code == 0
+    assert (torture_command.RECORD / "trials.json").exists()
+    assert torture_command.PAGE.exists()
+
+
 def test_a_record_can_be_made_in_pieces(tmp_path):
     """The second piece goes on with the seeds after those of the first, as one run of both would have."""
     histories = ["--part", "histories", "--fault", "none", "--primitive", "lock", "--histories"]
@@ -168,6 +208,9 @@ def test_a_record_can_be_made_in_pieces(tmp_path):
     assert pieces["histories"]["command"].count("; ") == pieces["schedules"]["command"].count("; ") == 1
     assert sum(entry["histories"] for entry in pieces["histories"]["played"]) == 3
     assert [entry["api"] for entry in pieces["histories"]["played"]] == ["asyncio", "sync"]
+    cluster = json.loads((tmp_path / "results" / "schedules_cluster.json").read_text())
+    assert (cluster["first_seed"], cluster["schedules"]) == (1, 2), "a quarter, rounded up, each time"
+    assert "| cluster | 2 |" in (tmp_path / "REPORT.md").read_text()
     assert torture(tmp_path, *schedules, "3").exit_code == 0
     whole = json.loads((tmp_path / "results" / "schedules.json").read_text())
     differing = "command", "machine", "seconds", "virtual_days"
@@ -199,7 +242,7 @@ def test_a_finding_fails_the_command_and_keeps_the_history(tmp_path, monkeypatch
     monkeypatch.setitem(FAULTS, "none", Fault(faults._flushes))
     result = torture(tmp_path, "--part", "histories", "--fault", "none", "--primitive", "lock", "--histories", "4")
     assert result.exit_code == 1
-    assert "holds: " in result.stderr
+    assert re.search(r"lock, \w+, none, seed \d+: (holds|linearizability): ", result.stderr)
     kept = next(Path(tmp_path / "results" / "found").glob("lock-*.jsonl"))
     assert len(list(read_history(kept.read_text().splitlines()))) >= OPERATIONS
 

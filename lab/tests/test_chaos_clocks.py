@@ -47,9 +47,9 @@ def test_lost_updates_are_detected(monkeypatch, chance):
 
 def test_clients_that_behave_differently_are_detected(monkeypatch):
     monkeypatch.setattr(clocks, "Writer", Lawless)
-    figure = clocks._wrong_clients(OURS, 0.2, ignore)
-    assert figure.bad > 0
-    assert "updates lost" in figure.examples[0]
+    runs = (clocks._wrong_clients(OURS, 0.2, ignore) for _ in range(20))  # on a busy machine the writers may not meet
+    found = next(figure for figure in runs if figure.bad)
+    assert "updates lost" in found.examples[0]
 
 
 @pytest.mark.slow

@@ -36,8 +36,7 @@ def test_a_few_handoffs_lead_to_no_finding(contender):
 def test_a_grant_that_is_not_confirmed_is_detected(monkeypatch):
     monkeypatch.setattr(handoffs, "Computing", Unconfirmed)
     figure = figure_of(OURS)
-    assert figure.measured["leases lost"] > 0
-    assert figure.measured["overlaps"] > 0
+    assert figure.bad > 0  # the renewal thread may save some, if it runs before the holder begins to compute
     assert figure.bad == figure.measured["leases lost"] + figure.measured["overlaps"]
 
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from handfast import AcquireTimeout
 from handfast._protocol import acquire
 from handfast.testing import ProcessFailed
 from handfast.testing.clock import find_compiler
@@ -112,7 +113,7 @@ def test_waiters_that_are_silent_for_too_long_are_detected(contender, monkeypatc
 
 
 def test_late_and_early_grants_are_detected():
-    seen = stalls._Overruns([-0.02, 0.0, 0.05, 0.051], ["acquired a held lock"])
+    seen = stalls._Overruns(AcquireTimeout, [-0.02, 0.0, 0.05, 0.051], ["acquired a held lock"])
     figure = stalls._overrun_figure(OURS, "a link", 0.05, seen)
     assert (figure.tried, figure.bad) == (5, 3)
     assert figure.examples == ("acquired a held lock", "51 ms longer than asked", "-20.0 ms too early"[1:])
@@ -133,7 +134,7 @@ def test_an_overrun_timeout_is_detected(contender, monkeypatch, chance):
 
 
 def test_a_grant_of_a_held_lock_is_detected(monkeypatch, chance):
-    monkeypatch.setattr(stalls, "LINKS", {"released": (released, 0.0)})
+    monkeypatch.setattr(stalls, "LINKS", {"released": (released, 0.0, AcquireTimeout)})
     (figure,) = stalls._deadlines(OURS, 1, chance, ignore)
     assert figure.examples[0] == "acquired a held lock"
 

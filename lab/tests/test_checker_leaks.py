@@ -127,6 +127,6 @@ def test_memory_that_grows_with_every_operation_is_detected(measure, untraced):
 def test_memory_that_is_allocated_once_is_not_a_leak(untraced):
     watch, kept = MemoryWatch(), []
     for _ in range(5):
-        kept[:] = [bytearray(1_000)]
-        watch.sample(10_000)
+        kept[:] = [bytearray(BATCH)]
+        watch.sample(10_000_000)  # so many that what threads of earlier tests allocate does not count
     assert watch.findings() == []

@@ -12,17 +12,21 @@ import pytest
 
 pytest.importorskip("lupa")
 
-from handfast._engine.calls import PARTS, MultiRequest, PermitRequest
+from handfast._engine.calls import ACQUIRE, PARTS, MultiRequest, PermitRequest
 from handfast._engine.keys import KeySet
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader
+from handfast._engine.slots import SLOTS, slot_of_key
 from handfast_lab.simulator import __main__ as command
 from handfast_lab.simulator import planted
-from handfast_lab.simulator.faults import KINDS
-from handfast_lab.simulator.hunt import hunt, replay
-from handfast_lab.simulator.network import Command, Link, encode
+from handfast_lab.simulator.cluster import PRIMARIES, Cluster
+from handfast_lab.simulator.faults import SETTINGS
+from handfast_lab.simulator.hunt import hunt, replay, reproducer
+from handfast_lab.simulator.links import Command, Link
+from handfast_lab.simulator.network import Network, encode, is_torn
 from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 from handfast_lab.simulator.plans import draw
 from handfast_lab.simulator.planted import PLANTED, broken, catch
+from handfast_lab.simulator.replication import Replication
 from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer
 from handfast_lab.simulator.simulation import Simulation
 from handfast_lab.simulator.world import Process, World
@@ -78,27 +82,195 @@ def test_a_script_that_makes_a_global_or_uses_another_key_fails():
         server.define("d", "return (")
 
 
+class Replicated:
+    """A primary with replicas, and a connection to it that writes and waits."""
+
+    def __init__(self, replicas):
+        source = "redis.call('SETEX', KEYS[1], 99, ARGV[1])"
+        self.network = network = Network(World(3), SimulatedServer({"a": source}), 0.001)
+        network.replication = self.replication = Replication(network, replicas)
+        self.link = Link(1, Process(network.world, "A", 0.0), None)
+        self.link.there = True
+        self.counts = []
+        network._reply = lambda _link, data: self.counts.append(int(data[1:]))
+
+    def write(self, value):
+        self.network.server.run(b"a", 1, 1, [b"key", value])
+        self.replication.wrote(self.link)
+
+    def wait(self, replicas):
+        count = self.replication.wait(self.link, replicas, 200)
+        if count is not None:
+            self.counts.append(count)
+
+    def run(self, seconds):
+        self.network.world.run(self.network.world.now + seconds)
+
+    @property
+    def stored(self):
+        found = self.network.server.model[b"peek"](b"key", 1)
+        return found and found.value
+
+
+def test_a_wait_ends_when_the_replicas_have_what_was_written_or_when_its_time_is_over():
+    one = Replicated(2)
+    one.wait(2)
+    assert one.counts == [2], "nothing was written"
+    one.write(b"1")
+    one.wait(2)
+    assert one.counts == [2]
+    one.run(0.1)
+    assert one.counts == [2, 2]
+    one.replication.lag = 90.0
+    one.write(b"2")
+    one.wait(1)
+    one.run(0.19)
+    assert one.counts == [2, 2]
+    one.run(0.02)
+    assert one.counts == [2, 2, 0]
+
+
+def test_a_replica_that_becomes_the_primary_lacks_what_had_not_reached_it():
+    one = Replicated(2)
+    one.write(b"1")
+    one.run(0.1)
+    one.replication.lag = 90.0
+    one.write(b"2")
+    assert one.replication.promote(goes_on=True)
+    assert one.stored == b"1"
+    one.wait(1)
+    assert one.counts == [], "the old primary has what no replica has"
+    one.run(0.21)
+    assert one.counts == [0]
+    one.link.server = one.network.primary
+    one.link.wrote = 0
+    one.wait(1)
+    assert one.counts == [0, 1], "the other one is its replica"
+    assert not one.replication.promote(goes_on=False), "but has not caught up with it"
+    one.replication.lag = 0.0
+    one.run(100)
+    assert one.replication.promote(goes_on=False)
+    assert not one.replication.promote(goes_on=False), "none is left"
+    one.replication.rejoin()
+    one.run(0.1)
+    assert one.replication.promote(goes_on=False)
+    assert one.stored == b"1"
+
+
+class Clustered:
+    """A cluster, and what its nodes reply to a script that empties a key, comes back to it, and then would make it again."""
+
+    KEYS = (b"{hf:lock:a}:state", b"{hf:lock:a}:tokens")
+    SOURCE = """
+        redis.call('SETEX', KEYS[1], 99, 2)
+        redis.call('DEL', KEYS[2])
+        redis.call('EXISTS', KEYS[2])
+        redis.call('SETEX', KEYS[2], 99, 2)
+        return 7
+    """
+
+    def __init__(self):
+        self.world = World(1)
+        self.network = Network(self.world, SimulatedServer({"a": self.SOURCE}), 0.001)
+        self.network.cluster = self.cluster = Cluster(self.network, ("{hf:lock:a}", "{hf:lock:b}"), PARTS)
+        self.slot = slot_of_key(self.KEYS[0])
+        self.frame = None
+        self.network.on_executed = lambda _command, frame, _now: setattr(self, "frame", frame)
+
+    def run(self, node, *, asking=False, keys=KEYS):
+        link = Link(1, Process(self.world, "A", 0.0), None, node)
+        link.here, link.server, link.asking = False, node, asking
+        command = Command(link, [b"EVAL", ACQUIRE.source.encode(), b"%d" % len(keys), *keys, b"token"])
+        command.name = b"a"
+        self.network._run(command)
+        return self.frame if isinstance(self.frame, int) else " ".join(self.frame.split()[:3])
+
+    def stored(self, node):
+        self.network.server.model[b"use"](node)
+        return self.network.server.dump(self.network.now_us())
+
+    def count(self, node):
+        return self.network.server.model[b"count"](node, self.network.now_us(), *self.KEYS)
+
+
+def test_a_slot_that_moves_is_served_where_all_keys_are_and_a_script_that_empties_one_is_cut_off():
+    one = Clustered()
+    source, target = (int(one.run(0) != 7), int(one.run(0) == 7))
+    moved = f"MOVED {one.slot} node:700"
+    assert (one.run(source), one.run(target)) == (7, f"{moved}{source}")
+    assert one.run(source, keys=(*one.KEYS, b"{hf:lock:b}:state")).startswith("CROSSSLOT")
+    one.cluster.move(one.slot, 9.0)
+    assert one.run(source) == "ERR Script attempted"
+    assert is_torn(one.frame)
+    assert one.count(source) == 1, "what it wrote stays"
+    assert one.run(source).startswith("TRYAGAIN")
+    assert one.run(target) == f"{moved}{source}"
+    assert one.run(target, asking=True).startswith("TRYAGAIN")
+    while one.count(source):
+        one.world.run(one.world.now + 0.1)
+    assert one.run(source) == f"ASK {one.slot} node:700{target}"
+    assert one.run(target) == f"{moved}{source}"
+    one.cluster.settle()
+    assert (one.run(source), one.count(target)) == (f"{moved}{target}", 1)
+    assert one.run(target) == 7
+    assert (one.count(source), one.count(target)) == (0, 2)
+    one.cluster.move(one.slot, 0.0)
+    assert (one.run(source), one.run(target)) == (7, f"{moved}{source}")
+
+
+def test_a_replica_takes_over_from_a_primary_which_sends_calls_there_or_is_gone():
+    one = Clustered()
+    owner = int(one.run(0) != 7)
+    other = 1 - owner
+    one.run(owner)
+    rows = one.cluster.shares(other)
+    assert [rows[0][0], rows[-1][1]] == [0, SLOTS - 1]
+    assert all(before[1] + 1 == after[0] for before, after in pairwise(rows))
+    one.cluster.replace(owner, is_gone=True)
+    assert one.cluster.gone == {owner} - {0}, "one that clients begin with stays"
+    assert one.run(owner) == f"MOVED {one.slot} node:7002"
+    assert one.run(other) == f"MOVED {one.slot} node:700{owner}", "it has not heard of that yet"
+    assert one.run(2) == 7
+    one.world.run(1)
+    assert one.run(other) == f"MOVED {one.slot} node:7002"
+    assert {node[1] for _, _, node in one.cluster.shares(other)} == {7000 + other, 7002}
+
+
+@pytest.mark.parametrize(("calls", "left"), [(0, {}), (1, {b"key": b"1"}), (2, {b"key": b"1", b"other": b"2"})])
+def test_what_a_script_wrote_before_it_is_cut_off_stays(calls, left):
+    source = (
+        "redis.call('SETEX', KEYS[1], 9, 1) redis.call('SETEX', KEYS[2], 9, 2) redis.pcall('DEL', KEYS[1]) return 7"
+    )
+    server = SimulatedServer({"a": source})
+    server.model[b"cut_off"](calls)
+    reply, _ = server.run(b"a", 1, 2, [b"key", b"other"])
+    assert is_torn(reply) == (calls < 2), "a script that catches the error goes on"
+    assert {key: found.value for key in (b"key", b"other") if (found := server.model[b"peek"](key, 1))} == left
+    assert server.run(b"a", 1, 2, [b"key", b"other"])[0] == 7
+
+
 # --- seeds
 
 
-def course(seed, engine):
+def course(seed, engine, setting):
     lines = []
-    result = Simulation(seed, SimulatedServer(engine=engine), log=lines.append, every=1).run()
+    result = Simulation(seed, SimulatedServer(engine=engine), setting=setting, log=lines.append, every=1).run()
     return lines, result
 
 
-def test_a_seed_gives_the_same_run_in_each_lua_and_in_any_process():
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_seed_gives_the_same_run_in_each_lua_and_in_any_process(setting):
     lines, digest = [], hashlib.sha1(usedforsecurity=False)
     for seed in range(8):
-        mine, result = course(seed, "lua51")
-        other, _ = course(seed, "luajit21")
+        mine, result = course(seed, "lua51", setting)
+        other, _ = course(seed, "luajit21", setting)
         assert mine == other
         assert result.calls or not any(" server " in line for line in mine)
         lines += mine
     digest.update("\n".join(lines).encode())
     program = (
         "import hashlib; from handfast_lab.simulator.hunt import replay; lines = []\n"
-        "for seed in range(8): replay(seed, log=lines.append)\n"
+        f"for seed in range(8): replay(seed, log=lines.append, setting={setting!r})\n"
         "print(hashlib.sha1('\\n'.join(lines).encode()).hexdigest())"
     )
     environment = os.environ | {"PYTHONHASHSEED": "77"}
@@ -131,10 +303,25 @@ def test_a_waiter_whose_event_loop_is_blocked_takes_what_is_free_later():
     ]
 
 
-@pytest.fixture(scope="module")
-def tally():
-    """Run the first seeds; return their outcome."""
-    return hunt(0, SEEDS)
+def test_a_client_whose_nodes_are_all_gone_rests_when_nothing_is_to_be_sent():
+    def order(pause, cancel_after=None):
+        return Order("acquire", Target("lock", ("a",), 1_000, True, "warn"), pause, cancel_after=cancel_after)
+
+    tags = (tag("lock", "a"),)
+    clients = [ClientPlan(0.3, 0.0, 0.0, [[order(0.0), order(1.0, 1.0), order(1.0, 1.0)]])]
+    plan = Plan("lock", ("a",), tags, clients, 0.001, (), 0.0, 0, 0.0, True, True, setting="cluster")
+    simulation = Simulation(1, SimulatedServer(), plan=plan, every=1)
+    for node in range(PRIMARIES):
+        simulation.world.at(0.5, simulation._network.cluster.lose, node)
+    result = simulation.run()
+    assert result.findings == []
+    assert [one.outcome for one in result.history if one.kind == "acquire"] == ["granted", "failed", "failed"]
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def tally(request):
+    """Run the first seeds of a setting; return their outcome."""
+    return hunt(0, SEEDS, setting=request.param)
 
 
 def test_some_hundreds_of_schedules_have_no_finding(tally):
@@ -146,23 +333,28 @@ def test_some_hundreds_of_schedules_have_no_finding(tally):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_many_schedules_have_no_finding():
-    tally = hunt(1_000_000, 1_003_000)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_many_schedules_have_no_finding(setting):
+    tally = hunt(1_000_000, 1_003_000 if setting == "server" else 1_000_400, setting=setting)
     assert tally.findings == {}, "\n".join(tally.lines())
-    assert set(tally.faults) == set(KINDS)
+    assert set(tally.faults) == set(SETTINGS[setting])
 
 
 def test_every_kind_of_fault_and_operation_occurs(tally):
     verbs, kinds = set(), set()
     for seed in range(SEEDS):
-        plan = draw(World(seed).chance)
+        plan = draw(World(seed).chance, tally.setting, seed)
         kinds.add(plan.kind)
         for client in plan.clients:
             verbs.update(order.verb for orders in client.callers for order in orders)
         assert all(before != after for before, after in pairwise(sorted(plan.names)))
-    assert set(tally.faults) == set(KINDS)
-    assert verbs == {"acquire", "try", "revoke", "resize", "status", "close"}
-    assert kinds == {"lock", "semaphore", "rwlock", "lock_all"}
+    kinds_of_fault = set(SETTINGS[tally.setting])
+    own = kinds_of_fault - SETTINGS["server"].keys() or kinds_of_fault
+    assert own <= set(tally.faults) <= kinds_of_fault
+    assert verbs == {"acquire", "try", "revoke", "resize", "status", "forget", "close"}
+    assert kinds == {"lock", "semaphore", "rwlock", "limiter", "once"} | (
+        {"lock_all"} if tally.setting != "cluster" else set()
+    )
 
 
 # --- planted mistakes
@@ -188,24 +380,44 @@ QUICK = {
     "the driver renews a released lease",
     "the driver expects no reply to a cancelled request",
     "a lock is released without a check",
+    "a window admits one too many",
+    "newcomers of a limiter overtake waiters",
+    "a late run records",
+    "a message begins a run",
+    "a record dismisses no waiter",
+    "a run that is not to be repeated begins unrecorded",
 }
 
 RARE = {
-    "a repeated release of several locks is lost": 600,
-    "all connections of a client have the same inbox": 6_000,
-    "an evicted state comes back without a TTL": 1_075,
+    "a copy of a refused call is ignored": 2_400,
+    "a run that has begun has recorded its end": 2_650,
+    "a waiter of a key loses its place": 1_200,
+    "all connections of a client have the same inbox": 6_575,
+    "an evicted state comes back without a TTL": 2_125,
     "an operator's limit is ignored for waiters": 1_000,
-    "an operator's limit is ignored in the short way": 1_150,
+    "an operator's limit is ignored in the short way": 1_775,
+    "dropping what has lapsed permits an admission at maxmemory": 1_000,
     "holders are not told that their leases were taken away": 2_800,
-    "removing expired leases permits a grant at maxmemory": 11_300,
-    "several locks have the fence of the first": 5_800,
     "tombstones are ignored in the short way": 725,
-    "what was swept is not saved": 6_100,
+    "two primaries are asked without a pause": 2_250,
 }
 """The seeds to begin with for mistakes that few schedules show: a search from 0 would take a minute."""
 
 
-@pytest.mark.parametrize("name", [one.name if one.name in QUICK else slow(one.name) for one in PLANTED])
+SELDOM = {
+    "a repeated release of several locks is lost",
+    "a try whose lease was lost is not undone",
+    "removing expired leases permits a grant at maxmemory",
+    "several locks have the fence of the first",
+    "the wait-lease is ignored in the short way",
+    "what was swept is not saved",
+}
+"""Those that so few schedules show that only ``handfast torture --part planted`` looks for them."""
+
+
+@pytest.mark.parametrize(
+    "name", [one.name if one.name in QUICK else slow(one.name) for one in PLANTED if one.name not in SELDOM]
+)
 def test_a_planted_mistake_is_detected(name):
     (one,) = (one for one in PLANTED if one.name == name)
     caught = catch(one, first=RARE.get(name, 0))
@@ -213,7 +425,7 @@ def test_a_planted_mistake_is_detected(name):
 
 
 def test_the_named_mistakes_exist():
-    assert {one.name for one in PLANTED} > QUICK | RARE.keys()
+    assert {one.name for one in PLANTED} > QUICK | RARE.keys() | SELDOM
 
 
 def test_a_mistake_that_is_not_caught_is_reported(monkeypatch):
@@ -240,5 +452,6 @@ def test_a_finding_includes_the_command_that_reproduces_it(capsys):
     assert any("FOUND" in line and tally.findings[seed][0] in line for line in lines)
     assert command.main([str(seed)]) == 0
     assert "no findings" in capsys.readouterr().out
-    assert command.main(["0..20", "--every", "4"]) == 0
+    assert command.main(["0..20", "--every", "4", "--setting", "cluster"]) == 0
     assert "20 schedules" in capsys.readouterr().out
+    assert reproducer(7, "text", "cut off") == "python -m handfast_lab.simulator 7 --setting 'cut off'  # text"

@@ -25,7 +25,7 @@ from handfast.embedded import PrivateServer
 
 lupa = pytest.importorskip("lupa")
 
-from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer  # noqa: E402 -- needs lupa
+from handfast_lab.simulator.server import ENGINE_SCRIPTS, MAIN, SimulatedServer  # noqa: E402 -- needs lupa
 
 STEPS = 160
 TTLS_MS = 1, 5, 30, 3_000, 30_000, 30_000, 100_000_000
@@ -240,7 +240,7 @@ class Pair:
     def listen(self, channel, *, listens):
         if listens != (channel in self.listened):
             (self.listened.add if listens else self.listened.discard)(channel)
-            self.model.model[b"listen"](channel, int(listens))
+            self.model.model[b"listen"](channel, int(listens), MAIN)
             self.real.listen(channel, int(listens))
 
     def starve(self, *, starving):
@@ -287,7 +287,10 @@ class Scripts(Pair):
             keys = [key for one in some for key in self.keys(one, PARTS)]
         else:
             keys = self.keys(chance.choice(self.names), script.header.keys)
-        self.run(name, keys, [self.argument(word) for word in script.header.args])
+        args = [self.argument(word) for word in script.header.args]
+        if "options" in script.header.args:
+            args[-1:] = self.random.choice(([], ["copies"], ["", 5_000_000], ["copies", 5_000_000]))
+        self.run(name, keys, args)
 
     @staticmethod
     def keys(name, parts):
@@ -300,7 +303,7 @@ class Scripts(Pair):
             "token": token,
             "request": self.request(),
             "wants": self.wants(),
-            "copies": chance.choice(("", "", "copies")),
+            "options": "",
             "limit": chance.choice((0, 1, 2, 5)),
             "weight": chance.choice((1, 1, 1, 2, 3, 1_000_000_000)),
             "ttl_ms": chance.choice(TTLS_MS),
@@ -320,6 +323,64 @@ class Scripts(Pair):
         choice, some = self.random.choice, (1, 1, 1, 1, 1, 2, 3, 5, 1_000_000_000)
         numbers = doubles(choice(some), choice(some), choice((0, 1, 30, 2_000)), choice((0, 4711)))
         return numbers + f"inbox{choice(range(5))} control{choice(range(3))} me:1".encode()
+
+
+class Limits(Scripts):
+    """The scripts of limiters, whose callers disagree about the rates."""
+
+    rates = (((1, 5),), ((3, 30), (5, 3_000)), ((2, 30), (6, 90_000)))
+
+    def script(self):
+        choice = self.random.choice
+        rates = choice(self.rates[1:] if self.random.random() < 0.8 else self.rates)
+        packed = b"".join(doubles(*rate) for rate in rates)
+        keys = self.keys(choice(self.names[:2]), ("queue", "waiting", "tombstones"))
+        windows = [keys[0].replace("queue", f"window:{per_ms}") for _, per_ms in rates]
+        token = f"t{self.random.randrange(12)}"
+        what = choice(["limit_acquire"] * 6 + ["limit_settle"] * 3 + ["limit_inspect"])
+        if what == "limit_acquire":
+            waits = choice((1, 60_000, 60_000)), choice((0, 20_000, float("inf"))), choice((1, 1000, 1000))
+            request = doubles(*waits, choice((0, 0, 0, self.now_us - 900_000)))
+            text = f"inbox{choice(range(5))} control{choice(range(3))} me:1".encode()
+            wants = doubles(choice((1, 1, 1, 2))) + b"%c%b" % (len(packed), packed) + text
+            self.run(what, [*keys, *windows], [token, request, wants])
+        elif what == "limit_settle":
+            costs = doubles(choice((1, 1, 2)), choice((0, 0, 1, 2, 9)), choice((0, 1)))
+            self.run(what, [*keys, *windows], [token, costs, packed])
+        else:
+            self.run(what, [keys[0], *windows], [packed])
+
+
+class Outcomes(Scripts):
+    """The scripts of keys of `once`, whose callers disagree about what is old and about fingerprints."""
+
+    def script(self):
+        choice = self.random.choice
+        keys = self.keys(choice(self.names[:2]), (*PARTS, "result"))
+        name = choice(
+            ["once_acquire"] * 6 + ["once_record"] * 4 + ["permit_release", "permit_cancel", "permit_renew", "DEL"]
+        )
+        token, fingerprint = f"t{self.random.randrange(8)}", choice(("", "", "one", "other"))
+        if name == "once_acquire":
+            waits = (
+                choice((0, 60_000, 60_000)),
+                choice((1, 1000)),
+                choice((-1, 0, 700)),
+                choice((0, 0, self.now_us - 900_000)),
+            )
+            text = f"inbox{choice(range(5))} control{choice(range(3))} me:1".encode()
+            wants = doubles(1, 1, choice((30, 2_000)), 4711) + text
+            self.run(name, keys, [token, doubles(choice(TTLS_MS), *waits), fingerprint, wants])
+        elif name == "once_record":
+            outcome, numbers = (
+                choice(("begun", "done", "done", "failed", "unstored")),
+                (choice((1, 900, 90_000)), choice((0, 1))),
+            )
+            self.run(name, keys, [token, outcome, doubles(*numbers), fingerprint, choice((b"", b"\0\xff{}"))])
+        elif name == "DEL":
+            self.run("command", keys[2:], [name, keys[2]])
+        else:
+            self.run(name, keys[:2], [token, *([choice(TTLS_MS)] if name == "permit_renew" else [])])
 
 
 NO_KEY = "TIME", "PUBLISH", "PUBSUB"
@@ -360,6 +421,8 @@ class Commands(Pair):
                 ["GET"],
                 ["SET", "plain"],
                 ["SETEX", chance.choice(("1", "100", "0", "-1", "x")), "value"],
+                ["SET", "value", "PX", chance.choice(("1", "900", "50000", "0", "-1", "x"))],
+                ["SET", "value", "PX"],
                 ["HSET", member(), "v1", member(), "v2"],
                 ["HSET", member(), str(chance.random())],
                 ["HSET", member(), "v", member()],
@@ -378,7 +441,9 @@ class Commands(Pair):
                 ["ZREM", member(), member()],
                 ["ZREM", ""],
                 ["ZREMRANGEBYSCORE", edge(), edge()],
+                ["ZREMRANGEBYRANK", index(), index()],
                 ["ZSCORE", member()],
+                ["ZMSCORE", member(), member()],
                 ["ZRANK", member()],
                 ["ZCARD"],
                 ["ZCOUNT", edge(), edge()],
@@ -390,11 +455,12 @@ class Commands(Pair):
                 ["PUBSUB", "NUMSUB", "unheard", "there"],
                 ["HGET"],
                 ["ZSCORE", "a", "b"],
+                ["ZMSCORE"],
             ]
         )
 
 
-@pytest.mark.parametrize("kind", [Scripts, Commands])
+@pytest.mark.parametrize("kind", [Scripts, Limits, Outcomes, Commands])
 def test_the_model_agrees_with_the_server(model, standing, kind):
     for seed in range(2):
         pair = kind(model, standing, seed)
@@ -425,7 +491,7 @@ def test_a_key_expires_at_the_same_moment(model, standing):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", [Scripts, Commands])
+@pytest.mark.parametrize("kind", [Scripts, Limits, Outcomes, Commands])
 @pytest.mark.parametrize("seed", range(100, 103))
 def test_the_model_agrees_with_the_server_over_long_runs(model, standing, kind, seed):
     pair = kind(model, standing, seed)

@@ -2,16 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal, Protocol
 
-__all__ = ["Duration", "OnBusy", "OnLost"]
+from handfast._naming import name_publicly
+
+__all__ = [
+    "AsyncRedisClient",
+    "AsyncRedisClusterClient",
+    "CancelEvent",
+    "Duration",
+    "Kind",
+    "OnBusy",
+    "OnLimit",
+    "OnLost",
+    "OnRunning",
+    "RedisClient",
+    "RedisClusterClient",
+]
+
+
+class RedisClient(Protocol):
+    """A client of redis-py or valkey-py for the sync API: what it and no asyncio client has."""
+
+    connection_pool: Any
+
+    def __enter__(self) -> Any: ...
+
+
+class AsyncRedisClient(Protocol):
+    """A client of redis-py or valkey-py for the asyncio API: what it and no sync client has."""
+
+    connection_pool: Any
+
+    def __aenter__(self) -> Awaitable[Any]: ...
+
+
+class RedisClusterClient(Protocol):
+    """A client of redis-py for a cluster, for the sync API: what it and no other client has."""
+
+    nodes_manager: Any
+
+    def __enter__(self) -> Any: ...
+
+
+class AsyncRedisClusterClient(Protocol):
+    """A client of redis-py for a cluster, for the asyncio API: what it and no other client has."""
+
+    nodes_manager: Any
+
+    def __aenter__(self) -> Awaitable[Any]: ...
+
+
+class CancelEvent(Protocol):
+    """What ends a wait of the sync API: a `threading.Event`, or any other object with this method."""
+
+    def is_set(self) -> bool:
+        """Return whether the wait is to end."""
+
 
 Duration = float | timedelta
 """A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""
 
+Kind = Literal["lock", "semaphore", "rwlock", "once"]
+"""What a name is the name of. Names of different kinds have nothing to do with each other; `rlock` and `lock_all` take locks. A key of
+`once` has its parts in its name, ``invoice|42``."""
+
 OnBusy = Literal["raise", "skip"]
 """What a decorated function does if its lock is not acquired in time: ``"raise"`` AcquireTimeout, or ``"skip"`` and return None."""
 
+OnLimit = Literal["wait", "raise"]
+"""What a limiter does with a call that does not fit now: ``"wait"`` for its turn, or ``"raise"`` RateLimited."""
+
 OnLost = Literal["raise", "warn"]
 """What a lost lease does to its ``with`` block: ``"raise"`` LeaseLost, or ``"warn"`` with a RuntimeWarning at its end."""
+
+OnRunning = Literal["wait", "raise"]
+"""What a call for a key does that another one runs: ``"wait"`` for its result, or ``"raise"`` AlreadyRunning."""
+
+name_publicly(globals(), "handfast")

@@ -2,16 +2,24 @@
 
     HandfastError
     ├── AcquireTimeout      contention: the name stayed taken for the caller's whole timeout (also a TimeoutError)
+    ├── AcquireCancelled    caller: the cancel= of the call was set while it waited (sync API)
     ├── QueueFull           contention: the queue has max_waiters requests already
     ├── LimitExceeded       operator: the semaphore was resized below the permits requested
+    ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
+    ├── AlreadyRunning      contention: another caller runs this key now, and the caller does not wait
+    ├── NotCompleted        run: it failed, or it began and did not end, and is not repeated
+    ├── KeyReused           caller: the key was used with another fingerprint
     ├── LeaseLost           time or operator: the lease expired, was revoked, or vanished from the server
-    ├── NotHeld             caller: the lease was released already
+    ├── NotHeld             caller: the lease was released or detached already
     ├── NotOwner            caller: only the thread or task that acquired a reentrant lock may release it (also a RuntimeError)
     ├── WouldDeadlock       caller: the acquire would wait for the caller's own with block (also a RuntimeError)
+    ├── ClientClosed        caller: the client was closed, before the call or while it waited
     ├── NoServer            set-up: no server was named and none could be started
     ├── ScriptError         script: a Lua script of the user's failed, and on which line
     ├── ServerUnsupported   set-up: the server or the given client lacks a feature that Handfast needs
-    └── ServerRefused       server: out of memory, read-only, too few replicas, missing permissions
+    ├── ServerRefused       server: out of memory, read-only, too few replicas, missing permissions
+    │   └── NotReplicated   server: fewer replicas than the caller's min_replicas have the lease
+    └── StaleFence          resource: it has seen a larger fence (in ``handfast.fencing``)
 
 Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors of
 redis-py (``redis.exceptions.ConnectionError`` and ``TimeoutError``) are not wrapped: they pass through unchanged.
@@ -19,24 +27,38 @@ redis-py (``redis.exceptions.ConnectionError`` and ``TimeoutError``) are not wra
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from handfast._naming import name_publicly
 
+if TYPE_CHECKING:
+    from handfast.records import Holder, LockStatus, Waiter
+
 __all__ = [
+    "AcquireCancelled",
     "AcquireTimeout",
+    "AlreadyRunning",
+    "ClientClosed",
     "HandfastError",
+    "KeyReused",
     "LeaseLost",
     "LimitExceeded",
     "NoServer",
+    "NotCompleted",
     "NotHeld",
     "NotOwner",
+    "NotReplicated",
     "QueueFull",
+    "RateLimited",
     "ScriptError",
     "ServerRefused",
     "ServerUnsupported",
     "WouldDeadlock",
 ]
+
+
+MAX_OTHERS = 2
+"""How many holders a message names beside the first."""
 
 
 class HandfastError(Exception):
@@ -56,21 +78,45 @@ class HandfastError(Exception):
 
 
 class AcquireTimeout(HandfastError, TimeoutError):
-    """The name stayed taken for the caller's whole timeout.
+    """Others held the name, or stood before this request in its queue, for the caller's whole timeout.
 
-    Neither a lease nor a queue entry remains on the server.
+    Neither a lease nor a queue entry remains on the server. A server that can't be reached or does not answer is never the cause:
+    that raises the connection errors of redis-py.
 
     Attributes:
         timeout: The timeout of the call, in seconds.
+        status: Holders and waiters right after that, as `LockStatus`; of several names, those of the first one that was not free.
+            None if the server did not say.
+        position: How many requests stood before this one in the queue when the server last said so; None if it was not in the
+            queue.
     """
 
-    def __init__(self, name: str, timeout: float, why: str = "others hold it") -> None:
+    def __init__(
+        self,
+        name: str,
+        timeout: float,
+        status: LockStatus | None = None,
+        position: int | None = None,
+        taken: str | None = None,
+    ) -> None:
         what = f"could not be acquired within {timeout:g} s" if timeout else "is not free"
-        super().__init__(
-            f"{name!r} {what}: {why}; use a longer timeout=, or call status() to see who holds it",
-            name=name,
-        )
+        which = "it" if taken in (name, None) else repr(taken)
+        ahead = f"; {position} stood before it in the queue" if position else ""
+        advice = "; use a longer timeout=" if timeout else ""
+        super().__init__(f"{name!r} {what}: {_taken(which, status)}{ahead}{advice}", name=name)
         self.timeout = timeout
+        self.status = status
+        self.position = position
+
+
+class AcquireCancelled(HandfastError):
+    """The event that was passed as ``cancel`` was set, before the call or while it waited.
+
+    Neither a lease nor a queue entry of the call remains on the server.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the wait for {name!r} ended because its cancel= was set; nothing was acquired", name=name)
 
 
 class QueueFull(HandfastError):
@@ -106,6 +152,68 @@ class LimitExceeded(HandfastError):
         self.requested = requested
 
 
+class RateLimited(HandfastError, TimeoutError):
+    """A limiter did not admit the call within its timeout, or was certain to take longer. The call counts under no rate.
+
+    Attributes:
+        timeout: The timeout of the call, in seconds; 0 if it was not to wait.
+        retry_after: Seconds after which a call may be admitted, if no one else comes before. For the header ``Retry-After``, round it up.
+    """
+
+    def __init__(self, name: str, timeout: float, retry_after: float) -> None:
+        what = f"does not admit this call within {timeout:g} s" if timeout else "does not admit this call now"
+        shown = f"{retry_after:.3g}" if retry_after < 100 else f"{retry_after:.0f}"
+        super().__init__(f"{name!r} {what}; try again after {shown} s", name=name)
+        self.timeout = timeout
+        self.retry_after = retry_after
+
+
+class AlreadyRunning(HandfastError):
+    """Another caller runs the key now, or others wait to run it, and the caller does not wait. Nothing was changed.
+
+    Attributes:
+        holder: Who runs it, as `Holder`; None if the server did not say.
+    """
+
+    def __init__(self, name: str, holder: Holder | None) -> None:
+        who = "others run it" if holder is None else f"{_label(holder)} has run it for {holder.held_for:.1f} s"
+        super().__init__(f"{name!r} is running: {who}; try again later", name=name)
+        self.holder = holder
+
+
+_NOT_COMPLETED = {
+    "failed": "an earlier run of {!r} failed{}",
+    "begun": "an earlier run of {!r} began and did not end{}: it may have done a part of its work, or all of it",
+    "unstored": "{!r} was done, but its result could not be stored{}",
+}
+
+
+class NotCompleted(HandfastError):
+    """The key was run, has no result, and is not run again until its record ends or is deleted with ``forget()``.
+
+    Attributes:
+        state: ``"failed"``: its run raised an exception, which is remembered with ``keep_failure``, and with ``rerun=False``;
+            ``"begun"``: its run has not ended, and with ``rerun=False`` it is not repeated; ``"unstored"``: it was done, and its
+            result could not be stored.
+        reason: The text of the exception; empty if there is none.
+    """
+
+    def __init__(self, name: str, state: Literal["failed", "begun", "unstored"], reason: str) -> None:
+        what = _NOT_COMPLETED[state].format(name, f" ({reason})" if reason else "")
+        super().__init__(f"{what}; it is not run again before its record ends, or forget() deletes it", name=name)
+        self.state = state
+        self.reason = reason
+
+
+class KeyReused(HandfastError):
+    """The key was used with another fingerprint: its record is that of another request. Nothing was changed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} was used for something with another fingerprint; use another key for another request", name=name
+        )
+
+
 class LeaseLost(HandfastError):
     """The lease ended before it was released; another client may hold the name now.
 
@@ -125,10 +233,10 @@ class LeaseLost(HandfastError):
 
 
 class NotHeld(HandfastError):
-    """The lease was released already, so it can't be checked, extended or downgraded."""
+    """The lease was released or detached already, so it can't be checked, extended, detached or downgraded."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the lease of {name!r} was already released; acquire a new one", name=name)
+        super().__init__(f"the lease of {name!r} was already released or detached; acquire a new one", name=name)
 
 
 class NotOwner(HandfastError, RuntimeError):
@@ -146,13 +254,23 @@ class NotOwner(HandfastError, RuntimeError):
 
 
 class WouldDeadlock(HandfastError, RuntimeError):
-    """The acquire would wait for a ``with`` block of the calling thread or task itself. Nothing was sent."""
+    """The acquire would wait for a ``with`` block of the calling thread or task itself. Nothing of it is left on the server."""
 
     def __init__(self, name: str, advice: str) -> None:
         super().__init__(
             f"acquiring {name!r} here would deadlock: this caller already holds it in an enclosing with block; {advice}",
             name=name,
         )
+
+
+class ClientClosed(HandfastError):
+    """The client was closed: before the call, or in another thread or task while the call waited.
+
+    Neither a lease nor a queue entry of the call remains on the server.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__("this client was closed; make a new one", name=name)
 
 
 class NoServer(HandfastError):
@@ -192,6 +310,40 @@ class ServerRefused(HandfastError):
         super().__init__(message, name=name)
         self.changed_nothing = changed_nothing
         self.reply = reply
+
+
+class NotReplicated(ServerRefused):
+    """Fewer replicas than ``min_replicas`` had the lease within ``replica_timeout``. An acquire has given it back.
+
+    Attributes:
+        replicas: How many had it.
+    """
+
+    def __init__(self, name: str, replicas: int, wanted: int, seconds: float) -> None:
+        message = (
+            f"{replicas} of {wanted} replica{'s' * (wanted != 1)} had the lease of {name!r} after {seconds:g} s; "
+            "see whether the primary has its replicas, or ask for fewer with min_replicas"
+        )
+        super().__init__(message, name=name, changed_nothing=False)
+        self.replicas = replicas
+
+
+def _taken(which: str, status: LockStatus | None) -> str:
+    """Say who has a name, the one that has had it longest first, or who waits for it."""
+    if status is None or not (status.holders or status.waiters):
+        return f"others hold {which}"
+    if not status.holders:
+        return f"{_label(status.waiters[0])} is first in its queue, for {status.waiters[0].waited_for:.1f} s"
+    first, *others = sorted(status.holders, key=lambda holder: -holder.held_for)
+    also = [f"{_label(one)} for {one.held_for:.1f} s" for one in others[:MAX_OTHERS]]
+    also += [f"and {len(others) - MAX_OTHERS} more"] * (len(others) > MAX_OTHERS)
+    if first.released:
+        return f"{_label(first)} has released {which}, and it stays taken for {first.remaining:.1f} s"
+    return ", ".join([f"{_label(first)} has held {which} for {first.held_for:.1f} s", *also])
+
+
+def _label(one: Holder | Waiter) -> str:
+    return one.label if one.label.isprintable() else repr(one.label)
 
 
 def _rebuild(kind: type[HandfastError], args: tuple[object, ...], state: dict[str, object]) -> HandfastError:

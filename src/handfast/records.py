@@ -7,10 +7,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from handfast._naming import name_publicly
+from handfast.arguments import Duration, Kind
 
-__all__ = ["Advance", "Holder", "LockStatus", "OperatorAction", "Scored", "Waiter"]
+__all__ = [
+    "Advance",
+    "Holder",
+    "LimiterStatus",
+    "LockStatus",
+    "NameStatus",
+    "OnceStatus",
+    "OperatorAction",
+    "Rate",
+    "RateStatus",
+    "Scored",
+    "ServerFinding",
+    "Waiter",
+]
+
+
+NAMED = 3
+"""How many holders the text of a status names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +46,8 @@ class Holder:
         exclusive: True if the lease has all permits: the holder of a lock, the writer of a read-write lock.
         owner: Who acquired it, ``<client>.<thread or task>``: the id of a client, which no two have, and the native id of the
             thread, or in asyncio a number of the task. Leases and requests with the same owner are of one thread or task.
+        released: True if its holder has released it, and the name stays taken for what is left of its ``at_least``.
+        lock_all: True if it was acquired by `lock_all`, together with other names.
     """
 
     token: str
@@ -37,6 +58,8 @@ class Holder:
     label: str
     exclusive: bool
     owner: str
+    released: bool
+    lock_all: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +74,7 @@ class Waiter:
         label: The label of the client that waits, by default its host name and process id.
         exclusive: True if it requests all permits: a waiter for a lock, a writer.
         owner: Who requests it; see `Holder.owner`.
+        lock_all: True if it is requested by `lock_all`, together with other names.
     """
 
     token: str
@@ -60,6 +84,7 @@ class Waiter:
     label: str
     exclusive: bool
     owner: str
+    lock_all: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +112,7 @@ class LockStatus:
         holders: The leases, at most 100 of them: those that end first.
         waiters: The first 100 requests of the queue.
         fence: The fencing token of the latest grant; 0 if the server remembers none.
+        holding: Number of all leases.
         waiting: Length of the whole queue.
         limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes one.
         free: Permits that are not held; 0 also if the server has evicted the keys that would tell.
@@ -99,12 +125,121 @@ class LockStatus:
     holders: tuple[Holder, ...]
     waiters: tuple[Waiter, ...]
     fence: int
+    holding: int
     waiting: int
     limit: int
     free: int
     grants: int
     waited: float
     last: OperatorAction | None
+
+    def __str__(self) -> str:
+        """Return it as one line for a log: ``held by web-3:4711 for 12.0 s; 2 waiting``."""
+        first = sorted(self.holders, key=lambda holder: -holder.held_for)[:NAMED]
+        names = [
+            f"{one.label if one.label.isprintable() else repr(one.label)} for {one.held_for:.1f} s" for one in first
+        ]
+        names += [f"{self.holding - len(first):,} more"] * (self.holding > len(first))
+        return f"{'held by ' + ', '.join(names) if names else 'not held'}; {self.waiting:,} waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class NameStatus:
+    """A name that the server knows, and its status.
+
+    Attributes:
+        kind: What it is the name of.
+        name: The name.
+        status: Its holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know the limit: it
+            is 0. While leases or requests are listed it is the largest that they have brought.
+    """
+
+    kind: Kind
+    name: str
+    status: LockStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFinding:
+    """One thing that `Handfast.check_server` found out.
+
+    Attributes:
+        severity: ``"ok"``; ``"info"``, which is good to know; ``"warning"``: a lease may be lost or granted twice, or a limit is near;
+            ``"failure"``: this server grants nothing.
+        topic: What it is about, in one word that does not change, such as ``"eviction"``.
+        text: What was found.
+        advice: What to do; empty if there is nothing to do.
+        command: The command to the server that changes it; empty if there is none.
+    """
+
+    severity: Literal["ok", "info", "warning", "failure"]
+    topic: str
+    text: str
+    advice: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How much a limiter admits: at every moment, what was admitted within the last ``per`` costs at most ``limit``.
+
+    Attributes:
+        limit: From 1 to 1,000,000,000.
+        per: The period: seconds (a number or a timedelta) from 0.001 s to 31 days, rounded up to whole milliseconds.
+    """
+
+    limit: int
+    per: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class RateStatus:
+    """How much is left under one rate.
+
+    Attributes:
+        limit: What may be admitted within a period.
+        per: The period, in seconds.
+        used: What was admitted within the last period. More than `limit` after `Admission.settle` with a larger cost.
+        remaining: What would be admitted now, if no one waited.
+        reset_after: Seconds until nothing is used, if no one else is admitted.
+    """
+
+    limit: int
+    per: float
+    used: int
+    remaining: int
+    reset_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class LimiterStatus:
+    """How full a limiter is, at one instant of the server.
+
+    Attributes:
+        rates: One for each rate, the shortest period first.
+        waiting: Length of the queue.
+    """
+
+    rates: tuple[RateStatus, ...]
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class OnceStatus:
+    """How far a key of `Once` has come.
+
+    Attributes:
+        state: ``"idle"``: nothing is recorded, and no one runs it; ``"running"``; ``"done"``, also while it is made anew; ``"failed"``,
+            ``"begun"`` or ``"unstored"``, as `NotCompleted` has them.
+        age: Seconds since that was recorded; None if nothing is.
+        held_by: Who runs it; None if no one does.
+        waiting: How many requests wait for it.
+    """
+
+    state: Literal["idle", "running", "done", "failed", "begun", "unstored"]
+    age: float | None
+    held_by: Holder | None
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)

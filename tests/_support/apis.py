@@ -27,7 +27,7 @@ import handfast
 from handfast import AsyncHandfast, Handfast
 from tests._support.helpers import eventually_async, settled
 
-__all__ = ["ASYNCIO", "SYNC", "Api", "until_queued"]
+__all__ = ["ASYNCIO", "CROWDED", "SYNC", "Api", "take", "until_queued", "use"]
 
 TWINS = {
     getattr(handfast, name.removeprefix("Async")): getattr(handfast, name)
@@ -59,7 +59,7 @@ class Api:
     async def users_client(self, **options):
         """Make a client of redis-py; close it at the end."""
         client = self.library.Redis(**options)
-        if self is SYNC:
+        if self.library is redis:
             with client:
                 yield client
         else:
@@ -75,11 +75,11 @@ class Api:
             yield sentinel
         finally:
             for client in sentinel.sentinels:
-                await settled(client.close() if self is SYNC else client.aclose())
+                await settled(client.close() if self.library is redis else client.aclose())
 
     def function(self, body):
         """Return a function or coroutine function, for a lock of this API to decorate."""
-        if self is SYNC:
+        if self.library is redis:
             return body
 
         @functools.wraps(body)
@@ -89,7 +89,18 @@ class Api:
         return function
 
 
+@dataclass(frozen=True)
+class CrowdedApi(Api):
+    """The sync API when all sessions are in use, so that every call goes over the connection that threads share."""
+
+    def client(self, server=None, **options):
+        client = self.handfast(server, **options, max_sessions=1)
+        client._driver.taken = client._driver._pool.take()
+        return awaitable(client)
+
+
 SYNC = Api("sync", Handfast, AsyncHandfast, redis)
+CROWDED = CrowdedApi("crowded", Handfast, AsyncHandfast, redis)
 ASYNCIO = Api("asyncio", AsyncHandfast, Handfast, redis.asyncio)
 
 
@@ -100,6 +111,11 @@ async def until_queued(lock, waiting=1):
         return (await lock.status()).waiting >= waiting
 
     await eventually_async(enough)
+
+
+async def all_of(found):
+    """Return what an iterator of either API yields."""
+    return [one async for one in found] if hasattr(found, "__aiter__") else list(found)
 
 
 # --- sync objects, awaitable
@@ -119,6 +135,9 @@ class Awaitable:
 
     def __repr__(self):
         return repr(self._thing)
+
+    def __bool__(self):
+        return bool(self._thing)
 
     def __getattr__(self, name):
         value = getattr(self._thing, name)
@@ -206,3 +225,24 @@ def thread_of(task):
     if task not in _callers:
         _callers[task] = Caller(task)
     return _callers[task]
+
+
+async def use(client, ttl=1.0, *, name="a"):
+    """Wait, extend, hand over: everything that needs a session."""
+    lock = client.lock(name, ttl=ttl)
+    async with lock as lease:
+        await lease.extend(2.0)
+        assert await lock.try_acquire() is None
+        assert await lock.locked()
+        async with asyncio.TaskGroup() as tasks:
+            waiter = tasks.create_task(take(lock))
+            await until_queued(lock)
+            assert await lease.release() is True
+        assert waiter.result() > lease.fence
+    assert not await lock.locked()
+
+
+async def take(lock):
+    """Acquire and release, and return the fence."""
+    async with lock.acquire(timeout=20) as lease:
+        return lease.fence

@@ -87,10 +87,11 @@ class Scene:
     async def __aenter__(self):
         for client in (self.mine, self.other):  # load every script, and connect both clients
             lock = client.lock("warm")
-            async with lock as lease:
-                await lease.extend(60)
-                with contextlib.suppress(AcquireTimeout):
-                    await lock.acquire(timeout=0.001)
+            lease = await lock.acquire()
+            await lease.extend(60)
+            with contextlib.suppress(AcquireTimeout):
+                await lock.acquire(timeout=0.001)
+            await lease.release()
             await lock.force_release()
         self.known = newest(self.raw)
         return self

@@ -106,7 +106,8 @@ class Scripts:
         The last field of `queued`, the token's ticket, is kept in ``tickets`` instead.
         """
         token = args.get("token")
-        argv = [args.pop(name) for name in script.header.args if name in args or name != "copies"]
+        options = args.pop("options", ())
+        argv = [args.pop(name) for name in script.header.args if name != "options"] + [*options]
         assert not args
         raw = self.client.execute_command("EVAL", script.source, len(keys), *keys, *argv, NEVER_DECODE=True)
         tag, *values = read_reply(raw, getattr(self, "ttl_ms", 0))
@@ -117,8 +118,9 @@ class Scripts:
             self.tickets[token] = values.pop()
         return [tag, *values]
 
-    def release(self, token, *, copies=False):
-        return self.run("release", token=token, **{"copies": "copies"} if copies else {})
+    def release(self, token, *, copies=False, at_least_us=0):
+        options = ("copies" * copies, at_least_us) if copies or at_least_us else ()
+        return self.run("release", token=token, options=options)
 
     def cancel(self, token):
         return self.run("cancel", token=token)
@@ -241,6 +243,10 @@ class Engine(Scripts):
         assert {part for part, left in found.items() if left != -2} == set(parts)
         for part in parts:
             assert ms + grace_ms - LATE_MS < found[part] <= ms + grace_ms + HOUR_MS, part
+
+    def keep_us(self):
+        """Return until when the keys live, as the state says."""
+        return int(NUMBERS.unpack_from(hget(self.client, self.key("state"), "s"))[2])
 
     def lose(self, part):
         """Delete a key, as an eviction would."""

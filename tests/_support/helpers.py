@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import time
@@ -25,7 +26,8 @@ def without_coverage():
 
 
 def until_alone(raw):
-    """Wait until the server has noticed that all other connections are closed."""
+    """Wait until the server has noticed that all other connections are closed, those of clients that tests dropped, too."""
+    gc.collect()
     eventually(lambda: len(raw.client_list()) == 1)
 
 

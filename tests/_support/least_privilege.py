@@ -34,6 +34,11 @@ USED = {
     "test_family_cancel": ["lock", "lock_all", "rwlock", "semaphore"],
     "test_machines": list(NAMESPACED),
     "test_interleavings": list(NAMESPACED),
+    "test_names": ["lock", "lock_all", "names", "once", "rwlock", "semaphore", "autocomplete", "scores"],
+    "test_limiter": ["limiter"],
+    "test_once_uses": ["once"],
+    "test_once": ["lock", "once"],
+    "test_once_faults": ["lock", "once"],
     "test_autocomplete": ["autocomplete"],
     "test_scores": ["scores"],
     "test_compat": ["compat"],
@@ -41,7 +46,10 @@ USED = {
     "test_fencing": ["fencing", "lock"],
     "test_fencing_sql": ["lock"],
     "test_cli_run": ["lock"],
+    "test_cli_operate": ["lock", "lock_all", "names", "once", "rwlock", "semaphore"],
     "test_cli_run_family": ["lock", "rwlock", "semaphore"],
+    "test_cli_limit": ["limiter"],
+    "test_cli_once": ["once"],
 }
 """What each module uses. Keys of users have all kinds of names in the tests, so every name is granted to them."""
 
@@ -51,7 +59,10 @@ NAMESPACES = {
     "test_rwlock": ["other"],
     "test_autocomplete": ["billing"],
     "test_scores": ["billing"],
+    "test_cli_operate": ["other"],
     "test_cli_run": ["other"],
+    "test_cli_limit": ["other"],
+    "test_cli_once": ["other"],
 }
 """The namespaces that a module uses besides the default one."""
 

@@ -18,16 +18,15 @@ BOUND = 30
 LISTENER = [
     *PYTHON,
     """
-import os, signal, sys
-def hear(number, frame):
-    os.write(1, signal.Signals(number).name.encode() + b"\\n")  # print would mind to be interrupted by the next signal
-    if number == signal.SIGTERM:
-        os._exit(5)
-for name in "HUP INT QUIT USR1 USR2 WINCH TERM CONT".split():
-    signal.signal(signal.Signals["SIG" + name], hear)
+import os, signal
+heard = {signal.Signals["SIG" + name] for name in "HUP INT QUIT USR1 USR2 WINCH TERM CONT".split()}
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)  # a handler would miss the signal that comes just before pause()
 os.write(1, b"ready\\n")
 while True:
-    signal.pause()
+    number = signal.sigwait(heard)
+    os.write(1, number.name.encode() + b"\\n")
+    if number == signal.SIGTERM:
+        os._exit(5)
 """,
 ]
 """A command that reports its signals, and exits with code 5 on SIGTERM."""
@@ -43,7 +42,12 @@ def starting():
 
     def start(*command, **options):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen(command, start_new_session=True, **pipes | options)
+        process = subprocess.Popen(
+            command,
+            start_new_session=True,
+            preexec_fn=_mind_hangups,  # noqa: PLW1509 -- it takes no lock
+            **pipes | options,
+        )
         started.append(process)
         return process
 
@@ -52,6 +56,11 @@ def starting():
     finally:
         for process in started:
             _end(process)
+
+
+def _mind_hangups():
+    """Under ``nohup`` a process begins with SIGHUP ignored, and `handfast run` leaves it so."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _end(process):

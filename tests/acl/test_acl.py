@@ -84,7 +84,11 @@ def test_rights_cover_every_script_and_command_of_a_client():
         for name in re.findall(r'\bcommand\("(\w+)"', file.read_text())
     }
     assert sent
-    assert sent <= {command.partition("|")[0] for command in rights_for(NAMESPACED).commands}
+    assert sent <= {command.partition("|")[0] for command in rights_for(NAMESPACED, cluster=True).commands}
+    of_cluster = {"cluster|slots", "asking", "ssubscribe", "spublish", "pubsub|shardnumsub"}
+    assert of_cluster <= {*rights_for(NAMESPACED, cluster=True).commands}
+    assert not of_cluster & {*rights_for(NAMESPACED).commands}
+    assert of_cluster & {*rights_for(NAMESPACED, cluster=True, sharded=False).commands} == {"cluster|slots", "asking"}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +138,7 @@ def test_single_string_for_several_names_is_refused():
 
 def test_each_use_has_only_its_own_keys():
     assert of_use("lock").keys == of_use("lock_all").keys == ("{hf:lock:*",)
+    assert of_use("names").keys == ("{hf:lock:*", "{hf:semaphore:*", "{hf:rwlock:*", "{hf:once:*")
     assert of_use("scores").keys == ("{hf:scores:*",)
     assert rights_for(["lock", "rwlock"], namespace="billing").keys == ("{billing:lock:*", "{billing:rwlock:*")
     assert rights_for(["compat"], keys=["a", "b*"]).keys == ("a", "b*", "a:handfast:*")
@@ -185,7 +190,9 @@ def test_least_rights_allow_nothing_else(raw, server, user):
     raw.set("elsewhere", "x")
     raw.zadd("{hf:semaphore:a}:tokens", {"x": 1})
     raw.expire("{hf:semaphore:a}:tokens", 60)
-    everything = [use for use in USES if use not in KEYS]
+    everything = [
+        use for use in USES if use not in KEYS and use not in ("names", "check_server", "min_replicas")
+    ]  # which look around
     for uses in (["lock"], everything):
         with redis.Redis.from_url(user(*rights_for(uses).rules())) as client:
             allowed = "{hf:lock:a}:tokens"
@@ -266,9 +273,9 @@ def test_each_command_is_needed_and_its_lack_reported(contender, count):
 # --- missing rights
 
 
-@pytest.mark.parametrize("use", ["lock", "autocomplete", "compat", "fencing"])
+@pytest.mark.parametrize("use", ["lock", "autocomplete", "compat", "fencing", "cluster"])
 def test_missing_rights_names_each_missing_right(use, raw, user, can_ask):
-    rights = of_use(use)
+    rights = rights_for(["scores", "semaphore"], cluster=True) if use == "cluster" else of_use(use)
     with redis.Redis.from_url(user(*rights.rules())) as client:
         assert missing_rights(client, rights) == ()
         for rule in rights.rules():
@@ -277,7 +284,7 @@ def test_missing_rights_names_each_missing_right(use, raw, user, can_ask):
                 raw.script_flush()
                 named = missing_rights(client, rights)
                 assert rule in named
-                assert named == (rule,) or all(re.match(r"&|\+publish|\+subscribe", other) for other in named)
+                assert named == (rule,) or all(re.match(r"&|\+s?publish|\+s?subscribe", other) for other in named)
                 assert named == (rule,) or use != "lock", "two channels, and two commands on channels"
     assert {entry["context"] for entry in raw.acl_log()} <= {"toplevel"}, "it only asks"
 

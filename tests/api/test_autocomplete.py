@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from handfast import HandfastError, ServerRefused
+from handfast import ClientClosed, ServerRefused
 from handfast._protocol.structures import BATCH
 from handfast.testing import FaultProxy, command, containing, script
 from tests._support.apis import SYNC
@@ -698,7 +698,7 @@ async def test_a_closed_client_raises_an_error(api, server, raw):
         names = client.autocomplete("a")
         await names.add("a")
     for use in (lambda: names.add("b"), lambda: names.complete("a"), names.size, names.clear):
-        with pytest.raises(HandfastError, match="closed"):
+        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
             await use()
 
 

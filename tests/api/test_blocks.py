@@ -51,12 +51,17 @@ async def test_a_reentrant_lease_that_was_released_cannot_be_entered(here):
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 async def test_what_owns_something_is_not_copied(plain, duplicate):
-    lease, again = await settled(plain.lock("a").acquire()), await settled(plain.rlock("b").acquire())
-    for one in (lease, again):
-        with pytest.raises(TypeError, match="cannot be copied or pickled; pass on its fence or its token"):
-            duplicate(one)
-        await settled(one.release())
-    for one in (plain, plain.lock("a"), plain.semaphore("a", 2), plain.rwlock("a").read(), plain.lock_all(["a"])):
+    for owner, advice in (
+        (plain.lock("a"), r"use detach\(\) to give it to another process"),
+        (plain.rlock("a"), "acquire the lock there"),
+        (plain.lock_all(["a", "b"]), "acquire the names there"),
+    ):
+        lease = await settled(owner.acquire())
+        with pytest.raises(TypeError, match=f"cannot be copied or pickled; {advice}"):
+            duplicate(lease)
+        await settled(lease.release())
+    shared = plain.lock("a"), plain.rlock("a"), plain.semaphore("a", 2), plain.lock_all(["a"]), plain.rwlock("a")
+    for one in (plain, *shared, plain.rwlock("a").read(), plain.scores("a"), plain.autocomplete("a")):
         with pytest.raises(TypeError, match="cannot be copied or pickled; make a client there"):
             duplicate(one)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from handfast import Advance, HandfastError, Scored, ServerRefused
+from handfast import Advance, ClientClosed, Scored, ServerRefused
 from handfast._protocol.structures import BATCH
 from handfast.testing import FaultProxy, command, containing, script
 from tests._support.apis import SYNC
@@ -572,7 +572,7 @@ async def test_a_closed_client_raises_an_error(api, server, raw):
         scores = client.scores("a")
         await scores.advance({"a": 1})
     for use in (lambda: scores.advance({"a": 2}), scores.oldest, scores.newest, scores.size, scores.clear):
-        with pytest.raises(HandfastError, match="closed"):
+        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
             await use()
 
 

@@ -11,7 +11,7 @@ import redis
 from handfast import (
     AcquireTimeout,
     AsyncHandfast,
-    HandfastError,
+    ClientClosed,
     LeaseLost,
     LimitExceeded,
     NotHeld,
@@ -77,7 +77,7 @@ async def test_a_block_that_is_left_elsewhere_releases_no_other_callers_lease(he
 async def test_there_are_as_many_holders_as_permits(here, there):
     leases = [await client.semaphore("a", 3).acquire() for client in (here, there, here)]
     assert await there.semaphore("a", 3).try_acquire() is None
-    with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.05 s: others hold it"):
+    with pytest.raises(AcquireTimeout, match=r"'a' could not be acquired within 0\.05 s: .* has held it for"):
         await there.semaphore("a", 3).acquire(timeout=0.05)
     assert await leases[1].release() is True
     leases.append(await here.semaphore("a", 3).try_acquire())
@@ -507,6 +507,7 @@ async def test_waiters_above_the_resized_limit_raise_and_the_others_acquire(here
 async def test_a_first_waiter_above_the_resized_limit_is_notified(server, here, there, raw):
     semaphore = here.semaphore("a", 4)
     held = await semaphore.acquire()
+    await there.semaphore("a", 4).status()  # connected: the first message below is not the one that it sends itself
 
     async def too_much():
         with pytest.raises(LimitExceeded):
@@ -860,7 +861,7 @@ async def test_a_closed_client_raises_an_error(api, server, raw):
         await (await client.semaphore("a", 2).acquire()).release()
     semaphore = client.semaphore("a", 2)
     for use in (semaphore.acquire, semaphore.try_acquire, semaphore.status):
-        with pytest.raises(HandfastError, match="closed"):
+        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
             await use()
-    with pytest.raises(HandfastError, match="closed"):
+    with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
         await semaphore.resize(2)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from handfast import AcquireTimeout, QueueFull
+from handfast import AcquireTimeout, AsyncHandfast, QueueFull
 from tests._support.apis import SYNC, until_queued
 from tests._support.helpers import settled, slow_only
 from tests._support.listings import commands
@@ -32,6 +32,17 @@ kinds = pytest.mark.parametrize("kind", ["lock", "write", *slow_only("rlock", "s
 def blocker(kind):
     """What keeps that kind out: itself, or of a side of a read-write lock the one that writes."""
     return "write" if kind in ("read", "write") else kind
+
+
+# --- a forgotten await
+
+
+@kinds
+async def test_an_acquire_that_is_not_awaited_warns_where_it_was_forgotten(kind):
+    async with AsyncHandfast(NOWHERE) as client:
+        with pytest.warns(RuntimeWarning, match="acquire' was never awaited") as caught:
+            KINDS[kind](client, "a").acquire()
+    assert caught[0].filename == __file__
 
 
 # --- waiting
@@ -62,20 +73,20 @@ async def test_an_infinite_timeout_of_a_call_overrides_that_of_the_object(here, 
             return lease.fence
 
     async with asyncio.TaskGroup() as tasks:
-        waiters = [tasks.create_task(wait(timeout)) for timeout in (math.inf, 10**9, timedelta(days=400))]
+        waiters = [tasks.create_task(wait(timeout)) for timeout in (math.inf, 10**400, timedelta(days=400))]
         await until_queued(here.lock("a"), 3)
         await held.release()
     assert all(waiter.result() > held.fence for waiter in waiters)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, -math.inf, timedelta(0), 0.0])
+@pytest.mark.parametrize("timeout", [0, pytest.param(-(10**400), id="no-float"), -math.inf, timedelta(0), 0.0])
 async def test_without_time_to_wait_acquire_takes_one_round_trip(here, there, raw, timeout):
     lock = here.lock("a")
     await (await lock.acquire()).release()
     raw.config_resetstat()
     lease = await lock.acquire(timeout=timeout)
     assert commands(raw)["evalsha"] == 1
-    with pytest.raises(AcquireTimeout, match="'a' is not free: others hold it"):
+    with pytest.raises(AcquireTimeout, match=r"'a' is not free: .* has held it for"):
         await there.lock("a").acquire(timeout=timeout)
     assert (await lock.status()).waiting == 0
     assert await lease.release() is True
@@ -214,6 +225,31 @@ def test_a_template_that_does_not_fit_the_function_is_refused_when_it_is_decorat
 
 def named(order_id):
     return order_id
+
+
+async def test_what_acquire_returns_is_no_decorator(api, plain, raw):
+    """Neither the lease nor, in asyncio, what is awaited for one: that has sent nothing yet."""
+    acquired = plain.lock("a").acquire(timeout=1)
+    with pytest.raises(TypeError, match=r"decorate with the object itself, as in @hf\.lock\('a', timeout=5\)"):
+        acquired(api.function(named))
+    if api is not SYNC:
+        assert not raw.keys("*")
+        acquired = await plain.lock("a").acquire()
+        with pytest.raises(TypeError, match=r"what acquire\(\) returns is no decorator"):
+            acquired(api.function(named))
+    await settled(acquired.release())
+
+
+def test_a_function_that_cannot_be_decorated_is_shown_as_it_is_called(api):
+    """Not with its address: a traceback that is compared or searched for stays the same."""
+
+    def steps():
+        yield
+
+    with pytest.raises(TypeError, match=r"^test_\w+\.<locals>\.steps\(\) is a generator function"):
+        api.handfast(NOWHERE).lock("a")(steps)
+    with pytest.raises(ValueError, match=r"no parameter of named\(\); these are: order_id"):
+        api.handfast(NOWHERE).lock("order:{id}")(api.function(named))
 
 
 async def test_a_call_that_does_not_fit_the_function_acquires_nothing(api, plain, raw):

@@ -123,7 +123,7 @@ def frozen(demo):
 def test_everything_holds_and_the_summary_says_so(start):
     demo = start()
     assert demo.finish() == 0, demo.output
-    lines = [line.rstrip() for line in demo.output.splitlines()]
+    lines = demo.output.splitlines()
     (lost,) = re.findall(r"lost updates without a lock +(\d+) of 280 +no promise", demo.output)
     assert int(lost) > 0
     (queued,) = [line.split()[1:] for line in lines if line.startswith("  queued")]
@@ -136,9 +136,13 @@ def test_everything_holds_and_the_summary_says_so(start):
         r"the queue behind a dead holder +moved on after .* s \(ttl .* s\) +✓ yes",
         r"late write of a frozen holder +refused by its fence +✓ yes",
         r"lease of that holder +passed on, holder informed +✓ yes",
+        r"most calls within 1 s +5 of 5 +✓ yes",
+        r"calls beside a dead waiter +all 12 +✓ yes",
+        r"results beside a dead process +made by ([A-Z]), had by (?=.*\1)[A-Z], [A-Z], [A-Z] +✓ yes",
     ):
         assert re.search(promise, demo.output), promise
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", demo.output), "control characters without a terminal"
+    assert not re.search(" $", demo.output, re.MULTILINE), "a pipe gets no padding"
     assert demo.left() == []
 
 
@@ -155,14 +159,23 @@ def test_on_a_named_server_all_keys_are_its_own_have_ttls_and_are_deleted(start,
     namespaces = {re.search(r"handfast-demo-[0-9a-f]{12}", key)[0] for key in seen}
     assert len(namespaces) == 1
     assert -1 not in seen.values()
-    assert {key.rpartition(":")[2] for key in seen} >= {"free", "locked", "signatures", "resource", "state", "tokens"}
+    assert {key.rpartition(":")[2] for key in seen} >= {
+        "free",
+        "locked",
+        "signatures",
+        "resource",
+        "state",
+        "tokens",
+        "1000",
+        "result",
+    }
     assert list(raw.scan_iter(count=1000)) == ["theirs"]
     assert raw.get("theirs") == "untouched"
     assert demo.left() == []
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["at once", "1 of 4", "frozen"])
+@pytest.mark.parametrize("moment", ["at once", "1 of 6", "frozen"])
 def test_an_interrupt_leaves_nothing(start, server, raw, moment):
     demo = start("--url", server.url)
     if moment == "frozen":
@@ -181,7 +194,7 @@ def test_an_interrupt_leaves_nothing(start, server, raw, moment):
 @needs_proc
 def test_an_interrupt_ends_the_private_server_too(start):
     demo = start()
-    demo.read_until("1 of 4")
+    demo.read_until("1 of 6")
     assert len(demo.left()) > 7  # itself, six workers, the server's folder
     os.killpg(demo.process.pid, signal.SIGINT)
     assert demo.finish() == 130, demo.output
@@ -189,7 +202,7 @@ def test_an_interrupt_ends_the_private_server_too(start):
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["1 of 4", "frozen"])
+@pytest.mark.parametrize("moment", ["1 of 6", "frozen"])
 def test_a_kill_of_the_demo_ends_everything_it_started(start, moment):
     demo = start()
     if moment == "frozen":
@@ -258,11 +271,13 @@ def test_what_promises_nothing_breaks_nothing():
     assert exit_code([Finding("a", "b", held=True), Finding("a", "b", held=False)]) == 1
 
 
-@pytest.mark.parametrize(("url", "reason"), [("unix:///nowhere/s", "Error"), ("nonsense", "schemes")])
-def test_an_unreachable_server_is_reported_in_one_line(url, reason):
+@pytest.mark.parametrize(
+    ("url", "code", "reason"), [("unix:///nowhere/s", 69, "handfast: .*Error"), ("nonsense", 64, "Error: .* scheme")]
+)
+def test_an_unreachable_server_is_reported_in_one_line(url, code, reason):
     result = CliRunner().invoke(command, ["--url", url])
-    assert result.exit_code == 1
-    assert re.search(rf"^Error: .*{reason}", result.output, re.MULTILINE)
+    assert result.exit_code == code
+    assert re.search(rf"^{reason}", result.stderr, re.MULTILINE)
 
 
 def test_the_guarded_resource_refuses_smaller_fences_only(raw):
@@ -316,6 +331,19 @@ def test_a_worker_that_fails_ends_the_act_with_its_name(server, target, args, or
             list(stage.reports("a word", 1, "never said"))
 
 
+def test_a_remark_fits_into_80_columns():
+    timeline, remark = Timeline(10), "acquired 1.9 s after the kill"
+    timeline.change("A", "holds", timeline._began)
+    timeline.remark("A", remark)
+    timeline._ended = timeline._began + 10
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(timeline)
+    [line, _] = captured.get().splitlines()
+    assert line.endswith(f"  {remark}")
+    assert len(line) == 80
+
+
 def test_lines_can_be_read_in_monochrome():
     timeline = Timeline(10)
     began = timeline._began
@@ -323,7 +351,7 @@ def test_lines_can_be_read_in_monochrome():
         timeline.change("A", state, began + 2 * at)
     timeline.remark("A", "done")
     timeline._ended = began + 10
-    console = Console(width=62, color_system=None)
+    console = Console(width=64, color_system=None)
     with console.capture() as captured:
         console.print(timeline)
     line, legend = captured.get().splitlines()

@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from handfast import cli
 from handfast.cli import COMMANDS
 
 
@@ -47,6 +50,30 @@ def test_the_commands_are_listed_without_importing_them(words, variables):
         "handfast.cli",
         "handfast.errors",
     }
+
+
+def pages(group, ctx, path="handfast"):
+    """Yield the path and the help of every command, as on a terminal of 80 columns."""
+    with click.Context(group, parent=ctx, info_name=path.rpartition(" ")[2], terminal_width=80) as inner:
+        yield path, group.get_help(inner)
+        if isinstance(group, click.Group):
+            for name in group.list_commands(inner):
+                yield from pages(group.get_command(inner, name), inner, f"{path} {name}")
+
+
+def test_every_help_page_fits_80_columns():
+    found = dict(pages(cli._group(), None))
+    assert {"handfast", "handfast run", "handfast script check"} <= set(found)
+    wide = [(path, line) for path, text in found.items() for line in text.splitlines() if len(line) > 80]
+    assert wide == []
+
+
+def test_a_command_of_the_laboratory_says_where_it_is(monkeypatch):
+    monkeypatch.setattr(cli, "_plugins", dict)
+    done = CliRunner().invoke(cli._group(), ["torture"])
+    assert done.exit_code == 64
+    assert "pip install handfast-lab" in done.stderr
+    assert "No such command 'tortue'" in CliRunner().invoke(cli._group(), ["tortue"]).stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 import redis
 
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.testing import ServerController
 from tests._support.helpers import eventually, slow_only
 from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, ready, starting, until_queued
 
@@ -123,7 +125,39 @@ def test_command_gets_name_fence_and_token_in_its_environment(run, job):
     assert done(process)[0] == 0
 
 
+# Outages
+
+
+@pytest.mark.parametrize("words", [["--skip-ok", "-w", "0.3"], *slow_only(["-n"])], ids="".join)
+def test_a_server_that_does_not_answer_is_no_reason_to_skip_a_run(start, words):
+    with ServerController() as server:
+        options = ["--url", f"{server.url}?socket_timeout=0.5"]
+        assert done(start(*HANDFAST, "job", *options, "--", "true")) == (0, "", "")
+        server.pause()
+        code, output, errors = done(start(*HANDFAST, "job", *options, *words, "--", "echo", "ran"))
+        assert (code, output) == (69, "")
+        assert re.fullmatch("handfast: 'job' was not acquired: the server did not answer: .+\n", errors)
+        server.resume()
+
+
 # Holding and waiting
+
+
+def test_a_run_that_is_over_keeps_the_name_for_the_time_that_it_asked_for(run, job):
+    assert done(run("--at-least", "1h", "--label", "me", "--", "true")) == (0, "", "")
+    (holder,) = job.status().holders
+    assert holder.released
+    code, output, errors = done(run("-n", "--", "echo", "ran"))
+    assert (code, output) == (75, "")
+    assert re.fullmatch(r"handfast: 'job' is held by me for \d\.\ds \(done, and taken for 59m\d\ds more\)\n", errors)
+    assert job.force_release(reason="test") == 1
+    assert done(run("-n", "--", "echo", "ran")) == (0, "ran\n", "")
+
+
+def test_only_a_lock_is_kept_for_a_time(run):
+    code, _, errors = done(run("--at-least", "1h", "--slots", "2", "--", "true"))
+    assert code == 64
+    assert "Use --at-least without --slots, --shared and --exclusive." in errors
 
 
 def test_lock_is_held_while_the_command_runs_and_free_afterwards(run, job):
@@ -151,6 +185,42 @@ def test_second_run_waits_for_the_first(run, job):
 
 
 @pytest.mark.slow
+def test_a_run_that_waits_says_for_whom_if_it_is_asked_to(run, job):
+    with job.acquire():
+        quiet = run("--label", "quiet", "--", "true")
+        until_queued(job)
+        first = run("-v", "--", "true")
+        until_queued(job, 2)
+        second = run("-v", "-w", "30", "--", "true")
+        holder = re.escape(f"{os.uname().nodename}:{os.getpid()}")
+        held = rf"handfast: waiting: 'job' is held by {holder} for \d+\.\ds; "
+        assert re.fullmatch(rf"{held}1 ahead in the queue\n", first.stderr.readline())
+        assert re.fullmatch(rf"{held}2 ahead in the queue\n", second.stderr.readline())
+    assert done(quiet) == (0, "", ""), "cron would mail it"
+    assert done(first) == done(second) == (0, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["-w", "1"], ["-n"]])
+def test_a_run_that_does_not_wait_long_says_only_that_it_gave_up(run, job, words):
+    with job.acquire():
+        code, _, errors = done(run("-v", *words, "--", "true"))
+    assert code == 75
+    assert len(errors.splitlines()) == 1
+    assert "waiting" not in errors
+
+
+@pytest.mark.slow
+def test_a_run_that_waits_says_for_whom_on_a_terminal(start, server, job):
+    with job.acquire() as lease:
+        terminal = Terminal(start, server.url, *LISTENER)
+        terminal.read("next in the queue\r\n")
+        assert "handfast: waiting: 'job' is held by " in terminal.shown
+        lease.release()
+        terminal.end()
+
+
+@pytest.mark.slow
 def test_run_with_wait_limit_acquires_a_lock_that_is_released_in_time(run, job):
     lease = job.acquire()
     process = run("-w", "30", "--", "true")
@@ -172,7 +242,7 @@ def test_run_exits_75_and_leaves_the_queue_after_its_wait_limit(run, job):
         code, _, err = done(run("-w", "0.05", "--", "true"))
         assert not job.status().waiters
     assert code == 75
-    assert err.endswith("; gave up after 0.05 s\n")
+    assert err.endswith("; gave up after 0.05s\n")
 
 
 @pytest.mark.slow

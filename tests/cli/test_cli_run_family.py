@@ -6,11 +6,13 @@ import contextlib
 import os
 import re
 import signal
+from dataclasses import replace
 
 import pytest
 
 from handfast import Holder, LockStatus, Waiter
 from handfast.cli.run.messages import describe_conflict
+from handfast.cli.run.notice import describe_wait
 from handfast.cli.run.options import Options
 from tests._support.engine import Engine
 from tests._support.running import BOUND, CAT, HANDFAST, done, ready, starting, until_queued
@@ -37,10 +39,10 @@ BUSY = {
 """What must be held for a run of each kind to wait."""
 
 REASONS = {
-    "plain": f"'job' is held by {US} for 0 s",
-    "slots": f"all 2 slots of 'job' are taken: {US} for 0 s, {US} for 0 s",
-    "shared": f"'job' is held exclusively by {US} for 0 s",
-    "exclusive": f"'job' is shared by {US} for 0 s",
+    "plain": f"'job' is held by {US} for 0.0s",
+    "slots": f"all 2 slots of 'job' are taken: {US} for 0.0s, {US} for 0.0s",
+    "shared": f"'job' is held exclusively by {US} for 0.0s",
+    "exclusive": f"'job' is shared by {US} for 0.0s",
 }
 
 NEW = pytest.mark.parametrize("kind", ["slots", "shared", "exclusive"])
@@ -98,7 +100,7 @@ def test_exclusive_run_waits_for_shared_runs_and_a_later_shared_run_waits_for_it
     late = run("--shared", "-n", "--", "true")
     code, _, err = done(late)
     assert code == 75
-    assert re.search("'job' is shared by .* for .* s, .* for .* s; .* has waited .* s to hold it exclusively$", err)
+    assert re.search(r"'job' is shared by \S+ for \S+s, \S+ for \S+s; \S+ has waited \S+s to hold it exclusively$", err)
     assert [done(process)[0] for process in readers] == [0, 0]
     ready(writer)
     assert [holder.exclusive for holder in hf.rwlock("job").status().holders] == [True]
@@ -129,14 +131,14 @@ def test_nonblock_run_names_the_holders(run, hf, take, kind):
     take(BUSY[kind](hf))
     code, out, err = done(run(*KINDS[kind][0], "-n", "-E", "9", "--", "echo", "no"))
     assert (code, out) == (9, "")
-    assert re.fullmatch(f"handfast: {REASONS[kind]}\n", re.sub(r"for \d+ s", "for 0 s", err))
+    assert re.fullmatch(f"handfast: {REASONS[kind]}\n", re.sub(r"for \d+\.\ds", "for 0.0s", err))
 
 
 @NEW
 def test_run_leaves_the_queue_after_its_wait_limit(run, hf, take, kind):
     held = take(BUSY[kind](hf))
     code, _, err = done(run(*KINDS[kind][0], "-w", "0.05", "--", "echo", "no"))
-    assert (code, err.split("; ")[1]) == (75, "gave up after 0.05 s\n")
+    assert (code, err.split("; ")[1]) == (75, "gave up after 0.05s\n")
     status = KINDS[kind][1](hf).status()
     assert (len(status.holders), len(status.waiters)) == (len(held), 0)
 
@@ -209,64 +211,104 @@ def options_of(**changes):
 
 def status_of(*holders, waiters=(), limit=1):
     """A status; each holder or waiter is given as label, weight and age in seconds."""
-    held = tuple(Holder("", 1, weight, 1.0, since, label, weight >= limit, "") for label, weight, since in holders)
-    queue = tuple(Waiter("", weight, 0, since, label, weight >= limit, "") for label, weight, since in waiters)
+    held = tuple(
+        Holder("", 1, weight, 1.0, since, label, weight >= limit, "", False, False) for label, weight, since in holders
+    )
+    queue = tuple(Waiter("", weight, 0, since, label, weight >= limit, "", False) for label, weight, since in waiters)
     out = sum(weight for _, weight, _ in holders)
-    return LockStatus(held, queue, 1, len(queue), limit, max(0, limit - out), 1, 0.0, None)
+    return LockStatus(held, queue, 1, len(held), len(queue), limit, max(0, limit - out), 1, 0.0, None)
 
 
 ALL = 1_000_000_000
 
 
+def queued(status, *owners, waiting=0):
+    """That status with these owners of its waiters, and with that length of its queue."""
+    queue = [
+        replace(one, owner=owner, position=n) for n, (one, owner) in enumerate(zip(status.waiters, owners, strict=True))
+    ]
+    return replace(status, waiters=tuple(queue), waiting=waiting or len(queue))
+
+
 @pytest.mark.parametrize(
     ("options", "status", "expected"),
     [
-        ({}, status_of(("a", 1, 3.6)), "'job' is held by a for 4 s"),
-        ({}, status_of(("a\x1b[m", 1, 3)), "'job' is held by 'a\\x1b[m' for 3 s"),
+        (
+            {},
+            queued(status_of(("a", 1, 3), waiters=[("me", 1, 2)]), "x.7"),
+            "waiting: 'job' is held by a for 3.0s; next in the queue",
+        ),
+        (
+            {},
+            queued(status_of(("a", 1, 3), waiters=[("b", 1, 2), ("me", 1, 2), ("me", 1, 1)]), "y.7", "x.8", "x.7"),
+            "waiting: 'job' is held by a for 3.0s; 2 ahead in the queue",
+        ),
+        ({}, queued(status_of(waiters=[("me", 1, 2)]), "x.7"), "waiting for 'job'; next in the queue"),
+        (
+            {"shared": True},
+            queued(status_of(("a", 1, 3), waiters=[("b", ALL, 2), ("me", 1, 2)], limit=ALL), "y.7", "x.7"),
+            "waiting: 'job' is shared by a for 3.0s; b has waited 2.0s to hold it exclusively; 1 ahead in the queue",
+        ),
+        (
+            {},
+            queued(status_of(("a", 1, 3), waiters=[("b", 1, 2)]), "y.7", waiting=200),
+            "waiting: 'job' is held by a for 3.0s; at least 1 ahead in the queue",
+        ),
+    ],
+)
+def test_a_notice_names_holders_and_the_place_in_the_queue(options, status, expected):
+    assert describe_wait(options_of(label="me", **options), status, ".7") == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "expected"),
+    [
+        ({}, status_of(("a", 1, 3.6)), "'job' is held by a for 3.6s"),
+        ({}, status_of(("a\x1b[m", 1, 3)), "'job' is held by 'a\\x1b[m' for 3.0s"),
         ({}, status_of(), "'job' was taken"),
-        ({}, status_of(waiters=[("b", 1, 2), ("c", 1, 1)]), "b is first in the queue of 'job', for 2 s"),
-        ({"slots": 1}, status_of(("a", 1, 3)), "the slot of 'job' is taken: a for 3 s"),
+        ({}, status_of(waiters=[("b", 1, 2), ("c", 1, 1)]), "b is first in the queue of 'job', for 2.0s"),
+        ({"slots": 1}, status_of(("a", 1, 3)), "the slot of 'job' is taken: a for 3.0s"),
         (
             {"slots": 2},
             status_of(("a", 1, 3), ("b", 1, 9), limit=2),
-            "all 2 slots of 'job' are taken: b for 9 s, a for 3 s",
+            "all 2 slots of 'job' are taken: b for 9.0s, a for 3.0s",
         ),
-        ({"slots": 3}, status_of(("a", 3, 3), limit=3), "all 3 slots of 'job' are taken: a (3 slots) for 3 s"),
+        ({"slots": 3}, status_of(("a", 3, 3), limit=3), "all 3 slots of 'job' are taken: a (3 slots) for 3.0s"),
         (
             {"slots": 2},
             status_of(("a", 1, 3), ("b", 2, 2), limit=2),
-            "3 slots of 'job' are taken and the limit is 2: a for 3 s, b (2 slots) for 2 s",
+            "3 slots of 'job' are taken and the limit is 2: a for 3.0s, b (2 slots) for 2.0s",
         ),
         ({"slots": 2}, status_of(("a", 1, 3), limit=2), "'job' was taken"),
         (
             {"slots": 2},
             status_of(("a", 1, 3), waiters=[("b", 2, 1)], limit=2),
-            "b is first in the queue of 'job', for 1 s",
+            "b is first in the queue of 'job', for 1.0s",
         ),
         (
             {"slots": 7},
             status_of(*[(letter, 1, 1) for letter in "abcdefg"], limit=7),
-            "all 7 slots of 'job' are taken: a for 1 s, b for 1 s, c for 1 s, d for 1 s, e for 1 s, and 2 more",
+            "all 7 slots of 'job' are taken: a for 1.0s, b for 1.0s, c for 1.0s, d for 1.0s, e for 1.0s, and 2 more",
         ),
         (
             {"slots": 100},
             status_of(*[("a", 1, 1)] * 100, limit=100),
-            f"all 100 slots of 'job' are taken: {'a for 1 s, ' * 5}and at least 95 more",
+            f"all 100 slots of 'job' are taken: {'a for 1.0s, ' * 5}and at least 95 more",
         ),
-        ({"shared": True}, status_of(("a", ALL, 3), limit=ALL), "'job' is held exclusively by a for 3 s"),
-        ({"exclusive": True}, status_of(("a", ALL, 3), limit=ALL), "'job' is held exclusively by a for 3 s"),
+        ({"shared": True}, status_of(("a", ALL, 3), limit=ALL), "'job' is held exclusively by a for 3.0s"),
+        ({"exclusive": True}, status_of(("a", ALL, 3), limit=ALL), "'job' is held exclusively by a for 3.0s"),
         (
             {"exclusive": True},
             status_of(("a", 1, 3), ("b", 1, 1), waiters=[("c", ALL, 1)], limit=ALL),
-            "'job' is shared by a for 3 s, b for 1 s",
+            "'job' is shared by a for 3.0s, b for 1.0s",
         ),
         (
             {"shared": True},
             status_of(("a", 1, 3), waiters=[("c", ALL, 1)], limit=ALL),
-            "'job' is shared by a for 3 s; c has waited 1 s to hold it exclusively",
+            "'job' is shared by a for 3.0s; c has waited 1.0s to hold it exclusively",
         ),
         ({"shared": True}, status_of(("a", 1, 3), limit=ALL), "'job' was taken"),
-        ({"shared": True}, status_of(waiters=[("c", ALL, 1)], limit=ALL), "c is first in the queue of 'job', for 1 s"),
+        ({"shared": True}, status_of(waiters=[("c", ALL, 1)], limit=ALL), "c is first in the queue of 'job', for 1.0s"),
         ({"exclusive": True}, status_of(limit=ALL), "'job' was taken"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from handfast import AsyncHandfast, ServerRefused
-from handfast._drivers.aio import session as session_module
+from handfast._drivers.aio import pending
 from handfast.testing import FaultProxy, script
 from tests._support.cancelling import session_of, settled
 from tests._support.engine import Engine
@@ -189,13 +189,13 @@ async def test_after_script_flush_the_source_of_a_batch_is_sent_once(hf, proxy, 
 
 async def test_a_user_who_may_not_run_batches_is_served_without_them(hf, proxy, raw, monkeypatch):
     """As one who has the right to run loaded scripts only, and not these."""
-    real = session_module.join
+    real = pending.join
 
     def unknown(calls):
         call = real(calls)
         return call._replace(prefix=call.prefix._replace(evalsha=call.prefix.evalsha.replace(b"EVALSHA", b"EVALNOT")))
 
-    monkeypatch.setattr(session_module, "join", unknown)
+    monkeypatch.setattr(pending, "join", unknown)
     for _ in range(3):
         leases = await acquire_all(hf)
         assert held(raw) == tokens(leases)

@@ -13,7 +13,10 @@ import pytest
 
 from handfast import AcquireTimeout, AsyncHandfast
 from handfast._drivers.aio.session import Session
-from handfast.testing import Stepper
+from handfast._engine.calls import PermitRequest
+from handfast._engine.keys import KeySet
+from handfast._protocol.acquire import AttemptEvent, AttemptState
+from handfast.testing import ServerController, Stepper
 from tests._support.cancelling import (
     OPERATIONS,
     Scene,
@@ -251,9 +254,19 @@ async def test_a_task_that_is_cancelled_before_it_began_never_asks(lock, scene):
 
 
 async def test_wait_for_gives_up_with_a_timeout(lock, scene):
-    async with lock:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(lock.acquire(), 0.02)
+    held, over = asyncio.Event(), asyncio.Event()
+
+    async def hold():
+        async with lock:
+            held.set()
+            await over.wait()
+
+    holder = asyncio.create_task(hold())
+    await held.wait()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(lock.acquire(), 0.02)
+    over.set()
+    await holder
     assert await is_free(lock)
 
 
@@ -290,6 +303,25 @@ async def test_a_lease_may_come_out_of_a_group(scene):
     lease = task.result()
     assert scene.engine.holders() == [lease.token]
     assert await lease.release() is True
+
+
+async def test_an_undo_that_is_cancelled_goes_on_and_is_not_begun_again():
+    with ServerController() as server:
+        async with AsyncHandfast(server.url) as client:
+            await client.lock("a").status()
+            driver, renewer = client._driver, context_of(client).renewer
+            attempt = driver.attempt(PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True))
+            attempt.apply(AttemptEvent.SEND)
+            server.pause()
+            undo = asyncio.create_task(driver.undo(attempt))
+            await eventually_async(lambda: renewer._cleanups)
+            undo.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await undo
+            await driver.undo(attempt)
+            assert len(renewer._cleanups) == 1
+            server.resume()
+            await eventually_async(lambda: attempt.state is AttemptState.DONE)
 
 
 async def test_a_release_that_is_cancelled_is_finished_in_the_background(scene):

@@ -34,6 +34,8 @@ QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
 NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
 SUBSCRIBED = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n"
 COUNTED = b"*2\r\n" + bulk("inbox") + b":1\r\n"
+RESP2 = b"*3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n"
+"""How a subscription is confirmed where HELLO 3 had no effect."""
 
 
 def push(message):
@@ -93,7 +95,9 @@ class Stage:
     """A session, and each connection that it makes."""
 
     def __init__(self):
-        self.connector = SimpleNamespace(connect=self.connect, response_timeout=5.0, reached=True)
+        self.connector = SimpleNamespace(
+            connect=self.connect, response_timeout=5.0, reached=True, switches=0, heard=True
+        )
         self.connector.may_recover = partial(Connector.may_recover, self.connector)
         self.peers = asyncio.Queue()
         self.all = []
@@ -101,9 +105,9 @@ class Stage:
         self.handshake_timeout = 5.0
         self.refuse = None
         self.revoked, self.gaps = [], []
-        self.session = Session(self.connector, partial(Subscription, ("inbox",), "inbox control label"))
+        self.session = Session(self.connector, partial(Subscription, ("inbox",), "inbox control label"), 3.0)
         self.session.on_revoked = self.on_revoked
-        self.session.on_break = lambda: self.gaps.append(True)
+        self.session.on_break = lambda _: self.gaps.append(True)
 
     def on_revoked(self, token, reason):
         self.revoked.append((token, reason))
@@ -115,10 +119,15 @@ class Stage:
         self.connector.response_timeout = self.handshake_timeout
         ours, theirs = socket.socketpair()
         self.count += 1
-        peer = Peer(*await asyncio.open_connection(sock=theirs))
-        self.all.append(peer)
-        self.peers.put_nowait(peer)
-        return (await asyncio.open_connection(sock=ours))[1]
+        try:
+            peer = Peer(*await asyncio.open_connection(sock=theirs))
+            self.all.append(peer)
+            self.peers.put_nowait(peer)
+            return (await asyncio.open_connection(sock=ours))[1]
+        except asyncio.CancelledError:  # nothing else closes what no connection was made of yet
+            ours.close()
+            theirs.close()
+            raise
 
     async def meet(self):
         """The next connection, after its handshake."""
@@ -135,6 +144,13 @@ class Stage:
         peer.say(number(0))
         await first
         return peer
+
+    async def introduce(self, peer, one):
+        """Let the session find that the server knows a script."""
+        future = self.session.send(one)
+        await peer.hear()
+        peer.say(number(0))
+        await future
 
 
 @contextlib.asynccontextmanager
@@ -254,6 +270,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     peer = await stage.open()
     transport = stage.session._transport._transport
     big = PERMITS.revoke(0, "x" * 2000)
+    await stage.introduce(peer, big)
     futures, largest = [], 0
     for _ in range(60):
         futures += [stage.session.send(big) for _ in range(50)]
@@ -393,7 +410,38 @@ async def test_a_message_for_a_waiter_that_left_is_not_kept(stage):
     assert not stage.session.inbox._revoked
 
 
-# --- scripts that were forgotten
+# --- scripts that the server does not know, or has forgotten
+
+
+async def test_calls_of_a_script_that_is_new_wait_for_the_first_one(stage):
+    peer = await stage.open()
+    calls = [PERMITS.revoke(value, "") for value in range(3)]
+    futures = [stage.session.send(one) for one in calls]
+    others = send(stage, 3)
+    commands = await peer.hear(2)
+    assert [(command[0], command[1]) for command in commands] == [
+        (b"EVALSHA", one.prefix.digest.encode()) for one in (calls[0], call())
+    ]
+    peer.say(NOSCRIPT, number(3))
+    commands = await peer.hear(3)
+    assert [command[0] for command in commands] == [b"EVAL", b"EVALSHA", b"EVALSHA"]
+    assert [command[-4] for command in commands] == [b"0", b"1", b"2"]
+    peer.say(*map(number, range(3)))
+    assert await replies([*futures, *others]) == [0, 1, 2, 3]
+
+
+async def test_the_first_call_of_a_new_script_may_be_withdrawn(stage):
+    peer = await stage.open()
+    withdrawn, *others = [stage.session.send(PERMITS.revoke(value, "")) for value in range(3)]
+    await peer.hear()
+    withdrawn.cancel()
+    peer.say(NOSCRIPT)
+    ((verb, *_),) = await peer.hear()
+    assert verb == b"EVALSHA", "the next one is the first"
+    peer.say(NOSCRIPT)
+    assert [command[0] for command in await peer.hear(2)] == [b"EVAL", b"EVALSHA"]
+    peer.say(number(1), number(2))
+    assert await replies(others) == [1, 2]
 
 
 async def test_the_source_of_a_forgotten_script_is_sent_once_for_many_calls(stage):
@@ -412,6 +460,7 @@ async def test_the_source_of_a_forgotten_script_is_sent_once_for_many_calls(stag
 async def test_the_source_of_each_forgotten_script_is_sent(stage):
     peer = await stage.open()
     release, inspect = call(), PERMITS.inspect()
+    await stage.introduce(peer, inspect)
     futures = [stage.session.send(one) for one in (release, inspect, release, inspect)]
     await peer.hear(4)
     peer.say(NOSCRIPT * 4)
@@ -696,7 +745,7 @@ async def test_a_refused_subscription_fails_all_requests_and_closes_the_connecti
     assert stage.session.is_idle
 
 
-@pytest.mark.parametrize("reply", [b"*2\r\n" + bulk("inbox") + b":0\r\n", b"+PONG\r\n"])
+@pytest.mark.parametrize("reply", [b"*2\r\n" + bulk("inbox") + b":0\r\n", b"+PONG\r\n", RESP2])
 async def test_a_connection_that_no_message_can_reach_fails_all_requests(stage, reply):
     futures = send(stage, 1, 2)
     peer = await asyncio.wait_for(stage.peers.get(), 10)
@@ -749,6 +798,26 @@ async def test_an_end_while_connecting_leaves_no_task(stage):
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert stage.session._connecting is None
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_end_while_connecting_leaves_no_connection_though_its_cancellation_is_swallowed(stage):
+    """asyncio.wait_for does that before Python 3.12, where what it waits for is done at the same moment."""
+    connect = stage.connect
+
+    async def swallowing():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        return await connect()
+
+    stage.connector.connect = swallowing
+    (asked,) = send(stage, 1)
+    await asyncio.sleep(0.01)
+    stage.session.end(RedisConnectionError("the end"))
+    with pytest.raises(RedisConnectionError, match="the end"):
+        await asked
+    peer = await stage.peers.get()
+    assert await asyncio.wait_for(peer._stream.read(1), 10) == b"", "no handshake was begun"
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

@@ -15,9 +15,10 @@ import pytest
 import redis
 
 import handfast
-from handfast import AcquireTimeout, AsyncHandfast
+from handfast import AcquireTimeout, AsyncHandfast, Handfast
 from handfast._drivers import clock
 from handfast._drivers.sync.session import Session
+from handfast._drivers.sync.shared import Seat
 from handfast._engine.calls import CLAIM_MS
 from handfast._protocol.lease import LeaseTable
 from handfast.testing import FaultProxy, interrupt_at, script
@@ -145,6 +146,21 @@ async def test_the_renewer_reads_what_has_arrived_before_it_calls_a_lease_lost(h
     lease = await hand_over(hf, here.lock("a", ttl=TTL_S), block)
     assert not lease.lost
     assert await lease.release() is True
+
+
+async def test_a_lease_that_is_dropped_after_a_block_is_renewed_no_more(hf, api, here, suspend):
+    """Its first deadline has passed, and the reply that extends it is there, but not read yet."""
+    tables = []
+
+    def block(lease):
+        until_confirmed(hf, lease)
+        suspend(CLAIM_S + 1)
+        tables.append(lease._state.owner.leases if api is ASYNCIO else here._driver._leases)
+
+    with pytest.warns(ResourceWarning, match=r"Lease of 'a', fence \d+> was dropped without a release"):
+        await hand_over(hf, here.lock("a", ttl=TTL_S), block)
+    assert not tables[0]
+    assert there(hf) > CLAIM_S
 
 
 @pytest.mark.usefixtures("no_renewals")
@@ -287,18 +303,21 @@ def test_a_confirmation_that_can_have_no_reply_any_more_makes_its_lease_due_at_o
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # leases that an interrupt took from the caller
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # interrupts while those are dropped
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, MemoryError])
-def test_an_interrupt_at_any_point_of_a_handoff_leaves_nothing_behind(hf, other, raw, monkeypatch, fault):
+@pytest.mark.parametrize("waits_at", [Session, Seat])
+def test_an_interrupt_at_any_point_of_a_handoff_leaves_nothing_behind(server, other, raw, monkeypatch, waits_at, fault):  # noqa: PLR0917
     """The holder releases when the waiter begins to wait, so that each run is handed the lock within its wait."""
-    park, held = Session.park, []
+    park, held = waits_at.park, []
 
     def handed_over(session, effect):
         if held:
             holder.submit(held.pop().release).result()
         return park(session, effect)
 
-    monkeypatch.setattr(Session, "park", handed_over)
-    lock, engine, step, run = hf.lock("a", ttl=TTL_S), Engine(raw), 0, None
-    with ThreadPoolExecutor(1) as holder:
+    monkeypatch.setattr(waits_at, "park", handed_over)
+    engine, step, run = Engine(raw), 0, None
+    most = 1 if waits_at is Seat else 16
+    with Handfast(server.url, max_sessions=most) as hf, ThreadPoolExecutor(1) as holder:
+        lock, lent = hf.lock("a", ttl=TTL_S), hf._driver._pool.take() if waits_at is Seat else None
         while run is None or run.struck:
             held.append(other.lock("a").acquire())
             run = interrupt_at(lock.acquire, step := step + 1, within=OURS, exception=fault)
@@ -309,3 +328,4 @@ def test_an_interrupt_at_any_point_of_a_handoff_leaves_nothing_behind(hf, other,
             assert engine.holders() == engine.queue() == [], run
     assert run.how == "finished"
     assert step > 60
+    assert (lent is None) is (waits_at is Session)

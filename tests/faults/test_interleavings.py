@@ -106,7 +106,7 @@ class Scene:
         had = [name for name in self.asks[token].names if self.is_there(name, token)]
         whole = len(had) == len(self.asks[token].names)
         is_released = whole or token in self.over - self.lost
-        assert self.run("release", token, copies="copies")[0] == ("released" if is_released else "lost")
+        assert self.run("release", token, options=["copies"])[0] == ("released" if is_released else "lost")
         if not is_released:
             self.lost.add(token)
         self.over.add(token)
@@ -169,7 +169,8 @@ class Scene:
             return self.engine(names[0]).run(verb, token=token, **args)
         script = load("multi_acquire" if verb == "acquire" else f"permit_{verb}")
         keys = [KeySet("hf", self.kind, self.prefix + name).key(part) for name in names for part in PARTS]
-        argv = [(args | {"token": token})[name] for name in script.header.args]
+        options = args.pop("options", ())
+        argv = [(args | {"token": token})[name] for name in script.header.args if name != "options"] + [*options]
         reply = self.raw.execute_command("EVAL", script.source, len(keys), *keys, *argv, NEVER_DECODE=True)
         tag, *numbers = read_reply(reply, TTL_MS)
         return [tag.decode(), *numbers]

@@ -7,11 +7,16 @@ import asyncio
 import pytest
 
 from handfast import AsyncHandfast
-from tests._support.apis import until_queued
+from tests._support.apis import ASYNCIO, CROWDED, SYNC, until_queued
 from tests._support.engine import Engine
 from tests._support.helpers import eventually_async
 
 EARLIER, LATER = 200, 20
+
+
+@pytest.fixture(params=[SYNC, CROWDED, ASYNCIO], ids=lambda one: one.name)
+def api(request):
+    return request.param
 
 
 async def test_a_connection_that_is_cut_at_a_release_costs_none_of_its_waiters_its_place(server, raw):

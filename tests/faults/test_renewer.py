@@ -16,7 +16,6 @@ import pytest
 import redis
 
 from handfast import Handfast, LeaseLost
-from handfast._drivers.sync import driver
 from handfast._drivers.sync import renewer as sync_renewer
 from handfast.embedded import PrivateServer
 from handfast.testing import FaultProxy, containing, script
@@ -135,7 +134,7 @@ async def test_a_reason_with_line_ends_is_one_line_of_the_log(here, there, raw, 
     lease = await here.lock("a").acquire()
     await until_listening(raw)
     assert await there.lock("a").force_release(reason="deploy\n2026-01-01 ERROR forged\x1b[2J é") == 1
-    await eventually_async(lambda: lease.lost)
+    await eventually_async(lambda: caplog.records)
     with pytest.raises(LeaseLost) as caught:
         lease.check()
     assert caught.value.reason.endswith("deploy\\n2026-01-01 ERROR forged\\x1b[2J é")
@@ -399,8 +398,9 @@ def test_a_client_that_is_dropped_takes_its_thread_along(server, raw):
     assert not thread.is_alive()
 
 
-def test_a_renewal_thread_that_was_killed_is_reported_and_started_again(hf, monkeypatch):
+def test_a_renewal_thread_that_was_killed_is_reported_and_started_again(hf, monkeypatch, caplog):
     """A filter of the program's logging that raises kills it twice: in its work, and where that is reported."""
+    caplog.set_level(logging.DEBUG, "handfast.renewal")
     killed = []
     monkeypatch.setattr(threading, "excepthook", killed.append)
     logger, lease = logging.getLogger("handfast.renewal"), hf.lock("a", ttl=0.2, renew=False).acquire()
@@ -429,12 +429,11 @@ def test_a_dropped_lease_may_be_collected_while_the_renewer_has_the_gate(hf):
 
 
 @pytest.mark.slow
-def test_a_release_without_a_server_raises_the_client_librarys_error(monkeypatch):
-    monkeypatch.setattr(driver, "RETRY_FOR", 0.3)
+def test_a_release_without_a_server_raises_the_client_librarys_error():
     with PrivateServer() as server:
-        hf = Handfast(server.url)
+        hf = Handfast(server.url, retry_for=0.3)
         lease = hf.lock("a").acquire()
     with pytest.raises(redis.ConnectionError):
         lease.release()
-    lease._state.let_go()
+    lease._state.let_go(0.0)
     hf.close()

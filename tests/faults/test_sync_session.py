@@ -41,6 +41,8 @@ OLDER = push(b"granted " + TOKEN + b" " + doubles(6, 9000, 3000))
 
 OPENED = b">3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n*2\r\n" + bulk("inbox") + b":1\r\n"
 """What the server replies to a session that opens."""
+RESP2 = b"*3\r\n" + bulk("subscribe") + bulk("inbox") + b":1\r\n"
+"""How a subscription is confirmed where HELLO 3 had no effect."""
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def stage():
     """A session, and the server's end of its socket."""
     ours, theirs = socket.socketpair()
     connection = SimpleNamespace(_sock=ours, disconnect=ours.close)
-    connector = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0)
+    connector = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0, switches=0, heard=True)
     revoked = []
     session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
     theirs.sendall(OPENED)
@@ -129,7 +131,10 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
     ours, theirs = socket.socketpair()
     revoked = []
     connector = SimpleNamespace(
-        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close), response_timeout=5.0
+        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close),
+        response_timeout=5.0,
+        switches=0,
+        heard=True,
     )
     session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
     behind = push(b"revoked abc deploy")
@@ -143,11 +148,14 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
     theirs.close()
 
 
-@pytest.mark.parametrize("reply", [b"*2\r\n" + bulk("inbox") + b":0\r\n", b"+PONG\r\n"])
+@pytest.mark.parametrize("reply", [b"*2\r\n" + bulk("inbox") + b":0\r\n", b"+PONG\r\n", RESP2])
 def test_a_connection_that_no_message_can_reach_is_closed(reply):
     ours, theirs = socket.socketpair()
     connector = SimpleNamespace(
-        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close), response_timeout=5.0
+        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close),
+        response_timeout=5.0,
+        switches=0,
+        heard=True,
     )
     session = Session(connector, SUBSCRIBE)
     theirs.sendall(reply)

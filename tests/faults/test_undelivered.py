@@ -26,7 +26,10 @@ def connected():
 def test_a_sync_session_resets_its_connection_to_a_silent_server(silent):
     ours, theirs = connected()
     connector = SimpleNamespace(
-        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close), response_timeout=5.0
+        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close),
+        response_timeout=5.0,
+        switches=0,
+        heard=True,
     )
     session = Session(connector, SUBSCRIBE)
     theirs.sendall(OPENED)

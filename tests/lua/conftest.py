@@ -9,6 +9,8 @@ from handfast._engine.calls import MAX_PERMITS
 from tests._support.engine import Clock, Engine, Several
 from tests._support.fixtures import operators
 from tests._support.index import Index
+from tests._support.limits import LimitScripts
+from tests._support.once import OnceScripts
 
 
 @pytest.fixture
@@ -20,6 +22,18 @@ def clock(raw):
 def make(clock):
     """Return a function that returns the scripts of a semaphore with a limit."""
     return lambda limit=5, name="a": Engine(clock, name, limit=limit, kind="semaphore")
+
+
+@pytest.fixture
+def limits(clock):
+    """Return a function that returns the scripts of a limiter under rates, each ``(limit, per_ms)``."""
+    return lambda *rates: LimitScripts(clock, *rates)
+
+
+@pytest.fixture
+def keyed(clock):
+    """The scripts of a key of once."""
+    return OnceScripts(clock)
 
 
 @pytest.fixture
@@ -63,12 +77,12 @@ def subscribe(server):
     pubsubs = []
     client = redis.Redis.from_url(operators(server.url))  # messages are bytes
 
-    def subscribe(*channels):
+    def subscribe(*channels, sharded=False):
         pubsub = client.pubsub()
         pubsubs.append(pubsub)
-        pubsub.subscribe(*channels)
+        (pubsub.ssubscribe if sharded else pubsub.subscribe)(*channels)
         for _ in channels:
-            assert pubsub.get_message(timeout=10)["type"] == "subscribe"
+            assert pubsub.get_message(timeout=10)["type"] == ("ssubscribe" if sharded else "subscribe")
         return pubsub
 
     yield subscribe
@@ -81,6 +95,14 @@ def subscribe(server):
 def listening(subscribe):
     """Return a function that subscribes to the inboxes and control channels of tokens, so that they count as alive."""
     return lambda *tokens: subscribe(*(f"{kind}:{token}" for token in tokens for kind in ("inbox", "control")))
+
+
+@pytest.fixture
+def sharded(subscribe, raw):
+    """Return a function that subscribes to sharded channels."""
+    if raw.info("server")["redis_version"] < "7.0":
+        pytest.skip("sharded channels came with Redis 7.0")
+    return lambda *channels: subscribe(*channels, sharded=True)
 
 
 @pytest.fixture

@@ -184,3 +184,10 @@ def test_a_revocation_of_one_of_several_is_noted(make):
     engine.release("t1")
     engine.revoke(2**52, "all")
     assert last_action(engine) == pack("<d", NOW_US) + b"force_release web-1:7 all"
+
+
+def test_a_later_action_takes_the_place_of_an_earlier_one(a):
+    a.resize(3)
+    a.acquire("t1")
+    a.revoke(2**52, "stuck")
+    assert last_action(a) == pack("<d", NOW_US) + b"force_release web-1:7 stuck"

@@ -25,7 +25,7 @@ CALLS = {
     "acquire in the queue": ("acquire", {"token": "w1", "weight": 1}),
     "try": ("acquire", {"token": "new", "weight": 1, "wait_ms": 0}),
     "release": ("release", {"token": "a"}),
-    "release, copies": ("release", {"token": "a", "copies": "copies"}),
+    "release, copies": ("release", {"token": "a", "options": ("copies",)}),
     "release of an unknown token": ("release", {"token": "unknown"}),
     "release of a waiter": ("release", {"token": "large"}),
     "cancel": ("cancel", {"token": "a"}),
@@ -40,19 +40,31 @@ REQUEST = ("ttl_ms", "wait_ms", "max_waiters", "ticket")
 WANTS = ("weight", "limit", "claim_ms", "caller")
 
 
-def arguments(script, special):
+INBOXES = {"classic": "inbox:{}", "sharded": "inbox:{{x}}{}"}
+
+
+def arguments(script, special, inbox=INBOXES["classic"]):
     """Return the ARGV of a call, with the request and the record of the fields."""
     args = USUAL | special
     args["request"] = doubles(*(args[name] for name in REQUEST))
-    channels = f"inbox:{args.get('token')} control:{args.get('token')} me"
+    channels = f"{inbox.format(args.get('token'))} control:{args.get('token')} me"
     args["wants"] = doubles(*(args[name] for name in WANTS)) + channels.encode()
-    return [args[name] for name in script.header.args if name in args]
+    options = args.pop("options", ())
+    return [args[name] for name in script.header.args if name in args] + [*options]
+
+
+@pytest.fixture(params=INBOXES)
+def inbox(request):
+    """The inbox of a token, of either kind. Some are subscribed to."""
+    inbox = INBOXES[request.param]
+    subscribe = request.getfixturevalue("subscribe" if request.param == "classic" else "sharded")
+    subscribe(*map(inbox.format, ("new", "w1", "w2", "large")))
+    return inbox
 
 
 @pytest.mark.parametrize("call", [*CALLS, *SHORT_WAYS])
-def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, listening, call):
+def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, inbox, call):
     """A count may be too high while the name is in use, never too low."""
-    listening("new", "w1", "w2", "large")
     verb, special, *before = (CALLS | SHORT_WAYS)[call]
     script = load(f"permit_{verb}")
     engine = make(4)
@@ -60,13 +72,13 @@ def test_of_one_name_no_permit_is_out_twice_and_none_is_lost(make, raw, clock, l
     engine.acquire("warm")
     engine.release("warm")
     for token, weight in before[0] if before else CROWD:
-        engine.acquire(token, weight)
+        engine.acquire(token, weight, inbox=inbox.format(token))
     if not before:
         engine.end_lease("b")
         engine.end_lease("c")
     for part in PARTS:
         raw.copy(engine.key(part), f"{engine.key(part)}:before")
-    keys, argv = [engine.key(part) for part in PARTS], arguments(script, special)
+    keys, argv = [engine.key(part) for part in PARTS], arguments(script, special, inbox)
     done, commands = False, 0
     while not done:
         for part in PARTS:
@@ -172,3 +184,171 @@ def assert_one_holder(*engines):
         engine.lost = True
         stored = engine.stored()
         assert sum(end_us > NOW_US for end_us in stored.holders.values()) <= min(1, stored.used)
+
+
+# --- limiters
+
+LIMIT_CALLS = {
+    "admitted": lambda a: ("acquire", a.arguments("new", 2)),
+    "refused": lambda a: ("acquire", a.arguments("new", 6, patience=0)),
+    "queued": lambda a: ("acquire", a.arguments("new", 6)),
+    "at its turn": lambda a: ("acquire", a.arguments("first", 2)),
+    "back by its ticket": lambda a: ("acquire", a.arguments("new", 3, ticket=1)),
+    "settled up": lambda a: ("settle", {"token": "t1", "costs": doubles(2, 5, 0), "rates": a.packed_rates}),
+    "settled down": lambda a: ("settle", {"token": "t1", "costs": doubles(2, 1, 1), "rates": a.packed_rates}),
+    "given back": lambda a: ("settle", {"token": "t1", "costs": doubles(2, 0, 0), "rates": a.packed_rates}),
+    "cancelled": lambda a: ("settle", {"token": "first", "costs": doubles(2, 0, 1), "rates": a.packed_rates}),
+}
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["no queue", "a queue"])
+@pytest.mark.parametrize("call", LIMIT_CALLS)
+def test_of_a_limiter_all_windows_have_an_admission_or_none_has_once_its_token_asks_again(
+    limits, raw, listening, call, waits
+):
+    """Until then more may count than was admitted, never less, and no one has a message of it."""
+    listening("new", "first", "second")
+    a = limits((6, 1000), (9, 5000))
+    clock = a.client
+    waiters = [("dead", 4), ("first", 2), ("second", 3)] if waits else []
+
+    def prepare():
+        raw.flushdb()
+        clock.now_us = NOW_US
+        a.acquire("old", 3)
+        clock.now_us += 500_000
+        a.acquire("t1", 2)
+        for token, cost in waiters:
+            a.acquire(token, cost)
+        clock.now_us += 500_000
+
+    prepare()
+    verb, args = LIMIT_CALLS[call](a)
+    script = load(f"limit_{verb}")
+    argv = [args[name] for name in script.header.args]
+    done, commands = False, 0
+    while not done:
+        prepare()
+        done = runs_through(clock, script.source, a.keys, argv, commands)
+        assert_windows_are_safe(a, call)
+        assert a.call(script, a.keys, dict(args))[0] in ("admitted", "refused", "queued", "settled")
+        assert_windows_are_safe(a, call)
+        for token, cost in waiters[1:]:
+            if (verb, token) != ("settle", args["token"]):
+                a.acquire(token, cost, ticket=a.tickets[token])
+        assert_windows_are_safe(a, call)
+        lately = {member for member, at in a.window(1000).items() if at > NOW_US}
+        assert {*a.window(5000)} == lately | {"old 3"}
+        while left := {*(f"{token} 1" for token in a.queue()), *a.window(1000), *a.window(5000)}:
+            token, cost = left.pop().split()
+            a.cancel(token, int(cost))
+        assert not any(raw.exists(key) for key in a.keys if key != a.key("tombstones"))
+        commands += 1
+    assert commands > 5
+
+
+def assert_windows_are_safe(a, call):
+    """Assert that no window has more than its limit, and that the sum is that of what is there, or is missing."""
+    for key, (limit, _) in zip(a.windows, a.rates, strict=True):
+        found = dict(a.client.zrange(key, 0, -1, withscores=True))
+        total = found.pop("=", None)
+        costs = sum(int(member.split()[1]) for member in found)
+        assert total is None or -total == costs
+        assert costs <= limit + 5 * (call == "settled up")
+
+
+# --- once
+
+ONCE_CALLS = {
+    "granted": ("free", lambda one: ("acquire", one.arguments("new"))),
+    "granted anew": ("stale", lambda one: ("acquire", one.arguments("new", refresh=1))),
+    "granted after its lease expired": ("expired", lambda one: ("acquire", one.arguments("t1"))),
+    "at its turn": ("expired", lambda one: ("acquire", one.arguments("w1"))),
+    "queued": ("running", lambda one: ("acquire", one.arguments("new"))),
+    "back by its ticket": ("running", lambda one: ("acquire", one.arguments("new", ticket=1))),
+    "busy": ("running", lambda one: ("acquire", one.arguments("new", wait=0))),
+    "found, with a place": ("overtaken", lambda one: ("acquire", one.arguments("w1"))),
+    "found, with a lease": ("overtaken", lambda one: ("acquire", one.arguments("t1"))),
+    "reused": ("overtaken", lambda one: ("acquire", one.arguments("w1", fingerprint="other"))),
+    "began": ("running", lambda one: ("record", one.outcome("t1", "begun"))),
+    "done": ("running", lambda one: ("record", one.outcome("t1"))),
+    "done with copies": ("running", lambda one: ("record", one.outcome("t1", copies=True))),
+    "failed": ("running", lambda one: ("record", one.outcome("t1", "failed"))),
+    "failed anew": ("refreshing", lambda one: ("record", one.outcome("t1", "failed"))),
+    "done anew": ("refreshing", lambda one: ("record", one.outcome("t1", value="new"))),
+    "late": ("expired", lambda one: ("record", one.outcome("t1"))),
+    "cancelled": ("begun", lambda _: ("cancel", {"token": "t1"})),
+    "a waiter cancelled": ("begun", lambda _: ("cancel", {"token": "w1"})),
+}
+"""What the key has come to before, and the call that is cut off."""
+
+
+def prepare_once(keyed, before):
+    """Let a key have come to this."""
+    raw = keyed.client
+    raw.flushdb()
+    keyed.acquire("warm")
+    keyed.release("warm")
+    if before in ("stale", "overtaken", "refreshing"):
+        keyed.acquire("old")
+        keyed.end("old", fingerprint="one")
+        keyed.age(2000)
+    if before == "overtaken":
+        raw.rename(keyed.key("result"), "result")
+    if before not in ("free", "stale"):
+        keyed.acquire("t1", refresh=1)
+        if before != "refreshing":
+            keyed.acquire("w1")
+            keyed.acquire("w2")
+    if before == "overtaken":
+        raw.rename("result", keyed.key("result"))
+    if before == "expired":
+        keyed.end_lease("t1")
+    if before == "begun":
+        keyed.end("t1", "begun")
+
+
+@pytest.mark.parametrize("call", ONCE_CALLS)
+def test_of_once_no_two_run_at_a_time_and_what_was_done_is_not_run_again(keyed, raw, listening, call):
+    listening("new", "t1", "w1", "w2")
+    before = ONCE_CALLS[call][0]
+    prepare_once(keyed, before)
+    verb, args = ONCE_CALLS[call][1](keyed)
+    script = load(f"once_{verb}")
+    argv = [args[name] for name in script.header.args]
+    done, commands = False, 0
+    while not done:
+        prepare_once(keyed, before)
+        was = keyed.recorded()
+        done = runs_through(keyed.client, script.source, keyed.keys, argv, commands)
+        assert_one_runs(keyed)
+        if verb == "acquire" or before == "expired":
+            assert keyed.recorded() == was
+        keyed.ttl_ms = TTL_MS
+        reply = keyed.call(script, keyed.keys, dict(args))
+        assert_one_runs(keyed)
+        if verb == "record" and before != "expired":
+            ended, value = args["outcome"], args["value"]
+            assert reply in (["recorded", 0], ["lost"] if call == "failed anew" else None)
+            assert keyed.recorded() == (was if call == "failed anew" else (ended, value))
+            assert (keyed.holders() == []) == (ended != "begun")
+            keyed.release("t1")
+            expected = ["done", "done" if call == "failed anew" else ended]
+            assert keyed.acquire("latest", wait=0)[:2] == expected
+        if verb == "cancel":
+            assert args["token"] not in (*keyed.holders(), *keyed.queue())
+            assert keyed.recorded() == (None if args["token"] == "t1" else was)
+        for token in ("old", "t1", "w1", "w2", "new"):
+            keyed.cancel(token)
+        raw.delete(keyed.key("result"))
+        assert (keyed.holders(), keyed.queue()) == ([], [])
+        assert keyed.acquire("last", wait=0)[0] == "granted"
+        commands += 1
+    assert commands > 2
+
+
+def assert_one_runs(keyed):
+    keyed.lost = True
+    stored = keyed.stored()
+    assert sum(end_us > NOW_US for end_us in stored.holders.values()) <= min(1, stored.used)
+    assert all(keyed.client.pttl(key) != -1 for key in keyed.keys)

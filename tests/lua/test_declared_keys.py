@@ -47,3 +47,20 @@ def test_no_script_touches_another_key(confined, raw, listening):
         raw.delete(name.key(part))
         assert name.acquire(token)[0] == "granted"
         name.release(token)
+
+
+def test_no_script_of_a_limiter_touches_another_key(limits, server, raw, listening):
+    a = limits((2, 100), (9, 1000))
+    listening("w1", "w2")
+    raw.execute_command("ACL", "SETUSER", "confined", "on", ">x", "&*", "+@all", *[f"~{key}" for key in a.keys])
+    client = redis.Redis.from_url(server.url, username="confined", password="x", decode_responses=True)
+    a.client = Clock(client)
+    assert a.attempt("t1", 2)[0] == "admitted"
+    assert a.acquire("w1", 2)[0] == a.acquire("w2", 2)[0] == "queued"
+    a.client.now_us += 100_000
+    assert a.acquire("w2", 2)[0] == "queued"
+    assert a.queue() == ["w2"]
+    assert a.settle("w1", 2, 1) == a.settle("w1", 1, 0) == a.cancel("w2", 2) == ["settled", 0]
+    assert a.inspect()[0] == 0
+    client.close()
+    raw.execute_command("ACL", "DELUSER", "confined")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import NOW_US, received
+from tests._support.engine import NOW_US, TTL_MS, received
 
 GRANTING = {
     "release": lambda engine: engine.release("t1"),
@@ -72,3 +72,17 @@ def test_large_numbers_keep_all_their_digits(rw, raw, listening):
         assert rw.record(token).split()[2:5] == [str(weight), str(rw.limit), str(year_ms)]
     assert raw.pttl(rw.key("tokens")) > year_ms
     assert rw.inspect()[4] == rw.limit
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("short", ["t1", "t2"])
+def test_the_next_lease_to_end_is_known_whichever_was_granted_first(make, clock, limited, short):
+    """With an operator's limit, no short way is taken."""
+    engine = make(3)
+    if limited:
+        engine.resize(3)
+    for token in ("t0", "t1", "t2"):
+        engine.acquire(token, ttl=1000 if token == short else TTL_MS)
+    clock.now_us += 1_000_000
+    assert engine.acquire("t3")[0] == "granted"
+    assert engine.holders() == sorted({"t0", "t1", "t2", "t3"} - {short})

@@ -60,6 +60,23 @@ def test_what_a_handoff_stores_and_sends(make, clock, listening, verb):
     assert engine.acquire("t2", 3) == ["granted", NOW_US + 4, CLAIM_US], "the waiter asks and finds its grant"
 
 
+@pytest.mark.parametrize("limit", [1, 5])
+def test_an_inbox_with_a_brace_is_a_sharded_channel(make, subscribe, sharded, limit):
+    engine = make()
+    for channel in ("inbox:{x}classic", "inbox:{x}t3"):
+        subscribe(channel)  # is not counted, and hears nothing
+    inbox, other = sharded("inbox:{x}t3"), subscribe("inbox:t4")
+    engine.acquire("t1", limit, limit=limit)
+    engine.acquire("t2", limit, limit=limit, inbox="inbox:{x}classic")
+    engine.acquire("t3", limit, limit=limit, inbox="inbox:{x}t3")
+    engine.acquire("t4", limit, limit=limit)
+    assert engine.release("t1") == ["released", 0]
+    assert received(inbox) == f"granted t3 {NOW_US + 1} {NOW_US} {CLAIM_US}"
+    assert (engine.holders(), engine.queue()) == (["t3"], ["t4"])
+    assert engine.release("t3") == ["released", 0]
+    assert received(other) == f"granted t4 {NOW_US + 2} {NOW_US} {CLAIM_US}"
+
+
 def test_a_claim_may_be_as_short_as_a_millisecond(a, listening):
     inbox = listening("t2")
     a.acquire("t1")

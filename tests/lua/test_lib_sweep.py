@@ -145,3 +145,38 @@ def test_a_count_that_was_lost_is_unknown_until_the_name_is_empty(make):
     assert engine.release("t2") == ["released", 0]
     assert engine.acquire("t4", 5)[0] == "granted"
     assert engine.stored().used == 5
+
+
+# --- at one microsecond
+
+
+@pytest.mark.parametrize("ends", ["in the state", "beside it"])
+def test_a_lease_that_ends_now_makes_room_for_a_newcomer(make, clock, ends):
+    engine = make(2)
+    for token in ("in the state", "beside it"):
+        engine.acquire(token, ttl=1 if token == ends else TTL_MS)
+    clock.now_us += 1000
+    assert engine.acquire("t3")[0] == "granted"
+    assert ends not in engine.holders()
+
+
+@pytest.mark.parametrize("short", ["in the state", "beside it"])
+@pytest.mark.parametrize("wait_ms", [0, TTL_MS])
+def test_who_is_refused_learns_when_the_first_lease_ends(make, short, wait_ms):
+    engine = make(2)
+    for token in ("in the state", "beside it"):
+        engine.acquire(token, ttl=1000 if token == short else TTL_MS)
+    assert engine.acquire("t3", wait=wait_ms)[-1] == 1_000_000
+
+
+# --- more than one call sweeps
+
+
+def test_a_token_whose_expired_lease_was_not_swept_yet_is_not_counted_twice(make, clock):
+    engine = make(150)
+    engine.acquire("held")
+    engine.acquire("again", ttl=1)
+    engine.add_holders(101, ends_us=NOW_US - 5)
+    clock.now_us += 1000
+    assert engine.acquire("again", 10)[0] == "granted"
+    assert engine.stored().used == 1 + 10 + 1, "one of those that expired is left"

@@ -57,3 +57,46 @@ def test_the_end_of_a_tombstone_is_even_unless_the_lease_was_taken_away(a, clock
     clock.now_us += TTL_US
     a.acquire("t3")
     assert a.stored().tombstones == {}
+
+
+def test_a_clock_that_was_set_back_takes_no_time_from_an_earlier_tombstone(a, clock):
+    a.cancel("first")
+    clock.now_us -= 10_000_000
+    a.cancel("second")
+    clock.now_us += TOMBSTONE_US
+    a.acquire("t1")
+    assert a.acquire("first") == ["finished"]
+
+
+def test_the_field_for_more_goes_with_the_last_tombstone(a, clock):
+    a.cancel("t1")
+    clock.now_us += TOMBSTONE_US
+    a.acquire("t2")
+    assert a.client.hkeys(a.key("state")) == ["s"]
+
+
+def test_a_grant_beside_others_forgets_no_tombstone(make):
+    engine = make()
+    engine.acquire("t1")
+    engine.acquire("t2")
+    engine.cancel("gone")
+    for token in ("t3", "t4"):
+        assert engine.acquire(token)[0] == "granted"
+    assert engine.acquire("gone") == ["finished"]
+
+
+def test_a_release_beside_others_forgets_no_tombstone(make):
+    engine = make()
+    for token in ("t1", "t2", "t3"):
+        engine.acquire(token)
+    engine.cancel("gone")
+    assert engine.release("t2") == ["released", 0]
+    assert engine.acquire("gone") == ["finished"]
+
+
+def test_a_release_that_is_sent_again_does_not_prolong_its_tombstone(locks, clock):
+    for later_us in (0, 1000):
+        clock.now_us += later_us
+        assert locks.release("t1", copies=True) == ["lost"]
+        for engine in locks.engines:
+            assert engine.stored().tombstones == {"t1": NOW_US + TOMBSTONE_US + 1}

@@ -69,3 +69,12 @@ def test_waiters_without_a_subscriber_are_evicted(a, listening):
     assert a.acquire("t2", max_waiters=3)[::2] == ["queued", 1]
     assert a.queue() == ["alive", "t2"]
     assert a.record("dead1") is None
+
+
+def test_a_length_that_is_too_high_is_noticed_when_the_queue_is_full(a, listening):
+    listening("live")
+    a.acquire("t1")
+    a.acquire("live")
+    a.set_length(5)
+    assert a.acquire("t2", max_waiters=3)[:3] == ["queued", NOW_US, 1]
+    assert a.queue() == ["live", "t2"]

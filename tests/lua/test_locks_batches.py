@@ -15,12 +15,14 @@ from tests._support.engine import (
     CLAIM_MS,
     HOUR_MS,
     NOW_US,
+    NUMBERS,
     OUT_OF_MEMORY,
     TTL_MS,
     TTL_US,
     WAIT_MS,
     Engine,
     heard,
+    hget,
     runs_through,
     unchanged,
 )
@@ -214,6 +216,32 @@ def test_fences_grow_in_batches_where_the_clock_was_set_back(clock, raw):
     assert batch(clock, "acquire", ours, TOKENS[:2]) == [NOW_US + 6, NOW_US + 1]
 
 
+def test_a_fence_is_at_least_the_time_of_its_grant(clock, raw):
+    """Invariant 3: so it grows even where the last one is forgotten."""
+    ours, _ = rows(clock, ["given up"] * 2)
+    clock.now_us += 10
+    assert batch(clock, "acquire", ours, TOKENS[:2]) == [NOW_US + 10] * 2
+
+
+def test_a_grant_after_a_wait_keeps_the_counters_and_the_last_ticket(clock, live):
+    """Byte for byte what the ordinary script stores."""
+    ours, theirs = rows(clock, ["never used"] * 2)
+    for engine in (*ours, *theirs):
+        for token in ("first", "second"):
+            ask(engine, token)
+    clock.now_us += 5
+    for engine in (*ours, *theirs):
+        for token in ("first", "second"):
+            engine.run("release", token=token)
+    heard(live)
+    before = NUMBERS.unpack_from(hget(clock, ours[0].key("state"), "s"))
+    assert before[5:8] == (5, NOW_US, 0), "how long they waited, the last ticket, and no waiter"
+    assert all(batch(clock, "acquire", ours, TOKENS[:2]))
+    for engine, other, token in zip(ours, theirs, TOKENS, strict=False):
+        ask(other, token)
+        assert hget(clock, engine.key("state"), "s") == hget(clock, other.key("state"), "s")
+
+
 def test_at_maxmemory_acquires_are_refused_whole_and_releases_work(clock, raw):
     """The first name of the three needs no memory, since it is taken."""
     ours, _ = rows(clock, ["held by another", "given up", "given up"])
@@ -230,11 +258,13 @@ def test_at_maxmemory_acquires_are_refused_whole_and_releases_work(clock, raw):
 def test_a_batch_reads_and_writes_no_more_than_it_must(clock, raw):
     ours, _ = rows(clock, ["given up", "held by another"])
     counted = []
-    for verb in ("acquire", "release"):
+    for verb in ("acquire", "release", "release"):
         raw.config_resetstat()
         batch(clock, verb, ours, TOKENS[:2])
         stats = raw.info("commandstats")
-        counted.append([stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("hget", "hset", "pexpire")])
-    assert counted == [[2, 1, 0], [2, 1, 0]]
+        counted.append(
+            [stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("hget", "hset", "hdel", "pexpire")]
+        )
+    assert counted == [[2, 1, 0, 0], [2, 1, 0, 0], [2, 0, 0, 0]], "a release that is repeated writes nothing"
     assert {raw.exists(ours[0].key(part)) for part in PARTS} == {0, 1}
     assert read_reply(1, 1) == [b"granted", 1, 1000]

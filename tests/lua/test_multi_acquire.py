@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from handfast._engine.calls import PARTS
 from tests._support.engine import (
     CLAIM_MS,
+    HOUR_MS,
     NOW_US,
     TTL_MS,
     TTL_US,
@@ -41,6 +43,16 @@ def test_a_grant_of_free_names_has_a_fence_above_all_that_they_had(both, a, b, c
         assert both.acquire("t1") == ["granted", NOW_US + 51, TTL_US - 5]
 
 
+def test_names_that_were_used_before_get_a_fence_above_all_that_they_had(both, a, b):
+    both.acquire("t0")
+    both.release("t0")
+    for number, engine in enumerate((a, b)):
+        engine.set_fence(NOW_US + 50 + 50 * number)
+        assert both.acquire("t1") == ["granted", NOW_US + 51 + 50 * number, TTL_US]
+        assert both.fences("t1") == [NOW_US + 51 + 50 * number] * 2
+        both.release("t1")
+
+
 def test_a_grant_after_a_wait_has_a_fence_above_all_that_the_names_had(both, a, b, listening):
     listening("t2")
     a.acquire("t1")
@@ -68,6 +80,17 @@ def test_a_lease_ends_with_the_first_of_its_names_and_has_the_largest_fence(both
     assert both.acquire("t1") == ["granted", NOW_US, TTL_US - 7]
     b.renew("t1", 3 * TTL_MS)
     assert both.acquire("t1") == ["granted", NOW_US, 2 * TTL_US - 7]
+
+
+def test_of_leases_with_different_fences_the_largest_counts_wherever_it_is(both, a, b, clock):
+    a.acquire("t0")
+    a.release("t0")
+    a.set_fence(NOW_US + 50)
+    for engine in (a, b):
+        engine.acquire("t1")
+    assert both.fences("t1") == [NOW_US + 51, NOW_US]
+    for names in ("ab", "ba"):
+        assert Several(clock, names).acquire("t1") == ["granted", NOW_US + 51, TTL_US]
 
 
 def test_names_that_become_free_are_taken_when_the_last_one_does(both, a, b, clock, listening):
@@ -101,6 +124,29 @@ def test_expired_leases_of_all_names_are_swept(both, a, b, clock):
             used=1,
             fence=clock.now_us,
         )
+
+
+def test_a_lease_that_ends_now_is_over(both, a, clock):
+    both.acquire("t1")
+    a.cancel("t2")  # its tombstone keeps the script from its short way
+    clock.now_us += TTL_US
+    assert both.acquire("t1") == ["granted", NOW_US + TTL_US, TTL_US]
+    assert both.fences("t1") == [NOW_US + TTL_US] * 2
+
+
+@pytest.mark.parametrize("short_us", [1, TTL_US, 2 * TTL_US, HOUR_MS * 1000])
+def test_keys_that_would_live_too_short_get_a_longer_ttl_with_the_grant(both, clock, raw, short_us):
+    """Invariant 5: they outlive the lease by an hour."""
+    both.acquire("t0")
+    both.release("t0")
+    left_us = TTL_US + HOUR_MS * 1000 - short_us
+    clock.now_us += (WAIT_US + TTL_US + 2 * HOUR_MS * 1000) - left_us
+    for engine in both.engines:
+        for part in PARTS:
+            raw.pexpire(engine.key(part), left_us // 1000)
+    assert both.acquire("t1") == ["granted", clock.now_us, TTL_US]
+    for engine in both.engines:
+        engine.lives(WAIT_MS + TTL_MS)
 
 
 def test_a_name_keeps_the_limit_that_an_operator_has_set(both, a, b, clock):
@@ -260,6 +306,20 @@ def test_busy_says_when_the_last_of_the_names_becomes_free_and_nothing_is_stored
         assert both.acquire("try", wait=0) == ["busy", TTL_US - 9]
 
 
+def test_even_the_shortest_wait_lease_enters_the_queues(both, a, listening):
+    listening("t2")
+    a.acquire("t1")
+    assert both.acquire("t2", wait=1) == ["queued", NOW_US, 0, TTL_US]
+    assert both.queues() == [["t2"], ["t2"]]
+
+
+def test_beside_leases_that_expired_and_are_not_swept_yet_it_is_to_ask_again_at_once(both, a, listening):
+    listening("t1")
+    a.add_holders(101, ends_us=NOW_US - 1000)
+    assert both.acquire("t1") == ["queued", NOW_US, 0, 0]
+    assert both.acquire("t1") == ["granted", NOW_US, TTL_US]
+
+
 def test_behind_a_waiter_that_was_woken_there_is_no_time_to_ask_again(clock, both, a, b, listening):
     listening("t2", "t3")
     a.acquire("t1")
@@ -324,3 +384,14 @@ def test_a_waiter_with_some_of_its_places_is_never_answered_full(both, a, b, lis
     assert both.queues() == [["t2"], ["t4"]]
     assert both.acquire("t2", max_waiters=1)[0] == "queued"
     assert both.queues() == [["t2"], ["t2", "t4"]]
+
+
+def test_a_waiter_that_holds_as_many_names_as_it_waits_for_is_not_answered_full(both, a, b, listening):
+    listening("t2", "t3")
+    b.acquire("t1")
+    b.acquire("t3")
+    for engine in (a, b):
+        engine.acquire("t2")
+    assert (both.holders(), both.queues()) == ([["t2"], ["t1"]], [[], ["t3", "t2"]])
+    assert both.acquire("t2", max_waiters=1)[0] == "queued"
+    assert (both.holders(), both.queues()) == ([[], ["t1"]], [["t2"], ["t3", "t2"]])

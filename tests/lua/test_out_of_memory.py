@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import NOW_US, TTL_MS, TTL_US, WAIT_MS, WAIT_US, Several, refused, unchanged
+from tests._support.engine import (
+    NOW_US,
+    TOMBSTONE_US,
+    TTL_MS,
+    TTL_US,
+    WAIT_MS,
+    WAIT_US,
+    Several,
+    refused,
+    unchanged,
+)
 
 # --- one name
 
@@ -179,3 +189,217 @@ def test_scores_are_not_advanced_but_an_answer_is_given_again(index, raw):
             index.advance(*pair, answer=str(number))
     with unchanged(index):
         assert index.advance("1", "a", answer="x") == first
+
+
+# --- what is refused anyway needs no memory
+
+
+def test_a_full_queue_says_so(a, listening, raw):
+    listening("t2")
+    a.acquire("t1")
+    a.acquire("t2")
+    raw.config_set("maxmemory", 1)
+    with unchanged(a):
+        assert a.acquire("t3", max_waiters=1) == ["full", 1]
+
+
+def test_a_token_that_was_released_is_answered_busy(make, raw):
+    engine = make(2)
+    engine.acquire("t1")
+    engine.acquire("t2")
+    engine.release("t1")
+    engine.resize(1)
+    raw.config_set("maxmemory", 1)
+    with unchanged(engine):
+        assert engine.acquire("t1", wait=0) == ["busy", TTL_US]
+
+
+# --- what passes at maxmemory lets nothing else through
+
+
+@pytest.mark.parametrize("wait_ms", [0, WAIT_MS])
+@pytest.mark.parametrize("token", ["new", "expired"])
+def test_no_newcomer_gets_in_behind_the_sweep_of_a_lease_beside_another(make, raw, wait_ms, token):
+    engine = make(2)
+    engine.acquire("held")
+    engine.acquire("expired")
+    engine.end_lease("expired")
+    raw.config_set("maxmemory", 1)
+    with refused(engine):
+        engine.acquire(token, wait=wait_ms)
+
+
+def test_no_newcomer_gets_in_behind_the_sweep_of_a_tombstone(a, clock, raw):
+    a.cancel("gone")
+    clock.now_us += TOMBSTONE_US
+    raw.config_set("maxmemory", 1)
+    with refused(a):
+        a.acquire("new")
+
+
+def test_one_of_several_holders_renews_and_lowers(make, raw):
+    engine = make(4)
+    engine.acquire("t1")
+    engine.acquire("t2", 3)
+    raw.config_set("maxmemory", 1)
+    assert engine.renew("t2", 2 * TTL_MS) == ["renewed", 2 * TTL_US]
+    assert engine.stored().holders["t2"] == NOW_US + 2 * TTL_US
+    assert engine.lower("t2", 1) == ["lowered", 0]
+    assert engine.stored().used == 2
+
+
+# --- limiters
+
+
+def test_of_a_limiter_newcomers_are_refused_and_waiters_go_on(limits, clock, listening, raw):
+    a = limits((2, 1000))
+    listening("w1", "w2")
+    a.attempt("t1", 2)
+    for token in ("w1", "w2"):
+        a.acquire(token)
+    raw.config_set("maxmemory", 1)
+    with refused(a):
+        a.acquire("new")
+    assert a.acquire("w2")[0] == "queued"
+    clock.now_us += 1_000_000
+    assert a.acquire("w1")[0] == "admitted", "it gives up its place"
+    assert a.queue() == []
+    assert a.used() == 2
+
+
+@pytest.mark.parametrize("patience", [0, 10**9])
+@pytest.mark.parametrize("lapsed", [0, 1, 3])
+@pytest.mark.parametrize("behind", ["nothing", "a waiter", "a dead waiter", "tombstones"])
+def test_no_newcomer_gets_into_a_limiter_behind_what_its_call_drops(
+    limits, clock, listening, raw, *, patience, lapsed, behind
+):
+    a = limits((3, 1000))
+    if lapsed:
+        a.fill(lapsed, NOW_US - 2_000_000)
+    a.fill(1, NOW_US)
+    if behind == "a waiter":
+        listening("w")
+    if "waiter" in behind:
+        a.acquire("w", 3)
+    if behind == "tombstones":
+        a.cancel("x")
+    raw.config_set("maxmemory", 1)
+    if behind == "a waiter" and not lapsed:
+        clock.now_us += 2_000_000
+    with refused(a):
+        a.acquire("new", patience=patience)
+
+
+def test_nor_where_its_admission_was_lost_in_part(limits, raw):
+    a = limits((1, 100), (3, 1000))
+    a.attempt("t1")
+    raw.delete(a.window_key(100))
+    a.attempt("t2")
+    raw.config_set("maxmemory", 1)
+    with refused(a):
+        a.attempt("t1")
+
+
+def test_one_that_does_not_fit_is_refused_by_the_limiter_and_not_by_the_server(limits, raw):
+    a = limits((1, 1000))
+    a.attempt("t1")
+    raw.config_set("maxmemory", 1)
+    with unchanged(a):
+        assert a.attempt("new")[0] == "refused"
+        assert a.attempt("t1")[0] == "admitted"
+        assert a.inspect()[0] == 0
+
+
+@pytest.mark.parametrize("new_cost", [0, 1, 7])
+def test_an_admission_is_settled_and_what_it_gives_back_is_handed_on(limits, listening, raw, new_cost):
+    a = limits((5, 1000))
+    listening("w")
+    a.fill(2, NOW_US - 2_000_000)
+    a.attempt("t1", 5)
+    a.acquire("w", 4)
+    raw.config_set("maxmemory", 1)
+    assert a.settle("t1", 5, new_cost, copies=True) == ["settled", 0]
+    assert a.used() == (7 if new_cost == 7 else new_cost + 4)
+    raw.config_set("maxmemory", 0)
+    assert a.acquire("t1", 5) == ["finished"]
+
+
+def test_a_waiter_of_a_limiter_leaves_its_queue(limits, listening, raw):
+    a = limits((5, 1000))
+    listening("w2")
+    a.attempt("t1", 4)
+    a.acquire("w1", 5)
+    a.acquire("w2", 1)
+    raw.config_set("maxmemory", 1)
+    assert a.cancel("w1", 5) == ["settled", 0]
+    assert (a.queue(), a.used()) == ([], 5)
+
+
+# --- once
+
+
+def test_of_once_newcomers_are_refused_and_what_was_done_is_recorded(keyed, listening, raw):
+    listening("t2")
+    keyed.acquire("t1")
+    keyed.acquire("t2")
+    raw.config_set("maxmemory", 1)
+    with refused(keyed):
+        keyed.acquire("t3")
+    with unchanged(keyed):
+        assert keyed.acquire("t3", wait=0)[0] == "busy"
+        assert keyed.acquire("t1")[0] == "granted"
+    assert keyed.acquire("t2")[0] == "queued"
+    assert keyed.end("t1", "begun") == ["recorded", 0]
+    assert keyed.end("t1", value="x" * 100_000, copies=True) == ["recorded", 0]
+    assert keyed.queue() == []
+    for token in ("t1", "t2", "t4"):
+        assert keyed.acquire(token)[0] == ("finished" if token == "t1" else "done")
+    keyed.client.delete(keyed.key("result"))
+    with refused(keyed):
+        keyed.acquire("t4")
+
+
+@pytest.mark.parametrize("outcome", ["failed", "unstored"])
+def test_what_was_not_done_is_recorded_as_well(keyed, raw, outcome):
+    keyed.acquire("t1")
+    raw.config_set("maxmemory", 1)
+    assert keyed.end("t1", outcome, "why") == ["recorded", 0]
+    assert keyed.recorded() == (outcome, "why")
+
+
+def test_a_result_is_found_by_one_that_has_a_place_or_a_lease_to_give_up(keyed, listening, raw):
+    listening("w1", "w2")
+    keyed.acquire("t1")
+    keyed.end("t1")
+    stored = keyed.client.execute_command("GET", keyed.key("result"), NEVER_DECODE=True)
+    keyed.client.delete(keyed.key("result"))
+    for token in ("t2", "w1", "w2"):
+        keyed.acquire(token)
+    keyed.client.set(keyed.key("result"), stored, px=TTL_MS)
+    keyed.cancel("t2")  # hands over to the first waiter
+    raw.config_set("maxmemory", 1)
+    assert keyed.acquire("w2")[:2] == ["done", "done"]
+    assert keyed.holders() == ["w1"]
+    assert keyed.acquire("w1")[:2] == ["done", "done"]
+    assert (keyed.holders(), keyed.queue()) == ([], [])
+
+
+def test_no_newcomer_runs_behind_what_its_call_drops(keyed, clock, raw):
+    keyed.acquire("expired")
+    keyed.cancel("gone")
+    clock.now_us += max(TTL_US, TOMBSTONE_US)
+    raw.config_set("maxmemory", 1)
+    for token in ("new", "expired"):
+        for wait_ms in (0, WAIT_MS):
+            with refused(keyed):
+                keyed.acquire(token, wait=wait_ms)
+
+
+def test_a_result_that_cannot_be_made_anew_is_the_answer(keyed, raw):
+    keyed.acquire("t1")
+    keyed.end("t1")
+    keyed.age(2000)
+    raw.config_set("maxmemory", 1)
+    with unchanged(keyed):
+        assert keyed.acquire("t2", refresh=1)[:2] == ["done", "done"]
+        assert keyed.acquire("t2")[:2] == ["done", "done"]

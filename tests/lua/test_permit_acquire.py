@@ -438,3 +438,11 @@ def test_a_dead_head_with_a_small_limit_does_not_block_those_with_larger_ones(ma
     hang_up(engine.client, head, "head")
     assert engine.acquire("alive")[0] == "granted"
     assert engine.record("head") is None
+
+
+def test_a_holder_in_the_state_that_asks_again_beside_others_finds_its_grant(make):
+    engine = make()
+    granted = engine.acquire("t1")
+    engine.acquire("t2")
+    with unchanged(engine):
+        assert engine.acquire("t1") == granted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handfast._engine.calls import PARTS
 from tests._support.engine import NOW_US, TTL_MS, TTL_US, unchanged
 
 
@@ -25,6 +26,38 @@ def test_holders_and_waiters_are_listed_without_whole_tokens(make, clock, listen
     *_, held, queued = engine.inspect()
     assert held[3:] == ["holding-", NOW_US + 3 * TTL_US, b""]
     assert queued[:3] == ["waiting-", NOW_US, b""]
+
+
+def test_the_holder_in_the_state_is_shown_before_the_others(make):
+    engine = make()
+    tokens = "first", "second", "third"
+    for token in tokens:
+        engine.acquire(token)
+    shown = [item for token in tokens for item in (token, NOW_US + TTL_US, engine.record(token))]
+    for number in range(4):
+        assert engine.inspect(number)[-2:] == [shown[: 3 * number], []]
+    engine.end_lease("second")
+    assert engine.inspect()[-2:] == [shown[:3] + shown[6:], []]
+    engine.end_lease("first")
+    assert engine.inspect()[-2:] == [shown[6:], []]
+
+
+def test_several_names_are_shown_in_one_call(make, clock, listening):
+    listening("waits")
+    held, idle, contended = engines = [make(5, "a"), make(1, "b"), make(1, "c")]
+    for token in ("first", "second"):
+        held.acquire(token)
+        contended.acquire(token if token == "first" else "waits")
+    script = held.load("permit_inspect")
+
+    def inspect(*names):
+        keys = [name.key(part) for name in names for part in PARTS]
+        return clock.execute_command("EVAL", script.source, len(keys), *keys, 1, NEVER_DECODE=True)
+
+    each = [inspect(engine) for engine in engines]
+    assert [one[2:7] for one in each] == [[NOW_US + 1, 0, 2, 2, 0], [0] * 5, [NOW_US, 0, 1, 1, 1]]
+    assert inspect(*engines) == each
+    assert inspect(idle, contended) == each[1:]
 
 
 def test_expired_leases_count_as_free_and_nothing_changes(make):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests._support.engine import CLAIM_MS, CLAIM_US, NOW_US, TTL_US, received, unchanged
+from tests._support.engine import CLAIM_MS, CLAIM_US, NOW_US, TTL_US, holding, received, unchanged
 
 
 def test_a_writer_that_becomes_a_reader_lets_in_the_readers_behind_it_and_no_writer(rw, clock, listening):
@@ -76,3 +76,20 @@ def test_a_lowered_lease_that_expires_gives_back_what_it_still_had(rw, listening
     rw.release("r")
     assert rw.holders() == ["w2"]
     assert rw.stored().used == rw.limit
+
+
+def test_one_of_several_holders_keeps_some_of_its_permits(make, listening):
+    engine = make(6)
+    listening("next")
+    engine.acquire("t1", 1)
+    engine.acquire("t2", 5)
+    engine.acquire("next", 3)
+    assert engine.lower("t2", 2) == ["lowered", 0]
+    engine.has(
+        holders={"t1": NOW_US + TTL_US, "t2": NOW_US + TTL_US, "next": NOW_US + CLAIM_US},
+        t1=holding("t1", 1, 6),
+        t2=holding("t2", 2, 6, fence=NOW_US + 1),
+        next=holding("next", 3, 6, fence=NOW_US + 2),
+        used=6,
+        fence=NOW_US + 2,
+    )

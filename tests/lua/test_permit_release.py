@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from handfast._engine.calls import PARTS
 from tests._support.engine import (
     CLAIM_US,
     NOW_US,
@@ -226,3 +227,109 @@ def test_a_release_of_two_names_skips_more_than_a_hundred_dead_waiters_in_two_ca
     assert both.release("t1") == ["released", 1]
     assert both.release("t1") == ["released", 0]
     assert both.holders() == both.queues() == [[], []]
+
+
+def test_a_waiter_is_served_until_the_last_microsecond_of_its_wait_lease(a, clock, listening):
+    listening("t2")
+    for end in (a.release, a.cancel):
+        a.acquire("t1", ttl=2 * WAIT_MS)
+        a.acquire("t2")
+        clock.now_us += WAIT_MS * 1000
+        end("t1")
+        assert a.holders() == ["t2"]
+        a.release("t2")
+
+
+def test_the_fence_of_a_handoff_is_the_time(a, clock, listening):
+    inbox = listening("t2")
+    a.acquire("t1")
+    a.acquire("t2")
+    clock.now_us += 1000
+    a.release("t1")
+    assert received(inbox) == f"granted t2 {clock.now_us} {clock.now_us} {CLAIM_US}"
+
+
+def test_no_waiter_of_one_permit_is_let_in_beside_a_holder_of_a_limit_that_is_gone(a, listening):
+    """An operator let two in, and took that back."""
+    listening("t3")
+    a.acquire("t1")
+    a.resize(2)
+    a.acquire("t2", limit=2)
+    a.resize(0)
+    a.acquire("t3")
+    assert a.release("t1") == ["released", 0]
+    assert (a.holders(), a.queue()) == (["t2"], ["t3"])
+    assert a.release("t2") == ["released", 0]
+    assert a.holders() == ["t3"]
+
+
+def test_a_waiter_that_releases_sweeps_what_has_expired(make, listening):
+    listening("back", "behind")
+    engine = make(3)
+    engine.acquire("held")
+    engine.acquire("expired")
+    engine.acquire("back", 3)
+    engine.acquire("behind", 2)
+    engine.end_lease("expired")
+    assert engine.release("back") == ["unknown"]
+    assert engine.holders() == ["behind", "held"]
+
+
+# --- three names, of which some were lost
+
+
+@pytest.mark.parametrize("lost", [[0], [1], [2], [0, 1], [0, 2], [1, 2]])
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("others", [[], ["waits"], ["holds"], ["holds", "waits"]])
+def test_of_three_names_one_that_was_lost_makes_the_whole_lost(clock, listening, *, lost, copies, others):
+    three = Several(clock, "xyz")
+    listening("waits")
+    if "holds" in others:
+        for engine in three.engines:
+            engine.resize(2)
+    three.acquire("t1")
+    for number, engine in enumerate(three.engines):
+        if number in lost:
+            engine.end_lease("t1")
+            engine.acquire("next")
+        for other in others:
+            engine.acquire(other)
+    assert three.release("t1", copies=copies) == ["lost"]
+    assert three.release("t1", copies=copies) == (["lost"] if copies else ["unknown"])
+    assert not any("t1" in holders for holders in three.holders())
+
+
+def test_a_release_of_which_a_part_has_run_before_is_lost_all_the_same(clock, listening):
+    """The waiter at the second name waits for the third one too, so that it could not be served."""
+    three = Several(clock, "xyz")
+    x, y, z = three.engines
+    listening("waits")
+    three.acquire("t1")
+    Several(clock, "yz").acquire("waits")
+    y.release("t1")
+    for part in PARTS:
+        z.lose(part)
+    assert y.queue() == ["waits"]
+    assert three.release("t1") == ["lost"]
+    assert x.holders() == y.holders() == []
+
+
+def test_a_release_beside_others_keeps_the_limit_of_an_operator(make):
+    engine = make(2)
+    engine.resize(4)
+    for token in ("t1", "t2", "t3"):
+        engine.acquire(token)
+    assert engine.release("t2") == ["released", 0]
+    assert (engine.stored().limit, engine.stored().used) == (4, 2)
+
+
+@pytest.mark.parametrize("crowded", [0, 1])
+def test_with_copies_a_queue_that_takes_another_call_is_reported_too(both, crowded, listening):
+    listening("live")
+    both.acquire("t1")
+    for number in range(100):
+        both.engines[crowded].acquire(f"dead{number:03}")
+    both.engines[1 - crowded].acquire("live")
+    assert both.release("t1", copies=True) == ["released", 1]
+    assert both.release("t1", copies=True) == ["released", 0]
+    assert both.engines[1 - crowded].holders() == ["live"]

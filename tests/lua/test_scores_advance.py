@@ -16,9 +16,11 @@ def test_members_are_added_moved_or_stale(index):
 
 
 def test_twice_has_the_same_answer_which_is_remembered_for_some_seconds(index):
-    first = index.advance("1", "a", "2", "b", answer="x")
+    index.advance("3", "c", "1", "d", answer="w")
+    pairs = ("1", "a", "2", "b", "1", "c", "2", "d")
+    first = index.advance(*pairs, answer="x")
     with unchanged(index):
-        assert index.advance("1", "a", "2", "b", answer="x") == first == ["advanced", 2, 0, 0]
+        assert index.advance(*pairs, answer="x") == first == ["advanced", 2, 1, 1]
     assert 0 < index.client.pttl(index.key("answer:x")) <= 20_000
     assert index.client.pttl(index.key("scores")) == -1
 

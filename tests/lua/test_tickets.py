@@ -171,3 +171,27 @@ def test_a_waiter_asks_again_with_its_ticket_at_maxmemory(waiters, a, raw, liste
     asked.acquire("t1")
     raw.config_set("maxmemory", 1)
     assert ask_again(asked, "t1")[0] == "queued"
+
+
+def test_a_waiter_that_comes_back_takes_no_newcomer_ahead_of_earlier_ones(a, clock, listening):
+    """The clock was set back, and the ticket that came back is older than the last one."""
+    listening("t1", "back", "t2")
+    a.acquire("first")
+    clock.now_us += HOUR_US // 100
+    a.acquire("t1")
+    clock.now_us -= HOUR_US // 100
+    a.acquire("back", ticket=5)
+    a.acquire("t2")
+    assert a.queue() == ["back", "t1", "t2"]
+
+
+def test_a_handoff_forgets_no_ticket(a, clock, listening):
+    listening("t1", "t2", "t3")
+    a.acquire("first")
+    for token in ("t1", "t2"):
+        clock.now_us += 1000
+        a.acquire(token)
+    a.release("first")
+    clock.now_us -= HOUR_US // 100
+    a.acquire("t3")
+    assert (a.holders(), a.queue()) == (["t1"], ["t2", "t3"])

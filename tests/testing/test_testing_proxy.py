@@ -612,9 +612,8 @@ def left():
 def test_close_leaves_no_thread_socket_or_folder(server, raw):
     with Handfast(server.url) as hf, hf.lock("warm"):
         pass
-    eventually(lambda: threading.active_count() == left()[0])
-    before = left()
     until_alone(raw)
+    before = left()
     proxy = FaultProxy(server.url)
     folder = Path(proxy.path).parent
     lines = [RawClient(proxy) for _ in range(6)]

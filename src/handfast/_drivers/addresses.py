@@ -1,6 +1,7 @@
 """From what users name a server with to a connection pool of redis-py, whose settings a connector takes.
 
-That is a URL, a client of redis-py, or a client of valkey-py, which has the same settings and other connection classes.
+That is a URL, a client of redis-py, or a client of valkey-py, which has the same settings and other connection classes. Of a
+cluster it is the pool of one node, whose settings are those of all, and the nodes that were named.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ from urllib.parse import SplitResult, urlsplit
 
 import redis
 import redis.asyncio
+from redis.backoff import NoBackoff
 
+from handfast._engine.slots import Node
 from handfast.errors import ServerUnsupported
 
-__all__ = ["pool_of_client", "pool_of_url", "sentinels_of"]
+__all__ = ["pool_of_client", "pool_of_url", "seeds_of_client", "seeds_of_url", "sentinels_of"]
 
 SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
-"""Schemes of URLs, and those that redis-py has for them. All but the last can name a Sentinel's service, too."""
+"""Schemes of URLs, and those that redis-py has for them. All but the last can name a Sentinel's service, or a cluster, too."""
 
 SENTINEL = "+sentinel"
 SENTINEL_PORT = 26379
+
+CLUSTER = "+cluster"
+PORT = 6379
 
 SHARED_WITH_SENTINELS = ("ssl", "socket_")
 """How the settings begin that hold for the connections to the Sentinels as well."""
@@ -34,14 +40,24 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
     """Return a pool of ``library``, which is ``redis`` or ``redis.asyncio``. Raises ValueError for a URL that is wrong."""
     try:
         parts = urlsplit(url)
-        scheme, is_sentinel = parts.scheme.removesuffix(SENTINEL), parts.scheme.endswith(SENTINEL)
-        if scheme not in SCHEMES or (is_sentinel and scheme == "unix"):
-            raise ValueError(f"its scheme must be one of {', '.join(SCHEMES)}, redis{SENTINEL} and the like")
-        if is_sentinel:
+        scheme, plus, kind = parts.scheme.partition("+")
+        if scheme not in SCHEMES or plus + kind not in ("", SENTINEL, CLUSTER) or (kind and scheme == "unix"):
+            raise ValueError(
+                f"its scheme must be one of {', '.join(SCHEMES)}, redis{SENTINEL}, redis{CLUSTER} and the like"
+            )
+        if plus + kind == SENTINEL:
             return _pool_of_service(parts._replace(scheme=SCHEMES[scheme]), library)
+        if plus + kind == CLUSTER:
+            return _pool_of_node(parts._replace(scheme=SCHEMES[scheme]), library)
         return library.ConnectionPool.from_url(SCHEMES[scheme] + url[len(scheme) :])
     except ValueError as error:
         raise ValueError(f"the URL {_without_secrets(url)!r} is wrong: {error}") from None
+
+
+def seeds_of_url(url: str) -> list[Node]:
+    """Return the nodes of a cluster that a URL names; none if it names no cluster."""
+    parts = urlsplit(url)
+    return _hosts(parts, PORT) if parts.scheme.endswith(CLUSTER) else []
 
 
 def pool_of_client(client: object, library: ModuleType, other: str) -> Any:
@@ -51,24 +67,74 @@ def pool_of_client(client: object, library: ModuleType, other: str) -> Any:
     """
     asyncio = library is redis.asyncio
     valkey: Any = sys.modules.get("valkey.asyncio" if asyncio else "valkey")
-    if isinstance(client, library.client.Pipeline):
+    if isinstance(client, library.client.Pipeline | library.cluster.ClusterPipeline):
         raise TypeError("the server must be a client, not a pipeline of one")
     if isinstance(client, library.Redis):
         return _checked(client.connection_pool)
+    if isinstance(client, library.RedisCluster):
+        return _pool_of_cluster(client, library)
     if valkey is not None and isinstance(client, valkey.Valkey):
         return _pool_like(client.connection_pool, library)
-    if isinstance(client, redis.RedisCluster | redis.asyncio.RedisCluster):
-        raise ServerUnsupported("Redis Cluster is not supported yet; use a client of a single primary")
-    if isinstance(client, redis.Redis | redis.asyncio.Redis):
+    if valkey is not None and isinstance(client, valkey.ValkeyCluster):
+        raise ServerUnsupported(
+            f"cluster clients of valkey-py are not known here; use a URL, redis{CLUSTER}://host:port"
+        )
+    if isinstance(client, redis.Redis | redis.asyncio.Redis | redis.RedisCluster | redis.asyncio.RedisCluster):
         raise TypeError(f"a client of {type(client).__module__} needs {other}, not this class")
     name = library.__name__
-    raise TypeError(f"the server must be a URL, a {name}.Redis, the same of valkey-py, or None, not {client!r}")
+    raise TypeError(
+        f"the server must be a URL, a {name}.Redis, the same of valkey-py, a {name}.RedisCluster, or None, not {client!r}"
+    )
+
+
+def seeds_of_client(client: Any, library: ModuleType) -> list[Node]:
+    """Return the nodes of a cluster that its client knows; none if it is that of one server."""
+    if not isinstance(client, library.RedisCluster):
+        return []
+    return [Node(node.host, int(node.port)) for node in _nodes_of(client)]
 
 
 def sentinels_of(pool: Any) -> list[Any]:
     """Return the clients of the Sentinels that a pool asks; none if it is not that of a service."""
     manager = getattr(pool, "sentinel_manager", None)
     return [] if manager is None else manager.sentinels
+
+
+def _nodes_of(cluster: Any) -> list[Any]:
+    """Return what a cluster's client of redis-py knows of its nodes: those that the user named, and what has become of them."""
+    manager = cluster.nodes_manager
+    return [*{**manager.startup_nodes, **manager.nodes_cache}.values()]
+
+
+def _pool_of_cluster(cluster: Any, library: ModuleType) -> Any:
+    """Return a pool with the settings of a cluster's client. What its connections do on their own account is left out."""
+    node = _nodes_of(cluster)[0]
+    if library is redis:
+        made = cluster.nodes_manager.create_redis_node(node.host, node.port, **cluster.nodes_manager.connection_kwargs)
+        kind, settings = made.connection_pool.connection_class, made.connection_pool.connection_kwargs
+    else:
+        kind, settings = node.connection_class, node.connection_kwargs
+    settings = {name: value for name, value in settings.items() if name != "redis_connect_func"}
+    return library.ConnectionPool(connection_class=kind, **settings)
+
+
+def _hosts(parts: SplitResult, port: int) -> list[Node]:
+    """Return what stands between the login and the path of a URL with several servers."""
+    hosts = [urlsplit(f"//{one}") for one in parts.netloc.rpartition("@")[2].split(",")]
+    return [Node(host.hostname or "localhost", host.port or port) for host in hosts]
+
+
+def _pool_of_node(parts: SplitResult, library: ModuleType) -> Any:
+    """Return the pool of the first node that the URL of a cluster names."""
+    login, _, hosts = parts.netloc.rpartition("@")
+    if not hosts or parts.path.strip("/") not in ("", "0"):
+        raise ValueError("it must name nodes and no database, as in redis+cluster://host1:6379,host2:6379")
+    first = hosts.partition(",")[0]
+    _hosts(parts, PORT)  # refuses what can't be a port
+    pool = library.ConnectionPool.from_url(parts._replace(netloc=f"{login}@{first}" if login else first).geturl())
+    if pool.connection_kwargs.get("db"):
+        raise ValueError("a cluster has no databases but 0")
+    return pool
 
 
 def _pool_of_service(parts: SplitResult, library: ModuleType) -> Any:
@@ -87,10 +153,9 @@ def _pool_of_service(parts: SplitResult, library: ModuleType) -> Any:
         settings["ssl"] = True
     secrets = {name: settings.pop(f"sentinel_{name}", None) for name in ("username", "password")}
     shared = {name: value for name, value in settings.items() if name.startswith(SHARED_WITH_SENTINELS)}
-    sentinels = [
-        (host.hostname, host.port or SENTINEL_PORT) for host in (urlsplit(f"//{one}") for one in hosts.split(","))
-    ]
-    sentinel = library.Sentinel(sentinels, sentinel_kwargs=shared | secrets, **settings)
+    sentinels = [*_hosts(parts, SENTINEL_PORT)]
+    at_once = {"retry": library.retry.Retry(NoBackoff(), 0)}  # where one Sentinel is down, another one is asked at once
+    sentinel = library.Sentinel(sentinels, sentinel_kwargs=shared | secrets | at_once, **settings)
     return sentinel.master_for(service).connection_pool
 
 

@@ -1,4 +1,4 @@
-"""The local clock: elapsed seconds, those during which the machine was suspended included (invariant 8).
+"""The local clocks: elapsed seconds, those during which the machine was suspended included (invariant 8).
 
 `time.monotonic` stops while the machine is suspended, on Linux and on macOS; the server's clock does not. So leases are
 measured with a clock that goes on. The timers of event loops and of ``poll`` do stop, and expire late after a resume.
@@ -9,8 +9,12 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
-__all__ = ["monotonic"]
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["monotonic", "wall_clock"]
 
 if sys.platform == "darwin":
     CLOCK = time.CLOCK_MONOTONIC_RAW
@@ -21,3 +25,10 @@ else:
 
 monotonic = partial(time.clock_gettime, CLOCK)
 """Return the seconds since some moment in the past."""
+
+
+def wall_clock() -> datetime:
+    """Return the time of day, which no lease depends on."""
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)

@@ -1,6 +1,6 @@
 """Connect to the server with the connection class and the settings of the user's own client.
 
-TLS, credentials, Sentinel, unix sockets and every other setting of the client are kept. Only the settings that a session
+TLS, credentials, Sentinel, unix sockets and every other setting of the client are kept, and so they are for each node of a cluster. Only the settings that a session
 depends on are replaced: RESP3, bytes, and no retries by the client library, since a session sends again itself. The sync
 and the asyncio driver each add how they connect.
 """
@@ -8,14 +8,18 @@ and the asyncio driver each add how they connect.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self, cast
+from weakref import WeakKeyDictionary
 
 import redis
 from redis.exceptions import AuthenticationError
 
-from handfast._drivers.addresses import pool_of_client, pool_of_url, sentinels_of
+from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
+from handfast._drivers.failures import log_unheard
 from handfast._engine.defaults import EMBEDDED
+from handfast._engine.effects import Park
+from handfast._engine.slots import Node
 from handfast._version import __version__
 from handfast.errors import NoServer
 
@@ -41,8 +45,11 @@ class Connector:
 
     Args:
         pool: Its settings are used.
-        owned: Whether the pool was made for this connector, and is used by nothing else.
+        url: What the pool was made from for this connector, if it was.
         restart_server: Called when the embedded server is gone.
+        seeds: The nodes that are known of a cluster. The pool is that of one of them.
+        remap: Makes an address of what a node of the cluster says about another one.
+        whole: The connector to the cluster whose node this is for.
 
     """
 
@@ -53,14 +60,31 @@ class Connector:
     other: ClassVar[str]
     """The class that takes clients of the other module."""
 
-    def __init__(self, pool: Any, *, owned: bool = False, restart_server: Callable[[], object] | None = None) -> None:
+    heard: bool = False
+    """Whether a message ever reached one of these connections. They probe it until one has."""
+    _is_unheard_logged = False
+    _reached = False
+    _whole: Connector | None = None
+
+    def __init__(
+        self,
+        pool: Any,
+        *,
+        url: str = "",
+        restart_server: Callable[[], object] | None = None,
+        seeds: Sequence[Node] = (),
+        remap: Callable[[tuple[str, int]], tuple[str, int]] | None = None,
+        whole: Connector | None = None,
+    ) -> None:
         settings = pool.connection_kwargs
         self._connection_class = pool.connection_class
         self._pool = pool  # connections of a Sentinel pool hold only a weak reference to it
-        self._sentinels = [one.connection_pool for one in sentinels_of(pool)] if owned else []
-        """The pools of connections to Sentinels, which are closed as soon as they have named the primary."""
+        self._url = url
+        self._pools: WeakKeyDictionary[object, Any] = WeakKeyDictionary()
         self._restart_server = restart_server
-        self.response_timeout = settings.get("socket_timeout") or RESPONSE_TIMEOUT
+        self.seeds: tuple[Node, ...] = tuple(seeds)
+        self._remap = remap
+        self.response_timeout: float = settings.get("socket_timeout") or RESPONSE_TIMEOUT
         self._settings: dict[str, Any] = {
             key: value for key, value in settings.items() if key not in _DROPPED_SETTINGS
         } | {
@@ -77,15 +101,77 @@ class Connector:
         if not settings.keys() & {"driver_info", "lib_name", "lib_version"}:
             self._settings |= _name_of_library()
         try:
-            self._make()  # does not connect yet
+            self._connection_class(**self._settings)  # does not connect yet
         except TypeError as error:
             raise ValueError(f"the connection settings are not valid: {error}") from error
-        self.reached = False
-        """Whether a connection was ever made. Only a server that was reached once is worth waiting for."""
+        self._whole = whole
+        self.switches: int = 0
+        """How often another server became the primary, as far as a Sentinel told. A connection that is older is not used."""
+        self.primaries: set[str] = set()
+        """``host:port`` of the primaries that connections were made to since the last switch, if a Sentinel named them."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether a connection was ever made, to any node of a cluster. Only a server that was reached once is worth waiting for."""
+        return self._reached if self._whole is None else self._whole.reached
+
+    @reached.setter
+    def reached(self, reached: bool) -> None:
+        if self._whole is None:
+            self._reached = reached
+        else:
+            self._whole.reached = reached
+
+    def note_heard(self) -> None:
+        """Note that messages come through. Of a cluster it is enough if they do at one node."""
+        self.heard = True
+        if self._whole is not None:
+            self._whole.heard = True
+
+    def unheard(self, park: Park) -> Park:
+        """Return what to wait for before a message ever came through: for less long."""
+        if not self._is_unheard_logged:
+            self._is_unheard_logged = True
+            log_unheard(self.address)
+        return park._replace(until=min(park.until, park.poll_at))
+
+    def at(self, node: Node) -> Self:
+        """Return the connector to a node of the cluster."""
+        settings = self._settings | {"host": node.host, "port": node.port}
+        pool = self.library.ConnectionPool(connection_class=self._connection_class, **settings)
+        return type(self)(pool, whole=self)
+
+    def remap(self, node: Node) -> Node:
+        """Return where a node of the cluster is that another one has named."""
+        return node if self._remap is None else Node(*self._remap(node))
 
     def may_recover(self, error: Exception) -> bool:
         """Return whether connecting again may help after this error."""
         return self.reached and not isinstance(error, AuthenticationError)
+
+    @property
+    def service(self) -> str | None:
+        """The service whose primary this is; None without a Sentinel."""
+        service: str | None = getattr(self._pool, "service_name", None)
+        return service
+
+    def sentinels(self) -> list[Self]:
+        """Return connectors to the Sentinels, in the order in which they are asked."""
+        return [type(self)(client.connection_pool) for client in sentinels_of(self._pool_here())]
+
+    @property
+    def address(self) -> str:
+        """Where the server is: a URL without secrets."""
+        settings = self._settings
+        database = settings.get("db") or 0
+        if self.service is not None:
+            return f"redis+sentinel://…/{self.service}/{database}"
+        if "path" in settings:
+            return f"unix://{settings['path']}?db={database}"
+        scheme = "rediss" if issubclass(self._connection_class, self.library.SSLConnection) else "redis"
+        if self.seeds:
+            return f"{scheme}+cluster://{','.join(f'{node.host}:{node.port}' for node in self.seeds)}"
+        return f"{scheme}://{settings.get('host', 'localhost')}:{settings.get('port', 6379)}/{database}"
 
     @classmethod
     def of(cls, server: object) -> Self:
@@ -105,13 +191,40 @@ class Connector:
         if server == EMBEDDED:
             from handfast.embedded import shared_url
 
-            return cls(pool_of_url(shared_url(), cls.library), owned=True, restart_server=shared_url)
+            return cls(pool_of_url(shared_url(), cls.library), restart_server=shared_url)
         if isinstance(server, str):
-            return cls(pool_of_url(server, cls.library), owned=True)
-        return cls(pool_of_client(server, cls.library, cls.other))
+            return cls(pool_of_url(server, cls.library), url=server, seeds=seeds_of_url(server))
+        pool, seeds = pool_of_client(server, cls.library, cls.other), seeds_of_client(server, cls.library)
+        return cls(pool, seeds=seeds, remap=cast("Any", server).nodes_manager.address_remap if seeds else None)
+
+    def _note_reached(self, connection: Any) -> None:
+        self.reached = True
+        if self.service is not None:
+            self.primaries.add(f"{connection.host}:{connection.port}")
+
+    @staticmethod
+    def _here() -> object:
+        """Return what connections to Sentinels belong to: the calling thread, or the running event loop."""
+        raise NotImplementedError
+
+    def _pool_here(self) -> Any:
+        """Return the pool that asks the Sentinels. redis-py's can be shared neither by threads nor by event loops."""
+        if not self._url or self.service is None:
+            return self._pool
+        here = self._here()
+        if here not in self._pools:
+            self._pools[here] = pool_of_url(self._url, self.library)
+        return self._pools[here]
+
+    def _pools_of_sentinels(self) -> list[Any]:
+        """Return our own pools of connections to Sentinels, which are closed as soon as they have named the primary."""
+        return [client.connection_pool for client in sentinels_of(self._pool_here())] if self._url else []
 
     def _make(self, **limits: float) -> Any:
-        return self._connection_class(**self._settings | limits)
+        settings = self._settings | limits
+        if self.service is not None:
+            settings["connection_pool"] = self._pool_here().connection_kwargs["connection_pool"]
+        return self._connection_class(**settings)
 
 
 def _without_maintenance_pushes() -> dict[str, Any]:

@@ -3,49 +3,78 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
+import re
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
 from handfast._engine.messages import Subscription
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_transient, subscribe_denied
-from handfast.errors import AcquireTimeout, HandfastError, ServerUnsupported
+from handfast._protocol.lease import LeaseState
+from handfast.errors import HandfastError, ServerRefused, ServerUnsupported
 
 __all__ = [
-    "client_closed",
-    "closed_while_waiting",
+    "OWN_ERRORS",
+    "already_held",
     "connection_broke",
     "copy_exception",
     "handshake_failed",
+    "hello_refused",
+    "lease_log",
+    "log_acquired",
+    "log_own_wait",
+    "log_released",
     "log_unfinished_cleanup",
+    "log_unheard",
+    "log_unreleased",
+    "no_decorator",
+    "no_primary",
+    "no_shares",
+    "outside_cluster",
+    "primary_changed",
     "server_silent",
-    "server_starting",
-    "timed_out",
 ]
 
+OWN_ERRORS = (RedisError, HandfastError)
+"""The errors of an operation itself. All others came from outside, such as an interrupt."""
 
-def client_closed(name: str) -> HandfastError:
-    return HandfastError("this client was closed; make a new one", name=name)
+_NO_RESP3 = r"(?is)^(?:ERR )?unknown command\W+HELLO|^NOPROTO\b"
 
+_SENTINEL = r"(?s)<redis\.(?:asyncio\.)?client\.Redis\(.*?\bhost=([^,)]+),port=(\d+).*?>\)>\)>"
+"""A client as redis-py shows it in its error, with its host and its port."""
 
-def closed_while_waiting(name: str = "") -> HandfastError:
-    return HandfastError("this client was closed while the call waited", name=name)
+lease_log = logging.getLogger("handfast.lease")
+"""Its level is asked before each record, in the drivers: without DEBUG that is all that logging costs a lock."""
 
 
 def connection_broke(cause: object) -> RedisConnectionError:
     return RedisConnectionError(f"the connection to the server broke: {cause}")
 
 
+def primary_changed() -> RedisConnectionError:
+    return RedisConnectionError("the server is not the primary any more")
+
+
 def server_silent() -> RedisTimeoutError:
     return RedisTimeoutError("the server did not answer in time")
 
 
-def server_starting(error: object) -> RedisConnectionError:
-    return RedisConnectionError(f"the server is not ready: {error}")
+def hello_refused(error: Exception) -> Exception | None:
+    """Return the error for a server that is not ready, or that does not speak RESP3; None for other errors."""
+    if is_transient(str(error)):
+        return RedisConnectionError(f"the server is not ready: {error}")
+    if not re.search(_NO_RESP3, str(error)):
+        return None
+    return ServerUnsupported(
+        f"the server does not speak RESP3, on which one connection both calls and receives messages ({error}); connect to Redis 6.2 "
+        "or newer or to Valkey directly, without a proxy that only knows RESP2"
+    )
 
 
 def handshake_failed(subscription: Subscription, reply: Any) -> Exception | None:
@@ -53,7 +82,7 @@ def handshake_failed(subscription: Subscription, reply: Any) -> Exception | None
     channel = subscription.channels[0]
     if isinstance(reply, ErrorReply):
         return RedisConnectionError(str(reply)) if is_transient(reply) else subscribe_denied(reply, channel)
-    if isinstance(reply, list) and any(reply[1:]):
+    if isinstance(reply, list) and reply[:1] == [channel.encode()] and any(reply[1:]):
         return None
     return ServerUnsupported(
         f"the server does not count this connection among the subscribers of {channel!r} (PUBSUB NUMSUB: {reply!r}), so no "
@@ -62,18 +91,86 @@ def handshake_failed(subscription: Subscription, reply: Any) -> Exception | None
     )
 
 
-def timed_out(error: Exception, name: str, timeout: float | None, until: float) -> AcquireTimeout | None:
-    """Return what an acquire raises instead of ``error`` if the server was silent until the caller's time was up."""
-    if isinstance(error, RedisTimeoutError) and monotonic() >= until:
-        return AcquireTimeout(name, timeout or 0, "the server did not answer")
-    return None
+def outside_cluster() -> RedisConnectionError:
+    return RedisConnectionError("the node knows of no primary of the cluster: it has left it, or has not joined it yet")
+
+
+def no_decorator() -> TypeError:
+    return TypeError(
+        "what acquire() returns is no decorator; decorate with the object itself, as in @hf.lock('a', timeout=5)"
+    )
+
+
+def no_primary(error: RedisConnectionError) -> RedisConnectionError:
+    """Return the error for Sentinels that name no primary, with their addresses in place of their clients and all of their settings."""
+    return type(error)(re.sub(_SENTINEL, r"\1:\2", str(error)))
+
+
+def no_shares(reply: ErrorReply) -> Exception:
+    """Return the error for a server that does not tell which primary of its cluster has which slot."""
+    if is_transient(reply):
+        return RedisConnectionError(str(reply))
+    if "cluster support disabled" in reply:
+        return ServerUnsupported(f"the server is not part of a cluster; name it with redis://host:port ({reply})")
+    return ServerRefused(
+        f"the server does not tell which slots of the cluster it has: allow it with ACL SETUSER … +cluster|slots ({reply})",
+        name="",
+        changed_nothing=True,
+        reply=str(reply),
+    )
+
+
+def already_held(name: str) -> ValueError:
+    return ValueError(
+        f"the lease of {name!r} with this token is held by this client already; a token can be adopted once"
+    )
 
 
 def copy_exception(error: Exception) -> Exception:
     """Copy an error for one more waiter: each raised exception collects a traceback of its own."""
     with contextlib.suppress(TypeError):
-        return type(error)(*error.args)
+        return copy.copy(error)
     return error
+
+
+def log_unreleased(name: str) -> None:
+    """Log that a client was closed before the server confirmed a release."""
+    logging.getLogger("handfast.cleanup").warning(
+        "could not release the lease of %r before its client was closed; it may stay held until its ttl ends",
+        name,
+        extra={"lock": name, "reason": "the server did not confirm it in time"},
+    )
+
+
+def log_unheard(address: str) -> None:
+    logging.getLogger("handfast.lease").warning(
+        "no messages of %s reach this client, which a proxy may keep back: its waiters ask every 0.05 s to 1 s instead; connect to the "
+        "server directly",
+        address,
+        extra={"server": address, "reason": "the message of the probe did not come back"},
+    )
+
+
+def log_own_wait(lease: LeaseState) -> None:
+    name, held_for = lease.request.name, lease.held_for(monotonic())
+    lease_log.warning(
+        "a call waits for %r, which this client itself has held for %.0f s; if the holder waits for that call, neither goes on",
+        name,
+        held_for,
+        extra={"lock": name, "fence": lease.fence, "held_for": held_for},
+    )
+
+
+def log_acquired(lease: LeaseState) -> None:
+    name, fence, waited = lease.request.name, lease.fence, lease.waited
+    fields = {"lock": name, "fence": fence, "waited": waited}
+    lease_log.debug("acquired %r with fence %d after %.3f s", name, fence, waited, extra=fields)
+
+
+def log_released(lease: LeaseState) -> None:
+    name, fence, held_for = lease.request.name, lease.fence, lease.held_for(monotonic())
+    fields = {"lock": name, "fence": fence, "held_for": held_for}
+    lease_log.debug("released %r with fence %d after %.3f s", name, fence, held_for, extra=fields)
 
 
 def log_unfinished_cleanup(name: str, reason: object) -> None:

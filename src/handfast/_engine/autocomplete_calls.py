@@ -40,8 +40,8 @@ class AutocompleteCalls:
     def __init__(self, place: KeySet, *, fold_case: bool, ranked: bool) -> None:
         # Clients that disagree on the options use different keys, so that none misreads the entries of another.
         form = ("folded" if fold_case else "exact") + ("_ranked" if ranked else "")
-        self.name = place.name
-        self.ranked = ranked
+        self.name: str = place.name
+        self.ranked: bool = ranked
         self._fold_case = fold_case
         self._names = place.key(form)
         self._ranks = place.key(f"{form}:ranks")

@@ -8,12 +8,14 @@ finds by its token what a batch did before it.
 A request that is alone goes the usual way, which is shorter. So does one for a lock that a batch has not served, until an
 acquire finds the lock free: those that tasks contend for would only be asked for twice, and enter the queue that much later.
 
-The names of a batch must be on one server. In a cluster they will have to be split by the slots of their keys, here in `split`.
+In a cluster the names of a batch must share a slot, as those of a namespace in braces do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, filterfalse
 from struct import unpack
 from typing import Any, Protocol, TypeVar
 
@@ -46,26 +48,28 @@ class Joinable(Protocol):
 R = TypeVar("R", bound=Joinable)
 
 
-def split(requests: list[R]) -> tuple[list[R], list[list[R]]]:
-    """Return the requests that go alone, in their order, and the batches of the others.
+def split(requests: list[R], slot_of: Callable[[Call], object] | None = None) -> tuple[list[R], list[list[R]]]:
+    """Return the requests that go alone, in their order, and the batches of the others, each of one slot.
 
     Of several requests for one lock none joins a batch: they keep their order.
     """
-    kinds: dict[bytes, dict[bytes, R | None]] = {}
+    kinds: defaultdict[object, dict[bytes, R | None]] = defaultdict(dict)
     for request in requests:
         call = request.call
         lock = call.lock
         if lock is not None and lock.is_free and not request.again:
-            members = kinds.setdefault(lock.ttl if call.waiter else b"", {})
-            members[lock.key] = None if lock.key in members else request
-    batches = []
+            kind = lock.ttl if call.waiter else b""
+            members = kinds[kind if slot_of is None else (kind, slot_of(call))]
+            key = lock.key
+            members[key] = None if key in members else request
+    batches: list[list[R]] = []
     for members in kinds.values():
-        row = [request for request in members.values() if request is not None]
+        row = [*filter(None, members.values())]
         batches += [row[start : start + MOST] for start in range(0, len(row) - 1, MOST)]
     if not batches:
         return requests, batches
-    joined = {request for batch in batches for request in batch}
-    return [request for request in requests if request not in joined], batches
+    joined = {*chain.from_iterable(batches)}
+    return [*filterfalse(joined.__contains__, requests)], batches
 
 
 def join(calls: Sequence[Call]) -> Call:

@@ -1,23 +1,26 @@
 """Requests: the calls of the engine's scripts, packed as far as they can be before there is a token.
 
 A `PermitRequest` asks for permits of one name, with a weight and a limit; a lock is one permit of one. A `MultiRequest` asks for
-one permit of each of several locks. Protocols and drivers treat the two alike.
+one permit of each of several locks. Protocols and drivers treat the two alike. Of a cluster, one call reaches the names of one slot only:
+there a request is acquired as its ``groups``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
-from handfast._engine.effects import Call, LockPlace, make_call
+from handfast._engine.effects import Acknowledgement, Answer, Call, LockPlace, make_call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from handfast._engine.records import encode_label
 from handfast._engine.resp import bulk
 from handfast._engine.script import LuaScript, load, pack
+from handfast._engine.slots import slot_of_key
+from handfast.errors import LimitExceeded, QueueFull
 
 __all__ = ["MAX_PERMITS", "MultiRequest", "PermitRequest", "Request"]
 
@@ -42,9 +45,6 @@ PARTS = "state", "tokens"
 _pack_caller = Struct("<d").pack
 """The last of the numbers that a record has behind its mark."""
 
-RELEASE_OF_COPIES = RELEASE.prefix_for(len(PARTS), 2)
-"""For a token whose acquire may have copies that still arrive."""
-
 
 def _with_ticket(request: bytes, ticket: int) -> bytes:
     """Return a packed request with that ticket; it ends with the ticket 0."""
@@ -54,20 +54,50 @@ def _with_ticket(request: bytes, ticket: int) -> bytes:
 class Request(ABC):
     """What a caller acquires, as calls that can be sent."""
 
-    __slots__ = ("_max_waiters", "name", "renew", "timeout", "ttl_ms")
+    __slots__ = ("_max_waiters", "acknowledgement", "grant_ms", "name", "renew", "timeout", "ttl_ms")
 
-    def __init__(self, name: str, ttl_ms: int, *, renew: bool, max_waiters: int, timeout: float | None) -> None:
-        self.name = name
-        self.ttl_ms = ttl_ms
-        self.renew = renew
-        self.timeout = timeout
+    trusts_messages: ClassVar[bool] = True
+    """Whether a grant message is a grant. Else it only wakes the waiter, which then asks again."""
+
+    def __init__(
+        self,
+        name: str,
+        ttl_ms: int,
+        *,
+        renew: bool,
+        max_waiters: int,
+        timeout: float | None,
+        acknowledgement: Acknowledgement | None,
+    ) -> None:
+        self.name: str = name
+        self.ttl_ms: int = ttl_ms
+        self.grant_ms: int = ttl_ms
+        """How long a grant lasts before its first renewal, in milliseconds."""
+        self.renew: bool = renew
+        self.timeout: float | None = timeout
         """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
         self._max_waiters = max_waiters
+        self.acknowledgement: Acknowledgement | None = acknowledgement
+        """What grants and renewals wait for; None where that is their replies alone."""
+
+    def is_acknowledged(self, answer: Answer) -> bool:
+        """Return whether as many replicas as were asked for have what this renewal wrote."""
+        return self.acknowledgement is None or answer.replicas >= self.acknowledgement.replicas
 
     @property
     @abstractmethod
+    def parts(self) -> tuple[PermitRequest, ...]:
+        """The requests for one name each."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> tuple[Request, ...]:
+        """The same request for the names of one slot each, in the order of their slots."""
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names that it is for."""
+        return tuple(part.name for part in self.parts)
 
     @abstractmethod
     def adapted(self, rename: Callable[[str], str], timeout: float | None) -> Self:
@@ -91,17 +121,32 @@ class Request(ABC):
 
     @abstractmethod
     def confirm(self, token: bytes) -> Call | None:
-        """Confirm a grant that was handed over, for the whole ttl; None where it lasts that already."""
+        """Confirm a grant that was handed over, for all of ``grant_ms``; None where it lasts that already."""
 
     @abstractmethod
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
 
+    def rejection(self, tag: bytes, *fields: Any) -> Exception:
+        """Return what a reply raises by which the request is neither granted nor in the queue."""
+        return QueueFull(self.name, fields[0]) if tag == b"full" else LimitExceeded(self.name, fields[0])
+
 
 class PermitRequest(Request):
-    """Permits of one name: ``weight`` of ``limit``."""
+    """Permits of one name: ``weight`` of ``limit``. A lock stays taken for ``at_least_ms`` since its grant."""
 
-    __slots__ = ("_keys", "_lock", "_queue", "_try", "_wants", "_whole_ttl", "limit", "place", "weight")
+    __slots__ = (
+        "_keys",
+        "_lock",
+        "_queue",
+        "_try",
+        "_wants",
+        "_whole_grant",
+        "at_least_ms",
+        "limit",
+        "place",
+        "weight",
+    )
 
     def __init__(
         self,
@@ -113,27 +158,44 @@ class PermitRequest(Request):
         weight: int = 1,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: float | None = None,
+        at_least_ms: int = 0,
+        acknowledgement: Acknowledgement | None = None,
     ) -> None:
-        super().__init__(place.name, ttl_ms, renew=renew, max_waiters=max_waiters, timeout=timeout)
-        self.place = place
-        self.limit = limit
-        self.weight = weight
+        super().__init__(
+            place.name,
+            ttl_ms,
+            renew=renew,
+            max_waiters=max_waiters,
+            timeout=timeout,
+            acknowledgement=acknowledgement,
+        )
+        grant_ms = max(ttl_ms, at_least_ms)
+        self.grant_ms: int = grant_ms
+        self.at_least_ms: int = at_least_ms
+        self.place: KeySet = place
+        self.limit: int = limit
+        self.weight: int = weight
         keys = [bulk(place.key(part)) for part in PARTS]
         self._keys = b"".join(keys)
-        self._whole_ttl = bulk(ttl_ms)
-        self._lock = LockPlace(keys[0], self._whole_ttl) if limit == 1 else None
-        self._queue = bulk(doubles(ttl_ms, WAIT_MS, max_waiters, 0))
-        self._try = bulk(doubles(ttl_ms, 0, max_waiters, 0))
-        self._wants = doubles(weight, limit, min(ttl_ms, CLAIM_MS))
+        self._whole_grant = bulk(grant_ms)
+        self._lock = LockPlace(keys[0], self._whole_grant) if limit == 1 else None
+        self._queue = bulk(doubles(grant_ms, WAIT_MS, max_waiters, 0))
+        self._try = bulk(doubles(grant_ms, 0, max_waiters, 0))
+        self._wants = doubles(weight, limit, min(grant_ms, CLAIM_MS))
 
     def with_weight(self, weight: int) -> PermitRequest:
         """Return the same request for that many permits."""
         return self if weight == self.weight else self._like(self.place, weight, self.timeout)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The name that it is for."""
-        return (self.name,)
+    def parts(self) -> tuple[PermitRequest, ...]:
+        """The request itself."""
+        return (self,)
+
+    @property
+    def groups(self) -> tuple[PermitRequest, ...]:
+        """The request itself."""
+        return (self,)
 
     def adapted(self, rename: Callable[[str], str], timeout: float | None) -> PermitRequest:
         """Return the same request for another name, and with another timeout."""
@@ -145,7 +207,7 @@ class PermitRequest(Request):
         if ticket:
             return Call(ACQUIRE.prefix, self._keys + bulk(token) + _with_ticket(self._queue, ticket), token, wants)
         args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._queue)
-        return make_call((ACQUIRE.prefix, args, token, wants, False, token, self._lock))
+        return make_call((ACQUIRE.prefix, args, token, wants, False, token, self._lock, None, None))
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
         """Acquire, or leave the queue as it is."""
@@ -154,22 +216,33 @@ class PermitRequest(Request):
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
         """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
-        if copies:
-            return Call(RELEASE_OF_COPIES, self._keys + bulk(token) + bulk("copies"))
+        if copies or self.at_least_ms:
+            options = ("copies" * copies, self.at_least_ms * 1000)
+            return Call(RELEASE.prefix_for(len(PARTS), 3), self._keys + pack((token, *options)))
         args = b"%b$%d\r\n%b\r\n" % (self._keys, len(token), token)
-        return make_call((RELEASE.prefix, args, b"", b"", False, token, self._lock))
+        return make_call((RELEASE.prefix, args, b"", b"", False, token, self._lock, None, None))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
-        return Call(RENEW.prefix, self._keys + bulk(token) + bulk(ttl_ms))
+        args = self._keys + bulk(token) + bulk(ttl_ms)
+        return Call(RENEW.prefix, args, acknowledgement=self.acknowledgement)
 
     def confirm(self, token: bytes) -> Call | None:
-        """Confirm a grant that was handed over, for the whole ttl; None where it lasts that already."""
-        return Call(RENEW.prefix, self._keys + bulk(token) + self._whole_ttl) if self.ttl_ms > CLAIM_MS else None
+        """Confirm a grant that was handed over, for all of ``grant_ms``; None where it lasts that already."""
+        if self.grant_ms <= CLAIM_MS:
+            return None
+        args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._whole_grant)
+        return make_call((RENEW.prefix, args, b"", b"", False, b"", None, None, None))
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
         return Call(CANCEL.prefix, self._keys + bulk(token))
+
+    def rejection(self, tag: bytes, *fields: Any) -> Exception:
+        """Return what a reply raises by which the request is neither granted nor in the queue."""
+        if tag == b"exceeds_limit":
+            return LimitExceeded(self.name, fields[0], self.weight)
+        return super().rejection(tag, *fields)
 
     def lower(self, token: bytes) -> Call:
         """Keep only this request's weight of a lease."""
@@ -185,7 +258,7 @@ class PermitRequest(Request):
 
     def inspect(self, max_shown: int = 100) -> Call:
         """Read the state of the name, with so many of its holders and of its waiters."""
-        return self._call(INSPECT, max_shown)
+        return Call(INSPECT.prefix, self._keys + bulk(max_shown))
 
     def _like(self, place: KeySet, weight: int, timeout: float | None) -> PermitRequest:
         return PermitRequest(
@@ -196,6 +269,8 @@ class PermitRequest(Request):
             weight=weight,
             max_waiters=self._max_waiters,
             timeout=timeout,
+            at_least_ms=self.at_least_ms,
+            acknowledgement=self.acknowledgement,
         )
 
     def _call(self, script: LuaScript, *args: bytes | str | int) -> Call:
@@ -203,31 +278,51 @@ class PermitRequest(Request):
 
 
 class MultiRequest(Request):
-    """Several locks, all or none of them. ``parts`` are the requests for one each."""
+    """Several locks, all or none of them. A group of them has the name of the whole, which errors and records show."""
 
-    __slots__ = ("_keys", "_queue", "_try", "parts")
+    __slots__ = ("_groups", "_keys", "_parts", "_queue", "_try")
 
     def __init__(
-        self, places: Sequence[KeySet], *, ttl_ms: int, renew: bool, max_waiters: int, timeout: float | None = None
+        self,
+        places: Sequence[KeySet],
+        *,
+        ttl_ms: int,
+        renew: bool,
+        max_waiters: int,
+        timeout: float | None = None,
+        acknowledgement: Acknowledgement | None = None,
+        name: str | None = None,
     ) -> None:
-        name = ", ".join(place.name for place in places)
-        super().__init__(name, ttl_ms, renew=renew, max_waiters=max_waiters, timeout=timeout)
-        self.parts = tuple(PermitRequest(place, ttl_ms=ttl_ms, renew=renew) for place in places)
+        name = name or ", ".join(place.name for place in places)
+        super().__init__(
+            name, ttl_ms, renew=renew, max_waiters=max_waiters, timeout=timeout, acknowledgement=acknowledgement
+        )
+        self._parts = tuple(PermitRequest(place, ttl_ms=ttl_ms, renew=renew) for place in places)
+        self._groups: tuple[MultiRequest, ...] = ()
         self._keys = pack(place.key(part) for place in places for part in PARTS)
         self._queue = bulk(doubles(ttl_ms, WAIT_MS, max_waiters, 0))
         self._try = bulk(doubles(ttl_ms, 0, max_waiters, 0))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names that it is for."""
-        return tuple(part.name for part in self.parts)
+    def parts(self) -> tuple[PermitRequest, ...]:
+        """The requests for one lock each."""
+        return self._parts
+
+    @property
+    def groups(self) -> tuple[MultiRequest, ...]:
+        """The same request for the locks of one slot each, in the order of their slots: an order that all callers share."""
+        if not self._groups:
+            slots: dict[int, list[KeySet]] = {}
+            for part in self.parts:
+                slots.setdefault(slot_of_key(part.place.tag.encode()), []).append(part.place)
+            several = (self._like(slots[slot], self.timeout, self.name) for slot in sorted(slots))
+            self._groups = (self,) if len(slots) == 1 else tuple(several)
+        return self._groups
 
     def adapted(self, rename: Callable[[str], str], timeout: float | None) -> MultiRequest:
         """Return the same request for other names, and with another timeout. Names that became the same count once."""
         places = {part.name: part.place for part in (one.adapted(rename, timeout) for one in self.parts)}
-        return MultiRequest(
-            [*places.values()], ttl_ms=self.ttl_ms, renew=self.renew, max_waiters=self._max_waiters, timeout=timeout
-        )
+        return self._like(places.values(), timeout)
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
         """Acquire all, or enter every queue."""
@@ -244,7 +339,7 @@ class MultiRequest(Request):
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease that still has all its locks last that long from now, or longer if it already does."""
-        return self._call(RENEW, pack((token, ttl_ms)))
+        return self._call(RENEW, pack((token, ttl_ms)))._replace(acknowledgement=self.acknowledgement)
 
     def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- as for permits of one name
         """Return None: a waiter is only woken, and then acquires all for the whole ttl."""
@@ -253,6 +348,17 @@ class MultiRequest(Request):
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
         return self._call(CANCEL, bulk(token))
+
+    def _like(self, places: Iterable[KeySet], timeout: float | None, name: str | None = None) -> MultiRequest:
+        return MultiRequest(
+            [*places],
+            ttl_ms=self.ttl_ms,
+            renew=self.renew,
+            max_waiters=self._max_waiters,
+            timeout=timeout,
+            acknowledgement=self.acknowledgement,
+            name=name,
+        )
 
     def _call(self, script: LuaScript, args: bytes, waiter: bytes = b"", caller: int = 0) -> Call:
         prefix = script.prefix_for(len(self.parts) * len(PARTS), len(script.header.args))

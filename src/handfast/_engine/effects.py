@@ -6,15 +6,18 @@ time only from these two: moments of the driver's monotonic clock, in seconds. S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from handfast._engine.packing import read_reply
+from handfast._engine.resp import bulk
 from handfast._engine.script import CommandPrefix, command, pack
 
 __all__ = [
     "PROBE",
+    "Acknowledgement",
     "Answer",
     "Call",
     "Confirmation",
@@ -26,6 +29,7 @@ __all__ = [
     "Waking",
     "make_answer",
     "make_call",
+    "widest",
 ]
 
 T = TypeVar("T")
@@ -37,12 +41,37 @@ class LockPlace:
     __slots__ = ("is_free", "key", "ttl")
 
     def __init__(self, key: bytes, ttl: bytes) -> None:
-        self.key = key
+        self.key: bytes = key
         """The key of its state, packed."""
-        self.ttl = ttl
+        self.ttl: bytes = ttl
         """The ttl of its leases in ms, packed. It is all that acquires of locks may differ in."""
-        self.is_free = True
+        self.is_free: bool = True
         """Whether it was free when it was last asked for."""
+
+
+class Acknowledgement(NamedTuple):
+    """What is asked of a call that has to survive a failover: that so many replicas have what it wrote, and all before it.
+
+    A server waits for that on the connection by which it was asked, so such calls travel on a connection apart, each or several
+    of them with a `barrier` behind. A call that changes nothing would not be waited for, and the primary that has answered it may
+    be one that is not any more. So the barrier begins with a message, which is replicated in any case, and stands behind the call
+    in the same write.
+    """
+
+    replicas: int
+    timeout_ms: int
+    """For how long the server waits for them."""
+    channel: bytes
+    """A channel without subscribers."""
+
+    @property
+    def barrier(self) -> bytes:
+        """The commands to send behind the calls, packed. They have two replies, of which the second is the number of replicas."""
+        return b"*3\r\n$7\r\nPUBLISH\r\n%b$0\r\n\r\n*3\r\n$4\r\nWAIT\r\n%b%b" % (
+            bulk(self.channel),
+            bulk(self.replicas),
+            bulk(self.timeout_ms),
+        )
 
 
 class Call(NamedTuple):
@@ -61,15 +90,26 @@ class Call(NamedTuple):
     """The token that acquires or releases ``lock``."""
     lock: LockPlace | None = None
     """Where the call may join a batch."""
+    acknowledgement: Acknowledgement | None = None
+    """What its answer waits for; None where that is the reply alone."""
+    slot: int | None = None
+    """In a cluster, a slot of the primary that is asked, for commands without keys; None where any node will do. Others go to that
+    of their keys."""
 
 
-make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bytes, bool, bytes, LockPlace | None]], Call] = partial(
-    tuple.__new__, Call
+make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bytes, bool, bytes, LockPlace | None, None, None]], Call] = (
+    partial(tuple.__new__, Call)
 )
 """Make a call of all its fields, for the hot path: faster than the class, whose ``__new__`` is a Python function."""
 
 PROBE = Call(command("PUBSUB", 2), pack(("NUMSUB", "-")))
 """Changes nothing. Every user who may open a session may send it."""
+
+
+def widest(calls: Sequence[Call]) -> Acknowledgement:
+    """Return the acknowledgement that holds for all of these calls, which have one each."""
+    asked = [call.acknowledgement for call in calls if call.acknowledgement is not None]
+    return max(asked)._replace(timeout_ms=max(one.timeout_ms for one in asked))
 
 
 class Answer(NamedTuple):
@@ -79,6 +119,8 @@ class Answer(NamedTuple):
     reply: Any
     again: bool = False
     """Whether the call was also sent before without an answer, so that the server may still run that copy."""
+    replicas: int = 0
+    """How many replicas have what the call wrote; 0 unless it asked."""
 
     @property
     def fields(self) -> list[Any]:
@@ -86,7 +128,7 @@ class Answer(NamedTuple):
         return read_reply(self.reply)
 
 
-make_answer: Callable[[tuple[float, Any, bool]], Answer] = partial(tuple.__new__, Answer)
+make_answer: Callable[[tuple[float, Any, bool, int]], Answer] = partial(tuple.__new__, Answer)
 """Make an answer of all its fields, as `make_call` makes a call."""
 
 
@@ -99,12 +141,15 @@ class Park(NamedTuple):
     token: bytes
     until: float
     confirm: Call | None = None
+    poll_at: float = inf
+    """Until when to wait instead where no message comes through."""
 
 
 class GrantMessage(NamedTuple):
     """A grant that a script has published: times in microseconds, ``granted_us`` on the server's clock.
 
-    A lease of 0 only wakes the waiter, which then asks again.
+    A lease of 0 only wakes the waiter, which then asks again. Of a limiter, ``fence`` is what is left after the admission, or with a
+    lease of 0 the time from which on it is of use to ask.
     """
 
     fence: int
@@ -121,7 +166,7 @@ class Confirmation:
     __slots__ = ("_answers", "_take", "pending")
 
     def __init__(self, pending: Any = None) -> None:
-        self.pending = pending
+        self.pending: Any = pending
         self._answers: list[Answer | None] = []
         self._take: Callable[[Answer | None], object] | None = None
 

@@ -3,32 +3,104 @@
 The state of one name lives in two keys with one hash tag, ``{<namespace>:<kind>:<name>}:<part>``. Namespace
 and name are percent-encoded, the namespace with its colons, so that two different triples never meet in one key
 and nothing can end the tag early. The parts are called what the scripts' headers call them.
+
+A name may have parts behind it, ``<name>|<part>|<part>``. They are encoded like the name, in which no ``|`` is left then.
+
+A namespace in braces is the hash tag of all its keys, ``{<namespace>}:<kind>:<name>:<part>``: in a cluster all its names are in one
+slot. There the name's colons are encoded, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from urllib.parse import unquote
+
 from handfast._engine.validate import encode_name
 
-__all__ = ["KeySet", "control_channel", "inbox_channel"]
+__all__ = [
+    "SEPARATOR",
+    "KeySet",
+    "check_namespace",
+    "control_channel",
+    "empty_channel",
+    "inbox_channel",
+    "key_pattern",
+    "keys_of_kind",
+    "read_key",
+    "sharded_channel",
+]
+
+SEPARATOR = "|"
+"""What stands between a name and its parts."""
+
+_NAME_SAFE = ":/@"
+"""What a name may have in a key besides letters, digits and ``_.-~``."""
 
 
 class KeySet:
-    """The keys of one name."""
+    """The keys of one name, and of the parts behind it if there are any."""
 
-    __slots__ = ("_owner", "name", "tag")
+    __slots__ = ("_namespace", "_parts", "_plain_name", "kind", "name", "tag")
 
-    def __init__(self, namespace: str, kind: str, name: str) -> None:
-        self._owner = namespace, kind
-        self.name = name
-        self.tag = f"{{{encode_name(namespace, 'namespace')}:{kind}:{encode_name(name, 'name', safe=':/@')}}}"
+    def __init__(self, namespace: str, kind: str, name: str, parts: tuple[str, ...] = ()) -> None:
+        self._namespace = namespace
+        self._plain_name = name
+        self._parts = parts
+        self.kind: str = kind
+        start, safe, end = _frame(namespace)
+        encoded = [encode_name(name, "name", safe=safe), *(encode_name(part, "a part", safe=safe) for part in parts)]
+        self.tag: str = f"{start}{kind}:{SEPARATOR.join(encoded)}{end}"
+        """What all of them begin with."""
+        self.name: str = SEPARATOR.join((name, *parts))
+        """How errors show it."""
 
     def renamed(self, name: str) -> KeySet:
         """Return the keys of another name of the same kind."""
-        return KeySet(*self._owner, name)
+        return KeySet(self._namespace, self.kind, name)
+
+    def keyed(self, parts: tuple[str, ...]) -> KeySet:
+        """Return the keys of the same name with these parts behind it, and behind those that it has."""
+        return KeySet(self._namespace, self.kind, self._plain_name, self._parts + parts)
 
     def key(self, part: str) -> str:
         """Return the key of one part of the state, such as ``tokens``."""
         return f"{self.tag}:{part}"
+
+
+def check_namespace(namespace: str) -> None:
+    """Raise TypeError or ValueError for what can't be a namespace."""
+    _frame(namespace)
+
+
+def keys_of_kind(namespace: str, kind: str) -> str:
+    """Return the server's pattern for all keys of a kind."""
+    return f"{_frame(namespace)[0]}{kind}:*"
+
+
+def key_pattern(namespace: str, pieces: Iterable[str], part: str) -> str:
+    """Return the server's pattern for that part of all names, of every kind, that have these pieces in this order.
+
+    Anything may stand between two pieces, so the empty pieces at the ends leave an end open.
+    """
+    start, safe, end = _frame(namespace)
+    name = "*".join(piece and encode_name(piece, "name", safe=safe) for piece in pieces)
+    return f"{start}*:{name}{end}:{part}"
+
+
+def read_key(namespace: str, key: str) -> KeySet | None:
+    """Return the keys of the name whose key `key_pattern` matches; None if it is none that we have made."""
+    start, _, end = _frame(namespace)
+    kind, _, encoded = key[len(start) : key.rindex(f"{end}:")].partition(":")
+    name, *parts = map(unquote, encoded.split(SEPARATOR))
+    return KeySet(namespace, kind, name, tuple(parts)) if all((name, *parts)) else None
+
+
+def _frame(namespace: str) -> tuple[str, str, str]:
+    """Return what stands before kind and name in a key, what of the name is not encoded, and what stands behind it."""
+    encoded = encode_name(namespace, "namespace")
+    if namespace[0] == "{" and namespace[-1] == "}":
+        return f"{{{encode_name(namespace[1:-1], 'what a namespace has in braces')}}}:", "/@", ""
+    return f"{{{encoded}:", _NAME_SAFE, "}"
 
 
 def inbox_channel(namespace: str, client_id: str, number: int) -> str:
@@ -38,6 +110,20 @@ def inbox_channel(namespace: str, client_id: str, number: int) -> str:
     server may have it, has no subscriber and is skipped.
     """
     return f"{encode_name(namespace, 'namespace')}:inbox:{client_id}:{number}"
+
+
+def sharded_channel(inbox: str, word: str) -> str:
+    """The channel of the same connection for the names of one slot of a cluster, which has ``word`` as a key.
+
+    Only such a channel has braces.
+    """
+    start, _, client = inbox.rpartition("inbox:")
+    return f"{start}inbox:{{{word}}}{client}"
+
+
+def empty_channel(namespace: str) -> str:
+    """A channel that no one subscribes to, among those that a client may publish to."""
+    return f"{encode_name(namespace, 'namespace')}:inbox:-"
 
 
 def control_channel(namespace: str, client_id: str) -> str:

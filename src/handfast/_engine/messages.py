@@ -1,6 +1,6 @@
 """The messages that scripts publish, a grant for a waiter or the loss of a lease to an operator, and who receives them.
 
-``lua/lib/handoff.lua``, ``lua/permit_release.lua`` and ``lua/permit_revoke.lua`` write them.
+``lua/lib/inbox.lua``, ``lua/permit_release.lua`` and ``lua/permit_revoke.lua`` write them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,18 @@ class Subscription(NamedTuple):
         subscribe = b"*%d\r\n" % (1 + len(self.channels)) + pack(("SUBSCRIBE", *self.channels))
         return subscribe + b"*3\r\n" + pack(("PUBSUB", "NUMSUB", self.channels[0]))
 
+    @property
+    def probe(self) -> bytes:
+        """A grant of nothing to no waiter, published to the own inbox: it comes back if messages come through.
+
+        It comes before the reply to the next command, whatever the order of message and reply that the server has. A connection
+        without an owner text has no waiters, and needs none.
+        """
+        return b"*3\r\n" + pack(("PUBLISH", self.channels[0], _PROBE)) if self.owner else b""
+
+
+_MESSAGES = (b"message", b"smessage")
+"""What a server pushes for a message, on a classic and on a sharded channel."""
 
 Message: TypeAlias = tuple[bytes, GrantMessage | str]
 """A token, with its grant; or with the reason for which an operator took its lease away."""
@@ -37,10 +49,12 @@ Message: TypeAlias = tuple[bytes, GrantMessage | str]
 _GRANT = Struct("<ddd")
 """Fence, granted_us and lease_us, packed as the replies of scripts are."""
 
+_PROBE = b"granted - " + _GRANT.pack(0, 0, 0)
+
 
 def parse_message(frame: Any) -> Message | None:
     """Read the message in a frame; None for other frames, such as the confirmation of a subscription, and foreign messages."""
-    if type(frame) is not Push or len(frame) != 3 or frame[0] != b"message" or not isinstance(frame[2], bytes):
+    if type(frame) is not Push or len(frame) != 3 or frame[0] not in _MESSAGES or not isinstance(frame[2], bytes):
         return None
     kind, _, rest = frame[2].partition(b" ")
     token, _, rest = rest.partition(b" ")

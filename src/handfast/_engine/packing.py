@@ -10,11 +10,11 @@ from typing import Any
 
 __all__ = ["doubles", "read_reply"]
 
-_FORMATS = [Struct(f"<{count}d") for count in range(8)]
+_FORMATS = [Struct(f"<{count}d") for count in range(9)]
 
 
 def doubles(*numbers: float) -> bytes:
-    """Pack up to 7 numbers."""
+    """Pack up to 8 numbers."""
     return _FORMATS[len(numbers)].pack(*numbers)
 
 
@@ -23,9 +23,9 @@ def read_reply(reply: Any, ttl_ms: int = 0) -> list[Any]:
 
     The most frequent reply of all is short: an integer is the fence of a grant for the whole ttl of its request.
     """
-    if type(reply) is list:
-        return reply
     if type(reply) is int:
         return [b"granted", reply, ttl_ms * 1000]
+    if type(reply) is list:
+        return reply
     tag, _, numbers = reply.partition(b" ")
     return [tag, *map(int, _FORMATS[len(numbers) // 8].unpack(numbers))]

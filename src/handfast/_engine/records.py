@@ -31,6 +31,11 @@ class Record(NamedTuple):
     label: str
 
     @property
+    def of_several(self) -> bool:
+        """Whether its request is for several names: those have no claim."""
+        return self.claim_ms == 0 and self.weight > 0
+
+    @property
     def owner(self) -> str:
         """The id of the client and the number of the caller; empty where they are not known."""
         client = self.control.rpartition(":")[2]

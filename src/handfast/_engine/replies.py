@@ -22,7 +22,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from handfast._engine.resp import ErrorReply
 
@@ -75,7 +75,7 @@ class Reply:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a reply is immutable; {name!r} can't be deleted")
 
-    __hash__ = None  # type: ignore[assignment]  # its fields may be lists
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # its fields may be lists
 
     def __reduce__(self) -> tuple[type[Reply], tuple[str, dict[str, Any]]]:
         return Reply, (self.tag, dict(self._fields))

@@ -94,24 +94,24 @@ class Reader:
         while at < end:
             start, head = at, lines[at]
             kind, at = head[:1], at + 1
-            if kind == b":":
+            if kind == b"$" and at < end and len(lines[at]) == int(head[1:]):
+                self.frames.append(lines[at])
+                at += 1
+            elif kind == b":":
                 self.frames.append(int(head[1:]))
             elif kind in _ARRAYS and head[1:2] != b"-":
                 items = _ARRAYS[kind]()
                 for _ in range(int(head[1:])):
                     line = lines[at]
-                    if line[:1] == b":" and at < end:
-                        items.append(int(line[1:]))
+                    kind, at = line[:1], at + 1
+                    if kind == b"$" and at < end and len(lines[at]) == int(line[1:]):
+                        items.append(lines[at])
                         at += 1
-                    elif line[:1] == b"$" and at + 1 < end and len(lines[at + 1]) == int(line[1:]):
-                        items.append(lines[at + 1])
-                        at += 2
+                    elif kind == b":" and at <= end:
+                        items.append(int(line[1:]))
                     else:
                         return b"\r\n".join(lines[start:])
                 self.frames.append(items)
-            elif kind == b"$" and at < end and len(lines[at]) == int(head[1:]):
-                self.frames.append(lines[at])
-                at += 1
             elif head[0] in _LINES:
                 self.frames.append(_LINES[head[0]](head[1:]))
             else:

@@ -19,7 +19,7 @@ class ScoreCalls:
     __slots__ = ("_place", "_scores", "name")
 
     def __init__(self, place: KeySet) -> None:
-        self.name = place.name
+        self.name: str = place.name
         self._place = place
         self._scores = place.key("members")
 

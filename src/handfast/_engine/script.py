@@ -8,7 +8,7 @@ against its body.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -39,12 +39,14 @@ class LuaScript:
     __slots__ = ("_prefixes", "digest", "header", "name", "prefix", "source")
 
     def __init__(self, name: str, source: str, header: Header) -> None:
-        self.name = name
-        self.source = source
-        self.header = header
-        self.digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        self.name: str = name
+        self.source: str = source
+        self.header: Header = header
+        self.digest: str = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         self._prefixes: dict[tuple[int, int], CommandPrefix] = {}
-        self.prefix = self.prefix_for(len(header.keys) - header.more_keys, len(header.args) - header.more_args)
+        self.prefix: CommandPrefix = self.prefix_for(
+            len(header.keys) - header.more_keys, len(header.args) - header.more_args
+        )
         """For the keys and arguments that the header names, and none of those that its dots stand for."""
 
     def prefix_for(self, keys: int, args: int) -> CommandPrefix:
@@ -77,11 +79,19 @@ def load(name: str) -> LuaScript:
 
 
 def include_parts(text: str) -> str:
-    """Replace each line ``-- @include name`` by that part of ``lua/lib/``."""
+    """Replace each line ``-- @include name`` by that part of ``lua/lib/``. A part of a part comes without its own comment."""
+    return _replace_includes(text, lambda name: _replace_includes(lua_text(f"lib/{name}.lua"), _body_of_part))
+
+
+def _replace_includes(text: str, part: Callable[[str], str]) -> str:
     return "".join(
-        lua_text(f"lib/{line.split()[-1]}.lua") if line.lstrip(" ").startswith(_INCLUDE) else line
+        part(line.split()[-1]) if line.lstrip(" ").startswith(_INCLUDE) else line
         for line in text.splitlines(keepends=True)
     )
+
+
+def _body_of_part(name: str) -> str:
+    return lua_text(f"lib/{name}.lua").partition("\n\n")[2]
 
 
 @cache

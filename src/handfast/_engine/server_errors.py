@@ -20,8 +20,10 @@ from handfast._engine.script import LuaScript
 from handfast.errors import ScriptError, ServerRefused
 
 __all__ = [
+    "is_cut_off",
     "is_failover",
     "is_noscript",
+    "is_on_the_move",
     "is_refusal",
     "is_transient",
     "refusal",
@@ -35,21 +37,36 @@ _CODE = (
     r"|(NOREPLICAS) Not enough|(MISCONF) (?:\w+ is configured|Errors writing)|(NOPERM) |(MASTERDOWN) Link with"
     r"|(TRYAGAIN) Multiple keys|(CLUSTERDOWN) (?:The cluster|Hash slot)|(MOVED|ASK) \d+ |(CROSSSLOT) Keys in)"
 )
+_TORN = "attempted to access a non local key in a cluster node"
+"""A script is cut off, in the middle of its writes, where it has emptied a key of a slot that is moving away and comes back to it."""
 _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 """NOPERM for a command inside a script, as servers word it."""
 _COMMAND = r"run the '([\w|]+)' command"
+_RUNS_SCRIPTS = r"run the 'eval(?:sha)?' command"
+"""In a NOPERM: the user may run no script, so none has begun. No script calls these commands."""
 
-_TRANSIENT = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
+_TRANSIENT = frozenset({"LOADING", "BUSY", "TRYAGAIN", "TORN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
+_MAY_HAVE_WRITTEN = frozenset({"", "NOPERM", "TORN"})
+"""A command in the middle of a script may lack a right. All other refusals come before the script or from its first write."""
+_MOVING = frozenset({"TRYAGAIN", "TORN"})
 _FAILOVER = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
-_NO_CLUSTER = "the server is part of a cluster, which is not supported yet; use a single primary"
+_IS_CLUSTER = "the server is part of a cluster; name it with redis+cluster://host:port, or pass a RedisCluster client"
+_MOVES = "its slot of the cluster is moving to another primary; try again when it has moved"
 _ADVICE = {
     "OOM": "the server is out of memory; raise its maxmemory or free some",
     "NOREPLICAS": "too few replicas are in sync; see min-replicas-to-write",
     "READONLY": "this server is a replica; name the primary, or use Sentinel so that it is found",
     "MISCONF": "the server cannot persist and therefore takes no writes; see its log",
-    "MOVED": _NO_CLUSTER,
-    "CROSSSLOT": _NO_CLUSTER,
+    "MOVED": _IS_CLUSTER,
+    "CLUSTERDOWN": "the cluster does not serve its slot now; see CLUSTER INFO at its nodes",
+    "TRYAGAIN": _MOVES,
+    "TORN": _MOVES,
+    "CROSSSLOT": "its names are in different slots of the cluster",
 }
+
+_NO_WAIT = r"(?i)(?:ERR )?unknown command ['`]?WAIT\b"
+
+_NOT_IN_SCRIPTS = r"command is not allowed from script|Unknown (?:\w+ )?command called from script"
 
 _PIPELINE = r"(?s)^Command # \d+ \(.*\) of pipeline caused error: "
 """What redis-py puts in front of an error in a pipeline."""
@@ -78,6 +95,16 @@ def is_transient(text: str) -> bool:
     return _code(text) in _TRANSIENT
 
 
+def is_cut_off(text: str) -> bool:
+    """Return whether the script was cut off in the middle, so that what it had written by then stays."""
+    return _code(text) == "TORN"
+
+
+def is_on_the_move(text: str) -> bool:
+    """Return whether the server refused because a slot of the cluster is moving to another primary."""
+    return _code(text) in _MOVING
+
+
 def is_failover(text: str) -> bool:
     """Return whether another server may be the primary by now, so that a new connection finds it."""
     return _code(text) in _FAILOVER
@@ -90,8 +117,15 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
     """
     code = _code(text)
     advice = _advice_on_rights(text) if code == "NOPERM" else _ADVICE.get(code, "see the server's message")
+    if re.match(_NO_WAIT, text):
+        advice = "it has no WAIT, so no lease can wait for its replicas; leave min_replicas out"
+    if re.search(_NOT_IN_SCRIPTS, text):
+        advice = (
+            "it does not run a command that the script needs, as services without TIME in scripts; use another server"
+        )
     message = f"the server refused a script for {name!r}: {advice} ({text})"
-    return ServerRefused(message, name=name, changed_nothing=code == "OOM" and not again, reply=text)
+    unwritten = code not in _MAY_HAVE_WRITTEN or (code == "NOPERM" and re.search(_RUNS_SCRIPTS, text) is not None)
+    return ServerRefused(message, name=name, changed_nothing=unwritten and not again, reply=text)
 
 
 def subscribe_denied(text: str, channel: str) -> ServerRefused:
@@ -141,4 +175,6 @@ def _advice_on_rights(text: str) -> str:
 
 def _code(text: str) -> str:
     found = re.match(_CODE, text)
-    return next(filter(None, found.groups())) if found else "NOPERM" if re.search(_SCRIPT_NOPERM, text) else ""
+    if found:
+        return str(next(filter(None, found.groups())))
+    return "NOPERM" if re.search(_SCRIPT_NOPERM, text) else "TORN" if _TORN in text else ""

@@ -7,24 +7,37 @@ type and ValueError for one out of range; the message names the argument, its bo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import get_args
 from urllib.parse import quote
 
-from handfast.arguments import Duration, OnBusy, OnLost
+from handfast.arguments import CancelEvent, Duration, OnBusy, OnLimit, OnLost, OnRunning
 
 __all__ = [
     "MAX_DURATION_S",
+    "MAX_FENCE",
     "MAX_ITEMS",
     "MAX_LABEL_BYTES",
     "MAX_NAME_BYTES",
+    "check_cancel",
+    "check_function",
     "check_int",
     "check_limit",
     "check_on_busy",
+    "check_on_limit",
     "check_on_lost",
+    "check_on_running",
+    "check_reason",
     "check_score",
     "encode_name",
+    "fingerprint_bytes",
+    "key_parts",
     "milliseconds",
+    "parameter_names",
+    "replica_milliseconds",
+    "reply_seconds",
+    "retry_seconds",
     "utf8",
     "wait_seconds",
 ]
@@ -35,14 +48,25 @@ MAX_DURATION_S = 366 * 24 * 3600
 MAX_ITEMS = 10_000
 """Upper bound of ``limit`` where it bounds the items of one reply."""
 
+MAX_FENCE = 2**53
+"""Upper bound of a fence: the scripts' numbers are doubles, which hold every whole number up to this one."""
+
 MAX_NAME_BYTES = 16 * 1024
 """Upper bound of a name, in bytes of UTF-8."""
+
+MAX_REASON_BYTES = 1_000
+"""Upper bound of the reason of a ``force_release``, in bytes of UTF-8: the server remembers it with the name."""
 
 MAX_LABEL_BYTES = 200
 """Upper bound of a label, in bytes of UTF-8: every waiter and every holder has it in its record."""
 
+MIN_REPLICA_MS = 200
+"""Lower bound of ``replica_timeout``: a server that waits for 0.1 s answers after 0.1 to 0.2 s."""
+
 _ON_BUSY = get_args(OnBusy)
+_ON_LIMIT = get_args(OnLimit)
 _ON_LOST = get_args(OnLost)
+_ON_RUNNING = get_args(OnRunning)
 
 
 def milliseconds(value: Duration, what: str) -> int:
@@ -52,7 +76,7 @@ def milliseconds(value: Duration, what: str) -> int:
     """
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"{what} must be seconds (a number) or a timedelta, not {value!r}")
+        raise TypeError(f"{what} must be seconds (an int or a float) or a timedelta, not {value!r}")
     if isinstance(seconds, float) and not math.isfinite(seconds):
         raise ValueError(f"{what} must be finite, not {value!r}")
     if seconds > MAX_DURATION_S:
@@ -61,6 +85,38 @@ def milliseconds(value: Duration, what: str) -> int:
         raise ValueError(f"{what} must be at least a millisecond (0.001), not {value!r}")
     # Rounded first: 0.003 * 1000 may be slightly above 3, and ceil() would make 4 of it.
     return math.ceil(round(seconds * 1000, 6))
+
+
+def reply_seconds(timeout: Duration | None) -> float | None:
+    """Convert for how long a server is waited for to seconds; None where the caller does not say."""
+    return None if timeout is None else milliseconds(timeout, "timeout") / 1000
+
+
+def retry_seconds(retry_for: Duration) -> float:
+    """Convert for how long a call is retried to seconds: 0, or as `milliseconds` has it."""
+    if retry_for == timedelta(0) or (retry_for == 0 and not isinstance(retry_for, bool)):
+        return 0.0
+    return milliseconds(retry_for, "retry_for") / 1000
+
+
+def replica_milliseconds(timeout: Duration, ttl_ms: int, reply_s: float) -> int:
+    """Convert for how long replicas are waited for to milliseconds: 200 or more, and at most a third of the ttl and half of ``reply_s``."""
+    ms = milliseconds(timeout, "replica_timeout")
+    if ms < MIN_REPLICA_MS:
+        raise ValueError(
+            f"replica_timeout must be at least 0.2 s, since servers look for their replicas ten times a second, not {timeout!r}"
+        )
+    if ms * 3 > ttl_ms:
+        raise ValueError(
+            f"replica_timeout must be at most a third of ttl, {ttl_ms / 3000:g} s, so that a renewal that fails "
+            f"can be tried again, not {timeout!r}"
+        )
+    if ms > reply_s * 500:
+        raise ValueError(
+            f"replica_timeout must be at most half of the client's socket_timeout, {reply_s / 2:g} s, so that a server "
+            f"that waits is not taken for one that is silent, not {timeout!r}"
+        )
+    return ms
 
 
 def wait_seconds(timeout: Duration | None) -> float | None:
@@ -72,10 +128,12 @@ def wait_seconds(timeout: Duration | None) -> float | None:
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"timeout must be seconds (a number), a timedelta or None, not {timeout!r}")
-    if math.isnan(seconds):
+        raise TypeError(f"timeout must be seconds (an int or a float), a timedelta or None, not {timeout!r}")
+    if isinstance(seconds, float) and math.isnan(seconds):
         raise ValueError("timeout must be a number of seconds, not nan")
-    return None if seconds > MAX_DURATION_S else max(0.0, float(seconds))
+    if seconds > MAX_DURATION_S:
+        return None
+    return float(seconds) if seconds > 0 else 0.0  # an int may be larger than any float
 
 
 def encode_name(name: str, what: str, *, safe: str = "") -> str:
@@ -107,13 +165,54 @@ def check_limit(limit: int) -> int:
     return check_int(limit, "limit", MAX_ITEMS)
 
 
-def check_int(value: int, what: str, most: int) -> int:
-    """Check a count: 1 to ``most``."""
+def check_reason(reason: str) -> str:
+    """Check a reason: 1 to 1,000 bytes of UTF-8."""
+    utf8(reason, "reason", MAX_REASON_BYTES)
+    return reason
+
+
+def check_int(value: int, what: str, most: int, *, least: int = 1) -> int:
+    """Check a count: ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{what} must be an int, not {value!r}")
-    if not 1 <= value <= most:
-        raise ValueError(f"{what} must be from 1 to {most:,}, not {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{what} must be from {least} to {most:,}, not {value!r}")
     return value
+
+
+def key_parts(parts: Sequence[str | int]) -> tuple[str, ...]:
+    """Check the parts of a key: at least one, each a str of 1 byte to 16 KiB of UTF-8 or an int."""
+    if not parts:
+        raise TypeError("a key must have at least one part")
+    checked = []
+    for part in parts:
+        if isinstance(part, bool) or not isinstance(part, str | int):
+            raise TypeError(f"a part of a key must be a str or an int, not {part!r}")
+        text = str(int(part)) if isinstance(part, int) else part
+        utf8(text, "a part of a key")
+        checked.append(text)
+    return tuple(checked)
+
+
+def parameter_names(by: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Check names of parameters: one, several, or none."""
+    if by is None:
+        return ()
+    names = (by,) if isinstance(by, str) or not isinstance(by, Iterable) else tuple(by)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"by must be the name of a parameter, or several names, not {by!r}")
+    return names
+
+
+def fingerprint_bytes(fingerprint: str | bytes | None) -> bytes:
+    """Convert a fingerprint to bytes: none where the caller has none, and an empty one is no fingerprint."""
+    if fingerprint is None:
+        return b""
+    if not isinstance(fingerprint, str | bytes):
+        raise TypeError(f"fingerprint must be a str, bytes or None, not {fingerprint!r}")
+    if not fingerprint:
+        raise ValueError("fingerprint must not be empty")
+    return fingerprint.encode(errors="surrogatepass") if isinstance(fingerprint, str) else fingerprint
 
 
 def check_score(value: float, what: str) -> float:
@@ -131,6 +230,12 @@ def check_score(value: float, what: str) -> float:
     return score
 
 
+def check_cancel(cancel: CancelEvent) -> None:
+    """Check what ends a wait: it can be asked whether it is set."""
+    if isinstance(cancel, type) or not callable(getattr(cancel, "is_set", None)):
+        raise TypeError(f"cancel must be an event, such as a threading.Event, or None, not {cancel!r}")
+
+
 def check_on_busy(on_busy: OnBusy) -> OnBusy:
     """Check what a decorated function does if its lock is not acquired in time."""
     if on_busy not in _ON_BUSY:
@@ -138,8 +243,30 @@ def check_on_busy(on_busy: OnBusy) -> OnBusy:
     return on_busy
 
 
+def check_on_limit(on_limit: OnLimit) -> OnLimit:
+    """Check what a limiter does with a call that does not fit now."""
+    if on_limit not in _ON_LIMIT:
+        raise ValueError(f"on_limit must be {' or '.join(map(repr, _ON_LIMIT))}, not {on_limit!r}")
+    return on_limit
+
+
 def check_on_lost(on_lost: OnLost) -> OnLost:
     """Check what a lost lease does to its ``with`` block."""
     if on_lost not in _ON_LOST:
         raise ValueError(f"on_lost must be {' or '.join(map(repr, _ON_LOST))}, not {on_lost!r}")
     return on_lost
+
+
+def check_function(function: Callable[[], object]) -> None:
+    """Check what is to be called for a result."""
+    if not callable(function):
+        raise TypeError(
+            f"function must be a function without arguments, which is called to get the result, not {function!r}"
+        )
+
+
+def check_on_running(on_running: OnRunning) -> OnRunning:
+    """Check what a call for a key does that another one runs."""
+    if on_running not in _ON_RUNNING:
+        raise ValueError(f"on_running must be {' or '.join(map(repr, _ON_RUNNING))}, not {on_running!r}")
+    return on_running

@@ -15,20 +15,35 @@ message, before the caller runs, and does not wait for the reply. Whatever the c
 
 A grant message may be lost, so it is never the only way in. A waiter polls when the earliest lease ends, spread by queue
 position; soon enough to take over from a grantee that froze; and at least every third of its wait-lease, so that the
-server knows that it is alive.
+server knows that it is alive. Where no message comes through at all, behind some proxies, it polls often: the request that asks
+then brings the grant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from handfast._engine.calls import CLAIM_MS, WAIT_MS, PermitRequest, Request
-from handfast._engine.effects import Answer, Confirmation, Park, Steps, Waking
+from handfast._engine.calls import CLAIM_MS, WAIT_MS, Request
+from handfast._engine.effects import Answer, Call, Confirmation, Park, Steps, Waking
 from handfast._engine.packing import read_reply
-from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefused
+from handfast._protocol.retry import pause_before
+from handfast.errors import HandfastError, NotReplicated, ServerRefused
 
-__all__ = ["Attempt", "AttemptEvent", "AttemptState", "Grant", "acquire", "cancel", "try_acquire"]
+__all__ = [
+    "Attempt",
+    "AttemptEvent",
+    "AttemptState",
+    "BaseAttempt",
+    "Grant",
+    "acquire",
+    "cancel",
+    "not_replicated",
+    "renewed",
+    "try_acquire",
+]
 
 
 class AttemptState(StrEnum):
@@ -96,6 +111,10 @@ HEAD_POLL_S = CLAIM_MS / 2000
 """Poll interval of the first waiter, in seconds. Polling is the fallback for lost messages: half a claim window is early
 enough both to take over from a frozen grantee and to claim a grant whose message was lost."""
 
+UNHEARD_POLL_S = 0.05
+"""Poll interval of the first waiter where no message comes through, in seconds. No waiter then polls more rarely than HEAD_POLL_S: each
+may be granted at any time, and claims its grant by asking."""
+
 POLL_STAGGER_S = 0.02
 """What each queue position adds to the poll interval, in seconds."""
 
@@ -105,7 +124,11 @@ EXPIRY_SLACK_S = 0.002
 EXPIRY_STAGGER_S = 0.001
 """What each queue position adds to that, in seconds."""
 
-_REJECTIONS = (b"full", b"exceeds_limit")
+Watch: TypeAlias = Callable[[float], float]
+"""Is called with the moment at the beginning of a wait, and again at the moment that it returns. What it raises ends the wait."""
+
+_BUSY = (b"busy", b"full", b"finished")
+"""Replies by which one that does not wait has nothing."""
 
 
 class Grant(NamedTuple):
@@ -119,25 +142,41 @@ class Grant(NamedTuple):
     """Whether a copy of the request may still be on its way to the server."""
 
 
-class Attempt:
-    """One attempt to acquire, under a token of its own."""
+make_grant: Callable[[tuple[int, float, float, Confirmation | None, bool]], Grant] = partial(tuple.__new__, Grant)
+"""Make a grant of all its fields, as `make_call` makes a call."""
 
-    __slots__ = ("__weakref__", "caller", "copies", "request", "state", "token")
 
-    def __init__(self, request: Request, token: bytes, caller: int = 0) -> None:
-        self.request = request
-        self.token = token
-        self.caller = caller
-        """The number of the thread or task."""
-        self.state = NEW
-        self.copies = False
+class Cancellable(Protocol):
+    """What is asked of the server in an attempt."""
+
+    name: str
+
+    def cancel(self, token: bytes) -> Call:
+        """Undo an acquire, whatever it has reached."""
+
+
+class BaseAttempt:
+    """One attempt to get something of the server, under a token of its own: what its undo has to know."""
+
+    __slots__ = ("__weakref__", "asked_at", "copies", "position", "request", "state", "token")
+
+    def __init__(self, request: Cancellable, token: bytes, asked_at: float = 0.0) -> None:
+        self.request: Cancellable = request
+        self.token: bytes = token
+        self.asked_at: float = asked_at
+        """When the caller asked for it, in seconds of the local clock. Its timeout counts from then."""
+        self.state: AttemptState = NEW
+        self.copies: bool = False
         """Whether a copy of the request may still be on its way to the server."""
+        self.position: int | None = None
+        """How many stood before it in the queue when the server last said so; None if it was not in the queue."""
 
     def apply(self, event: AttemptEvent) -> None:
         """Change the state as ``TRANSITIONS`` says. Raises AssertionError for an event that cannot happen now."""
         try:
             self.state = TRANSITIONS[self.state][event]
-            self.copies |= event is DUPLICATE
+            if event is DUPLICATE:
+                self.copies = True
         except KeyError:
             raise AssertionError(f"an attempt that is {self.state} cannot {event}") from None
 
@@ -152,12 +191,34 @@ class Attempt:
         return self.state is UNANSWERED
 
 
-def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
+class Attempt(BaseAttempt):
+    """One attempt to acquire permits. ``owner`` is for the driver, as in `LeaseState`."""
+
+    __slots__ = ("caller", "held", "owner")
+
+    request: Request
+
+    def __init__(
+        self, request: Request, token: bytes, caller: int = 0, asked_at: float = 0.0, owner: Any = None
+    ) -> None:
+        super().__init__(request, token, asked_at)
+        self.owner: Any = owner
+        self.caller: int = caller
+        """The number of the thread or task."""
+        self.held: Sequence[Any] = ()
+        """The leases (`LeaseState`) without which this one is of no use: a loss of one ends the wait."""
+
+
+def acquire(
+    attempt: Attempt, until: float, make_watch: Callable[[Attempt], Watch] | None = None
+) -> Steps[Grant | None]:
     """Acquire, waiting in the queue if need be. Return None if the moment ``until`` came first and the request is cancelled.
 
-    Raises QueueFull, LimitExceeded if the name has fewer permits than requested, and ServerRefused.
+    Raises what the rejections of the request are, such as QueueFull; ServerRefused; and what the watch raises, which is made when the
+    request is queued.
     """
-    request, token, ticket = attempt.request, attempt.token, 0
+    request, token, ticket, disagreements = attempt.request, attempt.token, 0, 0
+    watch: Watch | None = None
     attempt.apply(SEND)
     while True:
         try:
@@ -166,44 +227,71 @@ def acquire(attempt: Attempt, until: float) -> Steps[Grant | None]:
             if error.changed_nothing:
                 attempt.apply(REFUSE)
             raise
-        sent_at, _, again = answer
+        sent_at, reply, again, _ = answer
         if again:
             attempt.apply(DUPLICATE)
-        tag, *numbers = read_reply(answer.reply, request.ttl_ms)
+        fields = read_reply(reply, request.grant_ms)
+        tag = fields[0]
         if tag == b"granted":
-            fence, lease_us = numbers
-            if lease_us < request.ttl_ms * 500:
-                # Granted some time ago, and the message or the reply was lost: make the rest a whole lease first.
-                answer = yield request.renew_for(token, request.ttl_ms)
-                tag, *numbers = answer.fields
-                if tag == b"lost":
-                    continue
-                sent_at, lease_us = answer.sent_at, numbers[0]
-            attempt.apply(GRANT)
-            return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, None, attempt.copies)
-        if tag in _REJECTIONS:
-            attempt.apply(REJECT)
-            raise _rejection(request, tag, *numbers)
-        if tag != b"queued":
-            raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
-        attempt.apply(QUEUE)
-        asked_us, position, retry_us, ticket = numbers
-        wait_until = min(until, sent_at + _poll_interval(position, retry_us))
-        waking: Waking = yield Park(token, wait_until, request.confirm(token))
-        woke_at, message, confirmation = waking
-        if message is not None:
-            granted_at = min(sent_at + (message.granted_us - asked_us) / 1e6, woke_at)
-            lease = message.lease_us / 1e6
-            if granted_at + lease / 2 > woke_at:  # else it came too late to rely on, and asking again tells
+            _, fence, lease_us = fields
+            if request.acknowledgement is not None or lease_us < request.grant_ms * 500:
+                # Replicas have to have it; or it was granted some time ago, and the message or the reply was lost: make the rest
+                # a whole lease first.
+                sent_at, lease_us = yield from renewed(request, token, request.grant_ms)
+            if lease_us > 0:
                 attempt.apply(GRANT)
-                return Grant(message.fence, granted_at + lease, lease, confirmation, attempt.copies)
-        if woke_at >= until:
+                lease = lease_us / 1e6
+                return make_grant((fence, sent_at + lease, lease, None, attempt.copies))
+            # It has ended in between; or the two calls went to different servers, while one replaces the other.
+            park = Park(token, min(until, sent_at + pause_before(disagreements)))
+            disagreements += 1
+        elif tag == b"queued":
+            attempt.apply(QUEUE)
+            _, asked_us, attempt.position, retry_us, ticket = fields
+            ask_at = sent_at + _poll_interval(attempt.position, retry_us)
+            poll_at = sent_at + min(HEAD_POLL_S, UNHEARD_POLL_S + POLL_STAGGER_S * attempt.position)
+            park = Park(token, min(until, ask_at), request.confirm(token), poll_at)
+            watch = watch or (make_watch and make_watch(attempt))
+        elif tag == b"finished":
+            raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
+        else:
+            attempt.apply(REJECT)
+            raise request.rejection(*fields)
+        waking = yield from _wait(park, sent_at, watch)
+        # What is not believed here is asked for again: replicas have to have it, or it came while servers disagree.
+        believes = tag == b"queued" and request.trusts_messages and request.acknowledgement is None
+        if believes and (grant := _handed_over(waking, sent_at, asked_us, attempt.copies)) is not None:
+            attempt.apply(GRANT)
+            return grant
+        if waking.woke_at >= until:
             yield from cancel(attempt)
             return None
 
 
+def _handed_over(waking: Waking, sent_at: float, asked_us: int, copies: bool) -> Grant | None:  # noqa: FBT001 -- a field of the grant
+    """Return the grant of a message. None if none came, or too late to rely on it: then asking again tells."""
+    woke_at, message, confirmation = waking
+    if message is None:
+        return None
+    granted_at = min(sent_at + (message.granted_us - asked_us) / 1e6, woke_at)
+    lease = message.lease_us / 1e6
+    if granted_at + lease / 2 <= woke_at:
+        return None
+    return Grant(message.fence, granted_at + lease, lease, confirmation, copies)
+
+
+def _wait(park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
+    """Park, and call the watch in between."""
+    while True:
+        until = min(park.until, watch(now)) if watch else park.until
+        waking: Waking = yield park if until == park.until else park._replace(until=until)
+        now = waking.woke_at
+        if waking.grant is not None or now < until or now >= park.until:
+            return waking
+
+
 def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
-    """Acquire if that needs no waiting, else return None. The attempt may need an undo even then, if a copy is late."""
+    """Acquire if that needs no waiting, else return None. The attempt may need an undo even then."""
     attempt.apply(SEND)
     try:
         answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)
@@ -211,21 +299,42 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
         if error.changed_nothing:
             attempt.apply(REFUSE)
         raise
-    sent_at, _, again = answer
+    sent_at, _, again, _ = answer
     if again:
         attempt.apply(DUPLICATE)
-    tag, *numbers = read_reply(answer.reply, attempt.request.ttl_ms)
+    tag, *numbers = read_reply(answer.reply, attempt.request.grant_ms)
     if tag == b"granted":
-        attempt.apply(GRANT)
         fence, lease_us = numbers
+        if attempt.request.acknowledgement is not None:
+            sent_at, lease_us = yield from renewed(attempt.request, attempt.token, attempt.request.grant_ms)
+        if lease_us == 0:
+            return None  # the server may still have a part of it: some of several names, or all on another server
+        attempt.apply(GRANT)
         return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, None, attempt.copies)
     attempt.apply(REJECT)
-    if tag == b"exceeds_limit":
-        raise _rejection(attempt.request, tag, *numbers)
+    if tag not in _BUSY:
+        raise attempt.request.rejection(tag, *numbers)
     return None
 
 
-def cancel(attempt: Attempt) -> Steps[None]:
+def renewed(request: Request, token: bytes, ttl_ms: int) -> Steps[tuple[float, int]]:
+    """Renew a lease. Return from when on it lasts and how many microseconds: 0 if the server no longer had it. Raises NotReplicated."""
+    answer: Answer = yield request.renew_for(token, ttl_ms)
+    tag, *numbers = answer.fields
+    if tag == b"lost":
+        return answer.sent_at, 0
+    if not request.is_acknowledged(answer):
+        raise not_replicated(request, answer)
+    return answer.sent_at, numbers[0]
+
+
+def not_replicated(request: Request, answer: Answer) -> NotReplicated:
+    """Return the error for a renewal that too few replicas have."""
+    replicas, timeout_ms, _ = request.acknowledgement or (0, 0, b"")
+    return NotReplicated(request.name, answer.replicas, replicas, timeout_ms / 1000)
+
+
+def cancel(attempt: BaseAttempt) -> Steps[None]:
     """Cancel a request, and give back what it was granted in the meantime (invariant 7)."""
     more = 1
     while more:
@@ -240,10 +349,3 @@ def _poll_interval(position: int, retry_us: int) -> float:
         return 0.0
     interval = min(MAX_POLL_S, HEAD_POLL_S + POLL_STAGGER_S * position)
     return interval if retry_us < 0 else min(interval, retry_us / 1e6 + EXPIRY_SLACK_S + EXPIRY_STAGGER_S * position)
-
-
-def _rejection(request: Request, tag: bytes, number: int) -> HandfastError:
-    """Return the error for a request that is not queued: the number is the queue's length, or the limit in force."""
-    if tag == b"full":
-        return QueueFull(request.name, number)
-    return LimitExceeded(request.name, number, request.weight if isinstance(request, PermitRequest) else None)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from handfast._engine.calls import PermitRequest
+from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Answer, Steps
 from handfast._engine.records import Record, read_action, read_record
 
 if TYPE_CHECKING:
     from handfast.records import LockStatus
 
-__all__ = ["force_release", "resize", "status"]
+__all__ = ["force_release", "read_status", "resize", "status", "statuses", "who_is_there"]
+
+RESTED = "."
+"""What stands before the token of a lock that was released, as permit_release.lua has it."""
 
 EVICTED = Record(0, 0, 1, 0, 0, "", "", "")
 """Shown for a token whose record the server has evicted."""
@@ -19,44 +22,74 @@ EVICTED = Record(0, 0, 1, 0, 0, "", "", "")
 
 def status(request: PermitRequest) -> Steps[LockStatus]:
     """Read the holders and the waiters of a name at one instant of the server."""
+    answer: Answer = yield request.inspect()
+    return read_status(answer.fields, request.limit)
+
+
+def read_status(fields: list[Any], limit: int) -> LockStatus:
+    """Make the status of a reply of ``permit_inspect``. ``limit`` is that of the request; 0 takes those of its records."""
     from datetime import UTC, datetime
 
     from handfast.records import Holder, LockStatus, OperatorAction, Waiter
 
-    answer: Answer = yield request.inspect()
-    _, now_us, fence, resized, used, _, waiting, grants, waited_us, noted, holders_shown, waiters_shown = answer.fields
-    limit = resized or request.limit
+    _, now_us, fence, resized, used, holding, waiting, grants, waited_us, noted, holders_shown, waiters_shown = fields
+    held, queued = _rows(holders_shown), _rows(waiters_shown)
+    limit = resized or limit or max((record.limit for *_, record in held + queued), default=0)
     holders = []
-    for token, deadline, record in _rows(holders_shown):
+    for shown, deadline, record in held:
         # A fence is the time of its grant, or later where the clock was set back.
         remaining, held_for = (deadline - now_us) / 1e6, max(0, now_us - record.mark) / 1e6
         exclusive = record.weight >= (resized or record.limit)
-        owner, label = record.owner, record.label
-        holders.append(Holder(token, record.mark, record.weight, remaining, held_for, label, exclusive, owner))
+        owner, label, is_all = record.owner, record.label, record.of_several
+        token, released = shown.removeprefix(RESTED), shown.startswith(RESTED)
+        holders.append(
+            Holder(token, record.mark, record.weight, remaining, held_for, label, exclusive, owner, released, is_all)
+        )
     waiters = []
-    for position, (token, ticket, record) in enumerate(_rows(waiters_shown)):
+    for position, (token, ticket, record) in enumerate(queued):
         waited_for, exclusive = max(0, now_us - ticket) / 1e6, record.weight >= (resized or record.limit)
-        owner, label = record.owner, record.label
-        waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, owner))
+        owner, label, is_all = record.owner, record.label, record.of_several
+        waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all))
     free = 0 if used < 0 else max(0, limit - used)
     action = read_action(noted)
     last = action and OperatorAction(
         datetime.fromtimestamp(action.at_us / 1e6, UTC), action.what, action.by, action.why
     )
-    return LockStatus(tuple(holders), tuple(waiters), fence, waiting, limit, free, grants, waited_us / 1e6, last)
+    waited = waited_us / 1e6
+    return LockStatus(tuple(holders), tuple(waiters), fence, holding, waiting, limit, free, grants, waited, last)
 
 
-def force_release(request: PermitRequest, reason: str, by: str) -> Steps[int]:
-    """Take away all leases that exist now, and return their number. ``by``: the label of the operator's client.
+def statuses(request: Request) -> Steps[dict[str, LockStatus]]:
+    """Read the status of each name, one after the other."""
+    found = {}
+    for part in request.parts:
+        found[part.name] = yield from status(part)
+    return found
 
-    The fence seen first bounds the leases that are taken, so a call that is sent again cannot hurt later holders.
+
+def who_is_there(request: Request) -> Steps[tuple[str, LockStatus]]:
+    """Read who keeps a request from its permits: of several names, that of the first which is not free, and its status."""
+    for part in request.parts:
+        found = yield from status(part)
+        if found.waiting or found.free < part.weight:
+            break
+    return part.name, found
+
+
+def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int = 0) -> Steps[int]:
+    """Take away the leases granted up to that fence, by default all that exist now, and return their number.
+
+    ``by`` is the label of the operator's client. The fence bounds the leases that are taken, so a call that is sent again cannot
+    hurt later holders.
     """
-    seen: Answer = yield request.inspect(0)
-    _, now_us, fence, *_ = seen.fields
+    if not up_to_fence:
+        seen: Answer = yield request.inspect(0)
+        _, now_us, fence, *_ = seen.fields
+        # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
+        up_to_fence = max(now_us, fence)
     count, more, start = 0, 1, 0
     while more:
-        # Fences are times, unless the clock stepped back: where the latest one is forgotten, the time will do.
-        answer: Answer = yield request.revoke(max(now_us, fence), reason, start, by)
+        answer: Answer = yield request.revoke(up_to_fence, reason, start, by)
         _, revoked, more, start = answer.fields
         count += revoked
     return count

@@ -7,7 +7,7 @@ add and to remove a lease are single dict operations, so they need neither a loc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from math import inf
 from typing import Any
@@ -16,9 +16,11 @@ from handfast._engine.calls import CLAIM_MS, PermitRequest, Request
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript
-from handfast._protocol.acquire import Grant
+from handfast._protocol.acquire import Grant, not_replicated, renewed
 
 __all__ = [
+    "CLOSED",
+    "EXPIRED",
     "FORKED",
     "GONE",
     "HELD",
@@ -75,7 +77,10 @@ TRANSITIONS: dict[LeaseStatus, dict[LeaseEvent, LeaseStatus]] = {
 """Every event may come in every status: the holder releases in one thread while a renewer loses the lease in another."""
 
 EXPIRED = "its ttl ended before it was renewed or released"
+FAILED = "its ttl ended before it was renewed or released; the last renewal failed: {}"
+NO_ANSWER = "the server did not answer"
 GONE = "the server no longer had it when it was to be {}"
+CLOSED = "its client was closed, which released it"
 FORKED = "it belongs to the process that this process was forked from"
 
 RENEWALS_PER_TTL = 3
@@ -96,7 +101,7 @@ MAX_RETRY_S = 1.0
 
 
 class LeaseState:
-    """One lease. ``deadline`` and ``due_at`` are moments on the local monotonic clock, in seconds.
+    """One lease. Moments are on the local monotonic clock, in seconds.
 
     ``owner`` is what reads its replies: the driver finds it there without a search. ``confirmation`` is that of its grant until its
     reply came. ``copies`` is whether a copy of its acquire may still be on its way to the server.
@@ -104,37 +109,61 @@ class LeaseState:
 
     __slots__ = (
         "__weakref__",
-        "_release_claims",
+        "_is_claimed",
+        "acquired_at",
+        "asked_at",
+        "block",
         "callbacks",
+        "companions",
         "confirmation",
         "copies",
         "deadline",
         "due_at",
+        "ended_at",
         "fence",
         "loss",
+        "not_before",
         "owner",
         "request",
         "status",
         "token",
+        "trouble",
         "unconfirmed",
     )
 
-    def __init__(self, request: Request, token: bytes, grant: Grant, owner: Any = None) -> None:
-        self.request = request
-        self.token = token
-        self.owner = owner
-        self.fence, self.deadline, lease, self.confirmation, self.copies = grant
-        self.unconfirmed = lease * 1000 <= CLAIM_MS < request.ttl_ms
-        """Whether it lasts the claim window and not its ttl: then it is renewed even without renewal."""
-        self.due_at = self.deadline
+    fence: int
+    deadline: float
+    copies: bool
+
+    def __init__(self, request: Request, token: bytes, grant: Grant, owner: Any = None, asked_at: float = 0.0) -> None:
+        self.request: Request = request
+        self.token: bytes = token
+        self.owner: Any = owner
+        self.fence, deadline, lease, self.confirmation, self.copies = grant
+        self.deadline = deadline
+        self.asked_at: float = asked_at
+        self.acquired_at: float = deadline - lease
+        self.ended_at: float = inf
+        self.unconfirmed: bool = lease * 1000 <= CLAIM_MS < request.grant_ms
+        """Whether it lasts the claim window and no longer yet: then it is renewed even without renewal."""
+        self.due_at: float = deadline
         if request.renew or self.unconfirmed:
-            self.due_at -= lease * (1 - 1 / RENEWALS_PER_TTL)
-        self.status = HELD
+            self.due_at -= lease - min(lease, request.ttl_ms / 1000) / RENEWALS_PER_TTL
+        self.not_before: float = -inf
+        """It is not renewed before this moment: the server has refused to."""
+        self.status: LeaseStatus = HELD
         self.loss: str | None = None
         """Why it was lost; None unless it was."""
+        self.trouble: str | None = None
+        """Why the latest renewal was not answered or was refused; None if it was answered."""
         self.callbacks: list[Callable[[], object]] = []
         """Called once each when it is lost."""
-        self._release_claims = [True]
+        self.companions: tuple[bytes, ...] = ()
+        """The tokens of the leases that it is of no use without. When one is lost, none of them is renewed any more."""
+        self.block: object = None
+        """What stands for the ``with`` block that holds it; None without a block. In asyncio its task, for a thread what tells
+        its frame from others: the frame itself would be kept alive, and the lease with it."""
+        self._is_claimed = False
         if self.confirmation is not None:
             self.confirmation.then(self.answered)
 
@@ -149,9 +178,19 @@ class LeaseState:
             raise AssertionError(f"a lease that is {self.status} cannot {event}") from None
 
     @property
+    def parts(self) -> tuple[LeaseState, ...]:
+        """The leases on the server that it consists of: one, with a token and a fence of its own, for each slot of a cluster."""
+        return (self,)
+
+    @property
     def is_released(self) -> bool:
         """Whether its holder let it go, lost or not."""
         return self.status is RELEASED or self.status is LOST_RELEASED
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether it is extended; otherwise it runs out as planned."""
+        return self.request.renew or self.unconfirmed
 
     @property
     def period(self) -> float:
@@ -161,8 +200,9 @@ class LeaseState:
     @property
     def renewal(self) -> Call:
         """The call that renews it; without renewal, the one that only asks whether the server still has it."""
-        extends = self.request.renew or self.unconfirmed
-        return self.request.renew_for(self.token, self.request.ttl_ms if extends else ASK_MS)
+        request = self.request
+        ttl_ms = request.grant_ms if self.unconfirmed else request.ttl_ms if request.renew else ASK_MS
+        return request.renew_for(self.token, ttl_ms)
 
     def status_at(self, now: float) -> LeaseStatus:
         """Return the status; a lease that reached its deadline is lost, and nothing is waited for (invariant 9).
@@ -173,7 +213,8 @@ class LeaseState:
             if self.owner is not None:
                 self.owner.receive(self)
             if now >= self.deadline:
-                self.lose(EXPIRED)
+                failed = self.trouble is not None and self.is_renewed
+                self.lose(FAILED.format(self.trouble) if failed else EXPIRED, self.deadline)
         return self.status
 
     def lost(self, now: float) -> bool:
@@ -181,39 +222,53 @@ class LeaseState:
         self.status_at(now)
         return self.loss is not None
 
-    def lose(self, reason: str) -> None:
+    @property
+    def waited(self) -> float:
+        """Seconds from the call that acquired it to its grant."""
+        return max(0.0, self.acquired_at - self.asked_at)
+
+    def held_for(self, now: float) -> float:
+        """Return the seconds since its grant, up to its end."""
+        return max(0.0, min(now, self.ended_at) - self.acquired_at)
+
+    def lose(self, reason: str, now: float) -> None:
         """Note that it is lost. The first reason stays."""
         self.loss = self.loss or reason
         self.apply(LOSE)
+        self.ended_at = min(self.ended_at, now)
 
-    def let_go(self) -> None:
+    def let_go(self, now: float) -> None:
         """Note that its holder is through with it, whether or not the server confirmed a release."""
         self.apply(LET_GO)
+        self.ended_at = min(self.ended_at, now)
+        self.block = self.confirmation = None  # which holds the lease in turn
 
     def claim_release(self) -> bool:
-        """Return True once: of several callers that release the lease at the same time, one released it."""
-        try:
-            return self._release_claims.pop()
-        except IndexError:
-            return False
+        """Return True once: of several callers that release the lease at the same time, one released it.
 
-    def disown(self) -> None:
+        No other thread interrupts the exchange, as in `apply`.
+        """
+        was_claimed, self._is_claimed = self._is_claimed, True
+        return not was_claimed
+
+    def disown(self, now: float) -> None:
         """Give it up in a forked child, where it is the parent's."""
-        self.lose(FORKED)
-        self.let_go()
+        self.lose(FORKED, now)
+        self.let_go(now)
 
     def renewed(self, sent_at: float, lease_us: int) -> None:
         """Set the new deadline, counted from before the renewal was sent. It never moves back."""
+        self.trouble = None
         self.deadline = max(self.deadline, sent_at + lease_us / 1e6)
         self.unconfirmed = self.unconfirmed and lease_us <= CLAIM_MS * 1000
         self.due_at = sent_at + self.period if self.request.renew else self.deadline
 
     def answered(self, answer: Answer | None) -> None:
         """Take the reply to a renewal in the step that reads it. Any other than that it was renewed makes it due at once."""
-        if answer is not None and answer.fields[0] == b"renewed":
-            self.renewed(answer.sent_at, answer.fields[1])
-        else:
+        if answer is None or answer.fields[0] != b"renewed":
             self.due_at = -inf
+        elif self.request.is_acknowledged(answer):
+            self.renewed(answer.sent_at, answer.fields[1])
         self.confirmation = None
 
 
@@ -227,7 +282,7 @@ class Renewal(StrEnum):
     SEND_SOURCE = "send source"
     """Send it again with the script's source, which the server does not know."""
     RETRY = "retry"
-    """Log the refusal; the lease is due again soon."""
+    """Note the refusal; the lease is due again soon."""
     RECONNECT = "reconnect"
     """The same, after a new connection: another server may be the primary by now."""
 
@@ -235,7 +290,12 @@ class Renewal(StrEnum):
 class LeaseTable(dict[bytes, LeaseState]):
     """The leases that are renewed and watched, by token. A lease that is released is removed first."""
 
-    __slots__ = ()
+    __slots__ = ("warned",)
+
+    def __init__(self, leases: Mapping[bytes, LeaseState] | None = None) -> None:
+        super().__init__(leases or {})
+        self.warned: set[str] = set()
+        """The names that were held here while others of the same client waited for long, and for which that was logged."""
 
     def all(self) -> list[LeaseState]:
         """Return a copy: other threads may add and remove leases."""
@@ -247,7 +307,7 @@ class LeaseTable(dict[bytes, LeaseState]):
 
     def remove_expired(self, now: float) -> list[LeaseState]:
         """Remove the leases that are lost by now, and return them. Those that are gone already, others take care of."""
-        return [lease for lease in self.all() if lease.lost(now) and self.pop(lease.token, None) is not None]
+        return [lease for lease in self.all() if lease.lost(now) and self._drop(lease)]
 
     def due(self, now: float) -> list[LeaseState]:
         """Return the leases to renew now, once the first is due. Each is put off by a retry in case its renewal fails.
@@ -259,13 +319,20 @@ class LeaseTable(dict[bytes, LeaseState]):
             return []
         due = [lease for lease in renewed if lease.due_at <= now + lease.period * EARLY_FRACTION]
         for lease in due:
+            lease.trouble = lease.trouble or NO_ANSWER
             lease.due_at = min(lease.deadline, now + min(MAX_RETRY_S, max(MIN_RETRY_S, lease.period / 4)))
         return due
 
     def renew_all(self, now: float) -> None:
         """Make every lease due: messages may have been missed, among them that one was revoked."""
         for lease in self.all():
-            lease.due_at = now
+            lease.due_at = max(now, lease.not_before)
+
+    def note_failure(self, error: object) -> None:
+        """Note why the renewals that have no answer failed. Messages continue behind it, so it has no full stop."""
+        for lease in self.all():
+            if lease.trouble is not None:
+                lease.trouble = str(error).rstrip(".")
 
     def stop_renewing(self) -> None:
         """Let all leases run out. Those whose holder wants to be notified of that stay in the table."""
@@ -274,29 +341,52 @@ class LeaseTable(dict[bytes, LeaseState]):
             if not lease.callbacks:
                 self.pop(lease.token, None)
 
-    def lose(self, lease: LeaseState, reason: str) -> None:
+    def give_up(self, now: float) -> list[LeaseState]:
+        """Remove all leases because their client closes and releases them. For code that still works under one it is lost.
+
+        A lease that its holder releases at the same time is gone from the table, and left to the holder.
+        """
+        given_up = [lease for lease in self.all() if self.pop(lease.token, None) is not None]
+        for lease in given_up:
+            lease.lose(CLOSED, now)
+        return given_up
+
+    def lose(self, lease: LeaseState, reason: str, now: float) -> None:
         """Remove a lease that the server no longer has."""
-        lease.lose(reason)
-        self.pop(lease.token, None)
+        lease.lose(reason, now)
+        self._drop(lease)
 
     def settle(self, lease: LeaseState, outcome: Answer | ErrorReply, now: float) -> Renewal:
         """Judge the outcome of a renewal, and update the lease."""
         if isinstance(outcome, ErrorReply):
             if is_noscript(outcome):
                 lease.due_at = now
+                lease.trouble = None
                 return Renewal.SEND_SOURCE
+            lease.trouble = str(outcome)
+            lease.not_before = lease.due_at
             return Renewal.RECONNECT if is_failover(outcome) else Renewal.RETRY
         tag, *numbers = outcome.fields
         if tag == b"renewed":
+            if not lease.request.is_acknowledged(outcome):
+                lease.trouble = str(not_replicated(lease.request, outcome))
+                return Renewal.RETRY
             lease.renewed(outcome.sent_at, numbers[0])
         elif self.get(lease.token) is lease:
-            self.lose(lease, GONE.format("renewed"))
+            self.lose(lease, GONE.format("renewed"), now)
             return Renewal.LOST
         return Renewal.SETTLED
 
+    def _drop(self, lease: LeaseState) -> bool:
+        """Remove a lost lease with its companions. Return whether it was there."""
+        was_there = self.pop(lease.token, None) is not None
+        for token in lease.companions:
+            self.pop(token, None)
+        return was_there
+
 
 def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
-    """Release a lease and hand it to the next waiters. Return False if the server no longer had it.
+    """Release a lease and hand it to the next waiters; one of `once` records how it ended. Return False if the server no longer had it.
 
     Background cleanup is not ``by_holder``: it leaves the status alone.
     """
@@ -306,20 +396,21 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
     while released and more:
         answer: Answer = yield lease.request.release(lease.token, copies=lease.copies)
         tag, *numbers = answer.fields
-        released = tag == b"released" or (tag == b"unknown" and answer.again)
-        more = tag == b"released" and numbers[0]
+        released = tag in (b"released", b"recorded") or (tag == b"unknown" and answer.again)
+        more = numbers[0] if numbers else 0
     if by_holder:
         lease.apply(LET_GO)
+        lease.ended_at = min(lease.ended_at, answer.sent_at)
+        lease.block = lease.confirmation = None
     return released
 
 
 def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:
-    """Extend a lease to that many milliseconds from now. Return False if the server no longer had it."""
-    answer: Answer = yield lease.request.renew_for(lease.token, ttl_ms)
-    tag, *numbers = answer.fields
-    if tag == b"lost":
+    """Extend a lease to that many milliseconds from now. Return False if the server no longer had it. Raises NotReplicated."""
+    sent_at, lease_us = yield from renewed(lease.request, lease.token, ttl_ms)
+    if lease_us == 0:
         return False
-    lease.renewed(answer.sent_at, numbers[0])
+    lease.renewed(sent_at, lease_us)
     return True
 
 

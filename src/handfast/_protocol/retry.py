@@ -3,7 +3,7 @@
 Scripts are idempotent, so a call whose reply was lost, or that the server refused for a reason that passes in seconds, is
 sent again with growing pauses. A `Retry` judges the failures of one call; the driver performs its verdict::
 
-    retry = Retry(name, give_up_at=monotonic() + RETRY_FOR)
+    retry = Retry(name, monotonic(), retry_for)
     while True:
         ...                                                # send; return if a reply came
         verdict = retry.after_refusal(error_reply, monotonic())
@@ -25,11 +25,12 @@ from typing import Any, NamedTuple
 
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
-from handfast._engine.server_errors import is_failover, is_transient, refusal
+from handfast._engine.server_errors import is_cut_off, is_failover, is_on_the_move, is_transient, refusal
 
 __all__ = [
     "CLEANUP_FOR",
-    "RETRY_FOR",
+    "MIN_REPLY_S",
+    "SLOT_MOVE_S",
     "UNDO_WAIT",
     "Cleanup",
     "Retry",
@@ -39,14 +40,19 @@ __all__ = [
     "time_left",
 ]
 
-RETRY_FOR = 10.0
-"""How long, in seconds, a call is retried after the connection breaks. A server that was never reached is not retried."""
+MIN_REPLY_S = 0.25
+"""Time that the server has for a reply however little time the caller has, in seconds: else every short timeout would look like an
+outage."""
 
 UNDO_WAIT = 1.0
 """How long, in seconds, a caller waits for the undo of its operation. After that it goes on in the background."""
 
 CLEANUP_FOR = 20.0
 """Background cleanup gives up after this many seconds, the lifetime of a tombstone on the server."""
+
+SLOT_MOVE_S = 2.0
+"""A slot of a cluster that moves to another primary refuses calls meanwhile. For so many seconds such a call is tried again in any
+case, also one that would not be tried again in an outage."""
 
 PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each further try; the last pause repeats."""
@@ -62,9 +68,14 @@ def pauses() -> Iterator[float]:
     return map(pause_before, itertools.count())
 
 
-def time_left(until: float, now: float) -> float:
-    """Return the seconds left to a caller. Past its time only an undo goes on, which gets some time of its own."""
-    return until - now if until > now else UNDO_WAIT
+def time_left(until: float, now: float, call: Call) -> float:
+    """Return the seconds that the server has for a reply. Past its caller's time only an undo goes on, which gets time of its own.
+
+    A server that waits for replicas gets the time for that as well.
+    """
+    asked = call.acknowledgement
+    least = MIN_REPLY_S if asked is None else MIN_REPLY_S + asked.timeout_ms / 1000
+    return max(until - now, least) if until > now else max(UNDO_WAIT, least)
 
 
 class Verdict(NamedTuple):
@@ -77,35 +88,64 @@ class Verdict(NamedTuple):
 
 
 class Retry:
-    """Judges the failures of one call for the lock ``name``, until the moment ``give_up_at`` of the driver's clock.
+    """Judges the failures of one call for the lock ``name``, on the driver's clock.
 
-    ``once`` forbids a second try: the call is a script of the user's that is not idempotent.
+    It is tried again for ``retry_for`` seconds from now, and until the moment ``until`` at most. Even if ``retry_for`` is 0, a
+    connection that broke is replaced once: it may have been idle for long. ``once`` forbids a second try: the call is a
+    script of the user's that is not idempotent.
     """
 
-    __slots__ = ("_once", "_pauses", "give_up_at", "may_have_run", "name")
+    __slots__ = (
+        "_give_up_at",
+        "_may_reconnect",
+        "_moved_by",
+        "_once",
+        "_pauses",
+        "_until",
+        "may_have_run",
+        "name",
+        "retry_for",
+    )
 
-    def __init__(self, name: str, give_up_at: float, *, once: bool = False) -> None:
+    def __init__(self, name: str, now: float, retry_for: float, until: float = inf, *, once: bool = False) -> None:
         self.name = name
-        self.give_up_at = give_up_at
+        self.retry_for = retry_for
+        self._give_up_at = min(now + retry_for, until)
+        self._until = until
+        self._moved_by = min(now + SLOT_MOVE_S, until)
         self._once = once
         self._pauses = pauses()
+        self._may_reconnect = True
         self.may_have_run = False
-        """Whether a copy of the call had no reply, so that the server may have run it or may still do so."""
+        """Whether a copy of the call had no reply, so that the server may have run it or may still do so; or was cut off."""
+
+    def time_left(self, now: float) -> float:
+        """Return the seconds that the server has for the reply to the next try."""
+        return (self._give_up_at if now < self._give_up_at else self._until) - now
 
     def after_refusal(self, text: str, now: float) -> Verdict:
         """Judge an error reply."""
         pause, reconnect = next(self._pauses), is_failover(text)
-        if self._once or not is_transient(text) or now + pause >= self.give_up_at:
+        self.may_have_run = self.may_have_run or is_cut_off(text)
+        goes_on = self._goes_on(now + pause, reconnect=reconnect) or (
+            is_on_the_move(text) and now + pause < self._moved_by
+        )
+        if self._once or not is_transient(text) or not goes_on:
             return Verdict(refusal(text, self.name, again=self.may_have_run), reconnect=reconnect)
         return Verdict(None, pause, reconnect)
 
-    def after_break(self, error: Exception, now: float, *, may_recover: bool) -> Verdict:
-        """Judge a broken connection or a missing reply. ``may_recover``: the server was there before and lets us in."""
+    def after_break(self, error: Exception, now: float, *, may_recover: bool, silent: bool = False) -> Verdict:
+        """Judge a broken connection, or a missing reply if ``silent``. ``may_recover``: the server was there before and lets us in."""
         pause = next(self._pauses)
         self.may_have_run = True
-        if self._once or not may_recover or now + pause >= self.give_up_at:
+        if self._once or not may_recover or not self._goes_on(now + pause, reconnect=not silent):
             return Verdict(error)
         return Verdict(None, pause)
+
+    def _goes_on(self, moment: float, *, reconnect: bool) -> bool:
+        """Return whether to try again at that moment."""
+        is_first, self._may_reconnect = self._may_reconnect, False
+        return moment < self._give_up_at or (is_first and reconnect and moment < self._until)
 
 
 class Cleanup:
@@ -114,13 +154,15 @@ class Cleanup:
     The driver sends ``call`` and passes each reply to `settle`, until ``call`` is None.
     """
 
-    __slots__ = ("_give_up_at", "_steps", "call", "due_at", "result")
+    __slots__ = ("_give_up_at", "_steps", "_was_cut_off", "call", "due_at", "result")
 
     def __init__(self, steps: Steps[Any], give_up_at: float) -> None:
         self._steps = steps
         self._give_up_at = give_up_at
         self.call: Call | None = next(steps)  # type: ignore[assignment]  # an undo never parks
         """The call to send next; None once the cleanup is finished or was given up."""
+        self._was_cut_off = False
+        """Whether the script of the call was, and has done some of its work."""
         self.due_at = -inf
         """Not to be sent before this moment; for the driver to set."""
         self.result: Any = None
@@ -132,9 +174,13 @@ class Cleanup:
 
     def settle(self, outcome: Answer | ErrorReply, now: float) -> bool:
         """Take the reply to the call. Return False if the next call, the same one, is better sent after a pause."""
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, ErrorReply):
+            self._was_cut_off = self._was_cut_off or is_cut_off(outcome)
+        else:
+            answer = outcome._replace(again=outcome.again or self._was_cut_off)
+            self._was_cut_off = False
             try:
-                self.call = self._steps.send(outcome)  # type: ignore[assignment]  # an undo never parks
+                self.call = self._steps.send(answer)  # type: ignore[assignment]  # an undo never parks
             except StopIteration as end:
                 self.call, self.result = None, end.value
         self.expire(now)

@@ -21,15 +21,25 @@ __all__ = ["CHECK", "missing_rights"]
 CHECK = Script.from_package("handfast.acl", "lua/rights_check.lua")
 
 _WITHOUT_KEY = {
+    "asking": "ASKING",
     "client|setinfo": "CLIENT SETINFO LIB-NAME x",
+    "cluster|slots": "CLUSTER SLOTS",
+    "config|get": "CONFIG GET x",
     "eval": "EVAL x 0",
     "evalsha": "EVALSHA x 0",
+    "info": "INFO",
     "pubsub|numsub": "PUBSUB NUMSUB x",
+    "pubsub|shardnumsub": "PUBSUB SHARDNUMSUB x",
     "time": "TIME",
 }
 """An example of each command whose first argument is neither a key nor a channel."""
 
-_ON_CHANNELS = {"subscribe": "SUBSCRIBE {}", "publish": "PUBLISH {} x"}
+_ON_CHANNELS = {
+    "subscribe": "SUBSCRIBE {}",
+    "publish": "PUBLISH {} x",
+    "ssubscribe": "SSUBSCRIBE {}",
+    "spublish": "SPUBLISH {} x",
+}
 """An example of each command on a channel."""
 
 _GLOB = re.compile(r"\\(?P<plain>.)|\[(?P<not>\^?)(?P<one>[^\]]*)\]|(?P<many>\*)|(?P<any>\?)|(?P<other>.)", re.DOTALL)

@@ -7,20 +7,26 @@ here is a copy that could become outdated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import PurePath
+from typing import get_args
 
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
-from handfast._engine.keys import KeySet, control_channel, inbox_channel
+from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
+from handfast._engine.limits import Limit, LimitRequest
+from handfast._engine.names import LIMITS, NamePattern
+from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.script import LuaScript, load
+from handfast._engine.server_facts import INFO, TIME
 from handfast.acl.commands import commands_of
+from handfast.arguments import Kind
 from handfast.fencing.values import guard_key
 
 __all__ = ["NAMESPACED", "USES", "Use", "session"]
@@ -49,7 +55,7 @@ class Use:
 def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the channels of a namespace's clients, for grants and losses, and the commands of a session itself."""
     channels = inbox_channel(namespace, "", 0).removesuffix(":0"), control_channel(namespace, "")
-    return tuple(f"{channel}*" for channel in channels), ("subscribe", "pubsub|numsub")
+    return tuple(f"{channel}*" for channel in channels), ("subscribe", "pubsub|numsub", "publish")
 
 
 def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable[Call]] = lambda _: ()) -> Use:
@@ -84,6 +90,51 @@ def _lock_all(namespace: str) -> Use:
     return _use(calls, namespace, "lock")
 
 
+def _limiter(namespace: str) -> Use:
+    request = LimitRequest(KeySet(namespace, "limiter", "-"), [Limit(1, 1)], max_waiters=1, timeout=None)
+    return _use([request.acquire(_TOKEN, 0), request.cancel(_TOKEN), request.inspect()], namespace, "limiter")
+
+
+def _once(namespace: str) -> Use:
+    place = KeySet(namespace, "once", "-")
+    request = OnceRequest(place, ttl_ms=1, keep_ms=1, refresh_ms=NEVER, max_waiters=1, timeout=None)
+    calls = [
+        request.acquire(_TOKEN),
+        request.try_acquire(_TOKEN),
+        request.begin(_TOKEN),
+        request.release(_TOKEN),
+        request.ending_as("done", b"").release(_TOKEN),
+        request.renew_for(_TOKEN, 1),
+        request.cancel(_TOKEN),
+        request.inspect(),
+        request.revoke(0, ""),
+        request.read(),
+        request.forget(),
+    ]
+    return _use(calls, namespace, "once")
+
+
+def _names(namespace: str) -> Use:
+    """What it takes to find names of all kinds, to inspect them and to take leases away."""
+    pattern = NamePattern(namespace, "*", get_args(Kind))
+    permits = PermitRequest(KeySet(namespace, "lock", "-"), ttl_ms=1, renew=True)
+    uses = [_use([pattern.scan(b"0"), permits.inspect(), permits.revoke(0, "")], namespace, kind) for kind in LIMITS]
+    return replace(uses[0], keys=tuple(key for use in uses for key in use.keys))
+
+
+def _check_server(namespace: str) -> Use:
+    """What it takes to see all that `handfast doctor` looks at."""
+    permits = PermitRequest(KeySet(namespace, "lock", "-"), ttl_ms=1, renew=False)
+    use = _use([permits.inspect(), INFO, TIME], namespace, "lock")
+    return replace(use, plain=use.plain | {"config|get"})
+
+
+def _min_replicas(namespace: str) -> Use:
+    """What it takes to hold locks that wait for replicas."""
+    use = _permits("lock", namespace, more=_batches)
+    return replace(use, plain=use.plain | {"publish", "wait"})
+
+
 def _autocomplete(namespace: str) -> Use:
     calls: list[Call] = []
     for ranked in (False, True):
@@ -103,7 +154,7 @@ def _use(calls: Iterable[Call], namespace: str, kind: str) -> Use:
     heads = {call.prefix.name: call.prefix for call in calls}
     scripts = tuple(load(head.name) for head in heads.values() if head.digest)
     plain = frozenset(head.name.lower() for head in heads.values() if not head.digest)
-    return Use(scripts, plain, (KeySet(namespace, kind, "-").tag.removesuffix("-}") + "*",))
+    return Use(scripts, plain, (keys_of_kind(namespace, kind),))
 
 
 def _compat(patterns: Sequence[str]) -> Use:
@@ -130,6 +181,11 @@ NAMESPACED: dict[str, Callable[[str], Use]] = {
     "semaphore": partial(_permits, "semaphore", more=lambda permits: [permits.resize(1)]),
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
     "lock_all": _lock_all,
+    "limiter": _limiter,
+    "once": _once,
+    "names": _names,
+    "check_server": _check_server,
+    "min_replicas": _min_replicas,
     "autocomplete": _autocomplete,
     "scores": _scores,
 }

@@ -11,6 +11,13 @@ from handfast.acl.primitives import ANYWHERE, NAMESPACED, USES, Use, session
 __all__ = ["Rights", "rights_for", "scripts_for"]
 
 
+CLUSTER = ("cluster|slots", "asking")
+"""What a client of a cluster sends besides."""
+
+SHARDED = frozenset({"spublish", "pubsub|shardnumsub"})
+"""What scripts send only where such a client has subscribed to sharded channels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rights:
     """The rights of a user. Commands are named as in ACL rules, such as ``zadd`` and ``client|setinfo``.
@@ -52,6 +59,8 @@ def rights_for(
     keys: Sequence[str] = (),
     preloaded: bool = False,
     tells_its_name: bool = False,
+    cluster: bool = False,
+    sharded: bool = True,
 ) -> Rights:
     """Return the least rights for the given primitives.
 
@@ -62,6 +71,8 @@ def rights_for(
         preloaded: Let the user run scripts that an operator has loaded, and send none.
         tells_its_name: Allow redis-py's CLIENT SETINFO. It is not needed, but servers that know it (Redis from 7.2 on, any
             Valkey) write each refusal to their ACL LOG.
+        cluster: Allow what it takes to find the primaries of a cluster, and to be woken there.
+        sharded: Whether the nodes of the cluster have sharded channels, as all have but Redis 6.2.
 
     Returns:
         The rights.
@@ -91,6 +102,13 @@ def rights_for(
     channels, connection = session(namespace) if set(wanted) & set(NAMESPACED) else ((), ())
     if "compat" in wanted:
         connection = tuple(dict.fromkeys((*connection, "subscribe")))
+    inside = frozenset[str]().union(*(use.commands for use in found))
+    if cluster:
+        connection = (*connection, *CLUSTER)
+    if cluster and sharded and inside & SHARDED:
+        connection = (*connection, "ssubscribe")
+    else:
+        inside -= SHARDED
     if tells_its_name:
         connection = (*connection, "client|setinfo")
     return Rights(
@@ -98,7 +116,7 @@ def rights_for(
         channels=(*channels, *_patterns(found, "channels")),
         connection=connection,
         running=("evalsha",) if preloaded else ("evalsha", "eval"),
-        inside=tuple(sorted(frozenset[str]().union(*(use.commands for use in found)))),
+        inside=tuple(sorted(inside)),
     )
 
 

@@ -25,11 +25,33 @@ if click is not None:
 
 COMMANDS = {
     "run": ("handfast.cli.run:command", "Run COMMAND while holding NAME."),
+    "once": ("handfast.cli.once:command", "Run COMMAND unless it was done already."),
+    "limit": ("handfast.cli.limit:command", "Wait for the turn of NAME under RATE, then become COMMAND."),
+    "ls": ("handfast.cli.operate.ls:command", "List the names that are held and waited for."),
+    "show": (
+        "handfast.cli.operate.show:command",
+        "Show who holds NAME, who waits, and what an operator did last.",
+    ),
+    "release": (
+        "handfast.cli.operate.release:command",
+        "Release a lease by its token, or take NAME away from its holders.",
+    ),
+    "extend": ("handfast.cli.operate.extend:command", "Let a lease last longer, by its token."),
+    "doctor": (
+        "handfast.cli.operate.doctor:command",
+        "Check whether the server keeps what the locks promise.",
+    ),
     "script": ("handfast.cli.script:command", "Check Lua scripts, run them on a server, or load them."),
     "acl": ("handfast.cli.acl:command", "Print the ACL SETUSER command for a user with least privilege."),
-    "demo": ("handfast.cli.demo.command:command", "Watch processes compete for locks, in half a minute."),
+    "demo": (
+        "handfast.cli.demo.command:command",
+        "Watch processes share locks, a rate and a result, in half a minute.",
+    ),
 }
 """The commands of the product and what each does, in the order of the help: that and completion import none of them."""
+
+OF_THE_LAB = "bench", "torture"
+"""Commands of ``handfast-lab``. Who misses one learns where it is."""
 
 GROUP = "handfast.commands"
 """The entry-point group through which other distributions add commands, such as ``handfast-lab``."""
@@ -37,7 +59,7 @@ GROUP = "handfast.commands"
 EPILOG = """
 \b
 Environment:
-  HANDFAST_URL  URL of the server, such as redis://localhost:6379/0, or embedded:
+  HANDFAST_URL  URL of the server: redis://localhost:6379/0, or embedded:
   REDIS_URL     used if HANDFAST_URL is not set
 
 `handfast COMMAND --help` describes a command and its exit codes.
@@ -60,12 +82,14 @@ def _group() -> click.Group:
         def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
             return [*COMMANDS, *sorted(_plugins())]
 
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
             if cmd_name in COMMANDS:
                 module, _, attribute = COMMANDS[cmd_name][0].partition(":")
                 command: click.Command = getattr(importlib.import_module(module), attribute)
                 return command
             plugin = _plugins().get(cmd_name)
+            if plugin is None and cmd_name in OF_THE_LAB and not ctx.resilient_parsing:
+                ctx.fail(f"{cmd_name!r} comes with another package; install it with: pip install handfast-lab")
             return None if plugin is None else cast("click.Command", plugin.load())
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
@@ -78,7 +102,7 @@ def _group() -> click.Group:
 
     group = Lazy(
         "handfast",
-        help="Distributed locks, semaphores and read-write locks through Redis or Valkey, from the shell.",
+        help="Distributed locks, semaphores, read-write locks and rate limiters through Redis or Valkey, from the shell.",
         epilog=EPILOG,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

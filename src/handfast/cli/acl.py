@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from handfast.cli import USAGE
-from handfast.cli.connect import UNAVAILABLE
+from handfast.cli.connect import UNAVAILABLE, redis_client, unreachable
 from handfast.cli.primitives import parse_uses
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ EPILOG = """
 \b
 Exit codes:
    0  the line is printed; with --check: the user has all these rights
-   1  with --check: the user lacks rights; the line that grants them is printed
+   1  with --check: rights are missing; the line that grants them is printed
   64  wrong usage
   69  with --check: the server cannot be reached, or cannot tell
 """
@@ -55,11 +55,12 @@ def _user(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.option(
     "--for",
     "wanted",
-    default="lock,semaphore,rwlock,lock_all,autocomplete,scores",
-    show_default=True,
+    default="lock,semaphore,rwlock,lock_all,limiter,once,autocomplete,scores",
+    show_default="lock, semaphore, rwlock, lock_all, limiter, once, autocomplete, scores",  # with blanks, where lines may end
     metavar="USE,...",
     callback=parse_uses,
-    help="What the user works with: any of these, compat and fencing (both need --key), or all. An rlock is a lock.",
+    help="What the user works with: any of these; names, which is what ls, show and release need; check_server, which is "
+    "what doctor needs; min_replicas, which is what locks need that wait for replicas; compat and fencing, which both need --key; or all. An rlock is a lock.",
 )
 @click.option(
     "--key",
@@ -82,6 +83,11 @@ def _user(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     "CLIENT SETINFO of redis-py, which would fill the ACL LOG otherwise.",
 )
 @click.option(
+    "--cluster",
+    is_flag=True,
+    help="Allow what it takes to find the primaries of a cluster, and to be woken there. Redis 6.2 needs --redis 6.2 as well.",
+)
+@click.option(
     "--password-file",
     metavar="FILE",
     type=click.File("r"),
@@ -102,6 +108,7 @@ def command(
     keys: tuple[str, ...],
     preloaded: bool,
     oldest: tuple[int, int] | None,
+    cluster: bool,
     password_file: IO[str] | None,
     plain: bool,
     check: str | None,
@@ -120,6 +127,8 @@ def command(
             keys=keys,
             preloaded=preloaded,
             tells_its_name=oldest is not None and not (7, 0) <= oldest < (7, 2),
+            cluster=cluster,
+            sharded=oldest is None or oldest >= (7, 0),
         )
     except ValueError as error:
         raise click.UsageError(f"{str(error)[:1].upper()}{str(error)[1:]}.", ctx) from None
@@ -179,21 +188,19 @@ def _comments(
 def _check(url: str, rights: Rights) -> int:
     """Report the missing rights; return the exit code."""
     import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
 
     from handfast.acl import missing_rights
     from handfast.errors import HandfastError
 
     try:
-        with redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client:
+        with redis_client(url) as client:
             missing = missing_rights(client, rights)
-            user = client.connection_pool.connection_kwargs.get("username") or "default"
+            user = client.get_connection_kwargs().get("username") or "default"
     except ValueError as error:
         click.echo(f"handfast: {error}", err=True)
         return USAGE
     except (HandfastError, redis.RedisError, OSError) as error:
-        click.echo(f"handfast: {error}", err=True)
+        click.echo(f"handfast: {unreachable(error)}", err=True)
         return UNAVAILABLE
     if missing:
         click.echo(" ".join(map(_quoted, ("ACL", "SETUSER", user, *missing))))

@@ -5,18 +5,49 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from handfast._engine.defaults import EMBEDDED
+from handfast._engine.validate import encode_name
 
-__all__ = ["UNAVAILABLE", "server_options", "server_url"]
+if TYPE_CHECKING:
+    import redis
+
+__all__ = [
+    "UNAVAILABLE",
+    "namespace_option",
+    "parse_name",
+    "redis_client",
+    "server_options",
+    "server_url",
+    "unreachable",
+]
 
 UNAVAILABLE = 69
 """Exit code of every command when the server cannot be reached or refuses (EX_UNAVAILABLE of sysexits.h)."""
 
 T = TypeVar("T")
+
+
+def parse_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """Check a name as the library does."""
+    try:
+        encode_name(value, "a name")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+namespace_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--namespace",
+    metavar="TEXT",
+    default="hf",
+    show_default=True,
+    callback=parse_name,
+    help="Prefix of the keys on the server.",
+)
 
 
 def server_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -54,3 +85,34 @@ def server_url(named: str) -> str:
 
     click.echo("handfast: using the embedded server, which only your processes on this machine share", err=True)
     return shared_url()
+
+
+def redis_client(named: str, **settings: Any) -> redis.Redis | redis.RedisCluster:
+    """Return redis-py's client for a server that `Handfast` would take as well. It sends nothing twice.
+
+    Raises ValueError for a URL that is wrong, and NoServer if the embedded server cannot be started.
+    """
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.cluster import ClusterNode
+    from redis.retry import Retry
+
+    from handfast._drivers.addresses import pool_of_url, seeds_of_url
+
+    url = server_url(named)
+    pool = pool_of_url(url, redis)
+    pool.connection_kwargs |= {"retry": Retry(NoBackoff(), 0)} | settings
+    if not (seeds := seeds_of_url(url)):
+        return redis.Redis.from_pool(pool)
+    shared = {name: value for name, value in pool.connection_kwargs.items() if name not in ("host", "port", "db")}
+    nodes = [ClusterNode(node.host, node.port) for node in seeds]  # type: ignore[no-untyped-call]  # redis-py's
+    return redis.RedisCluster(startup_nodes=nodes, **shared)
+
+
+def unreachable(error: Exception) -> str:
+    """Return an error as a message shows it: that of a server which does not answer says so."""
+    from redis.exceptions import TimeoutError as RedisTimeoutError
+
+    silent = "the server did not answer"
+    said = not isinstance(error, RedisTimeoutError) or silent in str(error)
+    return str(error) if said else f"{silent}: {error}"

@@ -1,4 +1,4 @@
-"""Durations on the command line: seconds as a number, or a number with a unit, as timeout(1) and systemd take them."""
+"""Durations on the command line: as timeout(1) and systemd take them, seconds or a number with a unit, and as people read them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import click
 
 from handfast._engine.validate import milliseconds
 
-__all__ = ["parse_duration", "parse_duration_or_zero"]
+__all__ = ["limit", "parse_duration", "parse_duration_or_zero", "span"]
 
-UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+UNITS: dict[str, float] = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds of each unit."""
 
 
@@ -35,3 +35,19 @@ def parse_duration(_ctx: click.Context | None, _param: click.Parameter | None, v
 def parse_duration_or_zero(ctx: click.Context | None, param: click.Parameter | None, value: str | None) -> float | None:
     """Return the seconds, which may be 0."""
     return 0.0 if value is not None and re.fullmatch("0+(ms|s|m|h|d)?", value) else parse_duration(ctx, param, value)
+
+
+def limit(seconds: float) -> str:
+    """Return a length of time that someone has chosen: not rounded where it is short."""
+    return f"{seconds:g}s" if seconds < 10 else span(seconds)
+
+
+def span(seconds: float) -> str:
+    """Return a length of time as two of its units at most, rounded down: ``0.8s``, ``21s``, ``4m12s``, ``1h02m``, ``3d04h``."""
+    whole = int(seconds)
+    if whole < 10:
+        return f"{int(seconds * 10) / 10:.1f}s"
+    for size, unit, smaller, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // smaller:02}{small}"
+    return f"{whole}s"

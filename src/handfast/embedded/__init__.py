@@ -83,11 +83,11 @@ class PrivateServer:
 
     def __init__(self, *options: str) -> None:
         self._folder = tempfile.mkdtemp(prefix="handfast-")
-        self.socket = f"{self._folder}/s"
+        self.socket: str = f"{self._folder}/s"
         self._server = supervisor.SupervisedServer(find_binary(), self._folder, *options, remove_dir=True)
         try:
             _await_pong(self._folder, self._server)
-            self.pid = supervisor.server_pid(self.socket)
+            self.pid: int = supervisor.server_pid(self.socket)
         except BaseException:
             self.close()
             raise

@@ -70,7 +70,9 @@ class Scopes:
         self.globals_read: list[Node] = []
         self.globals_written: list[Node] = []
         self._block(block, {})
-        self.functions = {node: Function(node) for node in block.walk() if node.kind == "function"}
+        self.functions: dict[Node, Function] = {
+            node: Function(node) for node in block.walk() if node.kind == "function"
+        }
         for function in self.functions.values():
             self._find_calls(function)
 

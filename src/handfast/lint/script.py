@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from handfast._engine.header import Header
 from handfast.lint.findings import Finding, Severity
 from handfast.lint.flow import CALLS, Flow
-from handfast.lint.parsing import Node, Tree
+from handfast.lint.parsing import Comment, Node, Tree
 from handfast.lint.scopes import Scopes
 from handfast.lint.versions import Servers
 
@@ -47,17 +47,17 @@ class CheckedScript:
     def __init__(self, name: str, source: str, header: Header, tree: Tree, oldest: Servers) -> None:
         self.name = name
         self.source = source
-        self.lines = source.split("\n")
+        self.lines: list[str] = source.split("\n")
         self.header = header
-        self.block = tree.block
-        self.comments = tree.comments
-        self.oldest = header.needs or oldest
-        self.scopes = Scopes(tree.block)
-        self.flow = Flow(tree.block, self.scopes)
-        self.nodes = list(tree.block.walk())
+        self.block: Node = tree.block
+        self.comments: list[Comment] = tree.comments
+        self.oldest: dict[str, tuple[int, int]] | Servers = header.needs or oldest
+        self.scopes: Scopes = Scopes(tree.block)
+        self.flow: Flow = Flow(tree.block, self.scopes)
+        self.nodes: list[Node] = list(tree.block.walk())
         self._sent = {node: list(self._commands(node)) for node in self.nodes if node.kind == "call"}
-        self.commands = [command for sent in self._sent.values() for command in sent]
-        self.passed = [passed for name in self.scopes.globals_read if (passed := self._passed(name))]
+        self.commands: list[Command] = [command for sent in self._sent.values() for command in sent]
+        self.passed: list[Passed] = [passed for name in self.scopes.globals_read if (passed := self._passed(name))]
 
     def finding(self, rule: str, node: Node, message: str, severity: Severity = "error") -> Finding:
         """Make a finding at a node."""

@@ -23,7 +23,13 @@ class Fault(NamedTuple):
 
 
 CLOSERS = {"(": ")", "[": "]", "{": "}", "repeat": "until", "if": "end", "do": "end", "function": "end"}
-OPENERS_OF = {"end": ("if", "do", "function"), "until": ("repeat",), ")": ("(",), "]": ("[",), "}": ("{",)}
+OPENERS_OF: dict[str, tuple[str, ...]] = {
+    "end": ("if", "do", "function"),
+    "until": ("repeat",),
+    ")": ("(",),
+    "]": ("[",),
+    "}": ("{",),
+}
 
 NEWER = {
     "goto_statement": "goto came with Lua 5.2, and servers run 5.1: use a loop, an if or a function",

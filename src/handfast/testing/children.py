@@ -129,7 +129,7 @@ class ChildProcess:
         self, name: str, process: subprocess.Popen[bytes] | ForkedProcess, pipe: Connection, output: IO[bytes]
     ) -> None:
         self.name = name
-        self.pid = process.pid
+        self.pid: int = process.pid
         self._process = process
         self._pipe = pipe
         self._output = output
@@ -190,7 +190,7 @@ class ChildProcess:
                 return report
         except (EOFError, OSError):
             raise ProcessFailed(f"process {self.name} {self._end()}") from None
-        raise ProcessFailed(f"process {self.name} reported nothing for {timeout:g} s")
+        raise ProcessFailed(f"process {self.name} reported nothing for {timeout:.3g} s")
 
     def expect(self, word: str, timeout: float) -> Report:
         """Wait for the next report, which must be of this kind.

@@ -7,6 +7,7 @@ match is any predicate over a `Command`; `script`, `command` and `containing` ma
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from handfast._engine.resp import Reader
@@ -104,7 +105,14 @@ def _first_arguments(one: Any) -> tuple[bytes, bytes]:
         try:
             one = load(one)
         except OSError:
-            raise ValueError(f"Handfast has no script {one!r}; pass the script itself if it is yours") from None
+            names = sorted(
+                path.name.removesuffix(".lua")
+                for path in (files("handfast._engine") / "lua").iterdir()
+                if path.name.endswith(".lua")
+            )
+            raise ValueError(
+                f"Handfast has no script {one!r} but {', '.join(names)}; pass the script itself if it is yours"
+            ) from None
     if isinstance(one, Scripted):
         return one.digest.encode(), one.source.encode()
     if hasattr(one, "sha") and hasattr(one, "script"):  # redis-py's

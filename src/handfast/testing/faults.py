@@ -56,20 +56,20 @@ class Rule:
             raise ValueError(f"a fault can skip 0 or more, not {skip!r}")
         if not 0 <= seconds < threading.TIMEOUT_MAX:
             raise ValueError(f"seconds must be 0 or more, not {seconds!r}")
-        self.changed = changed
+        self.changed: threading.Condition = changed
         self.kind = kind
-        self.match = match
-        self.times = times
+        self.match: Match = match
+        self.times: int | None = times
         """How often it happens; None for every match."""
         self.remaining = times
         """How many more commands it may claim."""
-        self.skip = skip
+        self.skip: int = skip
         """How many matches are skipped first; for ``cut after``, how many bytes."""
-        self.seconds = seconds
+        self.seconds: float = seconds
         self.direction = direction
-        self.action = action
-        self.happened = 0
-        self.cleared = False
+        self.action: Callable[[Command], object] = action
+        self.happened: int = 0
+        self.cleared: bool = False
 
     @property
     def is_over(self) -> bool:

@@ -112,7 +112,7 @@ class Stepper(Generic[T]):
         before: Callable[[int], object] = lambda _number: None,
         at: Callable[[int, asyncio.Future[Any] | None], object] = lambda _number, _future: None,
     ) -> None:
-        self.suspensions = 0
+        self.suspensions: int = 0
         self._awaitable = awaitable
         self._before = before
         self._at = at

@@ -31,7 +31,7 @@ from handfast.testing.faults import Direction, Fault, Rule, Rules
 
 __all__ = ["FaultProxy"]
 
-logger = logging.getLogger("handfast.testing")
+logger: logging.Logger = logging.getLogger("handfast.testing")
 
 TIMEOUT_S = 5.0
 """How long, in seconds, connecting to the server may take, and each thread when the proxy is closed."""
@@ -79,7 +79,7 @@ class FaultProxy:
             self._woken.close()
             self._remove_folder()
             raise
-        self.url = _rebuilt(parts, self.path, self.port)
+        self.url: str = _rebuilt(parts, self.path, self.port)
         self._accepting = threading.Thread(target=self._accept, name=THREAD_NAME, daemon=True)
         self._accepting.start()
 

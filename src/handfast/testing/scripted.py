@@ -72,7 +72,7 @@ class ScriptedDriver:
     """
 
     def __init__(self, *script: Any, clock: FakeClock | None = None) -> None:
-        self.clock = clock or FakeClock()
+        self.clock: FakeClock = clock or FakeClock()
         self.effects: list[Effect] = []
         self._script = script
         self._items = iter(enumerate(script, 1))

@@ -87,9 +87,11 @@ class ServerController:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C in the terminal must not reach it
         )
-        self.socket = f"{self._folder}/s"
-        self.pid = 0
-        self.admin = redis.Redis(unix_socket_path=self.socket, decode_responses=True, retry=Retry(NoBackoff(), 1))
+        self.socket: str = f"{self._folder}/s"
+        self.pid: int = 0
+        self.admin: redis.Redis = redis.Redis(
+            unix_socket_path=self.socket, decode_responses=True, retry=Retry(NoBackoff(), 1)
+        )
         self._process: supervisor.SupervisedServer | None = None
         self._clock: ShiftedClock | None = None
         self._replicas: list[ServerController] = []

@@ -59,7 +59,13 @@ alike, and with nested locks. Their figures hold for their load, in which every 
 `rwlock` and `pairs`. Waits are measured by the clients, so the longest includes scheduling. An overlap is detected only
 if it lasts longer than a clock reading, which is why clients hold for a moment.
 
+**Rate limiters** (``bench limiter``) are measured with as many calls as processes can make, with threads that wait, and by the
+memory of an admission; `limiting` describes the three parts. Contenders do not promise the same: GCRA remembers one number
+and lets a burst in besides its rate, the others remember each admission. Read the rate together with that.
+
 **The classic listings** (``bench classic``) have their own package, `handfast_lab.bench.classic`, whose report
 describes its method and doubts. **A million names** and **a million scores** (``bench names``, ``bench scores``)
-measure one client and one primitive each; `names` and `scores` describe the figures.
+measure one client and one primitive each; `names` and `scores` describe the figures. **A cluster** (``bench cluster``) is
+compared with one server; `cluster` has its method. With all servers and clients on the cores of one machine its rates show
+what a cluster costs, never what several machines gain.
 """

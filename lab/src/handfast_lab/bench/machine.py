@@ -15,7 +15,11 @@ import handfast
 
 __all__ = ["describe"]
 
-PACKAGES = "redis", "hiredis", "python-redis-lock", "coredis", "redis-fifo-lock", "pottery", "py-redis-semaphore"
+PACKAGES = (
+    *("redis", "hiredis", "python-redis-lock", "coredis", "redis-fifo-lock", "pottery", "py-redis-semaphore"),
+    *("limits", "throttled-py", "pyrate-limiter"),
+    *("dogpile.cache", "cashews"),
+)
 """Client libraries and rivals whose versions are recorded."""
 
 

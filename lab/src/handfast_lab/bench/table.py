@@ -1,4 +1,4 @@
-"""The results as tables for the terminal, 100 columns wide."""
+"""The results as tables for the terminal, 100 columns wide, and narrower ones of them."""
 
 from __future__ import annotations
 
@@ -6,34 +6,48 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
+from handfast_lab.bench.cluster import Frames, SpreadRow
 from handfast_lab.bench.conservation import Conservation
 from handfast_lab.bench.contenders import HANDFAST, LOCKS, SEMAPHORES, TASK_LOCKS
 from handfast_lab.bench.crowd import Crowd, ScriptTimes, inversions
 from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Row, Times
 from handfast_lab.bench.handoffs import Handoff
+from handfast_lab.bench.limiting import AskingRow, LineRow
+from handfast_lab.bench.limiting import Memory as LimiterMemory
+from handfast_lab.bench.looking import LookRow
 from handfast_lab.bench.memory import CostRow
 from handfast_lab.bench.names import Keeping
 from handfast_lab.bench.pairs import PairsRow
 from handfast_lab.bench.rwlock import RWLockRow
 from handfast_lab.bench.scores import ScoresRow
+from handfast_lab.bench.stampedes import StampedeRow
 
 __all__ = [
     "Cells",
+    "asking_table",
     "blocks",
     "conservation_table",
     "cost_table",
     "crowd_table",
+    "fitted",
+    "frames_table",
     "from_to",
     "handoff_table",
     "keeping_table",
+    "lines_table",
     "lock_table",
+    "looks_table",
+    "memory_table",
     "pairs_table",
     "rwlock_table",
     "scores_table",
     "script_table",
     "semaphore_table",
+    "spread_table",
     "tasks_table",
     "times_table",
 ]
@@ -127,6 +141,36 @@ def times_table(found: Iterable[Keeping], title: str) -> Table:
     return grid
 
 
+def looks_table(rows: Iterable[LookRow], title: str) -> Table:
+    """What it takes to find all names: one row for each server and each way."""
+    grid = _grid(title, ("other keys", "by"), ("s", "server CPU, s", "commands", "over 1 ms"))
+    for row in rows:
+        figures = f"{row.seconds:.2f}", f"{row.server_s:.2f}", f"{row.calls:,}", f"{row.long:,}"
+        grid.add_row(f"{row.strangers:,}", row.way, *figures)
+    return grid
+
+
+def spread_table(rows: Iterable[SpreadRow], title: str) -> Table:
+    """One block for each load. CPU times are in microseconds."""
+    costs = "client", "servers", "busiest", "conns"
+    grid = _grid(title, ("load", "place"), ("cycles/s", "min-max", "x server", *costs))
+    for load, block in groupby(rows, key=lambda row: row.load):
+        for place, row in enumerate(block):
+            rates = f"{row.rate:,.0f}", from_to(row.slowest, row.fastest), _or_dash(row.to_server, ".2f")
+            times = (f"{time:.1f}" for time in (row.client_us, row.server_us, row.busiest_us))
+            grid.add_row("" if place else load, row.place, *rates, *times, f"{row.connections:.1f}")
+        grid.add_section()
+    return grid
+
+
+def frames_table(found: Iterable[Frames], title: str) -> Table:
+    """One row for each API and place."""
+    grid = _grid(title, ("API", "place"), ("acquire", "release"))
+    for one in found:
+        grid.add_row(one.api, one.place, str(one.acquire), str(one.release))
+    return grid
+
+
 def scores_table(rows: Iterable[ScoresRow], title: str) -> Table:
     """One block for each pass."""
     grid = _grid(title, ("members", "contender"), ("members/s", "min-max", "x zadd-each"))
@@ -136,6 +180,47 @@ def scores_table(rows: Iterable[ScoresRow], title: str) -> Table:
             cells = f"{row.rate:,.0f}", span, _or_dash(row.to_plain, ".2f")
             grid.add_row("" if place else name, row.contender, *cells, style=_style(row.contender))
         grid.add_section()
+    return grid
+
+
+def asking_table(rows: Iterable[AskingRow], title: str) -> Table:
+    """One block for each setting and number of processes. The CPU time of a call on the server is in microseconds."""
+    grid = _grid(title, ("calls are", "clients", "contender"), ("calls/s", "min-max", "x GCRA", "server, µs"))
+    for (setting, clients), block in groupby(rows, key=lambda row: (row.setting, row.clients)):
+        for number, row in enumerate(block):
+            figures = f"{row.rate:,.0f}", from_to(row.slowest, row.fastest), _or_dash(row.to_base, ".2f")
+            heads = ("", "") if number else (setting, str(clients))
+            grid.add_row(*heads, row.contender, *figures, f"{row.server_us:.1f}", style=_style(row.contender))
+        grid.add_section()
+    return grid
+
+
+def lines_table(rows: Iterable[LineRow], title: str) -> Table:
+    """One row for each contender that waits."""
+    grid = _grid(title, ("contender",), ("waiters", "s over shortest", "inversions", "of pairs", "calls each"))
+    for row in rows:
+        figures = f"{row.over_s:.2f}", f"{row.inversions:,}", f"{row.pairs:,}", f"{row.calls:.1f}"
+        grid.add_row(row.contender, f"{row.waiters:,}", *figures, style=_style(row.contender))
+    return grid
+
+
+def memory_table(found: Iterable[LimiterMemory], title: str) -> Table:
+    """One row for each contender and number of admissions."""
+    grid = _grid(title, ("contender",), ("admissions", "bytes", "bytes each"))
+    for one in found:
+        figures = f"{one.admissions:,}", f"{one.bytes:,}", f"{one.bytes / one.admissions:,.1f}"
+        grid.add_row(one.contender, *figures, style=_style(one.contender))
+    return grid
+
+
+def stampedes_table(rows: Iterable[StampedeRow], title: str) -> Table:
+    """One row for each contender."""
+    figures = "runs", "last answer, ms", "commands each", "server each, us", "found/s", "bytes"
+    grid = _grid(title, ("contender",), figures)
+    for row in rows:
+        runs = f"{row.fewest}" if row.fewest == row.most else f"{row.fewest}-{row.most}"
+        costs = f"{row.last_ms:,.0f}", f"{row.commands:,.1f}", f"{row.server_us:,.0f}", f"{row.found:,.0f}"
+        grid.add_row(row.contender, runs, *costs, f"{row.bytes:,}", style=_style(row.contender))
     return grid
 
 
@@ -187,6 +272,28 @@ def blocks(
             grid.add_row("" if place else str(clients), contender, *texts, style=_style(contender))
         grid.add_section()
     return grid
+
+
+def fitted(grid: Table, width: int) -> tuple[Table, list[str]]:
+    """Return a table that fits that width, and the columns that it leaves out, from the last one on.
+
+    A table of one row is turned on its side instead. No figure is ever shortened.
+    """
+    left_out: list[str] = []
+    while _width(grid) > width:
+        if grid.row_count == 1:
+            turned = _grid("", ("",), ("",))
+            turned.show_header = False
+            for column in grid.columns:
+                turned.add_row(column.header, *column.cells)
+            return turned, []
+        left_out.insert(0, str(grid.columns.pop().header))
+    return grid, left_out
+
+
+def _width(grid: Table) -> int:
+    console = Console(width=1000)
+    return Measurement.get(console, console.options, grid).maximum
 
 
 def _grid(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:

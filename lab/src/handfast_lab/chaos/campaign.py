@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from handfast.testing import ChildProcess, Parent, ProcessFailed, ProcessGroup
 from handfast_lab.chaos.faults import FAULTS
 from handfast_lab.chaos.history_run import Cell, HistoryRunner, Verdict
+from handfast_lab.chaos.workers import LIMITER, ONCE
 
 __all__ = ["Campaign", "cells", "played", "run"]
 
@@ -39,7 +40,13 @@ class Campaign(NamedTuple):
 def cells(primitives: Sequence[str], apis: Sequence[str], faults: Sequence[str]) -> list[Cell]:
     """Return all valid combinations."""
     every = itertools.starmap(Cell, itertools.product(primitives, apis, faults))
-    return [cell for cell in every if cell.api in FAULTS[cell.fault].apis]
+    return [
+        cell
+        for cell in every
+        if cell.api in FAULTS[cell.fault].apis
+        and not (cell.primitive == LIMITER and FAULTS[cell.fault].of_leases)
+        and not (cell.primitive == ONCE and FAULTS[cell.fault].of_names)
+    ]
 
 
 def run(campaign: Campaign, progress: Callable[[Verdict], object]) -> None:

@@ -124,6 +124,10 @@ class Fault(NamedTuple):
     """Mean time in seconds for which some leases are held; 0 for not at all."""
     keeps: frozenset[str] = frozenset()
     """Names whose leases none may lose, since nothing lasts as long as the ttl and no operator takes them away."""
+    of_leases: bool = False
+    """Whether it concerns leases, which a limiter has none of."""
+    of_names: bool = False
+    """Whether it concerns the names of the workers, which keys of `once` have not."""
     apart: bool = False
     """Whether half of the workers run in a process of their own, which the fault can freeze."""
 
@@ -423,8 +427,11 @@ FAULTS: dict[str, Fault] = {
         keeps=frozenset({"a", "b"}),
         apart=True,
     ),
-    "cuts at releases": Fault(_cuts_at_releases),
-    "revocations": Fault(_revocations, loses_leases=True, ttl=3.0, seconds=8.0, pause=0.03, stay=3.0),
+    "clients frozen beyond the ttl": Fault(_frozen_clients, ttl=1.0, seconds=8.0, pause=0.03, stay=0.5, apart=True),
+    "cuts at releases": Fault(_cuts_at_releases, of_leases=True),
+    "revocations": Fault(
+        _revocations, loses_leases=True, ttl=3.0, seconds=8.0, pause=0.03, stay=3.0, of_leases=True, of_names=True
+    ),
     "blocking callbacks": Fault(
         *(_some_revocations, True),
         apis=("sync",),
@@ -434,8 +441,10 @@ FAULTS: dict[str, Fault] = {
         pause=0.03,
         stay=3.0,
         keeps=frozenset({"b"}),
+        of_leases=True,
+        of_names=True,
     ),
-    "abandoned leases": Fault(_nothing, habits=frozenset({"abandon"}), ttl=0.1, loses_messages=False),
+    "abandoned leases": Fault(_nothing, habits=frozenset({"abandon"}), ttl=0.1, loses_messages=False, of_leases=True),
     "cancellations": Fault(_nothing, habits=frozenset({"cancel"}), apis=("asyncio",), loses_messages=False),
     "several at once": Fault(_several_at_once, habits=frozenset({"abandon", "cancel"}), ttl=0.5),
 }

@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from types import TracebackType
@@ -25,12 +25,15 @@ from handfast._engine.keys import KeySet
 from handfast.testing import FaultProxy, Parent, ProcessGroup, ServerController
 from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.faults import FAULTS, Environment, Fault
+from handfast_lab.chaos.limiter_workers import RATES, SPECS, observing_windows
+from handfast_lab.chaos.once_workers import ask, is_repeated
 from handfast_lab.chaos.queue_observer import observing_queues
-from handfast_lab.chaos.workers import HistoryPlan, Recording, acquire_all, run_workers
-from handfast_lab.checker import check_all
+from handfast_lab.chaos.recording import HistoryPlan, Recording
+from handfast_lab.chaos.workers import LIMITER, ONCE, acquire_all, run_workers
+from handfast_lab.checker import Finding, check_admissions, check_all, check_holds, check_outcomes
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.history import Operation
-from handfast_lab.checker.quiescence import check_rest
+from handfast_lab.checker.quiescence import check_rest, immortal_keys
 
 __all__ = ["Cell", "HistoryRunner", "Verdict"]
 
@@ -105,9 +108,9 @@ class HistoryRunner:
             self._process(environment) if fault.apart else contextlib.nullcontext(),
         ):
             history, strikes, findings = _run(cell, fault, environment, seed)
-            findings += _leftovers(cell, environment)
+            findings += _leftovers(cell, environment, history)
         findings += _lost(fault, history)
-        findings += map(str, check_fences(history) if fault.loses_leases else check_all(history))
+        findings += map(str, _check(cell, fault, history))
         server.admin.flushall()
         return Verdict(
             cell=cell,
@@ -138,6 +141,15 @@ class HistoryRunner:
         return self._servers[needs]
 
 
+def _check(cell: Cell, fault: Fault, history: list[Operation]) -> list[Finding]:
+    if cell.primitive == LIMITER:
+        return [] if fault.loses_leases else check_admissions(history, SPECS)
+    if cell.primitive == ONCE:
+        found = check_outcomes(history, keeps=not fault.loses_leases, is_repeated=is_repeated)
+        return [*found, *check_fences(history), *([] if fault.loses_leases else check_holds(history))]
+    return check_fences(history) if fault.loses_leases else check_all(history)
+
+
 def _run(cell: Cell, fault: Fault, environment: Environment, seed: int) -> tuple[list[Operation], int, list[str]]:
     """Run the workers under the fault.
 
@@ -159,7 +171,13 @@ def _run(cell: Cell, fault: Fault, environment: Environment, seed: int) -> tuple
         plan = plan._replace(workers=WORKERS // 2, operations=OPERATIONS // 2)
     key_sets = [KeySet(environment.namespace, KINDS.get(cell.primitive, "lock"), name) for name in NAMES]
     chance = random.Random(seed)  # noqa: S311 -- timing, not security
-    with observing_queues(environment.server.admin, key_sets) as observed, fault.inflict(environment, chance) as count:
+    admin = environment.server.admin
+    windows = observing_windows(admin, environment.namespace) if cell.primitive == LIMITER else nullcontext()
+    with (
+        windows as counted,
+        observing_queues(admin, key_sets) as queues,
+        fault.inflict(environment, chance) as count,
+    ):
         reach = environment.proxy.url, environment.namespace, RETRY_FOR
         if environment.apart is not None:
             environment.apart.order("run", cell.api, plan._replace(first=plan.workers), *reach)
@@ -168,7 +186,13 @@ def _run(cell: Cell, fault: Fault, environment: Environment, seed: int) -> tuple
         recording.add(environment.apart.expect("done", RETRY_FOR).value)
     history = recording.operations
     unaware = _unaware(recording, environment)
+    if counted is not None:
+        instants = {lease: counted.instants(token) for lease, token in recording.tokens.items()}
+        history = [
+            replace(one, counted=instants.get(one.lease, ())) if one.kind != "settle" else one for one in history
+        ]
     if not fault.loses_messages:
+        observed = queues if counted is None else counted.queues
         queued_since = {lease: observed.queued(token) for lease, token in recording.tokens.items()}
         history = [
             replace(one, queued=queued_since.get(one.lease)) if one.kind == "acquire" else one for one in history
@@ -206,15 +230,38 @@ def _unaware(recording: Recording, environment: Environment) -> Iterator[str]:
                     break
 
 
-def _leftovers(cell: Cell, environment: Environment) -> list[str]:
+def _leftovers(cell: Cell, environment: Environment, history: Iterable[Operation]) -> list[str]:
     """Acquire everything under each name once the faults are over. Return what is left after the time to recover."""
     until = monotonic() + RECOVERY
+    if cell.primitive == LIMITER:
+        return _waiting(environment, until)
     with Handfast(environment.primary.url, namespace=environment.namespace) as client:
-        for name in NAMES:
+        names = {name for one in history for name in one.names} if cell.primitive == ONCE else NAMES
+        for name in names:
             try:
-                acquire_all(client, cell.primitive, name, RECOVERY).release()
+                if cell.primitive == ONCE:
+                    ask(client, name, RECOVERY)
+                else:
+                    acquire_all(client, cell.primitive, name, RECOVERY).release()
             except HandfastError as error:
                 return [f"liveness: {name}: not available {RECOVERY:g} s after the faults ended: {error}"]
     while (left := check_rest(environment.primary.admin, environment.namespace)) and monotonic() < until:
         time.sleep(0.02)
     return list(map(str, left))
+
+
+def _waiting(environment: Environment, until: float) -> list[str]:
+    """Be admitted under each name once the faults are over. Return who waits then, and the keys without a TTL."""
+    found = []
+    with Handfast(environment.primary.url, namespace=environment.namespace) as client:
+        for name, rates in RATES.items():
+            limiter = client.limiter(name, rates)
+            try:
+                limiter.acquire(timeout=RECOVERY)
+            except HandfastError as error:
+                found.append(f"liveness: {name}: not available {RECOVERY:g} s after the faults ended: {error}")
+            while (waiting := limiter.status().waiting) and monotonic() < until:
+                time.sleep(0.02)
+            found += [f"rest: {name}: {waiting} still wait"] if waiting else []
+    immortal = immortal_keys(environment.primary.admin, environment.namespace)
+    return [*found, *(f"rest: {key}: a key without a TTL" for key in immortal)]

@@ -37,14 +37,34 @@ TARGETS = {
     "R27": "no renewal after the release",
     "R28": "in order, QueueFull at the limit, scripts below 1 ms (p99.9)",
     "R30": "no collision, exactly the rights that are needed",
-    "R31": "at most 50 ms or the socket timeout",
+    "R31": "at most 50 ms, or a quarter second to a silent server",
     "R33": "no lease lost, no overlap",
     "R34": "at most one waiter before the earlier ones",
+    "R35": "each job once",
+    "R36": "all go to the new primary",
+    "R37": "no acknowledged lease is lost",
+    "R38": "each admission is counted once",
+    "R39": "no window above the limit",
+    "R40": "in order, no time beyond 1.1 s",
+    "R41": "the limit",
+    "R42": "one result for all",
+    "R43": "one result for all, no late one",
+    "R44": "one run",
+    "R45": "no one waits",
 }
 """The target of each scoreboard row, in a few words."""
 
+SETTINGS = "cut off", "replicas", "cluster"
+"""The settings of the simulator beside one server."""
+
 RIVALS = "R4", "R5", "R6", "R7", "R8", "R13", "R25", "R26", "R27", "R33", "R34"
-"""Rows that every contender is tested for."""
+"""Rows that the locks of every contender are tested for."""
+
+RIVAL_LIMITERS = "R38", "R39", "R40", "R41"
+"""Rows that the rate limiters of every contender are tested for."""
+
+RIVAL_ONCE = "R42", "R43", "R44", "R45"
+"""Rows that all that do something once are tested for."""
 
 HEAD = """# Reliability
 
@@ -63,7 +83,24 @@ def render(results: Results) -> str:
         _schedules(results),
         _planted(results),
         _mutants(results),
-        _rivals(results),
+        _rivals(
+            results,
+            RIVALS,
+            "The rivals",
+            "The same trials with the libraries that have the operation, at their defaults except for the lease",
+        ),
+        _rivals(
+            results,
+            RIVAL_LIMITERS,
+            "Rate limiters",
+            "The same trials with other rate limiters, of which those of throttled-py do not promise exact windows",
+        ),
+        _rivals(
+            results,
+            RIVAL_ONCE,
+            "Once",
+            "The same trials with caches that let one of several callers run; their results may be made again at any time",
+        ),
         _record(results),
     ]
     return "\n".join(text for text in map("\n".join, parts) if text).rstrip() + "\n"
@@ -190,12 +227,12 @@ def _sum(entries: Iterable[dict[str, Any]]) -> dict[str, int]:
     return total
 
 
-def _rivals(results: Results) -> Iterator[str]:
-    figures = [figure for figure in results.figures() if figure["id"] in RIVALS]
+def _rivals(results: Results, rows_of_all: Sequence[str], title: str, what_is_shown: str) -> Iterator[str]:
+    figures = [figure for figure in results.figures() if figure["id"] in rows_of_all]
     if all(map(_is_ours, figures)):
         return
-    yield "## The rivals\n"
-    yield "The same trials with the libraries that have the operation, at their defaults except for the lease: `bad / tried`.\n"
+    yield f"## {title}\n"
+    yield f"{what_is_shown}: `bad / tried`.\n"
     contenders = list(
         dict.fromkeys(figure["contender"] for figure in sorted(figures, key=lambda one: not _is_ours(one)))
     )
@@ -207,14 +244,24 @@ def _rivals(results: Results) -> Iterator[str]:
         found = [cells.get((row, what, contender)) for contender in contenders]
         rows.append((row, what, *map(_tried, found)))
     yield from _table(("", "what", *contenders), rows, "ll" + "r" * len(contenders))
-    versions = results.read("trials")[-1]["machine"]
-    names = dict.fromkeys(name.removesuffix(" (asyncio)") for name in contenders)
-    known = (f"{name} {version}" for name in names if (version := versions.get(name.removesuffix("-py"))))
+    machines = {
+        figure["contender"]: entry["machine"] for entry in results.read("trials") for figure in entry["figures"]
+    }
+    known = dict.fromkeys(
+        version for contender in contenders if (version := _version_of(contender, machines[contender]))
+    )
     yield f"{', '.join(known)}. A `-` means that the operation does not exist or that its trial did not finish.\n"
     for figure in figures:
         if not _is_ours(figure) and figure["bad"] and figure["measured"]:
             yield f"- {figure['contender']}, {figure['what']}: {_measured(figure)}"
     yield ""
+
+
+def _version_of(contender: str, machine: dict[str, Any]) -> str | None:
+    """Return the name and the version of its package, if it is recorded."""
+    package = contender.partition(" (")[0]
+    version = machine.get(package) or machine.get(package.removesuffix("-py"))
+    return f"{package} {version}" if version else None
 
 
 def _schedules(results: Results) -> Iterator[str]:
@@ -234,8 +281,19 @@ def _schedules(results: Results) -> Iterator[str]:
     )
     yield _made(part)
     yield from _table(("fault", "times"), part["faults_by_kind"].items(), "lr")
-    for finding in part["findings"]:
-        yield f"- `python -m handfast_lab.simulator {finding['seed']}`: {'; '.join(finding['texts'])}"
+    others = {setting: results.read(f"schedules_{setting.replace(' ', '_')}") for setting in SETTINGS}
+    made = {setting: other for setting, other in others.items() if other is not None}
+    if made:
+        yield "In other settings, which [the fault catalogue](../design/faults.md#settings-of-the-schedules) describes:\n"
+        fields = "schedules", "calls", "faults", "histories"
+        rows = (
+            (setting, *(other[field] for field in fields), len(other["findings"])) for setting, other in made.items()
+        )
+        yield from _table(("setting", *fields, "anomalies"), rows, "lrrrrr")
+    for setting, other in {"": part, **made}.items():
+        option = setting and f" --setting '{setting}'"
+        for finding in other["findings"]:
+            yield f"- `python -m handfast_lab.simulator {finding['seed']}{option}`: {'; '.join(finding['texts'])}"
 
 
 def _planted(results: Results) -> Iterator[str]:

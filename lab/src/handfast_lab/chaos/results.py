@@ -1,7 +1,8 @@
 """The raw results in ``reliability/``, the only input of the report.
 
     histories.json   the campaign: what ran, by primitive, API and fault
-    schedules.json   the simulator: the number of schedules and their seeds
+    schedules.json   the simulator: the number of schedules and their seeds; schedules_cut_off.json, schedules_replicas.json and
+                     schedules_cluster.json the same in its other settings
     planted.json     the bugs planted in scripts and clients, and how soon each was found
     trials.json      the trials, by contender
     mutants.json     the mutants of every script
@@ -53,7 +54,7 @@ class Results:
         if before is None:
             return 1
         played = before["played"] if part == "histories" else [{"histories": before["schedules"]}]
-        return int(before[SEEDS[part]] + sum(entry["histories"] for entry in played))
+        return int(before[SEEDS[part.partition("_")[0]]] + sum(entry["histories"] for entry in played))
 
     def add(self, part: str, command: str, machine: Machine, **result: Any) -> None:
         """Add a further piece to a part. Raises ValueError if their seeds mean different things."""

@@ -8,24 +8,33 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NamedTuple
 
 import redis
 import redis.asyncio
 
-from handfast import AcquireTimeout, Handfast, HandfastError, Lease
+from handfast import AcquireTimeout, Handfast, HandfastError, Lease, LeaseLost
 from handfast._engine.calls import MAX_PERMITS
 from handfast_lab.chaos.apis import Api, settled
+from handfast_lab.chaos.limiter_workers import LimitedWorker
+from handfast_lab.chaos.once_workers import OnceWorker
+from handfast_lab.chaos.recording import HistoryPlan, Recording, SharedClient
 from handfast_lab.checker.history import Kind, Operation, Outcome
 
-__all__ = ["LIMIT", "PRIMITIVES", "HistoryPlan", "Recording", "acquire_all", "force_release", "run_workers"]
+__all__ = ["LIMIT", "LIMITER", "ONCE", "PRIMITIVES", "acquire_all", "force_release", "run_workers"]
 
 PRIMITIVES = "lock", "semaphore", "rwlock", "rlock", "lock_all"
+"""What has leases."""
+
+LIMITER = "limiter"
+"""What has none: see `handfast_lab.chaos.limiter_workers`."""
+
+ONCE = "once"
+"""What has many names: see `handfast_lab.chaos.once_workers`."""
 
 SOCKET_TIMEOUT = 0.5
 """Socket timeout of the clients in seconds, after which a call is retried. It is short, so that lost replies cost little."""
@@ -40,30 +49,6 @@ LIMIT = 3
 """Permits of a semaphore."""
 
 
-class HistoryPlan(NamedTuple):
-    """What the workers of one history do."""
-
-    primitive: str
-    names: tuple[str, ...]
-    workers: int
-    operations: int
-    """Operations of all workers together; an acquire and a release are two."""
-    ttl: float
-    seed: int
-    until: float
-    """Moment of the monotonic clock at which the workers stop in any case, in seconds."""
-    habits: frozenset[str] = frozenset()
-    """``abandon``: now and then a worker drops a lease, holds one for too long, or closes the client with the lease
-    held. ``cancel``: now and then it cancels an acquire. ``block``: a callback for a
-    lost lease blocks its thread for longer than the ttl."""
-    pause: float = 0.0
-    """Mean time in seconds between two operations of a worker."""
-    stay: float = 0.0
-    """Mean time in seconds for which some leases are held; 0 for not at all."""
-    first: int = 0
-    """Number of the first worker."""
-
-
 class _Target(NamedTuple):
     """A primitive that can be acquired."""
 
@@ -73,37 +58,21 @@ class _Target(NamedTuple):
     limit: int = 1
 
 
-@dataclass
-class Recording:
-    """What the workers of one history recorded."""
-
-    operations: list[Operation] = field(default_factory=list)
-    tokens: dict[str, str] = field(default_factory=dict)
-    """By lease, the token of its grant."""
-    believed: set[str] = field(default_factory=set)
-    """The leases that their holders took for valid until they released them."""
-    faults: list[str] = field(default_factory=list)
-    """Failures of the workers themselves: stuck ones, and exceptions from neither Handfast nor redis-py."""
-
-    def add(self, other: Recording) -> None:
-        """Add what workers of another process recorded at the same time."""
-        self.operations = sorted(self.operations + other.operations, key=lambda one: one.invoked)
-        self.tokens |= other.tokens
-        self.believed |= other.believed
-        self.faults += other.faults
-
-
 def run_workers(api: Api, plan: HistoryPlan, url: str, namespace: str, timeout: float) -> Recording:
     """Run the workers and return what they recorded."""
     recording = Recording()
 
     def client() -> Any:
-        return api.client_class(api.library.Redis.from_url(url, socket_timeout=SOCKET_TIMEOUT), namespace=namespace)
+        return api.client_class(
+            f"{url}{'&' if '?' in url else '?'}socket_timeout={SOCKET_TIMEOUT}", namespace=namespace
+        )
 
     async def run() -> None:
-        clients = [_SharedClient(client) for _ in range(-(-plan.workers // PER_CLIENT))]
+        clients = [SharedClient(client) for _ in range(-(-plan.workers // PER_CLIENT))]
+        kinds: dict[str, type[Any]] = {LIMITER: LimitedWorker, ONCE: OnceWorker}
+        make = kinds.get(plan.primitive, _Worker)
         workers = [
-            _Worker(api, plan, plan.first + number, recording, clients[number // PER_CLIENT])
+            make(api, plan, plan.first + number, recording, clients[number // PER_CLIENT])
             for number in range(plan.workers)
         ]
         if await api.late([api.start(worker.run) for worker in workers], timeout):
@@ -132,39 +101,10 @@ def force_release(client: Handfast, primitive: str, name: str) -> None:
         client.lock(name).force_release()
 
 
-class _SharedClient:
-    """A client that some workers share. When one of them deserts it, it is closed and replaced."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._workers = 0
-        self.client = make()
-
-    def enter(self) -> None:
-        """Count one more worker."""
-        with self._lock:
-            self._workers += 1
-
-    async def leave(self) -> None:
-        """Count one worker less; the last one closes the client."""
-        with self._lock:
-            self._workers -= 1
-            last = not self._workers
-        if last:
-            await settled(self.client.close())
-
-    async def replace(self) -> None:
-        """Replace the client and close the old one, even while other workers use it."""
-        with self._lock:
-            old, self.client = self.client, self._make()
-        await settled(old.close())
-
-
 class _Worker:
     """One thread or task and its operations."""
 
-    def __init__(self, api: Api, plan: HistoryPlan, number: int, recording: Recording, client: _SharedClient) -> None:
+    def __init__(self, api: Api, plan: HistoryPlan, number: int, recording: Recording, client: SharedClient) -> None:
         self._api, self._plan, self._recording, self._client = api, plan, recording, client
         self._name = f"{api.name}-{number}"
         self._chance = random.Random(f"{plan.seed}/{number}")  # noqa: S311 -- test data, not security
@@ -233,7 +173,8 @@ class _Worker:
 
     def _targets(self, client: Any) -> list[_Target]:
         kind, names = self._plan.primitive, self._plan.names
-        options = {"ttl": self._plan.ttl, "renew": self._chance.random() < 0.8}
+        renew = self._chance.random() < 0.8 or self._has("block")  # what blocks must keep no lease from being renewed
+        options = {"ttl": self._plan.ttl, "renew": renew}
         if kind == "semaphore":
             return [_Target(client.semaphore(name, LIMIT, **options), (name,), limit=LIMIT) for name in names]
         if kind == "rwlock":
@@ -260,6 +201,10 @@ class _Worker:
             lease = await self._awaited(acquiring)
         except AcquireTimeout as error:
             attempt.end("failed" if error.__cause__ else "timeout")
+        except (
+            LeaseLost
+        ):  # of a lock_all in a cluster: one was lost while it waited for another, and it has released them
+            attempt.end("timeout")
         except (redis.RedisError, HandfastError, _Cancelled):
             attempt.end("failed")
         except BaseException:
@@ -269,7 +214,7 @@ class _Worker:
             if lease is not None:
                 held = _HeldLease(lease, attempt)
                 self._recording.tokens[attempt.lease] = lease.token
-                attempt.end("granted", fence=lease.fence, deadline=held.until())
+                attempt.end("granted", fences=_fences(lease), deadline=held.until())
                 return held
             attempt.end("refused")
         return None
@@ -302,14 +247,23 @@ class _Cancelled(Exception):
     """The worker cancelled its own acquire."""
 
 
+def _fences(lease: Any) -> dict[str, int]:
+    """Return the fence of each name."""
+    return getattr(lease, "fences", None) or {lease.name: lease.fence}
+
+
 class _Attempt:
-    """Records the operations of one attempt."""
+    """Records the operations of one attempt.
+
+    A lease of several slots of a cluster is recorded as a lease of each name, since each has a fence of its own.
+    """
 
     def __init__(self, recording: Recording, client: str, lease: str, target: _Target) -> None:
         self._recording, self._client, self.lease, self._target = recording, client, lease, target
         self.weight = target.weight
         self._kind: Kind = "acquire"
         self._invoked = 0.0
+        self._fences: dict[str, int] = {}
 
     def begin(self, kind: Kind) -> None:
         self._kind = kind
@@ -317,28 +271,32 @@ class _Attempt:
             self.weight = 1
         self._invoked = monotonic()
 
-    def end(self, outcome: Outcome, *, fence: int | None = None, deadline: float | None = None) -> None:
-        self._write(monotonic(), outcome, fence, deadline)
+    def end(self, outcome: Outcome, *, fences: dict[str, int] | None = None, deadline: float | None = None) -> None:
+        self._fences = fences or self._fences
+        self._write(monotonic(), outcome, deadline)
 
     def abandon(self, deadline: float) -> None:
         """Record that the operation never ended."""
-        self._write(None, "pending", None, deadline)
+        self._write(None, "pending", deadline)
 
-    def _write(self, returned: float | None, outcome: Outcome, fence: int | None, deadline: float | None) -> None:
-        operation = Operation(
-            client=self._client,
-            kind=self._kind,
-            names=self._target.names,
-            lease=self.lease,
-            invoked=self._invoked,
-            returned=returned,
-            outcome=outcome,
-            weight=self.weight,
-            limit=self._target.limit,
-            fence=fence,
-            deadline=deadline,
-        )
-        self._recording.operations.append(operation)
+    def _write(self, returned: float | None, outcome: Outcome, deadline: float | None) -> None:
+        names, grants = self._target.names, self._fences if outcome == "granted" else {}
+        is_one = len(set(self._fences.values())) <= 1
+        for share, lease in [(names, self.lease)] if is_one else [((name,), f"{self.lease}/{name}") for name in names]:
+            operation = Operation(
+                client=self._client,
+                kind=self._kind,
+                names=share,
+                lease=lease,
+                invoked=self._invoked,
+                returned=returned,
+                outcome=outcome,
+                weight=self.weight,
+                limit=self._target.limit,
+                fence=grants.get(share[0]),
+                deadline=deadline,
+            )
+            self._recording.operations.append(operation)
 
 
 @dataclass

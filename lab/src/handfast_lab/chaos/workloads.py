@@ -10,14 +10,15 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import redis
 
-from handfast import AcquireTimeout, LeaseLost, ScriptError, ServerRefused
+from handfast import AcquireTimeout, LeaseLost, NotReplicated, RateLimited, ScriptError, ServerRefused
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from handfast._engine.script import load
+from handfast.arguments import Kind
 from handfast.compat import AsyncRedisLock, RedisLock
 from handfast.fencing import advance_fence, delete_if_newer, hset_if_newer, latest_fence, set_if_newer
 from handfast_lab.chaos.apis import Api, Started, settled
@@ -66,10 +67,12 @@ class Workload:
         before = self._state()
         try:
             result = await settled(call(*args, **options))
-        except AcquireTimeout:
+        except (AcquireTimeout, RateLimited):
             self._observe(what, "timed out")
         except LeaseLost:
             self._observe(what, "lost")
+        except NotReplicated:
+            self._observe(what, "no")
         except (ServerRefused, ScriptError, redis.ResponseError) as error:
             text = str(error)
             is_clear = bool(_RIGHTS.search(text)) and (not isinstance(error, ServerRefused) or "ACL SETUSER" in text)
@@ -90,6 +93,18 @@ class Workload:
                 await self.record(f"{what}: release", lease.release)
 
         return self.api.start(wait)
+
+    def start_admission(self, what: str, limiter: Any, cost: int) -> Started:
+        """Start a task or thread that waits for a limiter."""
+
+        async def wait() -> None:
+            await self.record(what, limiter.acquire, cost=cost, timeout=RETRY_FOR)
+
+        return self.api.start(wait)
+
+    async def wait_for_key(self, queue: str, count: int) -> None:
+        """Poll until that sorted set has `count` members, for a short time only."""
+        await self.api.eventually(lambda: self.admin.zcard(queue) >= count, SOON)
 
     async def join(self, *started: Started) -> None:
         """Wait for the started tasks or threads, and record those that do not end."""
@@ -124,7 +139,7 @@ redis.call('HSET', KEYS[1], 's', struct.pack('<d', 0) .. string.sub(text, 9))"""
 
 
 async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> None:
-    """Run what all primitives with leases share; ``make`` takes a client and a name."""
+    """Run what all primitives with leases share; ``make`` takes a client, a name and options."""
     mine, theirs = make(workload.one, "a"), make(workload.other, "a")
     queue = KeySet("hf", kind, "a").tag
     lease = await workload.record("acquire", mine.acquire, timeout=RETRY_FOR)
@@ -142,6 +157,11 @@ async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> No
 
     workload.request_as_dead_client(kind, "b", "expired", ttl=SHORT)
     await workload.join(workload.start("wait for a lease that runs out", make(workload.one, "b")))
+
+    # Its queue is full, of a waiter whose client is gone.
+    workload.request_as_dead_client(kind, "e", "expired", ttl=SHORT)
+    workload.request_as_dead_client(kind, "e", "gone", claim=0, wait=4 * SOON)
+    await workload.join(workload.start("wait in place of one that is gone", make(workload.one, "e", max_waiters=1)))
 
     # A queued waiter whose client is gone.
     workload.request_as_dead_client(kind, "c", "held")
@@ -166,22 +186,22 @@ async def _leases(workload: Workload, kind: str, make: Callable[..., Any]) -> No
 
 
 async def _lock(workload: Workload) -> None:
-    await _leases(workload, "lock", lambda client, name: client.lock(name, ttl=TTL))
+    await _leases(workload, "lock", lambda client, name, **more: client.lock(name, ttl=TTL, **more))
 
 
 async def _semaphore(workload: Workload) -> None:
-    await _leases(workload, "semaphore", lambda client, name: client.semaphore(name, 1, ttl=TTL))
-    semaphore = workload.one.semaphore("e", 2, ttl=TTL)
+    await _leases(workload, "semaphore", lambda client, name, **more: client.semaphore(name, 1, ttl=TTL, **more))
+    semaphore = workload.one.semaphore("g", 2, ttl=TTL)
     await workload.record("resize", semaphore.resize, 3)
     await workload.record("resize again", semaphore.resize, None)
 
 
 async def _rwlock(workload: Workload) -> None:
-    await _leases(workload, "rwlock", lambda client, name: _Side(client.rwlock(name, ttl=TTL)))
-    lease = await workload.record("write", workload.one.rwlock("e", ttl=TTL).write().acquire, timeout=RETRY_FOR)
+    await _leases(workload, "rwlock", lambda client, name, **more: _Side(client.rwlock(name, ttl=TTL, **more)))
+    lease = await workload.record("write", workload.one.rwlock("g", ttl=TTL).write().acquire, timeout=RETRY_FOR)
     if lease is not None:
         await workload.record("downgrade", lease.downgrade)
-        await workload.join(workload.start("read", workload.other.rwlock("e", ttl=TTL).read()))
+        await workload.join(workload.start("read", workload.other.rwlock("g", ttl=TTL).read()))
         await workload.record("release", lease.release)
 
 
@@ -195,7 +215,89 @@ class _Side:
 
 
 async def _lock_all(workload: Workload) -> None:
-    await _leases(workload, "lock", lambda client, name: client.lock_all([name, f"{name}-too"], ttl=TTL))
+    await _leases(
+        workload, "lock", lambda client, name, **more: client.lock_all([name, f"{name}-too"], ttl=TTL, **more)
+    )
+
+
+async def _limiter(workload: Workload) -> None:
+    """Under a second rate that admits much: what lapses there meanwhile is dropped, and the rest stays."""
+    rates = "4/400ms; 5/s"
+    mine, theirs = workload.one.limiter("a", rates), workload.other.limiter("a", rates)
+    admission = await workload.record("acquire", mine.acquire, cost=3)
+    await workload.record("status", mine.status)
+    if admission is not None:
+        await workload.record("settle", admission.settle, cost=4)
+    first = workload.start_admission("wait", theirs, 1)
+    await workload.wait_for_key("{hf:limiter:a}:queue", 1)
+    second = workload.start_admission("wait behind", mine, 4)
+    await workload.wait_for_key("{hf:limiter:a}:queue", 2)
+    await workload.record("try", mine.try_acquire)
+    await workload.join(first, second)
+    admission = await workload.record("be admitted at last", theirs.acquire, cost=4, timeout=RETRY_FOR)
+    if admission is not None:
+        await workload.record("give back", admission.settle, cost=0)
+
+    # A waiter comes too early, since another was admitted before the clock was set back.
+    later = workload.one.limiter("b", "2/400ms")
+    await workload.record("acquire", later.acquire, cost=2, timeout=RETRY_FOR)
+    waits = workload.start_admission("come too early", later, 2)
+    await workload.wait_for_key("{hf:limiter:b}:queue", 1)
+    workload.admin.zadd("{hf:limiter:b}:window:400", {"later 1": 2**52, "=": -3})
+    workload.admin.pexpire("{hf:limiter:b}:window:400", 60_000)
+    await workload.join(waits)
+
+
+async def _once(workload: Workload) -> None:
+    await _leases(workload, "once", lambda client, name, **more: client.once(name, ttl=TTL, **more))
+    mine, theirs = workload.one.once("done", ttl=TTL), workload.other.once("done", ttl=TTL)
+    run = await workload.record("run", mine.acquire, timeout=RETRY_FOR)
+    waits = workload.start("wait for a result", theirs)
+    await workload.wait_for_queue("{hf:once:done}", 1)
+    if run is not None:
+        await workload.record("finish", run.finish, "result")
+    await workload.join(waits)
+    await workload.record("find a result", theirs.try_acquire)
+    await workload.record("status of what is done", mine.status)
+    await workload.record("forget", mine.forget)
+
+    payment = workload.one.once("begun", ttl=TTL, rerun=False)
+    run = await workload.record("begin", payment.acquire, timeout=RETRY_FOR)
+    if run is not None:
+        await workload.record("release what has begun", run.release)
+
+
+async def _names(workload: Workload) -> None:
+    for kind in get_args(Kind):
+        workload.request_as_dead_client(kind, "a", "held")
+        workload.request_as_dead_client(kind, "a", "gone", claim=0, wait=4 * SOON)
+    # The server has lost the state of this one, and the lease in it.
+    workload.request_as_dead_client("lock", "b", "held")
+    workload.request_as_dead_client("lock", "b", "gone", claim=0, wait=4 * SOON)
+    workload.admin.delete(KeySet("hf", "lock", "b").key("state"))
+    await workload.record("find all", _listed, workload, "*")
+    await workload.record("find one", _listed, workload, "a")
+    for name in ("a", "b"):
+        await workload.record(f"force_release {name}", workload.one.lock(name).force_release)
+    await workload.record("force_release a semaphore", workload.one.semaphore("a", 1).force_release)
+    await workload.record("force_release a rwlock", workload.one.rwlock("a").force_release)
+    await workload.record("force_release a run", workload.one.once("a").force_release)
+
+
+async def _listed(workload: Workload, pattern: str) -> list[Any]:
+    found = workload.one.names(pattern)
+    return list(found) if workload.api.name == "sync" else [one async for one in found]
+
+
+async def _check_server(workload: Workload) -> None:
+    workload.request_as_dead_client("lock", "-", "held")
+    workload.request_as_dead_client("lock", "-", "gone", claim=0, wait=4 * SOON)
+    await workload.record("check_server", _all_seen, workload)
+
+
+async def _all_seen(workload: Workload) -> bool:
+    found = await settled(workload.one.check_server())
+    return not any(one.topic in ("rights", "scripts", "messages") for one in found)
 
 
 async def _autocomplete(workload: Workload) -> None:
@@ -228,6 +330,13 @@ async def _scores(workload: Workload) -> None:
     await workload.record("clear", scores.clear)
 
 
+async def _min_replicas(workload: Workload) -> None:
+    """The server has no replicas, so none is granted."""
+    await _lock(workload)
+    lock = workload.one.lock("replicated", ttl=TTL, min_replicas=1, replica_timeout=0.2)
+    await workload.record("acquire where replicas must have it", lock.acquire)
+
+
 async def _compat(workload: Workload) -> None:
     key = KEYS["compat"]
     new = RedisLock if workload.api.name == "sync" else AsyncRedisLock
@@ -257,6 +366,7 @@ async def _compat(workload: Workload) -> None:
 
     waiting = workload.api.start(wait)
     await workload.api.eventually(lambda: workload.admin.pubsub_numsub(f"{key}:handfast")[0][1], SOON)
+    await workload.api.sleep(SOON / 4)  # it asks once more when it is subscribed
     await workload.record("release", mine.release)
     await workload.join(waiting)
 
@@ -278,6 +388,11 @@ WORKLOADS: dict[str, Script] = {
     "semaphore": _semaphore,
     "rwlock": _rwlock,
     "lock_all": _lock_all,
+    "limiter": _limiter,
+    "once": _once,
+    "names": _names,
+    "check_server": _check_server,
+    "min_replicas": _min_replicas,
     "autocomplete": _autocomplete,
     "scores": _scores,
     "compat": _compat,

@@ -17,13 +17,15 @@ from typing import IO, Any, Literal
 
 __all__ = ["Kind", "Operation", "Outcome", "read_history", "write_history"]
 
-Kind = Literal["acquire", "try_acquire", "release", "lower", "revoke", "resize"]
-"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` forcibly takes away all leases of a name."""
+Kind = Literal["acquire", "try_acquire", "release", "lower", "revoke", "resize", "settle", "forget"]
+"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` forcibly takes away all leases of a name. ``settle`` changes the cost of
+an admission of a limiter, ``forget`` deletes the record of a key of `once`."""
 
-Outcome = Literal["granted", "refused", "timeout", "released", "lost", "done", "failed", "pending"]
+Outcome = Literal["granted", "found", "refused", "timeout", "released", "lost", "done", "failed", "pending"]
 """How the operation ended for its caller.
 
-    granted   an acquire returned a lease
+    granted   an acquire returned a lease, or was admitted
+    found     an acquire of a key of `once` found a result
     refused   try_acquire returned none: the permits were held or waited for, or the queue was full
     timeout   acquire ran out of time or was cancelled, and its request was removed from the server
     released  release returned True
@@ -50,7 +52,9 @@ class Operation:
     """None if the call never returned."""
     outcome: Outcome
     weight: int = 1
-    """Number of permits of each name that the call requests, or that ``lower`` keeps."""
+    """Number of permits of each name that the call requests, or that ``lower`` keeps; for a limiter the cost, of ``settle`` the new
+    one.
+    """
     limit: int = 1
     """Limit of each name that the caller passed, or that ``resize`` sets; a ``resize`` to 0 restores the limits of the
     requests.
@@ -69,6 +73,11 @@ class Operation:
     grant expires before the waiter learns of it, and when it waits for several locks and does not answer a wake-up in
     time.
     """
+    counted: tuple[int, ...] = ()
+    """Instants of the server's clock, in microseconds, at which a window of a limiter was seen to have admitted the request."""
+
+    value: str | None = None
+    """Of a key of `once`, the result that an acquire has found or that a release is to record; None for none."""
 
     @property
     def is_certain(self) -> bool:
@@ -86,4 +95,5 @@ def read_history(lines: Iterable[str]) -> Iterator[Operation]:
     """Yield the operations that `write_history` wrote."""
     for line in lines:
         fields: dict[str, Any] = json.loads(line)
-        yield Operation(**fields | {"names": tuple(fields["names"])})
+        tuples = {key: tuple(fields.get(key, ())) for key in ("names", "counted")}
+        yield Operation(**fields | tuples)

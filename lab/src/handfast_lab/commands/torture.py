@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -20,19 +20,26 @@ from handfast_lab.bench.machine import describe
 from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.faults import FAULTS
 from handfast_lab.chaos.results import Results
-from handfast_lab.chaos.trials import TRIALS
-from handfast_lab.chaos.workers import PRIMITIVES
+from handfast_lab.chaos.trials import OF_OTHERS, TRIALS
+from handfast_lab.chaos.workers import LIMITER, ONCE, PRIMITIVES
 from handfast_lab.rivals import CONTENDERS
+from handfast_lab.rivals.limiters import LIMITERS
+from handfast_lab.rivals.once import RUNNERS
 
 __all__ = ["command"]
 
+RECORD, PAGE = Path("results/reliability"), Path("docs/results/reliability.md")
+"""The record of a checkout of the repository, and the page that is made from it."""
+
 PARTS = "histories", "schedules", "planted", "trials"
 OURS = [name for name, contender in CONTENDERS.items() if contender.is_ours]
-RIVALS = [name for name in CONTENDERS if name not in OURS]
+RIVALS = [name for name in (*CONTENDERS, *LIMITERS, *RUNNERS) if name not in OURS]
+OTHERS: Mapping[str, Mapping[str, Any]] = {"limiters": LIMITERS, "once": RUNNERS}
 
 
 def _several(name: str, parameter: str, choices: Sequence[str], text: str) -> Callable[[Any], Any]:
-    return click.option(name, parameter, multiple=True, type=click.Choice(list(choices)), help=f"{text} Repeatable.")
+    text = f"{text} Repeatable. One of: {', '.join(choices)}."
+    return click.option(name, parameter, multiple=True, type=click.Choice(list(choices)), metavar="NAME", help=text)
 
 
 @dataclass
@@ -71,7 +78,7 @@ class _Run:
 @click.command("torture")
 @_several("--part", "parts", PARTS, "What to run. Default: all; with --rival, trials.")
 @_several("--fault", "faults", list(FAULTS), "Fault of the histories.")
-@_several("--primitive", "primitives", PRIMITIVES, "Primitive of the histories.")
+@_several("--primitive", "primitives", (*PRIMITIVES, LIMITER, ONCE), "Primitive of the histories.")
 @_several("--api", "apis", list(APIS), "API of the clients in histories.")
 @click.option(
     "--seconds",
@@ -96,33 +103,36 @@ class _Run:
     "--results",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("results/reliability"),
-    show_default=True,
-    help="Folder of the raw results.",
+    help="Folder of the raw results.  [default: the record of a checkout, results/reliability]",
 )
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("docs/results/reliability.md"),
-    show_default=True,
-    help="The page to write from them.",
+    help="The page to write from them.  [default: that of a checkout, with its record]",
 )
-def command(parts: tuple[str, ...], folder: Path, report: Path, **chosen: Any) -> None:
-    """Test locks under faults and write the results page.
+def command(parts: tuple[str, ...], folder: Path | None, report: Path | None, **chosen: Any) -> None:
+    """Test locks under faults and keep the results.
 
     Histories: clients of every primitive and API use real servers under every fault, and their histories are checked.
     Schedules: clients, network and server are simulated in virtual time. Planted: mistakes are planted in copies of the
     scripts and clients, and each must be found. Trials: one fault is provoked many times, and violations are counted.
     Starts private servers and touches no other. Exits with 1 if Handfast violated a guarantee.
     """
+    if folder is None:
+        if not RECORD.is_dir():
+            raise click.UsageError(
+                "Name a folder for the results with --results: this is no checkout of the repository."
+            )
+        folder, report = RECORD, report or PAGE
     run = _Run(Results(folder), **chosen)
     work = {"histories": _run_histories, "schedules": _run_schedules, "planted": _run_planted, "trials": _run_trials}
     for part in parts or (["trials"] if run.rivals else PARTS):
         work[part](run)
-    from handfast_lab.chaos.report import render
+    if report is not None:
+        from handfast_lab.chaos.report import render
 
-    report.write_text(render(run.results), encoding="utf-8")
-    click.echo(f"{report} was written from the results in {folder}/")
+        report.write_text(render(run.results), encoding="utf-8")
+        click.echo(f"{report} was written from the results in {folder}/")
     for failure in run.failures:
         click.secho(failure, err=True, fg="red", bold=True)
     sys.exit(1 if run.failures else 0)
@@ -134,7 +144,7 @@ def _run_histories(run: _Run) -> None:
     from handfast_lab.chaos.campaign import run as run_campaign
     from handfast_lab.checker.history import write_history
 
-    chosen = cells(run.primitives or PRIMITIVES, run.apis or list(APIS), run.faults or list(FAULTS))
+    chosen = cells(run.primitives or (*PRIMITIVES, LIMITER, ONCE), run.apis or list(APIS), run.faults or list(FAULTS))
     histories = run.histories or (inf if run.seconds else len(chosen))
     verdicts: list[Any] = []
     seed = run.first_seed("histories")
@@ -157,18 +167,33 @@ def _run_histories(run: _Run) -> None:
 
 
 def _run_schedules(run: _Run) -> None:
-    """Run schedules in virtual time."""
+    """Run schedules in virtual time: with one server, and a quarter as many in each of the other settings."""
+    from handfast_lab.simulator.faults import SETTINGS
+
+    for setting in SETTINGS:
+        is_plain = setting == "server"
+        part = "schedules" if is_plain else f"schedules_{setting.replace(' ', '_')}"
+        _run_setting(run, part, setting, run.schedules if is_plain else -(-run.schedules // 4))
+
+
+def _run_setting(run: _Run, part: str, setting: str, schedules: int) -> None:
     from handfast_lab.simulator.hunt import Tally, hunt
     from handfast_lab.simulator.plans import VERSION
 
     def note(tally: Tally) -> None:
         progress(tally.schedules, f"{len(tally.findings)} with findings")
 
-    with _progress("schedules", run.schedules) as progress:
-        first = run.first_seed("schedules")
-        tally = hunt(first, first + run.schedules, processes=run.processes, found=run.failures.append, tell=note)
+    with _progress(part.replace("_", " "), schedules) as progress:
+        first = run.first_seed(part)
+        tally = hunt(
+            *(first, first + schedules),
+            processes=run.processes,
+            setting=setting,
+            found=run.failures.append,
+            tell=note,
+        )
     run.write(
-        "schedules",
+        part,
         first_seed=first,
         plans=VERSION,
         schedules=tally.schedules,
@@ -213,7 +238,8 @@ def _run_trials(run: _Run) -> None:
 
     for name in run.trials or TRIALS:
         trial = load(name)
-        for contender in (CONTENDERS[who] for who in run.rivals or OURS):
+        known: Mapping[str, Any] = OTHERS[OF_OTHERS[name]] if name in OF_OTHERS else CONTENDERS
+        for contender in (known[who] for who in run.rivals or OURS if who in known):
             if contender.version is None:
                 click.echo(f"{contender.name} is not installed")
                 continue

@@ -6,7 +6,7 @@
     python -m handfast_lab.mutants --show NAME         # the change of one mutant
     python -m handfast_lab.mutants --sample 20 --seed 1
     python -m handfast_lab.mutants --json FILE         # also write the figures to a file
-    python -m handfast_lab.mutants --again FILE        # those that survived in an earlier run
+    python -m handfast_lab.mutants --again FILE        # those that survived in an earlier run; --json writes that run with them anew
 
 Every mutant must be killed by a test, or justified by its name in ``handfast_lab/mutants/justified.toml``, with the
 reason why no test can or should kill it. The exit status is 1 if a mutant is neither, if a justified mutant was killed,
@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n\n".join(mutant.diff() for mutant in found) or "no mutant has that name")
         return 0 if found else 1
     mutants = [mutant for mutant in everything if args.only in mutant.name]
-    if args.again:
-        before = json.loads(args.again.read_text(encoding="utf-8"))
+    before = json.loads(args.again.read_text(encoding="utf-8")) if args.again else None
+    if before:
         mutants = [mutant for mutant in mutants if mutant.name in (*before["survived"], *before["justified"])]
     if args.sample:
         mutants = random.Random(args.seed).sample(mutants, min(args.sample, len(mutants)))  # noqa: S311 -- a sample
@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     figures = figures_of(mutants, verdicts, reasons, time.monotonic() - started)
+    if before:
+        figures = renewed(before, mutants, figures)
     if args.json:
         args.json.write_text(json.dumps(made_here() | figures, indent=1) + "\n", encoding="utf-8")
     faults = faults_of(verdicts, reasons, {mutant.name for mutant in everything})
@@ -144,6 +146,29 @@ def figures_of(
             verdict.name for _, verdict in pairs if verdict.outcome == "survived" and verdict.name not in reasons
         ],
     }
+
+
+def renewed(before: dict[str, Any], mutants: Sequence[Mutant], figures: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of an earlier run, with those of its survivors replaced by what they are now."""
+    survivors = [Verdict(mutant.name, "survived", "", 0.0) for mutant in mutants]
+    old = figures_of(mutants, survivors, before["justified"], 0.0)
+    parts = {
+        part: {
+            name: _replaced(counts, old[part].get(name), figures[part].get(name))
+            for name, counts in before[part].items()
+        }
+        for part in ("scripts", "kinds")
+    }
+    seconds = round(before["seconds"] + figures["seconds"], 1)
+    return figures | parts | {"seconds": seconds, "all": _replaced(before["all"], old["all"], figures["all"])}
+
+
+def _replaced(counts: dict[str, Any], old: dict[str, Any] | None, new: dict[str, Any] | None) -> dict[str, Any]:
+    if old is None or new is None:
+        return counts
+    changed = {name: counts[name] - old[name] + new[name] for name in counts if name not in ("killed by", "seconds")}
+    changed["killed by"] = dict((Counter(counts["killed by"]) + Counter(new["killed by"])).most_common())
+    return counts | changed | {"seconds": round(counts["seconds"] + new["seconds"], 1)}
 
 
 def _counts(pairs: list[tuple[Mutant, Verdict]], reasons: dict[str, str]) -> dict[str, Any]:

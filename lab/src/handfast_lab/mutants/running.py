@@ -47,11 +47,13 @@ PROPERTIES = [
         "command_counts",
         "tickets",
         "counters",
+        "at_least",
         "lib_state",
         "lib_handoff",
         "lib_handoff_multi",
         "short_ways",
         "simulated",
+        "time_to_live",
     )
 ]
 """Tests of what several scripts for locks promise, and of the parts that they include."""
@@ -71,7 +73,30 @@ LOCK_SCRIPTS = [
     )
 ]
 
+LIMITER_SCRIPTS = [
+    f"lua/test_{name}"
+    for name in (
+        "limit_acquire",
+        "limit_settle",
+        "limit_inspect",
+        "limit_machine",
+        "twice_and_late",
+        "out_of_memory",
+        "time_to_live",
+        "cut_off",
+        "declared_keys",
+        "command_counts",
+    )
+]
+
+ONCE_SCRIPTS = ["lua/test_once_acquire", "lua/test_once_clock"]
+
 SUITES = {
+    "once_": ONCE_SCRIPTS,
+    "lib/outcome": ONCE_SCRIPTS,
+    "limit_": ["lua/test_{script}", *LIMITER_SCRIPTS],
+    "lib/window": LIMITER_SCRIPTS,
+    "lib/turns": LIMITER_SCRIPTS,
     "locks_": ["lua/test_locks_batches"],
     "multi_": ["lua/test_{script}", *PROPERTIES, "lua/test_permit_release"],
     "permit_": ["lua/test_{script}", *PROPERTIES, *LOCK_SCRIPTS],

@@ -15,7 +15,7 @@ from redis.connection import parse_url
 from handfast_lab.rivals.contender import keys
 from handfast_lab.rivals.verbs import LEASE, AioClient, Client
 
-__all__ = ["Asked", "NoSemaphore", "OneKey", "OverAioRedis", "OverClient", "OverRedis", "hush", "waiting"]
+__all__ = ["Asked", "NoSemaphore", "OneKey", "OverAioRedis", "OverClient", "OverRedis", "hush", "place", "waiting"]
 
 
 def hush() -> None:
@@ -53,7 +53,7 @@ class OverClient(NoSemaphore):
         raise NotImplementedError(name, ttl, renew)
 
 
-def _place(url: str) -> dict[str, Any]:
+def place(url: str) -> dict[str, Any]:
     """Return the parts of the URL as options of redis-py's client.
 
     A client created from options retries a lost command, which is the default; a client created from a URL does not.
@@ -74,7 +74,7 @@ class OverRedis:
     @contextlib.contextmanager
     def __call__(self, url: str) -> Iterator[Client]:
         hush()
-        with redis.Redis(**_place(url)) as connection:
+        with redis.Redis(**place(url)) as connection:
             yield self.kind(connection)
 
 
@@ -89,7 +89,7 @@ class OverAioRedis:
         hush()
         connection: Any
         if connections is None:
-            connection = redis.asyncio.Redis(**_place(url))
+            connection = redis.asyncio.Redis(**place(url))
         else:  # for benchmarks: without retries, so that a refused connection is an error
             connection = redis.asyncio.Redis.from_url(url, max_connections=connections)
         try:

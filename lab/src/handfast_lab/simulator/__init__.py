@@ -11,14 +11,19 @@ server's commands, by a model that a differential test holds against a real serv
     server      the server's commands (``server.lua``) and the scripts
     world       virtual time and processes
     network     connections, and the state that the server is in
+    replication the replicas, those who wait for them, and a primary that goes on beside the new one
+    cluster     several primaries, slots that move, and nodes that are replaced
     isolation   the clock and the randomness that the library reads
     loop        an asyncio event loop in virtual time
     client      a process with the library in it; its transport and connector
     orders      what a caller may be told to do
     watch       what is checked (and ``invariants.lua``: after every script)
-    callers     the callers, and what they note for the checkers of histories
+    callers     the callers; ``lease_callers`` are those of locks and their relatives, and note for the checkers of histories what they do
     faults      what may go wrong, and which checks hold under it
     plans       from a seed to orders and faults
+    drawing     what all plans draw in the same way
+    limiter_plans, limiter_callers, limiter_watch (and ``limits.lua``)   the same four for limiters, one seed in five
+    once_plans, once_callers, once_watch (and ``outcomes.lua``)   the same four for keys of ``once``, one seed in five
     simulation  one seed, from its plan to its verdict
     hunt        many seeds, on several processors
     planted     broken variants, all of which must be caught
@@ -28,5 +33,6 @@ Out of its reach are the sync driver (threads, its pool of sessions, interrupts;
 client library, TLS, forks, and other event loops. Histories and trials on real servers cover those
 (``handfast_lab.chaos``, ``tests/faults``).
 
-It needs lupa. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it event by event.
+It needs lupa. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it event by event, in one of the settings
+that `faults.SETTINGS` lists: one server, the same with scripts that are cut off, replicas, or a cluster.
 """

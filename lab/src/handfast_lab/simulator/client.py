@@ -20,15 +20,19 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast import AsyncHandfast, AsyncLease
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._engine.calls import Request
-from handfast._protocol.acquire import Attempt, AttemptState
+from handfast._engine.limits import LimitRequest
+from handfast._engine.slots import Node
+from handfast._protocol.acquire import Attempt, AttemptState, BaseAttempt
 from handfast._protocol.lease import LeaseState
+from handfast._protocol.limiting import LimitAttempt
+from handfast_lab.simulator.cluster import PRIMARIES, address
 from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.network import Network
 from handfast_lab.simulator.world import Process
 
 __all__ = ["ON_ATTEMPT", "Client", "SimulatedConnector", "SimulatedTransport", "leaves_nothing", "state_of"]
 
-ON_ATTEMPT: ContextVar[Callable[[Attempt], None]] = ContextVar("ON_ATTEMPT")
+ON_ATTEMPT: ContextVar[Callable[[Any], None]] = ContextVar("ON_ATTEMPT")
 """The callback of a task for each attempt to acquire."""
 
 
@@ -48,13 +52,23 @@ class Client:
         """Number of callers that have not finished."""
         self.tokens: list[bytes] = []
         """Of all that its callers have begun to acquire."""
-        self.api = AsyncHandfast(SimulatedConnector(network, process, loop, response_timeout), label=process.name)
+        connector: Any = SimulatedConnector(
+            network, process, loop, response_timeout
+        )  # not for users, so not in the types
+        self.api = AsyncHandfast(connector, label=process.name)
         self._driver = self.api._driver  # noqa: SLF001 -- see above
         self._begin_attempt = self._driver.attempt
         self._driver.attempt = self._attempt  # type: ignore[method-assign]  # see above
+        self._begin_limit_attempt = self._driver.limit_attempt
+        self._driver.limit_attempt = self._limit_attempt  # type: ignore[method-assign]  # see above
 
     def _attempt(self, request: Request) -> Attempt:
         attempt = self._begin_attempt(request)
+        ON_ATTEMPT.get()(attempt)
+        return attempt
+
+    def _limit_attempt(self, request: LimitRequest) -> LimitAttempt:
+        attempt = self._begin_limit_attempt(request)
         ON_ATTEMPT.get()(attempt)
         return attempt
 
@@ -84,27 +98,52 @@ def state_of(lease: AsyncLease) -> LeaseState:
     return lease._state  # noqa: SLF001 -- see above
 
 
-def leaves_nothing(attempt: Attempt) -> bool:
+def leaves_nothing(attempt: BaseAttempt) -> bool:
     """Return whether an attempt without a lease can have left no data on the server."""
     return attempt.state in (AttemptState.NEW, AttemptState.DONE)
 
 
 class SimulatedConnector(AsyncConnector):
-    """Makes connections to the simulated server."""
+    """Makes connections to the simulated server, or to a node of the simulated cluster. No Sentinel watches over them."""
 
-    def __init__(self, network: Network, process: Process, loop: VirtualLoop, response_timeout: float) -> None:
+    service: str | None = None
+    _remap = None
+
+    def __init__(
+        self,
+        network: Network,
+        process: Process,
+        loop: VirtualLoop,
+        response_timeout: float,
+        *,
+        whole: SimulatedConnector | None = None,
+        node: int = 0,
+    ) -> None:
+        self.seeds = () if network.cluster is None or whole is not None else tuple(map(address, range(PRIMARIES)))
+        self._whole = whole
+        self._node = node
         self._network = network
         self._process = process
         self._loop = loop
         self.response_timeout = response_timeout
-        self.reached = False
+        self.switches = 0
+
+    @property
+    def address(self) -> str:
+        return "the simulated server"
+
+    def at(self, node: Node) -> SimulatedConnector:
+        number = node.port - address(0).port
+        return SimulatedConnector(
+            self._network, self._process, self._loop, self.response_timeout, whole=self, node=number
+        )
 
     def read_arrived(self, writer: Any) -> bytes:
         arrived: bytes = writer.arrived()
         return arrived
 
     async def connect(self) -> Any:
-        transport = SimulatedTransport(self._network, self._process, self._loop)
+        transport = SimulatedTransport(self._network, self._process, self._loop, self._node)
         try:
             async with asyncio.timeout(self.response_timeout):
                 await transport.handshake
@@ -120,7 +159,7 @@ class SimulatedConnector(AsyncConnector):
 class SimulatedTransport(asyncio.Transport):
     """The client's end of a connection."""
 
-    def __init__(self, network: Network, process: Process, loop: VirtualLoop) -> None:
+    def __init__(self, network: Network, process: Process, loop: VirtualLoop, node: int) -> None:
         super().__init__()
         self._network = network
         self._process = process
@@ -129,7 +168,7 @@ class SimulatedTransport(asyncio.Transport):
         self._closing = False
         self._paused = False
         self.handshake: asyncio.Future[None] = loop.create_future()
-        self._link = network.open(process, self)
+        self._link = network.open(process, self, node)
 
     # --- what the driver calls
 

@@ -20,23 +20,38 @@ some kinds of faults, or none. Faults end after a while, because some checks con
     every operation ends                                all; a `jump` back adds its length
     no holder or waiter remains at the end              all; data that its owner could not undo within 20 s, or that
                                                         a stale replica or an eviction leaves, expires
+    what a period of a limiter admits                   all but lost data, which begins a window anew, and `jump`
+                                                        forwards, which ends it early
+    a limiter admits once for a token, and nothing for  the same
+    one that has ended without an admission
+    waiters of a limiter are admitted in their order,   all
+    and the first one at once when it fits
+    the record of a key of `once`, and what callers     all; after lost data it is what is there. After the clock was set
+    are answered of it (24 to 29)                       back, what seems too young to be made anew may be
+    the results that callers of `once` get (29)         all
+    a lease with ``min_replicas`` that is relied on is  all but `flush`, `restart`, `evict`, `jump` forwards and
+    on each new primary, and within the limit there     revokes
 
-Data is lost by `flush`, `restart`, `failover` and `evict`.
+Data is lost by `flush`, `restart`, `failover`, `new primary` and `evict`. A script that is cut off leaves what it wrote: from
+then on the counts of its names need not be exact, and a waiter may have lost its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from handfast._engine.calls import PARTS
 from handfast._engine.resp import ErrorReply
 from handfast_lab.simulator.client import Client
-from handfast_lab.simulator.network import Command, Link, Network
+from handfast_lab.simulator.cluster import PRIMARIES, Cluster
+from handfast_lab.simulator.links import Command, Link
+from handfast_lab.simulator.network import Network
 from handfast_lab.simulator.orders import Plan
+from handfast_lab.simulator.replication import Replication
 from handfast_lab.simulator.watch import Watch
 from handfast_lab.simulator.world import Process
 
-__all__ = ["KINDS", "Faults"]
+__all__ = ["KINDS", "SETTINGS", "Faults"]
 
 LATEST = 15.0
 """Longest delay of a duplicate in seconds: less than the 20 s for which the server keeps tombstones."""
@@ -79,8 +94,9 @@ class Faults:
         self._watch = watch
         self._damage = watch.damage
         self._clients = clients
-        self._tags = plan.tags
+        self._tags, self._parts = plan.tags, plan.parts
         self._kill = kill
+        self._setting = plan.setting
         self._kinds = plan.faults
         self._rate = plan.rate
         self._left = plan.most_faults
@@ -95,7 +111,12 @@ class Faults:
         network.set_memory(out=False)
         network.server.model[b"set_refusal"](False)
         network.refusal = None
-        network.losing_pushes = 0.0
+        network.losing_pushes = network.cutting = 0.0
+        network.end_old()
+        if network.replication is not None:
+            network.replication.lag = 0.0
+        if network.cluster is not None:
+            network.cluster.settle()
         if network.is_down:
             network.come_up()
         if network.stalled:
@@ -121,7 +142,7 @@ class Faults:
             self._world.say(
                 "FAULT", f"{kind} at {command.name.decode()} of {command.link.process.name}/{command.link.number}"
             )
-        KINDS[kind](self, command)
+        SETTINGS[self._setting][kind](self, command)
 
     # --- the call
 
@@ -212,6 +233,12 @@ class Faults:
         self._network.refusal = REFUSALS[self._world.below(len(REFUSALS))]
         self._world.at(self._lasting(3), self._set, "refusal", None)
 
+    def cut_off(self, command: Command) -> None:
+        """Scripts are cut off at any of their calls for a while, as in a slot that moves. What they wrote before stays."""
+        del command
+        self._network.cutting = 0.3 + 0.7 * self._world.chance()
+        self._world.at(self._lasting(3), self._set, "cutting", 0.0)
+
     def refuse_writes(self, command: Command) -> None:
         """The server refuses writes for a while."""
         del command
@@ -238,6 +265,37 @@ class Faults:
         """A replica, which lacks the latest writes, becomes the primary. Some connections still lead to the old one."""
         del command
         self._around(self._fail_over)
+
+    def lag(self, command: Command) -> None:
+        """The replicas lag behind for a while."""
+        del command
+        replication = self._replication()
+        replication.lag = 4 * self._world.chance() ** 2
+        self._world.at(self._lasting(10), setattr, replication, "lag", 0.0)
+
+    def replace_primary(self, command: Command) -> None:
+        """The replica that has most becomes the primary. The old one goes on for a while, or is gone, or becomes a replica."""
+        del command
+        self._around(self._replace_primary)
+
+    def move_slot(self, command: Command) -> None:
+        """A slot of the cluster moves to the other primary, key by key."""
+        del command
+        cluster = self._cluster()
+        until = self._lasting(3)
+        self._around(partial(cluster.move, cluster.slot(), until - self._world.now))
+
+    def move_slot_at_once(self, command: Command) -> None:
+        """A slot of the cluster moves to the other primary in one step."""
+        del command
+        cluster = self._cluster()
+        self._around(partial(cluster.move, cluster.slot(), 0.0))
+
+    def replace_node(self, command: Command) -> None:
+        """A replica with all data takes over from a primary of the cluster."""
+        del command
+        is_gone = self._world.chance() < 0.4
+        self._around(partial(self._cluster().replace, self._world.below(PRIMARIES), is_gone=is_gone))
 
     def promote(self, command: Command) -> None:
         """A replica with all data becomes the primary. All connections still lead to the old one."""
@@ -335,9 +393,35 @@ class Faults:
         self._network.server.model[b"restore"](self._saved)
         self._lost(None, torn=False)
 
+    def _cluster(self) -> Cluster:
+        assert self._network.cluster is not None  # noqa: S101 -- its setting is one
+        return self._network.cluster
+
+    def _replication(self) -> Replication:
+        assert self._network.replication is not None  # noqa: S101 -- its setting has replicas
+        return self._network.replication
+
+    def _replace_primary(self) -> None:
+        replication, network, chance = self._replication(), self._network, self._world.chance
+        goes_on = chance() < 0.6
+        if not replication.promote(goes_on=goes_on):
+            return
+        if network.stalled:
+            network.resume()
+        network.come_up()
+        if not goes_on and chance() < 0.5:
+            for link in network.links:
+                network.drop(link)
+                network.cut(link)
+        until = self._lasting(10)
+        self._world.at(until, network.end_old)
+        self._world.at(until + network.travel(), replication.rejoin)
+        self._lost(None, torn=False, acknowledged=False)
+        self._watch.check_acknowledged()
+
     def _evict(self) -> None:
         tag = self._tags[self._world.below(len(self._tags))]
-        part = PARTS[self._world.below(len(PARTS))]
+        part = self._parts[self._world.below(len(self._parts))]
         self._network.server.model[b"evict"](f"{tag}:{part}".encode())
         self._lost(tag, torn=True)
 
@@ -358,8 +442,11 @@ class Faults:
         if self._world.log is not None:
             self._world.say("FAULT", f"the server's clock jumps by {-seconds if back else seconds:.6f} s")
 
-    def _lost(self, tag: str | None, *, torn: bool) -> None:
+    def _lost(self, tag: str | None, *, torn: bool, acknowledged: bool = True) -> None:
         self._damage.lost_data = True
+        self._damage.lost_acknowledged = self._damage.lost_acknowledged or acknowledged
+        if self._network.replication is not None:
+            self._network.replication.wrote(None)
         self._watch.forget(tag, torn=torn)
         if self._world.log is not None:
             self._world.say("FAULT", f"data of {tag or 'all names'} is lost")
@@ -390,4 +477,19 @@ KINDS: dict[str, Callable[[Faults, Command], None]] = {
     "evict": Faults.evict,
     "jump": Faults.jump,
 }
-"""Each fault by its name in plans and reports."""
+"""Each fault of a single server, by its name in plans and reports."""
+
+SETTINGS: dict[str, dict[str, Callable[[Faults, Command], None]]] = {
+    "server": KINDS,
+    "cut off": KINDS | {"cut off": Faults.cut_off},
+    "replicas": {kind: cause for kind, cause in KINDS.items() if kind != "failover"}
+    | {"lag": Faults.lag, "new primary": Faults.replace_primary},
+    "cluster": {kind: cause for kind, cause in KINDS.items() if kind not in ("failover", "planned failover")}
+    | {
+        "cut off": Faults.cut_off,
+        "slot moves": Faults.move_slot,
+        "slot moves at once": Faults.move_slot_at_once,
+        "new node": Faults.replace_node,
+    },
+}
+"""What there is of servers in a plan, and which faults befall that."""

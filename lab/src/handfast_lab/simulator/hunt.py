@@ -32,12 +32,15 @@ class _Job(NamedTuple):
     scripts: dict[str, str] | None
     engine: str
     every: int
+    setting: str
 
 
 @dataclass
 class Tally:
     """The outcome of many seeds."""
 
+    setting: str = "server"
+    """What there was of servers: see `handfast_lab.simulator.faults.SETTINGS`."""
     schedules: int = 0
     calls: int = 0
     """Number of script calls."""
@@ -69,18 +72,21 @@ class Tally:
         for kind, count in sorted(self.faults.items()):
             yield f"    {count:>10,}  {kind}"
         for seed, findings in sorted(self.findings.items()):
-            yield reproducer(seed, findings[0])
+            yield reproducer(seed, findings[0], self.setting)
         yield f"{len(self.findings)} seeds with findings (plans of version {VERSION})"
 
 
-def reproducer(seed: int, finding: str) -> str:
+def reproducer(seed: int, finding: str, setting: str = "server") -> str:
     """Return the command that reproduces a finding."""
-    return f"python -m handfast_lab.simulator {seed}  # {finding}"
+    option = "" if setting == "server" else f" --setting '{setting}'"
+    return f"python -m handfast_lab.simulator {seed}{option}  # {finding}"
 
 
-def replay(seed: int, *, log: Callable[[str], None], scripts: dict[str, str] | None = None) -> list[str]:
+def replay(
+    seed: int, *, log: Callable[[str], None], scripts: dict[str, str] | None = None, setting: str = "server"
+) -> list[str]:
     """Run one seed, log all that happens, and return the findings."""
-    return Simulation(seed, SimulatedServer(scripts, engine=REAL), log=log, every=1).run().findings
+    return Simulation(seed, SimulatedServer(scripts, engine=REAL), setting=setting, log=log, every=1).run().findings
 
 
 def hunt(
@@ -91,16 +97,19 @@ def hunt(
     scripts: dict[str, str] | None = None,
     engine: str = ENGINE,
     every: int = 8,
+    setting: str = "server",
     found: Callable[[str], None] = lambda _: None,
     tell: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
     """Run the seeds from ``first`` to ``last`` - 1. Calls ``found`` with each finding at once, and ``tell`` with the progress."""
-    jobs = [_Job(start, min(last, start + CHUNK), scripts, engine, every) for start in range(first, last, CHUNK)]
-    total, began = Tally(), time.perf_counter()
+    jobs = [
+        _Job(start, min(last, start + CHUNK), scripts, engine, every, setting) for start in range(first, last, CHUNK)
+    ]
+    total, began = Tally(setting=setting), time.perf_counter()
     for tally in _run(jobs, processes):
         total.add(tally)
         for seed, findings in tally.findings.items():
-            found(reproducer(seed, findings[0]))
+            found(reproducer(seed, findings[0], setting))
         tell(total)
     total.seconds = time.perf_counter() - began
     return total
@@ -124,14 +133,14 @@ def _work(job: _Job) -> Tally:
         _servers[job.engine] = job.scripts, server
     tally = Tally()
     for seed in range(job.first, job.last):
-        _try(seed, server, job.every, tally)
+        _try(seed, server, job, tally)
     return tally
 
 
-def _try(seed: int, server: SimulatedServer, every: int, tally: Tally) -> None:
+def _try(seed: int, server: SimulatedServer, job: _Job, tally: Tally) -> None:
     tally.schedules += 1
     try:
-        result = Simulation(seed, server, every=every).run()
+        result = Simulation(seed, server, setting=job.setting, every=job.every).run()
     except Exception as error:  # noqa: BLE001 -- any exception is a finding of this seed
         where = traceback.extract_tb(error.__traceback__)[-1]
         tally.findings[seed] = [f"{type(error).__name__} in {where.name}: {error}"]

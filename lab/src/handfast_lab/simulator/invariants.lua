@@ -33,6 +33,11 @@ local function read(record)
   return known
 end
 
+-- Whether that is the token of a lock that was released and stays taken for a while, as permit_release.lua has it.
+local function rests(token)
+  return string.sub(token, 1, 1) == '.'
+end
+
 local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
 
 -- Return whether no request may overtake this waiter, and no script may remove it.
@@ -40,24 +45,25 @@ local function is_protected(waiter, most, now)
   return waiter.wait_until >= now and waiter.weight <= most and heard(waiter.inbox) > 0
 end
 
--- Return whether a part of another name's data was lost: a request for both is then granted again.
+-- Return whether a part of another name's data was lost or not written: a request for both is then granted again.
 local function is_torn_elsewhere(name)
   for _, other in ipairs(names) do
-    if other ~= name and other.torn then
+    if other ~= name and (other.torn or other.was_cut) then
       return true
     end
   end
   return false
 end
 
--- Each new grant is counted, and so is how long its token has waited: since its ticket, if it had one.
-local function check_counters(name, state, new, ticket, now)
+-- Each new grant is counted, and so is how long its token has waited: since its ticket, if it had one. A caller's own is
+-- the right one: while it was away, a late copy of its request may have entered the queue anew.
+local function check_counters(name, state, new, caller, ticket, now)
   local waited = 0
   for _, token in ipairs(new) do
-    local since = name.tickets[token] or ticket > 0 and ticket or now
+    local since = token == caller and ticket > 0 and ticket or name.tickets[token] or now
     waited = waited + math.max(0, now - since)
   end
-  if not name.torn and not name.was_lost and name.grants and state.hash.size > 0 then
+  if not name.torn and not name.was_lost and not name.was_cut and name.grants and state.hash.size > 0 then
     if state.grants ~= name.grants + #new then
       complain('counters', name, '%.0f grants after %.0f and %d', state.grants, name.grants, #new)
     elseif state.waited ~= name.waited + waited then
@@ -68,7 +74,7 @@ local function check_counters(name, state, new, ticket, now)
 end
 
 -- Invariants 1, 2 and 3: each new grant fits the limit, overtakes no waiter, and has the largest fence.
-local function check_grants(name, state, caller, caller_moves, ticket, now)
+local function check_grants(name, state, caller, caller_moves, ticket, is_cut, now)
   -- A caller with a ticket comes back to its place, before those that came later.
   local function came_before(other, token)
     return token ~= caller or ticket == 0 or state.queue.scores[other] < ticket + QUEUED
@@ -77,12 +83,14 @@ local function check_grants(name, state, caller, caller_moves, ticket, now)
   for i = 1, #all do
     local token = all[i]
     local record = state.records[token]
-    if record and name.granted[token] ~= record.fence then
+    if record and rests(token) and name.granted[string.sub(token, 2)] == record.fence then
+      name.granted[token] = record.fence
+    elseif record and name.granted[token] ~= record.fence then
       new = new or {}
       insert(new, token)
     end
   end
-  check_counters(name, state, new or {}, ticket, now)
+  check_counters(name, state, new or {}, caller, ticket, now)
   if not new then
     return
   end
@@ -132,7 +140,7 @@ local function check_grants(name, state, caller, caller_moves, ticket, now)
       for i = 1, #published, 2 do
         is_sent = is_sent or published[i] == record.inbox and published[i + 1] == message
       end
-      if not is_sent then
+      if not is_sent and not is_cut then
         complain(6, name, '%s was granted without a message', token)
       elseif heard(record.inbox) == 0 then
         complain(6, name, '%s was granted without a listener', token)
@@ -141,9 +149,11 @@ local function check_grants(name, state, caller, caller_moves, ticket, now)
   end
 end
 
+local DISMISSES = {once_acquire = true, once_record = true}
+
 -- Invariants 2 and 6: the queue keeps its order, new requests are at its end or have the place of their ticket, and no
 -- protected waiter is removed.
-local function check_queue(name, state, caller, caller_moves, ticket, unsure, now)
+local function check_queue(name, state, script, caller, caller_moves, ticket, unsure, is_cut, now)
   local queue, was = state.queue.order, name.place
   local last, newcomer = 0, nil
   for i = 1, #queue do
@@ -167,10 +177,13 @@ local function check_queue(name, state, caller, caller_moves, ticket, unsure, no
     end
   end
   local before = name.queue
+  if DISMISSES[script] and peek(name.tag .. ':result', now) then
+    before = {} -- see outcomes.lua
+  end
   for i = 1, #before do
     local token = before[i]
     local waiter = name.waiters[token]
-    if not state.queue.scores[token] and not state.holders.scores[token] and token ~= caller and waiter and not name.torn then
+    if not state.queue.scores[token] and not state.holders.scores[token] and token ~= caller and waiter and not (name.torn or is_cut) then
       if is_protected(waiter, state.resized or waiter.limit, now) then
         complain(6, name, '%s waited and was removed', token)
       end
@@ -178,9 +191,21 @@ local function check_queue(name, state, caller, caller_moves, ticket, unsure, no
   end
 end
 
+-- A lock that is released early rests until a time that its grant has set.
+local function check_rest(name, state, script, reply, caller, argv, now)
+  local at_least_us = script == 'permit_release' and tonumber(argv[3]) or 0
+  if at_least_us == 0 or not (reply and reply[1] == 'released') or (name.held[caller] or 0) <= now then
+    return
+  end
+  local ends = math.min(name.granted[caller] or 0, now) + at_least_us
+  if ends > now and state.holders.scores['.' .. caller] ~= ends and not name.torn then
+    complain('rest', name, '%s is released, and its lock does not rest for %.0f us', caller, ends - now)
+  end
+end
+
 -- Each token has a record and either holds or waits, and the state agrees with the tokens.
 local function check_records(name, state, now)
-  local out, soonest, torn, inline = 0, math.huge, name.torn, state.inline
+  local out, soonest, torn, inline = 0, math.huge, name.torn or name.was_cut, state.inline
   for _, token in ipairs(state.holders.order) do
     local record, its_end = state.records[token], state.holders.scores[token]
     if token ~= inline then
@@ -271,7 +296,7 @@ local function check_ttls(name, state, now)
       complain(5, name, 'the %s have no TTL', part)
     elseif found and longest > now and found.expires < floor((longest + HOUR_US) / 1000) - 1 then
       complain(5, name, 'the %s expire %.0f ms too early', part, (longest + HOUR_US) / 1000 - found.expires)
-    elseif found and not name.torn and found.expires < floor(state.keep / 1000) - 1 then
+    elseif found and not (name.torn or name.was_cut) and found.expires < floor(state.keep / 1000) - 1 then
       complain(5, name, 'the %s expire %.0f ms before the state says', part, state.keep / 1000 - found.expires)
     end
   end
@@ -285,6 +310,8 @@ local SERVES = {
   permit_resize = {resized = true},
   permit_revoke = {revoked = true},
   multi_acquire = {queued = true},
+  once_acquire = {queued = true},
+  once_cancel = {cancelled = true},
 }
 
 -- A script that serves the queue leaves no permit free that the first waiter could have.
@@ -295,7 +322,7 @@ local function check_served(name, state, script, reply, caller, now)
   end
   local head = state.queue.order[1]
   local waiter = head and state.records[head]
-  if not waiter or name.torn or waiter.claim == 0 then
+  if not waiter or name.torn or name.was_cut or waiter.claim == 0 then
     return
   end
   local most, out = state.resized or waiter.limit, 0
@@ -325,7 +352,7 @@ local function check_reply(name, state, script, reply, caller, several, now)
     local record = state.records[caller]
     if not deadline or not record or record.fence ~= tonumber(reply[2]) then
       complain(4, name, 'the reply grants %s the fence %s', caller, tostring(reply[2]))
-    elseif deadline - now < reply[3] or script == 'permit_acquire' and deadline - now > reply[3] then
+    elseif deadline - now < reply[3] or script ~= 'multi_acquire' and deadline - now > reply[3] then
       complain(8, name, '%s has %.0f us, and the reply says %.0f', caller, deadline - now, reply[3])
     end
   elseif tag == 'renewed' then
@@ -337,10 +364,13 @@ local function check_reply(name, state, script, reply, caller, several, now)
       complain(4, name, 'the reply queues %s at %.0f', caller, reply[5])
     end
     name.queued_in[caller] = turn
-  elseif tag and tag ~= 'lowered' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
-    local lost = tag == 'lost' and several and (script == 'permit_renew' or script == 'permit_release')
+  elseif tag and tag ~= 'lowered' and tag ~= 'begun' and not (tag == 'lost' and name.was_lost) and script ~= 'permit_inspect' and script ~= 'permit_revoke' then
+    -- Of several names, one may have been taken by force. The caller hears of it, and then gives back the others.
+    local lost = several and (tag == 'finished' or tag == 'lost' and (script == 'permit_renew' or script == 'permit_release'))
     if deadline and deadline > now and not lost and not name.torn then
       complain(4, name, '%s holds, and the reply is %s', caller, tag)
+    elseif name.was_cut and tag == 'busy' then
+      return -- the client knows that its first copy was cut off, and cancels
     elseif state.queue.scores[caller] and script ~= 'permit_release' and script ~= 'permit_renew' and not lost then
       complain(4, name, '%s waits, and the reply is %s', caller, tag)
     end
@@ -436,7 +466,9 @@ local function read_reply(reply, argv)
   return read
 end
 
-local watch = {}
+local watch = {read_reply = read_reply, by_tag = function(tag)
+  return by_tag[tag]
+end}
 
 -- Start with these names.
 function watch.begin(...)
@@ -451,19 +483,19 @@ function watch.begin(...)
 end
 
 -- What a batch says of each of its names, as calls of the ordinary script. For a name that it has not served the reply
--- is false.
+-- is false, and so it is for all of them if it was cut off.
 local function calls_of(script, keys, argv, reply)
   local calls, at = {}, 1
   for i, key in ipairs(keys) do
     local size = string.byte(argv[1], at)
     local call = {script = 'permit_release', keys = {key}, argv = {string.sub(argv[1], at + 1, at + size)}}
     if script == 'locks_acquire' then
-      local fence, ttl_ms = unpack_doubles('<d', reply, 8 * i - 7), tonumber(argv[2])
+      local fence, ttl_ms = reply and unpack_doubles('<d', reply, 8 * i - 7) or 0, tonumber(argv[2])
       call.script, call.argv[2] = 'permit_acquire', pack('<dddd', ttl_ms, 0, 0, 0)
       call.reply = fence > 0 and {'granted', fence, ttl_ms * 1000}
       at = at + size + 9
     else
-      call.reply = string.sub(reply, i, i) == '1' and {'released', 0}
+      call.reply = reply and string.sub(reply, i, i) == '1' and {'released', 0}
       at = at + size + 1
     end
     insert(calls, call)
@@ -471,10 +503,13 @@ local function calls_of(script, keys, argv, reply)
   return calls
 end
 
-local function check(script, keys, argv, reply, now)
+local function check(script, keys, argv, reply, is_cut, now)
   turn = turn + 1
+  if script == 'once_record' and reply and reply[1] == 'recorded' and argv[2] == 'begun' then
+    reply = {'begun'} -- it goes on to hold
+  end
   local caller, ticket = argv[1], 0
-  if script == 'permit_acquire' or script == 'multi_acquire' then
+  if script == 'permit_acquire' or script == 'multi_acquire' or script == 'once_acquire' then
     ticket = (unpack_doubles('<d', argv[2], #argv[2] - 7))
   end
   ghosts[caller] = nil
@@ -483,6 +518,7 @@ local function check(script, keys, argv, reply, now)
     local name = by_key[keys[i]]
     if name then
       insert(touched, name)
+      name.was_cut = name.was_cut or is_cut
       unsure = unsure or name.torn
     end
   end
@@ -508,10 +544,11 @@ local function check(script, keys, argv, reply, now)
   end
   for _, name in ipairs(touched) do
     local state = look(name, now)
-    check_queue(name, state, caller, caller_moves, ticket, unsure, now)
-    check_grants(name, state, caller, caller_moves, ticket, now)
+    check_queue(name, state, script, caller, caller_moves, ticket, unsure, is_cut, now)
+    check_grants(name, state, caller, caller_moves, ticket, is_cut, now)
     check_records(name, state, now)
     check_kept(name, state, script, caller, argv, now)
+    check_rest(name, state, script, reply, caller, argv, now)
     check_ttls(name, state, now)
     check_served(name, state, script, reply, caller, now)
     check_reply(name, state, script, reply, caller, #touched > 1, now)
@@ -519,16 +556,16 @@ local function check(script, keys, argv, reply, now)
   end
 end
 
--- Check the names of a script after its call. Return the violations as text, or nothing.
-function watch.after(script, now)
+-- Check the names of a script after its call, or after what it did until it was cut off. Return the violations as text, or nothing.
+function watch.after(script, is_cut, now)
   complaints = {}
   local keys, argv, reply = server.last()
   if script == 'locks_acquire' or script == 'locks_release' then
     for _, call in ipairs(calls_of(script, keys, argv, reply)) do
-      check(call.script, call.keys, call.argv, call.reply, now)
+      check(call.script, call.keys, call.argv, call.reply, is_cut, now)
     end
   else
-    check(script, keys, argv, read_reply(reply, argv), now)
+    check(script, keys, argv, read_reply(reply, argv), is_cut, now)
   end
   if complaints[1] then
     return table.concat(complaints, '; ')
@@ -557,6 +594,11 @@ end
 function watch.belief(tag, token)
   local name = by_tag[tag]
   return (name.granted_in[token] or 0) > (name.queued_in[token] or 0), name.deadlines[token]
+end
+
+-- Return the end of a token's lease as it is stored now; 0 without one.
+function watch.lease_end(tag, token, now)
+  return look(by_tag[tag], now).holders.scores[token] or 0
 end
 
 -- The server's clock has jumped forward: tombstones and leases may have expired early.
@@ -597,7 +639,7 @@ function watch.present(now)
   for _, name in ipairs(names) do
     local state = look(name, now)
     for _, token in ipairs(state.holders.order) do
-      if state.holders.scores[token] > now then
+      if state.holders.scores[token] > now and not rests(token) then
         insert(found, name.tag .. ' ' .. token)
       end
     end

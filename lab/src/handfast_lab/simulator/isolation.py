@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from types import ModuleType
 
+from handfast._api.aio import once  # noqa: F401 -- as below
+from handfast._drivers.aio import acknowledged, cluster, router  # noqa: F401 -- the library imports these when it needs them: here that is too late
 from handfast._drivers.clock import monotonic
 from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.world import Process

@@ -5,20 +5,48 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
+from handfast._engine.calls import PARTS
+from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.keys import KeySet
 
-__all__ = ["ClientPlan", "Order", "Plan", "Target", "tag"]
+__all__ = ["ClientPlan", "Order", "Plan", "Recording", "Target", "tag"]
+
+
+class Recording(NamedTuple):
+    """What a caller makes a key of `once` with."""
+
+    keep_ms: int
+    refresh_ms: int = 0
+    """0 for a record that is not made anew."""
+    keep_failure_ms: int = 0
+    """0 for failures that are not remembered."""
+    reruns: bool = True
+    waits: bool = True
+    fingerprint: str = ""
 
 
 class _Target(NamedTuple):
     kind: str
-    """``lock``, ``semaphore``, ``read``, ``write``, or ``all`` for several locks at once."""
+    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, or ``once``."""
     names: tuple[str, ...]
     ttl_ms: int
     renew: bool
     on_lost: str
     limit: int = 1
     weight: int = 1
+    """The number of permits, or the cost of a call of a limiter."""
+    at_least_ms: int = 0
+    """For how long a lock stays taken since its grant; 0 for no longer than its lease."""
+    replicas: int = 0
+    """How many replicas must have a grant or a renewal before it counts."""
+    replica_timeout: float = 0.0
+    """For how many seconds the server waits for them."""
+    rates: tuple[tuple[int, int], ...] = ()
+    """Of a limiter, the limit and the period in ms of each rate."""
+    max_waiters: int = DEFAULT_MAX_WAITERS
+    """Of a limiter and of a key of `once`, how many may wait."""
+    recording: Recording | None = None
+    """Of a key of `once`."""
 
 
 class Target(_Target):
@@ -39,7 +67,7 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``revoke``, ``resize``, ``status`` or ``close``."""
+    """``acquire``, ``try``, ``revoke``, ``resize``, ``status``, ``forget`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""
@@ -52,7 +80,9 @@ class Order(NamedTuple):
     downgrade: bool = False
     """Whether a writer becomes a reader."""
     end: str = "release"
-    """``release``, ``drop`` for a lease that is never released, or ``fail`` for a scope that ends with an exception."""
+    """``release``, ``drop`` for a lease that is never released, or ``fail`` for a scope that ends with an exception. A run of `once`
+    ends with ``finish``, too, or with ``unstorable`` where its result can't be stored; at ``release`` its scope ends without a result.
+    """
     in_scope: bool = True
     """Whether the lease is held in an ``async with``, or released by a call."""
     cancel_after: float | None = None
@@ -61,6 +91,8 @@ class Order(NamedTuple):
     """The number of the await that ends together with a cancellation; 0 for none."""
     limit: int = 0
     """For ``resize``; 0 restores the limits of the requests."""
+    settles: tuple[int, ...] = ()
+    """What an admission of a limiter is settled with, after ``hold`` seconds each."""
 
 
 class ClientPlan(NamedTuple):
@@ -90,6 +122,18 @@ class Plan(NamedTuple):
     """Whether the server knows all scripts from the beginning."""
     uniform: bool
     """Whether all callers pass the same limit for each name, and it is never resized."""
+    rests: bool = False
+    """Whether locks stay taken after their release: then a history does not show why the next one waits."""
+    replicas: int = 0
+    """How many replicas there are that have only what has reached them."""
+    setting: str = "server"
+    """What there is of servers: see `handfast_lab.simulator.faults.SETTINGS`."""
+    parts: tuple[str, ...] = PARTS
+    """What the keys of each name end with."""
+    rates: dict[str, tuple[tuple[int, int], ...]] = {}  # noqa: RUF012 -- no plan changes it
+    """The rates of each limiter, if all callers pass the same."""
+    records_last: bool = False
+    """Whether the records of keys of `once` outlast the plan, and none is made anew."""
 
 
 def tag(kind: str, name: str) -> str:

@@ -8,35 +8,44 @@ There are no reentrant locks: what makes them reentrant never reaches the server
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from handfast._engine.calls import MAX_PERMITS
-from handfast_lab.simulator.faults import KINDS
+from handfast_lab.simulator.drawing import Drawing
+from handfast_lab.simulator.limiter_plans import LimiterDrawing
+from handfast_lab.simulator.once_plans import OnceDrawing
 from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
-__all__ = ["VERSION", "draw"]
+__all__ = ["SHARE", "VERSION", "draw"]
 
-VERSION = 5
+VERSION = 8
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
-T = TypeVar("T")
-
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
-LOSSES = frozenset({"restart", "flush", "failover", "evict"})
+ACKNOWLEDGED = 0.7
+"""The share of orders whose leases count only once replicas have them."""
+
+SHARE = 5
+"""One seed in so many is of a limiter, and one of a key of `once`."""
 
 
-def draw(chance: Callable[[], float]) -> Plan:
-    """Return the plan for a stream of random numbers."""
-    return _Drawing(chance).plan()
+def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) -> Plan:
+    """Return the plan for a seed and its stream of random numbers, in a setting."""
+    others: dict[int, type[Drawing]] = {SHARE - 1: LimiterDrawing, SHARE - 2: OnceDrawing}
+    return others.get(seed % SHARE, _PermitDrawing)(chance, setting).plan()
 
 
-class _Drawing:
-    def __init__(self, chance: Callable[[], float]) -> None:
-        self._chance = chance
-        self.kind = self._one(("lock", "lock", "semaphore", "semaphore", "rwlock", "lock_all"))
+class _PermitDrawing(Drawing):
+    def __init__(self, chance: Callable[[], float], setting: str) -> None:
+        super().__init__(chance, setting)
+        kinds = ("lock", "lock", "semaphore", "semaphore", "rwlock", "lock_all")
+        self.kind = self._one(
+            kinds[:-1] if setting == "cluster" else kinds
+        )  # which has no `lock_all` for several slots
         self.names = (
-            ("a", "b", "c")[: 1 + int(chance() * 3)] if self.kind == "lock_all" else ("a", "b")[: 1 + (chance() < 0.15)]
+            ("a", "b", "c")[: 1 + int(chance() * 3)]
+            if self.kind == "lock_all"
+            else ("a", "b")[: 1 + (chance() < (0.5 if setting == "cluster" else 0.15))]
         )
         self.limit = 2 + int(chance() * 4) if self.kind == "semaphore" else MAX_PERMITS if self.kind == "rwlock" else 1
         self.at_once = self.kind == "lock" and len(self.names) > 1
@@ -44,37 +53,35 @@ class _Drawing:
         self.disagree = self.kind == "semaphore" and chance() < 0.3
         self.resizes = self.kind == "semaphore" and chance() < 0.25
         self.revokes = chance() < 0.12
-        self.scale = self._one(TTLS)
-        self.ttls = (self.scale, self._one(TTLS)) if chance() < 0.3 else (self.scale,)
+        self.replicas = 1 + (chance() < 0.4) if setting == "replicas" else 0
+        ttls = TTLS[TTLS.index(1_000) :] if self.replicas else TTLS
+        self.scale = self._one(ttls)
+        self.ttls = (self.scale, self._one(ttls)) if chance() < 0.3 else (self.scale,)
         self.renewing = self._one((0.0, 0.5, 1.0, 1.0))
         self.cancelling = self._one((0.0, 0.0, 0.2, 0.6))
         self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
+        self.rests = self.kind == "lock" and self.tempo == 0.005
+        """Whether some locks stay taken for a time since their grant."""
 
     def plan(self) -> Plan:
         chance = self._chance
         count = self._one((2, 2, 2, 3, 3, 4))
         clients = [self._client() for _ in range(count)]
-        kinds: tuple[str, ...] = ()
-        rate = 0.0
-        if chance() < 0.9:
-            share = self._one((0.1, 0.25, 0.5))
-            kinds = tuple(kind for kind in KINDS if chance() < (share / 2 if kind in LOSSES else share))
-            rate = self._one((0.03, 0.1, 0.2, 0.5)) if kinds else 0.0
+        kinds, rate = self._faults()
         tags = tuple(tag(self.kind, name) for name in self.names)
         uniform = not self.disagree and not self.resizes
         return Plan(
             *(self.kind, self.names, tags, clients, self.tempo, kinds, rate),
-            *(self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85, uniform),
+            *(self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85, uniform, self.rests),
+            replicas=self.replicas,
+            setting=self.setting,
         )
-
-    def _one(self, options: Sequence[T]) -> T:
-        return options[int(self._chance() * len(options))]
 
     def _client(self) -> ClientPlan:
         chance = self._chance
         callers = [self._caller() for _ in range(self._one((1, 1, 1, 1, 2, 3)) + 3 * self.at_once)]
         return ClientPlan(
-            response_timeout=self._one((0.3, 1.0, 5.0)),
+            response_timeout=self._one((1.0, 5.0) if self.replicas else (0.3, 1.0, 5.0)),
             offset=1e5 * chance(),
             lagging=self._one((0.0, 0.0, 0.1, 0.5)),
             callers=callers,
@@ -86,10 +93,6 @@ class _Drawing:
             orders.append(Order("close", orders[-1].target, self._seconds(2)))
         return orders
 
-    def _seconds(self, most: float) -> float:
-        """Return a time within so many seconds, short ones more often than long ones."""
-        return most * self._chance() ** 3
-
     def _order(self) -> Order:
         chance = self._chance
         ttl = self._one(self.ttls)
@@ -97,6 +100,8 @@ class _Drawing:
         if self.at_once and chance() < 0.8:
             ttl, pause = self.scale, 0.0
         target = self._target(ttl)
+        if self.replicas and chance() < ACKNOWLEDGED:
+            target = target._replace(replicas=1 + int(chance() * self.replicas), replica_timeout=self._one((0.2, 0.3)))
         roll = chance()
         if self.revokes and roll < 0.1:
             alone = target._replace(kind="lock", names=target.names[:1]) if target.kind == "all" else target
@@ -105,6 +110,8 @@ class _Drawing:
             return Order("resize", target, pause, limit=self._one((0, 1, 2, 3, self.limit + 2)))
         if 0.1 <= roll < 0.13:
             return Order("status", target, pause)
+        if target.kind == "lock" and self.rests and 0.4 <= roll < 0.8:
+            target = target._replace(at_least_ms=300 if roll < 0.6 else 2_000)
         timeout = None if chance() < 0.5 else 0.001 + self._seconds(10)
         return Order(
             "try" if chance() < 0.3 else "acquire",

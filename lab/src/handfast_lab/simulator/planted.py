@@ -38,6 +38,8 @@ class Planted(NamedTuple):
     new: str
     why: str
     """What it breaks."""
+    setting: str = "server"
+    """The setting of the schedules that show it."""
 
 
 class Caught(NamedTuple):
@@ -54,8 +56,8 @@ PLANTED = (
     Planted(
         "a release without a token check",
         "permit_release",
-        "if holder == token and length == 0 and not copies then",
-        "if text and length == 0 and not copies then",
+        "if holder == token and length == 0 and not options then",
+        "if text and length == 0 and not options then",
         "a release without a token check releases the leases of others",
     ),
     Planted(
@@ -169,6 +171,27 @@ PLANTED = (
         "if its_record and struct.unpack('<d', its_record) > up_to_fence then",
         "if false then",
         "a repeated force_release takes the leases granted after it",
+    ),
+    Planted(
+        "a lock that is released early does not rest",
+        "permit_release",
+        "local rests = at_least_us > 0",
+        "local rests = at_least_us < 0",
+        "a job that is shorter than the clocks of its machines differ runs twice",
+    ),
+    Planted(
+        "a rest begins with the release",
+        "permit_release",
+        "math.min((struct.unpack('<d', record)), now) + at_least_us",
+        "now + at_least_us",
+        "the name stays taken for longer than the caller asked for",
+    ),
+    Planted(
+        "a lock rests under the token of its holder",
+        "permit_release",
+        "holder, changed = rests_until, RESTED .. token, true",
+        "holder, changed = rests_until, token, true",
+        "a late renewal makes the rest longer",
     ),
     # --- repeated calls
     Planted(
@@ -619,8 +642,8 @@ PLANTED = (
     Planted(
         "a lease starts at its reply",
         "handfast._drivers.aio.session",
-        "make_answer((request.sent_at, frame, request.again))",
-        "make_answer((monotonic(), frame, request.again))",
+        "make_answer((request.sent_at, frame, request.again, replicas))",
+        "make_answer((monotonic(), frame, request.again, replicas))",
         "the holder's deadline is later than the server's, by the travel time of the reply",
     ),
     Planted(
@@ -633,18 +656,447 @@ PLANTED = (
     Planted(
         "replies that have arrived are not read before a lease is called lost",
         "handfast._drivers.aio.loop_context",
-        "            self.session.receive()",
-        "            pass",
+        "                session.receive()",
+        "                pass",
         "a holder that blocked its event loop after a handoff takes its lease for lost although it was confirmed",
     ),
     Planted(
         "the driver expects no reply to a cancelled request",
         "handfast._drivers.aio.session",
         "                    self._on_reply(request, frame)\n",
-        "                    while sent and request.future.done() and not isinstance(sent[0], _Batch):\n"
+        "                    while sent and request.future.done() and not isinstance(sent[0], PendingBatch):\n"
         "                        request = sent.popleft()\n"
         "                    self._on_reply(request, frame)\n",
         "the reply to a cancelled request is taken for the reply to the next one",
+    ),
+    # --- scripts that are cut off
+    Planted(
+        "a permit is free before its holder has gone",
+        "permit_release",
+        """    if text and redis.call('HDEL', KEYS[1], token) == 1 and redis.call('ZREM', KEYS[2], token) == 1 then
+      out = out - struct.unpack('<d', text, 9)
+      redis.call('HSET', KEYS[1], 'q', struct.pack('<dddd', out, soonest, set_limit, memory))
+""",
+        """    if text then
+      out = out - struct.unpack('<d', text, 9)
+      redis.call('HSET', KEYS[1], 'q', struct.pack('<dddd', out, soonest, set_limit, memory))
+      redis.call('HDEL', KEYS[1], token)
+      redis.call('ZREM', KEYS[2], token)
+""",
+        "a release that is cut off leaves a holder that is not counted",
+        "cut off",
+    ),
+    Planted(
+        "a call that was cut off counts as one that never ran",
+        "handfast._protocol.retry",
+        "self.may_have_run = self.may_have_run or is_cut_off(text)",
+        "self.may_have_run = self.may_have_run or False",
+        "a release whose script was cut off behind its work, and is sent again, counts as a lost lease",
+        "cut off",
+    ),
+    # --- leases that replicas have
+    Planted(
+        "a grant counts that no replica has",
+        "handfast._protocol.acquire",
+        "    if not request.is_acknowledged(answer):\n",
+        "    if False:\n",
+        "a lease is relied on that is lost with the primary",
+        "replicas",
+    ),
+    Planted(
+        "a message of a grant counts for what replicas have",
+        "handfast._protocol.acquire",
+        'tag == b"queued" and request.trusts_messages and request.acknowledgement is None',
+        'tag == b"queued" and request.trusts_messages',
+        "a lease that was handed over is relied on, and is lost with the primary",
+        "replicas",
+    ),
+    Planted(
+        "a renewal counts that no replica has",
+        "handfast._protocol.lease",
+        "elif self.request.is_acknowledged(answer):",
+        "elif True:",
+        "a lease is relied on for longer than a new primary keeps it",
+        "replicas",
+    ),
+    Planted(
+        "two primaries are asked without a pause",
+        "handfast._protocol.acquire",
+        "sent_at + pause_before(disagreements)",
+        "sent_at",
+        "a caller asks both as fast as they answer, until one of them is gone",
+        "replicas",
+    ),
+    Planted(
+        "a try whose lease was lost is not undone",
+        "handfast._protocol.acquire",
+        "            return None  # the server may still",
+        "            attempt.apply(REJECT)\n            return None  # the server may still",
+        "one of several locks stays held without an owner",
+        "replicas",
+    ),
+    # --- clusters
+    Planted(
+        "calls for a node that is gone stay there",
+        "handfast._drivers.aio.router",
+        "            requests += session.withdraw()\n",
+        "            session.withdraw()\n",
+        "a caller whose call was for a node that was replaced has no reply",
+        "cluster",
+    ),
+    Planted(
+        "messages go to subscribers of other nodes",
+        "scripts",
+        "return redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0",
+        "return true",
+        "a waiter that is not connected to the node of its name is granted, and takes a claim window each time",
+        "cluster",
+    ),
+    Planted(
+        "sharded channels are taken for subscribed",
+        "scripts",
+        "return redis.call('PUBSUB', 'SHARDNUMSUB', inbox)[2] > 0",
+        "return true",
+        "a waiter whose slot has moved is granted where it was, and takes a claim window each time",
+        "cluster",
+    ),
+    # --- limiters
+    Planted(
+        "an admission counts again for each copy of its request",
+        "limit_acquire",
+        "load_windows(token .. string.format(' %.0f', cost))",
+        "load_windows('')",
+        "a call whose reply was lost counts twice",
+    ),
+    Planted(
+        "the sum of a window keeps what has lapsed",
+        "scripts",
+        "      window.used = window.used - costs_of(redis.call('ZRANGE', key, 1, lapsed))\n",
+        "",
+        "a limiter that is never idle admits less and less",
+    ),
+    Planted(
+        "a window admits one too many",
+        "scripts",
+        "window.used + cost > window.limit then",
+        "window.used + cost > window.limit + 1 then",
+        "more than the limit is admitted within a period",
+    ),
+    Planted(
+        "a window forgets too early",
+        "scripts",
+        "redis.call('ZCOUNT', key, '(0', now - per_ms * 1000)",
+        "redis.call('ZCOUNT', key, '(0', now - per_ms * 990)",
+        "more than the limit is admitted within a period",
+    ),
+    Planted(
+        "only the shortest period counts",
+        "scripts",
+        "for i = 1, #rates / NUMBERS do",
+        "for i = 1, math.min(1, #rates / NUMBERS) do",
+        "the other rates of a limiter limit nothing",
+    ),
+    Planted(
+        "a dead waiter is admitted",
+        "scripts",
+        "  if not has_subscriber(inbox) then\n    leave_queue(head)\n    return true\n  elseif is_admitted then\n",
+        "  if is_admitted then\n",
+        "what a dead waiter was admitted for is lost to the others",
+    ),
+    Planted(
+        "newcomers of a limiter overtake waiters",
+        "limit_acquire",
+        "if is_first and fits(cost) then",
+        "if (is_first or not place) and fits(cost) then",
+        "a call is admitted before the waiters, if it costs less than the first one",
+    ),
+    Planted(
+        "a call that does not wait overtakes waiters",
+        "limit_acquire",
+        "if is_first and fits(cost) then",
+        "if (is_first or patience_us == 0) and fits(cost) then",
+        "a try is admitted before the waiters, if it costs less than the first one",
+    ),
+    Planted(
+        "tombstones of a limiter are ignored",
+        "limit_acquire",
+        "if is_busy and redis.call('ZSCORE', tombstones, token) then",
+        "if false then",
+        "a request that arrives after its cancel is admitted without an owner",
+    ),
+    Planted(
+        "a settled call with copies leaves no tombstone",
+        "limit_settle",
+        "if new_cost == 0 or copies == 1 then",
+        "if new_cost == 0 then",
+        "a copy of a request that arrives after its settling counts again",
+    ),
+    Planted(
+        "a new cost leaves the old one",
+        "scripts",
+        "      redis.call('ZREM', window.key, '=', member)\n",
+        "      redis.call('ZREM', window.key, '=')\n",
+        "a settled call counts for both costs",
+    ),
+    Planted(
+        "a settling admits no waiter",
+        "limit_settle",
+        "serve(nil, was_first or admitted_at and new_cost < cost)\n",
+        "true, now, false\n",
+        "what a call gives back stays unused until the first waiter asks again",
+    ),
+    Planted(
+        "a cancelled call stays in the queue of its limiter",
+        "limit_settle",
+        "[1] == token\nleave_queue(token)\n",
+        "[1] == token\n",
+        "a waiter that has given up is admitted",
+    ),
+    Planted(
+        "a window has no TTL",
+        "scripts",
+        "    redis.call('PEXPIRE', window.key, window.per_ms + 1000) -- a second more than it needs\n",
+        "",
+        "the window of a limiter that is not used any more never expires",
+    ),
+    Planted(
+        "the first waiter comes too late",
+        "scripts",
+        "math.min(at, now) + window.per_ms * 1000)",
+        "math.min(at, now) + window.per_ms * 1100)",
+        "what is free stays unused",
+    ),
+    Planted(
+        "waiters are admitted without a message",
+        "scripts",
+        "    publish(head, inbox, remaining(), 1)\n",
+        "",
+        "a waiter that was admitted goes on waiting",
+    ),
+    Planted(
+        "waiters are admitted under the rates of the caller",
+        "scripts",
+        "local is_alike = its_rates == rates",
+        "local is_alike = its_rates ~= ''",
+        "a waiter is admitted to windows that are not its own",
+    ),
+    Planted(
+        "admissions of a clock that was set back stay",
+        "scripts",
+        "        redate(window)\n",
+        "",
+        "after the clock is set back by an hour, no call is admitted for an hour",
+    ),
+    Planted(
+        "dropping what has lapsed permits an admission at maxmemory",
+        "scripts",
+        "      redis.call('ZADD', key, 'XX', 0, '') -- changes nothing; no request gets past maxmemory by the removal below\n",
+        "",
+        "a call is admitted at maxmemory if something has lapsed",
+    ),
+    Planted(
+        "a message that calls a waiter counts as an admission",
+        "handfast._protocol.limiting",
+        "if waking.grant is not None and waking.grant.lease_us:",
+        "if waking.grant is not None:",
+        "a waiter whose turn it is goes on without an admission",
+    ),
+    Planted(
+        "a copy of a refused call is ignored",
+        "handfast._protocol.limiting",
+        "        if again:\n            attempt.apply(AttemptEvent.DUPLICATE)\n",
+        "",
+        "a call that was refused is admitted without an owner when its first copy arrives",
+    ),
+    Planted(
+        "waiters of a limiter have no tickets",
+        "handfast._protocol.limiting",
+        "yield request.acquire(token, until - now, ticket)",
+        "yield request.acquire(token, until - now, 0)",
+        "a waiter whose place was lost comes back at the end of the queue",
+    ),
+    # --- keys of `once`
+    Planted(
+        "a late run records",
+        "once_record",
+        "local holds, ends = its_record and its_end > now,",
+        "local holds, ends = its_record,",
+        "a run that has lost its lease publishes its result",
+    ),
+    Planted(
+        "anyone records",
+        "once_record",
+        "local its_end, its_record = lease_of(token)",
+        "local its_end, its_record = lease_of(holder)",
+        "a run that has lost its lease publishes its result beside the one that runs",
+    ),
+    Planted(
+        "a failure replaces what was done",
+        "once_record",
+        "if outcome ~= 'failed' or not earlier or earlier.state ~= 'done' then",
+        "if true then",
+        "the old result is gone when making it anew has failed",
+    ),
+    Planted(
+        "a record without a TTL",
+        "once_record",
+        ", 'PX', string.format('%.0f', keep_ms))",
+        ")",
+        "what was done is remembered without end",
+    ),
+    Planted(
+        "a record leaves the lease",
+        "once_record",
+        "if not drop_lease(token) and ticket_of(token) then",
+        "if ticket_of(token) then",
+        "what is to be made anew waits for the end of a run that has ended",
+    ),
+    Planted(
+        "a record has the wrong fence",
+        "once_record",
+        "text = struct.pack('<dd', now, (struct.unpack('<d', its_record)))",
+        "text = struct.pack('<dd', now, fence + 1)",
+        "what refuses old fences refuses the writes of the next run",
+    ),
+    Planted(
+        "a record dismisses no waiter",
+        "once_record",
+        "return 'recorded ' .. struct.pack('<d', dismiss())",
+        "save()\nreturn 'recorded ' .. struct.pack('<d', 0)",
+        "waiters get the result only when they ask by themselves",
+    ),
+    Planted(
+        "dismissed waiters are not woken",
+        "scripts",
+        "        publish(token, inbox, 0, 0)\n",
+        "",
+        "waiters get the result only when they ask by themselves",
+    ),
+    Planted(
+        "dismissed waiters stay in the queue",
+        "scripts",
+        "      leave_queue(token)\n      local inbox",
+        "      local inbox",
+        "a waiter that has its result is granted a run",
+    ),
+    Planted(
+        "a repeated record is lost",
+        "once_record",
+        "local is_lost = not holds and not has_recorded",
+        "local is_lost = not holds",
+        "a run whose reply was lost gets LeaseLost, and has recorded",
+    ),
+    Planted(
+        "a run that has begun has recorded its end",
+        "once_record",
+        " and (earlier.state ~= 'begun' or outcome == 'begun')",
+        "",
+        "finish() of a late run returns, and others get NotCompleted",
+    ),
+    Planted(
+        "a recorded run leaves no tombstone",
+        "once_record",
+        "if copies == 1 and",
+        "if copies == 2 and",
+        "a copy of an acquire that arrives after the record was deleted is granted without an owner",
+    ),
+    Planted(
+        "recording is refused at maxmemory",
+        "once_record",
+        "  allow_at_maxmemory()\n",
+        "",
+        "what was done at maxmemory is done again",
+    ),
+    Planted(
+        "what was begun counts while its run goes on",
+        "once_acquire",
+        "goes_on = runner_end and runner_end > now",
+        "goes_on = false",
+        "callers get NotCompleted in place of the result",
+    ),
+    Planted(
+        "what was begun is run again",
+        "once_acquire",
+        "goes_on = runner_end and runner_end > now",
+        "goes_on = true",
+        "what a dead process may have done is done again",
+    ),
+    Planted(
+        "a record is never made anew",
+        "once_acquire",
+        "local is_stale = refresh_ms >= 0 and",
+        "local is_stale = false and",
+        "all get the old result until its end",
+    ),
+    Planted(
+        "a record is made anew too early",
+        "once_acquire",
+        "now - outcome.at >= refresh_ms * 1000",
+        "now - outcome.at >= refresh_ms * 900",
+        "a result that counts is made again",
+    ),
+    Planted(
+        "a record that is made anew answers no one",
+        "once_acquire",
+        "goes_on = is_stale and (has_lease or lease_end <= now and length == 0)",
+        "goes_on = is_stale",
+        "all wait while one of them makes a result anew",
+    ),
+    Planted(
+        "one that finds a record keeps its run",
+        "once_acquire",
+        "      drop_lease(token)\n      dismiss()",
+        "      dismiss()",
+        "a caller that has the result holds the key",
+    ),
+    Planted(
+        "fingerprints are ignored",
+        "once_acquire",
+        "fingerprint ~= outcome.fingerprint",
+        "false",
+        "a caller gets the result of another request",
+    ),
+    Planted(
+        "newcomers overtake the waiters of a key",
+        "once_acquire",
+        "if length == 0 and not is_held then",
+        "if not is_held then",
+        "a new request runs before the waiters",
+    ),
+    Planted(
+        "a waiter of a key loses its place",
+        "once_acquire",
+        "  ticket = has_place or math.max(now, waiting + 1)",
+        "  ticket = math.max(now, waiting + 1)",
+        "a waiter that repeats its request moves to the end of the queue",
+    ),
+    Planted(
+        "a message begins a run",
+        "handfast._protocol.acquire",
+        'tag == b"queued" and request.trusts_messages and',
+        'tag == b"queued" and',
+        "a waiter runs what was recorded since its message was sent",
+    ),
+    Planted(
+        "a run that is not to be repeated begins unrecorded",
+        "handfast._api.aio.once",
+        "if not self._options.reruns:",
+        "if False:",
+        "what a dead process may have done is done again",
+    ),
+    Planted(
+        "a run begins that was lost before",
+        "handfast._protocol.once",
+        'if answer.fields[0] == b"lost":',
+        "if False:",
+        "what is not to be repeated runs although its beginning is not recorded",
+    ),
+    Planted(
+        "a lost run records that it is done",
+        "handfast._api.aio.run",
+        "if not self.lost:",
+        "if True:",
+        "a caller gets LeaseLost, and the others an empty result",
     ),
     # --- the well-known listings
     Planted(
@@ -701,7 +1153,7 @@ def catch(planted: Planted, most: int = MOST, first: int = 0) -> Caught:
         if found is None:
             break
         seed, words = found
-        if planted.where.startswith("classic/") or not hunt(seed, seed + 1).findings:
+        if planted.where.startswith("classic/") or not hunt(seed, seed + 1, setting=planted.setting).findings:
             return Caught(planted, seed - first + 1, words)
         start = seed + 1
     return Caught(planted, 0, "")
@@ -748,12 +1200,12 @@ def _seeds(planted: Planted) -> Iterator[_Seeds]:
         if planted.where.startswith("classic/"):
             yield partial(_classic, SimulatedServer(scripts, engine=ENGINE))
         else:
-            yield partial(_engine, scripts)
+            yield partial(_engine, scripts, planted.setting)
 
 
-def _engine(scripts: dict[str, str], first: int, last: int) -> tuple[int, str] | None:
+def _engine(scripts: dict[str, str], setting: str, first: int, last: int) -> tuple[int, str] | None:
     for start in range(first, last, CHUNK):
-        findings = hunt(start, min(start + CHUNK, last), scripts=scripts).findings
+        findings = hunt(start, min(start + CHUNK, last), scripts=scripts, setting=setting).findings
         if findings:
             return min((seed, texts[0]) for seed, texts in findings.items())
     return None
@@ -787,7 +1239,7 @@ def _replaced(planted: Planted) -> Iterator[None]:
     other: dict[str, Any] = {"__name__": module.__name__}
     exec(compile(source.replace(planted.old, planted.new), name, "exec"), other)  # noqa: S102 -- our own source
     was = []
-    for mine, theirs in _functions(vars(module), other, module.__name__):
+    for mine, theirs in _functions(vars(module), other, {module.__name__, "handfast"}):
         was.append((mine, mine.__code__))
         mine.__code__ = theirs.__code__
     try:
@@ -797,12 +1249,12 @@ def _replaced(planted: Planted) -> Iterator[None]:
             mine.__code__ = code
 
 
-def _functions(mine: Any, theirs: Any, module: str) -> Iterator[tuple[types.FunctionType, types.FunctionType]]:
-    """Yield the functions of a module and of its classes, with their counterparts."""
+def _functions(mine: Any, theirs: Any, modules: set[str]) -> Iterator[tuple[types.FunctionType, types.FunctionType]]:
+    """Yield the functions of a module and of its classes, with their counterparts. ``modules`` are the names by which it is known."""
     for name, value in list(mine.items()):
-        if getattr(value, "__module__", None) != module or name not in theirs:
+        if getattr(value, "__module__", None) not in modules or name not in theirs:
             continue
         if isinstance(value, types.FunctionType) and not value.__closure__:
             yield value, theirs[name]
         elif isinstance(value, type):
-            yield from _functions(vars(value), vars(theirs[name]), module)
+            yield from _functions(vars(value), vars(theirs[name]), modules)

@@ -9,11 +9,17 @@ local floor, format, sub, find, gmatch = math.floor, string.format, string.sub, 
 local char, byte, concat, insert, remove = string.char, string.byte, table.concat, table.insert, table.remove
 local unpack, select, type, tonumber = unpack, select, type, tonumber
 
+local stores, heard_at, here = {}, {}, 0 -- the data of each server, who listens there, and which one is at hand
+local leaving, is_united = {}, false -- by server, the keys that are moving away; and whether they all are one cluster
 local db, listeners = {}, {}
 local now_us, now_ms = 0, 0
 local out_of_memory, refuses_writes = false, false -- the latter is the error's text
 local declared, dirty = {}, false
 local messages, message_count = {}, 0
+local calls_left = nil -- so many more of its calls a script makes, and is then cut off; nil for all
+local is_between = false -- whether it has just written the first of two things that go together
+
+local TORN = 'ERR Script attempted to access a non local key in a cluster node'
 
 local function fail(text)
   error({err = text}, 0)
@@ -95,7 +101,7 @@ function struct.pack(layout, ...)
   for kind in gmatch(layout, '[dBc]') do
     count = count + 1
     local value = select(count, ...)
-    packed[count] = kind == 'd' and double_bytes(value) or kind == 'B' and char(value % 256) or value
+    packed[count] = kind == 'd' and double_bytes(tonumber(value)) or kind == 'B' and char(value % 256) or value
   end
   return concat(packed)
 end
@@ -135,6 +141,9 @@ local function entry(key, kind)
   end
   local found = db[key]
   if not found then
+    if is_united and leaving[here] and leaving[here][key] then
+      fail(TORN)
+    end
     return nil
   end
   local expires = found.expires
@@ -295,10 +304,17 @@ function commands.GET(key)
   return found and found.value or false
 end
 
-function commands.SET(key, value)
+function commands.SET(key, value, option, ms)
   value = text(value)
+  if option and (option ~= 'PX' or not ms) then
+    fail('ERR syntax error')
+  end
+  ms = option and integer(ms)
+  if ms and ms <= 0 then
+    fail("ERR invalid expire time in 'set' command")
+  end
   entry(key)
-  db[key] = {kind = 'string', value = value}
+  db[key] = {kind = 'string', value = value, expires = ms and now_ms + ms}
   return {ok = 'OK'}
 end
 
@@ -428,10 +444,39 @@ function commands.ZREMRANGEBYSCORE(key, min, max)
   return math.max(0, last - first + 1)
 end
 
+-- The set at a key, and its first and last place between two ranks, which count from its end below 0.
+local function ranked(key, first, last)
+  first, last = integer(first), integer(last)
+  local set = entry(key, 'zset')
+  local size = set and set.size or 0
+  return set, math.max(0, first < 0 and first + size or first) + 1, math.min(size - 1, last < 0 and last + size or last) + 1
+end
+
+function commands.ZREMRANGEBYRANK(key, first, last)
+  local set
+  set, first, last = ranked(key, first, last)
+  for i = last, first, -1 do
+    drop(set, set.order[i])
+  end
+  if set and set.size == 0 then
+    db[key] = nil
+  end
+  return math.max(0, last - first + 1)
+end
+
 function commands.ZSCORE(key, member)
   local set = entry(key, 'zset')
   local score = set and set.scores[text(member)]
   return score and show(score) or false
+end
+
+function commands.ZMSCORE(key, ...)
+  local set, found = entry(key, 'zset'), {...}
+  for i = 1, select('#', ...) do
+    local score = set and set.scores[text(found[i])]
+    found[i] = score and show(score) or false
+  end
+  return found
 end
 
 function commands.ZRANK(key, member)
@@ -452,17 +497,12 @@ function commands.ZCOUNT(key, min, max)
 end
 
 function commands.ZRANGE(key, first, last, with_scores)
-  first, last = integer(first), integer(last)
   if with_scores and with_scores ~= 'WITHSCORES' then
     fail('ERR syntax error')
   end
-  local set = entry(key, 'zset')
-  if not set then
-    return {}
-  end
-  first = math.max(0, first < 0 and first + set.size or first)
-  last = math.min(set.size - 1, last < 0 and last + set.size or last)
-  return slice(set, first + 1, last + 1, with_scores)
+  local set
+  set, first, last = ranked(key, first, last)
+  return slice(set, first, last, with_scores)
 end
 
 function commands.ZRANGEBYSCORE(key, min, max, ...)
@@ -497,8 +537,10 @@ function commands.PUBLISH(channel, message)
   return listeners[channel] or 0
 end
 
+commands.SPUBLISH = commands.PUBLISH
+
 function commands.PUBSUB(what, ...)
-  if what ~= 'NUMSUB' then
+  if what ~= 'NUMSUB' and what ~= 'SHARDNUMSUB' then
     fail('ERR unknown subcommand')
   end
   local found = {}
@@ -522,22 +564,48 @@ local rules = {
   PTTL = {1, 1},
   PUBLISH = {2, 2},
   PUBSUB = {1, 1e9},
-  SET = {2, 2, 2},
+  SET = {2, 4, 2},
   SETEX = {3, 3, 2},
+  SPUBLISH = {2, 2},
   TIME = {0, 0},
   ZADD = {3, 1e9, 2},
   ZCARD = {1, 1},
   ZCOUNT = {3, 3},
+  ZMSCORE = {2, 1e9},
   ZPOPMIN = {1, 1, 1},
   ZRANGE = {3, 4},
   ZRANGEBYSCORE = {3, 1e9},
   ZRANK = {2, 2},
   ZREM = {2, 1e9, 1},
+  ZREMRANGEBYRANK = {3, 3, 1},
   ZREMRANGEBYSCORE = {3, 3, 1},
   ZSCORE = {2, 2},
 }
 
 local redis = {}
+
+local STATE = {s = true, q = true, last = true}
+
+-- Whether one of the fields that are written is the record of a token.
+local function has_record(_, ...)
+  for i = 1, select('#', ...), 2 do
+    if not STATE[select(i, ...)] then
+      return true
+    end
+  end
+  return false
+end
+
+-- Servers cut a script off at a key that is not there. So they do so neither between the making of a key and its TTL, nor between
+-- the change of a token's record and that of its place, in either order: both of their keys are there.
+local function may_be_cut_off()
+  for key in pairs(declared) do
+    if db[key] and not db[key].expires then
+      return false
+    end
+  end
+  return not is_between
+end
 
 function redis.call(name, ...)
   local rule, count = rules[name], select('#', ...)
@@ -545,6 +613,10 @@ function redis.call(name, ...)
     fail('ERR Unknown Redis command called from script')
   elseif count < rule[1] or count > rule[2] then
     fail('ERR Wrong number of args calling Redis command from script')
+  elseif calls_left and calls_left > 0 then
+    calls_left = calls_left - 1
+  elseif calls_left and may_be_cut_off() then
+    fail(TORN)
   end
   local kind = rule[3]
   if kind then
@@ -554,6 +626,11 @@ function redis.call(name, ...)
       fail("OOM command not allowed when used memory > 'maxmemory'.")
     end
     dirty = true
+    if name == 'ZPOPMIN' or name == 'HDEL' or name == 'HSET' and has_record(...) then
+      is_between = true
+    elseif name ~= 'HSET' and name ~= 'PEXPIRE' then
+      is_between = false
+    end
   end
   return commands[name](...)
 end
@@ -627,9 +704,23 @@ end
 
 local server = {struct = struct}
 
+local function hold(data)
+  db = data
+  stores[here] = data
+end
+
+-- Take another server to hand: its data and its subscribers. The first one is 0.
+function server.use(number)
+  here = number
+  stores[number], heard_at[number] = stores[number] or {}, heard_at[number] or {}
+  db, listeners = stores[number], heard_at[number]
+end
+
 -- Begin anew with nothing stored.
 function server.reset()
-  db, listeners, out_of_memory, refuses_writes = {}, {}, false, false
+  leaving, is_united = {}, false
+  stores, heard_at, out_of_memory, refuses_writes, calls_left = {}, {}, false, false, nil
+  server.use(0)
   messages, message_count = {}, 0
 end
 
@@ -644,7 +735,7 @@ end
 
 -- Run a script at that moment of the server's clock. Answers its error, or false, and its reply.
 function server.run(name, moment_us, key_count, ...)
-  now_us, now_ms, dirty = moment_us, floor(moment_us / 1000), false
+  now_us, now_ms, dirty, is_between = moment_us, floor(moment_us / 1000), false, false
   messages, message_count = {}, 0
   declared, KEYS, ARGV = {}, {...}, {}
   for i = key_count + 1, #KEYS do
@@ -656,7 +747,7 @@ function server.run(name, moment_us, key_count, ...)
   rawset(sandbox, 'KEYS', KEYS)
   rawset(sandbox, 'ARGV', ARGV)
   local fine, reply = pcall(scripts[name])
-  last_reply = fine and reply or nil
+  last_reply, calls_left = fine and reply or nil, nil
   if fine then
     return false, reply
   end
@@ -693,13 +784,24 @@ function server.messages()
   return unpack(messages, 1, message_count)
 end
 
--- How many there are who listen to a channel.
-function server.listen(channel, count)
-  listeners[channel] = count > 0 and count or nil
+-- How many there are who listen to a channel at a server.
+function server.listen(channel, count, number)
+  heard_at[number] = heard_at[number] or {}
+  heard_at[number][channel] = count > 0 and count or nil
+end
+
+-- Whether the last script wrote.
+function server.wrote()
+  return dirty
 end
 
 function server.set_memory(is_out)
   out_of_memory = is_out
+end
+
+-- Cut the next script off in place of its call number `calls` + 1, and refuse all further ones: the prefix stays written.
+function server.cut_off(calls)
+  calls_left = calls
 end
 
 function server.set_refusal(words)
@@ -720,20 +822,78 @@ function server.snapshot()
 end
 
 function server.restore(saved)
-  db = copy(saved)
+  hold(copy(saved))
+end
+
+-- Give another server the same data.
+function server.copy_to(number)
+  stores[number] = copy(db)
 end
 
 function server.flush()
-  db = {}
+  hold({})
+  if is_united then
+    for number in pairs(stores) do
+      stores[number] = {}
+    end
+    server.use(here)
+  end
 end
 
 function server.evict(key)
-  db[key] = nil
+  for _, store in pairs(is_united and stores or {db}) do
+    store[key] = nil
+  end
+end
+
+-- Take all servers for one cluster: each key is at one of them.
+function server.unite()
+  is_united = true
+end
+
+-- Move a key from one server to another.
+function server.move(from, to, key)
+  server.use(to)
+  server.use(from)
+  stores[to][key], stores[from][key] = stores[from][key] or stores[to][key], nil
+end
+
+-- Note whether keys are moving away from a server. A script that comes to one that is not there any more is cut off.
+function server.leave(number, is_leaving, ...)
+  leaving[number] = leaving[number] or {}
+  for i = 1, select('#', ...) do
+    leaving[number][select(i, ...)] = is_leaving or nil
+  end
+end
+
+-- Let a server take the place of another one, with its data.
+function server.take_over(number, successor)
+  stores[successor], leaving[successor] = stores[number], leaving[number]
+  stores[number], leaving[number] = {}, nil
+  server.use(successor)
+end
+
+-- How many of these keys a server has.
+function server.count(number, moment_us, ...)
+  local count = 0
+  server.use(number)
+  for i = 1, select('#', ...) do
+    local found = db[select(i, ...)]
+    if found and not (found.expires and floor(moment_us / 1000) > found.expires) then
+      count = count + 1
+    end
+  end
+  return count
 end
 
 -- What is stored at a key, for those who check: nil when it is over.
 function server.peek(key, moment_us)
   local found = db[key]
+  if not found and is_united then
+    for _, store in pairs(stores) do
+      found = found or store[key]
+    end
+  end
   if found and not (found.expires and floor(moment_us / 1000) > found.expires) then
     return found
   end

@@ -23,17 +23,32 @@ from handfast._engine.calls import (
     RESIZE,
     REVOKE,
 )
+from handfast._engine.limits import ACQUIRE as LIMIT_ACQUIRE
+from handfast._engine.limits import INSPECT as LIMIT_INSPECT
+from handfast._engine.limits import SETTLE as LIMIT_SETTLE
+from handfast._engine.once import ACQUIRE as ONCE_ACQUIRE
+from handfast._engine.once import CANCEL as ONCE_CANCEL
+from handfast._engine.once import RECORD as ONCE_RECORD
 from handfast._engine.resp import ErrorReply, Reader
 
-__all__ = ["ENGINE_SCRIPTS", "SCRIPT_NAMES", "SimulatedServer"]
+__all__ = ["ENGINE_SCRIPTS", "MAIN", "OLD", "PLAIN", "SCRIPT_NAMES", "SimulatedServer"]
 
 _BATCHES = batches.ACQUIRE, batches.RELEASE
-_SCRIPTS = (ACQUIRE, MULTI_ACQUIRE, RELEASE, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE, *_BATCHES)
+_LIMITS = LIMIT_ACQUIRE, LIMIT_SETTLE, LIMIT_INSPECT
+_ONCE = ONCE_ACQUIRE, ONCE_RECORD, ONCE_CANCEL
+_PERMITS = ACQUIRE, MULTI_ACQUIRE, RELEASE, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE
+_SCRIPTS = (*_PERMITS, *_BATCHES, *_LIMITS, *_ONCE)
 ENGINE_SCRIPTS = {script.name: script.source for script in _SCRIPTS}
 """The sources of the engine's scripts."""
 
 SCRIPT_NAMES = {text.encode(): script.name.encode() for script in _SCRIPTS for text in (script.digest, script.source)}
 """The names of the scripts by digest and by source."""
+
+PLAIN = {verb: f"return redis.call('{verb}', KEYS[1])" for verb in ("GET", "DEL")}
+"""The commands of one key that clients send besides scripts, as scripts."""
+
+MAIN, OLD = 0, 1
+"""The data of the primary, and that of a server that was the primary and goes on."""
 
 _HERE = files("handfast_lab.simulator")
 
@@ -55,9 +70,11 @@ class SimulatedServer:
             self.lua.execute(b"require('jit').off()")  # scripts are too short to be worth a compilation
         self.model = self.lua.execute((_HERE / "server.lua").read_bytes())
         self.invariants = self.lua.execute((_HERE / "invariants.lua").read_bytes(), self.model)
+        self.limits = self.lua.execute((_HERE / "limits.lua").read_bytes(), self.model)
+        self.outcomes = self.lua.execute((_HERE / "outcomes.lua").read_bytes(), self.model, self.invariants)
         self._call = self.model[b"call"]
         self._messages = self.model[b"messages"]
-        for name, source in (ENGINE_SCRIPTS if scripts is None else scripts).items():
+        for name, source in (PLAIN | (ENGINE_SCRIPTS if scripts is None else scripts)).items():
             self.define(name, source)
         self.reset()
 

@@ -7,24 +7,29 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from handfast_lab.checker import check_all, check_fences, check_holds
+from handfast_lab.checker import RateSpec, check_admissions, check_all, check_fences, check_holds, check_outcomes
 from handfast_lab.checker.history import Operation
 from handfast_lab.simulator.callers import carry_out
 from handfast_lab.simulator.client import Client
+from handfast_lab.simulator.cluster import Cluster
 from handfast_lab.simulator.faults import Faults
 from handfast_lab.simulator.isolation import isolated
+from handfast_lab.simulator.limiter_watch import LimiterWatch
+from handfast_lab.simulator.links import Command
 from handfast_lab.simulator.loop import VirtualLoop
-from handfast_lab.simulator.network import Command, Network
+from handfast_lab.simulator.network import Network
+from handfast_lab.simulator.once_watch import OnceWatch
 from handfast_lab.simulator.orders import ClientPlan, Plan
 from handfast_lab.simulator.plans import draw
-from handfast_lab.simulator.server import SCRIPT_NAMES, SimulatedServer
+from handfast_lab.simulator.replication import Replication
+from handfast_lab.simulator.server import SimulatedServer
 from handfast_lab.simulator.watch import Watch
 from handfast_lab.simulator.world import Process, World
 
 __all__ = ["Result", "Simulation"]
 
 LONGEST_S = 400.0
-"""Time after the last fault within which every caller must have ended."""
+"""Time after the last fault within which every caller must have ended, beside the time for which all hold their leases."""
 
 REST_S = 1_000
 """Time after which all data of the callers has expired, and in which a loop runs less than once a second."""
@@ -57,24 +62,31 @@ class Simulation:
         seed: int,
         server: SimulatedServer,
         *,
+        setting: str = "server",
         log: Callable[[str], None] | None = None,
         plan: Plan | None = None,
         every: int = 8,
     ) -> None:
         self.world = World(seed, log)
         self._seed = seed
-        self.plan = draw(self.world.chance) if plan is None else plan
+        self.plan = draw(self.world.chance, setting, seed) if plan is None else plan
         self._clients: list[Client] = []
         self._busy = 0
         server.reset()
         self._network = Network(self.world, server, self.plan.tempo)
-        self.watch = Watch(self.plan, self._network, records=seed % every == 0)
+        watches: dict[str, type[Watch]] = {"limiter": LimiterWatch, "once": OnceWatch}
+        self.watch = watches.get(self.plan.kind, Watch)(self.plan, self._network, records=seed % every == 0)
         self._damage = self.watch.damage
+        if self.plan.setting == "cluster":
+            self._network.cluster = Cluster(self._network, self.plan.tags, self.plan.parts)
+        if self.plan.replicas:
+            self._network.replication = Replication(self._network, self.plan.replicas)
         self._faults = Faults(self.plan, self._network, self.watch, self._clients, self._kill)
         if self.plan.scripts_known:
-            self._network.known.update(SCRIPT_NAMES.values())
+            self._network.load_scripts()
         self._network.on_send = self._sending
         self._network.on_executed = self.watch.executed
+        self._network.on_strayed = self.watch.strayed
         self._network.on_delivered = self.watch.delivered
 
     def run(self) -> Result:
@@ -155,7 +167,9 @@ class Simulation:
             return
         self.world.say("FAULT", "no more faults")
         self._faults.end()
-        self.world.at(self.world.now + LONGEST_S + 2 * self._damage.grace, self._give_up)
+        orders = [order for client in self.plan.clients for caller in client.callers for order in caller]
+        held = sum(2 * order.hold + order.block for order in orders)  # all may want the same name
+        self.world.at(self.world.now + LONGEST_S + held + 2 * self._damage.grace, self._give_up)
         self._end_if_done()
         if self._busy:
             self.world.at(self.world.now + 30, self._probe, [])
@@ -201,12 +215,23 @@ class Simulation:
         damage, history = self._damage, self.watch.history
         if not history:
             return
+        if self.plan.kind == "limiter":
+            if not (damage.lost_data or damage.jumped_forward or damage.stepped_back):
+                rates = self.plan.rates.items()
+                specs = {name: [RateSpec(limit, 1000 * per_ms) for limit, per_ms in some] for name, some in rates}
+                self.watch.findings += map(str, check_admissions(history, specs))
+            return
         if not (damage.lost_data or damage.jumped_forward):
             # The model has one limit for all, and no request that held without its owner learning of it.
             held = [*check_holds(history), *check_fences(history, exclusive=True)]
-            found = check_all(history) if self.plan.uniform and not self.watch.held_unheard else held
+            plain = self.plan.uniform and not (self.plan.rests or self.watch.held_unheard)
+            found = check_all(history) if plain and self.plan.kind != "once" else held
         elif not (damage.lost_data and damage.stepped_back):
             found = check_fences(history)
         else:
             found = []
+        if self.plan.kind == "once":
+            found += check_outcomes(
+                history, keeps=self.plan.records_last and not (damage.lost_data or damage.jumped_forward)
+            )
         self.watch.findings += map(str, found)

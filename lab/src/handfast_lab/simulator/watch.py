@@ -5,19 +5,21 @@ The docstring of `faults` lists the faults under which each check holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from struct import unpack
 from typing import Any
 
-from handfast._engine import batches
+from handfast._engine import batches, once
 from handfast._engine.calls import ACQUIRE, CANCEL, MULTI_ACQUIRE, RELEASE, RESIZE, REVOKE
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import LeaseState
 from handfast_lab.checker.history import Kind, Operation, Outcome
 from handfast_lab.simulator.client import Client
-from handfast_lab.simulator.network import SPARE, Command, Network
+from handfast_lab.simulator.links import SPARE, Command
+from handfast_lab.simulator.network import Network, is_torn
 from handfast_lab.simulator.orders import Plan, Target
 from handfast_lab.simulator.world import Process, readable
 
@@ -38,8 +40,8 @@ REMEMBERED_S = 20.0
 _LOSING_MESSAGES = frozenset({"lost messages", "lost reply"})
 """Faults after which a connection on which nothing is sent may have missed a message."""
 
-_ENDS = frozenset(script.name.encode() for script in (CANCEL, RELEASE))
-_ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, MULTI_ACQUIRE))
+_ENDS = frozenset(script.name.encode() for script in (CANCEL, RELEASE, once.CANCEL))
+_ACQUIRES = frozenset(script.name.encode() for script in (ACQUIRE, MULTI_ACQUIRE, once.ACQUIRE))
 _REVOKE = REVOKE.name.encode()
 _MAY_BE_REFUSED = _ACQUIRES | {RESIZE.name.encode(), batches.ACQUIRE.name.encode()}
 
@@ -51,6 +53,8 @@ class Damage:
     counts: dict[str, int] = field(default_factory=dict)
     """Number of faults of each kind."""
     lost_data: bool = False
+    lost_acknowledged: bool = False
+    """Whether data was lost that the replicas had, too."""
     jumped_forward: bool = False
     stepped_back: bool = False
     grace: float = 0.0
@@ -64,7 +68,7 @@ class Damage:
 class Note:
     """The start of an operation."""
 
-    __slots__ = ("client", "invoked", "kind", "lease", "limit", "target", "weight")
+    __slots__ = ("client", "invoked", "kind", "lease", "limit", "target", "value", "weight")
 
     def __init__(self, client: Client, kind: Kind, target: Target, lease: str, invoked: float) -> None:
         self.client = client
@@ -74,6 +78,8 @@ class Note:
         self.invoked = invoked
         self.limit = target.limit
         self.weight = target.weight
+        self.value: str | None = None
+        """The result that a release records, or that an acquire has found."""
 
 
 class HeldLease:
@@ -111,6 +117,10 @@ class Watch:
         """Tokens that existed before a loss of data: the server may have forgotten them, or may know them again."""
         self._torn: set[bytes] = set()
         """Tokens of which the server may have lost some data and kept the rest."""
+        self._strays: set[bytes] = set()
+        """Tokens that a server which was the primary has seen."""
+        self._halves: set[bytes] = set()
+        """Tokens whose release was cut off, perhaps between the end of the lease and the tombstone that says so."""
         self._tickets: dict[bytes, int] = {}
         """The ticket of each token whose client has had a `queued` reply."""
         self._ended_at: dict[bytes, float] = {}
@@ -125,9 +135,14 @@ class Watch:
         self._held: dict[bytes, HeldLease] = {}
         self._notes: dict[int, Note] = {}
         self._stamp = 0.0
-        self._invariants = network.server.invariants
-        self._invariants[b"begin"](*(tag.encode() for tag in plan.tags))
+        self._invariants = self._begin(plan)
         self._after, self._belief = self._invariants[b"after"], self._invariants[b"belief"]
+
+    def _begin(self, plan: Plan) -> Any:
+        """Start the checks that follow each script, and return them."""
+        invariants = self._network.server.invariants
+        invariants[b"begin"](*(tag.encode() for tag in plan.tags))
+        return invariants
 
     def discard(self) -> None:
         """Drop the references to all clients after the simulation."""
@@ -155,16 +170,29 @@ class Watch:
         if isinstance(frame, bytes) and frame.startswith(b"queued "):
             self._tickets.setdefault(command.token, read_reply(frame)[4])
 
+    def strayed(self, command: Command, messages: Sequence[bytes]) -> None:
+        """Note a script that a server has run which was the primary, and whom it granted something."""
+        tokens = self.fates.keys() & {*command.tokens, *(message.split(b" ", 2)[1] for message in messages[1::2])}
+        self._strays |= tokens
+        self._older |= tokens
+
     def executed(self, command: Command, frame: object, now_us: int) -> None:
         """Check a script that the server has run, before its reply is sent."""
         name, token = command.name, command.token
+        is_cut = is_torn(frame)
+        complaint = self._after(name, is_cut, now_us) if is_cut or not isinstance(frame, ErrorReply) else None
         if isinstance(frame, ErrorReply):
-            if frame.startswith("ERR"):
+            if is_cut:
+                self._entered.update(command.tokens)
+                if command.words[command.key_count + 1 :][:1] == [b"copies"]:
+                    self._halves.add(token)
+            if complaint is not None:
+                self.find(f"cut off: {complaint.decode()}")
+            if frame.startswith("ERR") and not is_cut:
                 self.find(f"script: {name.decode()}: {frame}")
             elif frame.startswith("OOM") and name not in _MAY_BE_REFUSED:
                 self.find(f"invariant 11: {name.decode()} of {token.decode()} is refused at maxmemory")
             return
-        complaint = self._after(name, now_us)
         if name in SPARE:
             self._batch_executed(command.tokens, frame, complaint)
             return
@@ -237,17 +265,21 @@ class Watch:
                     f"invariant 4: {token.decode()} relies on a grant that had ended when it repeated its request"
                 )
             is_too_long = until is None or ends > self._network.moment(until) + ROUNDING_S
-            if is_too_long and not self.damage.jumped_forward:
+            if is_too_long and not self.damage.jumped_forward and token not in self._strays:
                 there = "never" if until is None else f"until {self._network.moment(until):.6f}"
                 self.find(f"invariant 8: {token.decode()} relies on its lease until {ends:.6f}, the server {there}")
-        if self._uniform and not (self.revoked or self.damage.lost_data or self.damage.jumped_forward):
+        self._check_acknowledged(lease)
+        if self._uniform and not (self.revoked or self.damage.lost_acknowledged or self.damage.jumped_forward):
             self._count_permits()
 
+    def _is_relied_on(self, lease: HeldLease) -> bool:
+        return not lease.state.loss and lease.state.deadline - lease.client.process.offset > self._world.now
+
     def _count_permits(self) -> None:
+        """Check that no more permits are relied on than there are; after a loss of data, of leases that replicas have."""
         out: dict[bytes, int] = {}
         for lease in self._held.values():
-            state, offset = lease.state, lease.client.process.offset
-            if not state.loss and state.deadline - offset > self._world.now:
+            if self._is_relied_on(lease) and (lease.target.replicas or not self.damage.lost_data):
                 for tag in lease.target.tags:
                     out[tag] = out.get(tag, 0) + lease.weight
                     if out[tag] > lease.target.limit:
@@ -255,12 +287,34 @@ class Watch:
                         found = f"{out[tag]} of {lease.target.limit} permits are relied on: {held}"
                         self.find(f"invariant 1: {found}")
 
+    def check_acknowledged(self) -> None:
+        """Check that a new primary has the leases that count only once replicas have them."""
+        for lease in self._held.values():
+            self._check_acknowledged(lease)
+
+    def _check_acknowledged(self, lease: HeldLease) -> None:
+        damage = self.damage
+        if not lease.target.replicas or damage.lost_acknowledged or damage.jumped_forward or self.revoked:
+            return
+        token, ends = lease.state.token, lease.state.deadline - lease.client.process.offset
+        for tag in lease.target.tags:
+            until = self._invariants[b"lease_end"](tag, token, self._network.now_us())
+            if self._is_relied_on(lease) and self._network.moment(until) + ROUNDING_S < ends:
+                there = f"until {self._network.moment(until):.6f}" if until else "not at all"
+                self.find(
+                    f"acknowledged: {token.decode()} is relied on until {ends:.6f}, and the primary has it {there}"
+                )
+
     def _revoke(self, tag: bytes) -> None:
         """Check that those who have lost their leases of a name learn of it."""
         there = {token for _, token in self._lines(b"present")}
         for token, lease in self._held.items():
             if tag in lease.target.tags and token not in there:
-                self._check_told(lease, self._world.now)
+                _, deadline = self._belief(tag, token)
+                if (
+                    deadline is not None and deadline > self._network.now_us()
+                ):  # else the server's clock had ended it before
+                    self._check_told(lease, self._world.now)
 
     def _check_told(self, lease: HeldLease, since: float) -> None:
         """Check that the holder of a lease that was taken away knows of it, some time after that and the last fault."""
@@ -277,10 +331,11 @@ class Watch:
         else:
             self.find(f"told: {state.token.decode()} is relied on long after it was taken away")
 
-    def blocked(self, token: bytes, *, lost: bool) -> None:
-        """Check a lease after its holder has blocked its event loop for less than the ttl, from its grant on."""
-        if lost and not (self.damage.counts or self.revoked):
-            self.find(f"claim: {token.decode()} is lost before its ttl, without a fault")
+    def blocked(self, client: Client, target: Target, state: LeaseState, *, lost: bool) -> None:
+        """Check a lease whose holder has blocked its event loop, as another task may have done before: it lasts as long as its ttl."""
+        is_over = client.process.monotonic() >= state.acquired_at + target.ttl_ms / 1000
+        if lost and not (is_over or self.damage.counts or self.revoked):
+            self.find(f"claim: {state.token.decode()} is lost before its ttl, without a fault")
         self.damage.last = max(self.damage.last, self._world.now)
 
     # --- the end of a token
@@ -399,19 +454,31 @@ class Watch:
 
     # --- the history
 
-    def note(self, client: Client, kind: Kind, target: Target, lease: str) -> Note:
+    def note(self, client: Client, kind: Kind, target: Target, lease: str, value: str | None = None) -> Note:
         """Record the start of an operation."""
         note = Note(client, kind, target, lease, self._moment())
+        note.value = value
         if self._records:
             self._notes[id(note)] = note
         return note
+
+    def is_uncertain(self, token: bytes) -> bool:
+        """Return whether the reply that a lease was lost may be wrong."""
+        return token in self._halves
 
     def _moment(self) -> float:
         """Return the time, each value only once: a history must show which of two events came first."""
         self._stamp = max(self._world.now, self._stamp + 1e-9)
         return self._stamp
 
-    def noted(self, note: Note, outcome: Outcome, state: LeaseState | None = None) -> None:
+    def noted(
+        self,
+        note: Note,
+        outcome: Outcome,
+        state: LeaseState | None = None,
+        counted: tuple[int, ...] = (),
+        value: str | None = None,
+    ) -> None:
         """Record the end of an operation."""
         if not self._records:
             return
@@ -429,5 +496,7 @@ class Watch:
                 limit=note.limit,
                 fence=state.fence if state is not None and outcome == "granted" else None,
                 deadline=None if state is None else state.deadline - note.client.process.offset,
+                counted=counted,
+                value=note.value if value is None else value,
             )
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.validate import check_limit, check_score
@@ -12,7 +13,7 @@ from handfast._protocol.structures import ask, complete, in_batches
 __all__ = ["AsyncAutocomplete"]
 
 
-class AsyncAutocomplete:
+class AsyncAutocomplete(Uncopied):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
     It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is lost.

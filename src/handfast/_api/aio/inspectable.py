@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
+from handfast._engine.validate import MAX_FENCE, check_int, check_reason, reply_seconds
 from handfast._protocol import admin
+from handfast.arguments import Duration
 
 if TYPE_CHECKING:
     from handfast.records import LockStatus
 
-__all__ = ["AsyncInspectable"]
+__all__ = ["AsyncInspectable", "AsyncRevocable"]
 
 
-class AsyncInspectable:
-    """An object with a name, holders and waiters."""
+class AsyncRevocable:
+    """An object with a name, and with holders whose leases can be taken away."""
 
     _driver: AsyncDriver
     _permits: PermitRequest
@@ -28,6 +30,35 @@ class AsyncInspectable:
         """The name that the object was made with."""
         return self._permits.name
 
+    async def force_release(self, *, reason: str = "released by force", up_to_fence: int | None = None) -> int:
+        """Revoke the leases of all current holders and hand over to the next waiters.
+
+        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the reason.
+        That does not undo or stop writes on their way; only a fence that the protected resource checks refuses those.
+
+        Args:
+            reason: Text for the holders' LeaseLost and for their logs; 1 to 1,000 bytes of UTF-8.
+            up_to_fence: Revoke only leases with this fence or a smaller one, from 1 to 2**53: those that a status has shown, and none
+                that came since. None revokes all that there are now.
+
+        Returns:
+            How many leases were revoked.
+
+        Raises:
+            TypeError: ``reason`` is no str, or ``up_to_fence`` no int.
+            ValueError: ``reason`` is empty or too long, or ``up_to_fence`` is out of range.
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        fence = 0 if up_to_fence is None else check_int(up_to_fence, "up_to_fence", MAX_FENCE)
+        steps = admin.force_release(self._permits, check_reason(reason), self._driver.label, fence)
+        return await self._driver.run(steps, self.name)
+
+
+class AsyncInspectable(AsyncRevocable):
+    """An object with a name, holders and waiters."""
+
     async def locked(self) -> bool:
         """Return True if `try_acquire` would fail because of current holders. Takes one round trip.
 
@@ -38,34 +69,21 @@ class AsyncInspectable:
         """
         return (await self.status()).free < self._permits.weight
 
-    async def status(self) -> LockStatus:
+    async def status(self, *, timeout: Duration | None = None) -> LockStatus:
         """Return who holds it and who waits for it. Takes one round trip and changes nothing.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
+                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
 
         Returns:
             The status at one instant of the server.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
         """
-        return await self._driver.run(admin.status(self._permits), self.name)
-
-    async def force_release(self, *, reason: str = "released by force") -> int:
-        """Revoke the leases of all current holders and hand over to the next waiters.
-
-        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the reason.
-        That does not undo or stop writes on their way; only a fence that the protected resource checks refuses those.
-
-        Args:
-            reason: Text for the holders' LeaseLost and for their logs.
-
-        Returns:
-            How many leases were revoked.
-
-        Raises:
-            ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
-            redis.exceptions.TimeoutError: The server does not answer.
-        """
-        return await self._driver.run(admin.force_release(self._permits, reason, self._driver.label), self.name)
+        return await self._driver.look(admin.status(self._permits), self.name, reply_seconds(timeout))

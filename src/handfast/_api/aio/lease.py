@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import warnings
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
+from typing import ClassVar
 
 from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncLeaseScope
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import run_lost_callbacks
+from handfast._engine.calls import PermitRequest
 from handfast._engine.validate import milliseconds
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import Duration, OnLost
@@ -40,7 +43,10 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
 
     __slots__ = ("_driver", "_lost_event")
 
-    _instead = "pass on its fence or its token"
+    _instead = "use detach() to give it to another process"
+
+    _stays: ClassVar[str] = ""
+    """Why it can't be detached; empty if it can."""
 
     def __init__(self, driver: AsyncDriver, state: LeaseState, on_lost: OnLost) -> None:
         super().__init__(state, on_lost)
@@ -48,7 +54,7 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
         self._lost_event: asyncio.Event | None = None
 
     def __repr__(self) -> str:
-        status = "released" if self._released else "lost" if self.lost else f"{self.remaining():.3f} s left"
+        status = "lost" if self.lost else "released" if self._released else f"{self.remaining():.3f} s left"
         return f"<{type(self).__name__} of {self.name!r}, fence {self.fence}, {status}>"
 
     @property
@@ -83,6 +89,21 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
             self._on_loss(self._lost_event.set)
         return self._lost_event
 
+    @property
+    def waited(self) -> float:
+        """Seconds from the call that acquired the lease to its grant; at most one round trip less than the caller waited.
+
+        A reentrant lock that was acquired again has that of its first acquire.
+        """
+        return self._state.waited
+
+    @property
+    def held_for(self) -> float:
+        """Seconds since the lease was granted. It stops when the lease is released or lost. Takes no I/O."""
+        now = monotonic()
+        self._state.status_at(now)
+        return self._state.held_for(now)
+
     def remaining(self) -> float:
         """Return the seconds until the lease ends unless it is renewed; 0.0 if it has ended. Takes no I/O.
 
@@ -98,7 +119,7 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
 
         Raises:
             LeaseLost: The lease was lost.
-            NotHeld: The lease was released.
+            NotHeld: The lease was released or detached.
         """
         if self.lost:
             raise LeaseLost(self.name, self.fence, self._state.loss or "")
@@ -127,8 +148,51 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
         if not await self._driver.extend(self._state, ttl_ms):
             self.check()
 
+    async def detach(self, *, ttl: Duration | None = None) -> str:
+        """Give the lease up here without releasing it, and return a token with which another process adopts it.
+
+        The lease is extended, in one round trip, and renewed no more: it ends after ``ttl`` unless it is adopted or extended.
+        Its fence stays the same. Here it counts as released. `Lock.adopt` turns the token into a lease again, and
+        ``handfast extend`` and ``handfast release`` take it, too.
+
+        Example:
+            lease = await hf.lock("report:7").acquire()
+            queue.put(("report:7", await lease.detach(ttl=600)))
+
+            # in a worker
+            async with hf.lock(name).adopt(token) as lease:
+                ...
+
+        Args:
+            ttl: Seconds from now (a number or a timedelta) that the lease lasts at least, from 0.001 s to 366 days. None takes
+                the ttl of the lock.
+
+        Returns:
+            The token: opaque text without white space. It is the right to renew and to release, so do not log it.
+
+        Raises:
+            LeaseLost: The lease was lost.
+            NotHeld: The lease was released or detached before.
+            TypeError: It is a lease of a reentrant lock or of several locks, or ``ttl`` is neither a number nor a timedelta.
+            ValueError: ``ttl`` is out of range.
+            ServerRefused: The server refused, for example because it is read-only. The lease is still held here.
+            redis.exceptions.ConnectionError: The server can't be reached. The lease is still held here.
+            redis.exceptions.TimeoutError: The server does not answer. The lease is still held here.
+        """
+        from handfast._protocol.detached import DetachedLease
+
+        request = self._state.request
+        if self._stays or not isinstance(request, PermitRequest):
+            raise TypeError(f"{self!r} can't be detached: {self._stays}")
+        ttl_ms = request.ttl_ms if ttl is None else milliseconds(ttl, "ttl")
+        text = DetachedLease.of(self._state, request).text
+        self.check()
+        if not await self._driver.detach(self._state, ttl_ms):
+            self.check()
+        return text
+
     async def release(self) -> bool:
-        """Release the lease and hand it to the next waiter.
+        """Release the lease and hand it to the next waiter, which a lock with ``at_least`` does when that time is over.
 
         After this returns, nothing is sent for the lease any more. After an error it may be called again; a release that
         could not reach the server is also repeated in the background.
@@ -172,15 +236,23 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
         loss = LeaseLost(self.name, self.fence, self._state.loss or "")
         if self._on_lost == "raise":
             raise loss
-        warnings.warn(str(loss), RuntimeWarning, stacklevel=3)
+        warnings.warn(str(loss), RuntimeWarning, stacklevel=_level_of_user())
 
     def __del__(self) -> None:
         state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
         if state is None or not state.request.renew or state.is_released:
             return
-        # Not `lost`, which may read: this is called at any point of any thread.
-        if state.loss is not None or monotonic() >= state.deadline:
-            return
-        if self._driver.stop_renewing(state):
-            message = f"{self!r} was dropped without a release; it runs out after its ttl"
+        # Neither `lost` nor repr(), which may read: this is called at any point of any thread. So a lease whose deadline has passed
+        # is not taken for lost: the reply that renews it may be there already.
+        if state.loss is None and self._driver.stop_renewing(state):
+            lease = f"<{type(self).__name__} of {self.name!r}, fence {self.fence}>"
+            message = f"{lease} was dropped without a release; it runs out after its ttl"
             warnings.warn(message, ResourceWarning, stacklevel=2)
+
+
+def _level_of_user() -> int:
+    """Return the ``stacklevel`` by which a warning of the caller points to the first code that is not of this package."""
+    level, frame = 1, sys._getframe(1)  # noqa: SLF001 -- documented, and Python 3.11 has no skip_file_prefixes
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("handfast."):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -28,6 +28,10 @@ class AsyncRLease(AsyncLease):
 
     __slots__ = ("__weakref__", "_hold", "_lost_at_release")
 
+    _instead = "acquire the lock there"
+
+    _stays = "a reentrant lock belongs to the caller that acquired it; use lock() instead"
+
     def __init__(
         self,
         driver: AsyncDriver,
@@ -117,6 +121,8 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
             async with hf.rlock("account:7"):  # no round trip
                 ...
     """
+
+    _adopts = False
 
     def __init__(
         self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost, holds: PerCaller[ReentrantHold]

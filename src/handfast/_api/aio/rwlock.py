@@ -9,6 +9,7 @@ from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._api.per_caller import PerCaller
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
@@ -62,8 +63,11 @@ class AsyncRWLease(AsyncLease):
 
     @property
     def is_in_block(self) -> bool:
-        """True while a ``with`` block of the lease runs and the lease is held: the caller that is in it can't acquire again."""
-        return self._in_block and not self._state.is_released and not self.lost
+        """True while a ``with`` block of the lease runs and the lease is held: the caller that is in it can't acquire again.
+
+        False in a thread that has suspended the generator whose block it is: another thread may go on with it.
+        """
+        return self._in_block and not self._state.is_released and not self.lost and not self._suspended()
 
     def _on_enter(self) -> None:
         caller, tag = self._driver.caller(), self._read.place.tag
@@ -134,7 +138,7 @@ class AsyncWriteLock(_Side):
     _in_write = "it may write already"
 
 
-class AsyncRWLock(AsyncInspectable):
+class AsyncRWLock(Uncopied, AsyncInspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted together,

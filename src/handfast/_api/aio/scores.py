@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import check_limit, check_score, utf8
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncScores"]
 
 
-class AsyncScores:
+class AsyncScores(Uncopied):
     """A named sorted set whose scores only grow. Made by the client's ``scores()``.
 
     Late and repeated updates do no harm: in whichever order they arrive, each member ends at its largest score. It is data

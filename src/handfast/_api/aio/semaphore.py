@@ -8,9 +8,11 @@ from handfast._api.aio.primitive import AsyncPrimitive
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import acquire_context
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
-from handfast._engine.validate import check_int, wait_seconds
+from handfast._engine.validate import check_int, reply_seconds, wait_seconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
+
+# sync only: from handfast.arguments import CancelEvent
 from handfast.arguments import Duration, OnLost
 
 __all__ = ["AsyncSemaphore"]
@@ -40,8 +42,17 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
         """The number of permits that this object was made with. `status` has the limit in force after a `resize`."""
         return self._permits.limit
 
+    # sync only, in Args: cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
+    # sync only, in Args:     anything is sent, and then every 50 ms. A call to a server that does not answer is not
+    # sync only, in Args:     interrupted.
     @acquire_context  # asyncio only
-    async def acquire(self, *, permits: int = 1, timeout: Duration | None = None) -> AsyncLease:
+    async def acquire(
+        self,
+        *,
+        permits: int = 1,
+        timeout: Duration | None = None,
+        # sync only: cancel: CancelEvent | None = None,
+    ) -> AsyncLease:
         """Acquire permits, all of them or none, and wait in the queue until they are free.
 
         If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server. If the
@@ -60,43 +71,53 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             The lease of the permits. Enter it with ``with``, or release it when the work is done.
 
         Raises:
-            AcquireTimeout: They were not acquired within ``timeout``.
+            AcquireTimeout: Others held them, or stood before this request, for the whole ``timeout``.
+            AcquireCancelled: Sync API only: ``cancel`` was set.
             QueueFull: The queue has ``max_waiters`` requests already.
             LimitExceeded: The semaphore was resized to fewer permits than requested.
             TypeError: ``permits`` is not an int, or ``timeout`` neither a number nor a timedelta.
             ValueError: ``permits`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
         try:
-            return self._lease(await self._driver.acquire(attempt, seconds))
+            return self._lease(
+                await self._driver.acquire(
+                    attempt,
+                    seconds,
+                    # sync only: cancel,
+                )
+            )
         except BaseException:
             await self._driver.undo(attempt)
             raise
 
-    async def try_acquire(self, *, permits: int = 1) -> AsyncLease | None:
+    async def try_acquire(self, *, permits: int = 1, timeout: Duration | None = None) -> AsyncLease | None:
         """Acquire permits if they are free and no one waits. Takes one round trip and does not wait.
 
         Args:
             permits: How many permits, from 1 to `limit`.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
+                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
 
         Returns:
             The lease of the permits, or None if they were not acquired.
 
         Raises:
             LimitExceeded: The semaphore was resized to fewer permits than requested.
-            TypeError: ``permits`` is not an int.
-            ValueError: ``permits`` is out of range.
+            TypeError: ``permits`` is not an int, or ``timeout`` neither a number nor a timedelta.
+            ValueError: ``permits`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        seconds = reply_seconds(timeout)
         attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
         try:
-            state = await self._driver.try_acquire(attempt)
+            state = await self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
         except BaseException:
             await self._driver.undo(attempt)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from handfast._api.sync.autocomplete import Autocomplete
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lease import Lease
+from handfast._api.sync.limiter import Admission, Limiter
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LeaseOfAll, LockAll
 from handfast._api.sync.rlock import RLease, RLock
@@ -15,10 +16,12 @@ from handfast._api.sync.semaphore import Semaphore
 from handfast._naming import name_publicly
 
 __all__ = [
+    "Admission",
     "Autocomplete",
     "Handfast",
     "Lease",
     "LeaseOfAll",
+    "Limiter",
     "Lock",
     "LockAll",
     "RLease",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.validate import check_limit, check_score
@@ -13,7 +14,7 @@ from handfast._protocol.structures import ask, complete, in_batches
 __all__ = ["Autocomplete"]
 
 
-class Autocomplete:
+class Autocomplete(Uncopied):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
     It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is lost.

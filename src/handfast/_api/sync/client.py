@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 from weakref import WeakSet
 
 from handfast._api.per_caller import PerCaller, ReentrantHold
 from handfast._api.sync.autocomplete import Autocomplete
+from handfast._api.sync.limiter import Limiter
 from handfast._api.sync.lock import Lock
 from handfast._api.sync.lock_all import LockAll
 from handfast._api.sync.rlock import RLock
@@ -17,50 +18,93 @@ from handfast._api.sync.rwlock import RWLease, RWLock
 from handfast._api.sync.scores import Scores
 from handfast._api.sync.semaphore import Semaphore
 from handfast._api.uncopied import Uncopied
+from handfast._drivers.clock import wall_clock
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
-from handfast._engine.defaults import DEFAULT_MAX_SESSIONS, DEFAULT_MAX_WAITERS, DEFAULT_TTL_S, EMBEDDED
-from handfast._engine.keys import KeySet
+from handfast._engine.defaults import (
+    DEFAULT_KEEP_S,
+    DEFAULT_MAX_SESSIONS,
+    DEFAULT_MAX_WAITERS,
+    DEFAULT_REPLICA_TIMEOUT_S,
+    DEFAULT_RETRY_S,
+    DEFAULT_TTL_S,
+    EMBEDDED,
+)
+from handfast._engine.effects import Acknowledgement
+from handfast._engine.keys import KeySet, check_namespace, empty_channel
+from handfast._engine.limits import LimitRequest
 from handfast._engine.score_calls import ScoreCalls
 from handfast._engine.validate import (
     MAX_LABEL_BYTES,
     check_int,
+    check_on_limit,
     check_on_lost,
-    encode_name,
+    check_on_running,
     milliseconds,
+    parameter_names,
+    replica_milliseconds,
+    reply_seconds,
+    retry_seconds,
     utf8,
     wait_seconds,
 )
-from handfast.arguments import Duration, OnLost
+from handfast.arguments import Duration, Kind, OnLimit, OnLost, OnRunning, RedisClient, RedisClusterClient
+
+if TYPE_CHECKING:
+    from handfast._api.sync.once import Once
+    from handfast._engine.names import NamePattern
+    from handfast.records import NameStatus, Rate, ServerFinding
 
 __all__ = ["Handfast"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+MAX_LISTED = 100
+"""Upper bound of the holders, and of the waiters, that one status lists."""
+
+NO_NAME = "-"
+"""A name to try a script with that changes nothing."""
+
+MAX_REPLICAS = 100
+"""Upper bound of ``min_replicas``."""
 
 MAX_NAMES = 100
 """Upper bound of the names of one ``lock_all()``: its script goes through all of them in one step of the server."""
 
 
 class Handfast(Uncopied):
-    """A client of one Redis or Valkey server, and the source of all other objects.
+    """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection
-    for each event loop, which all tasks share. The sync API opens one for each thread that waits, and one that renews leases.
+    for each event loop, which all tasks share. The sync API opens one for each thread that waits or calls, ``max_sessions`` at most, one
+    that further threads share, and one that renews leases. In a cluster it is that for each primary in use.
 
     After a fork, the child may use the client: it starts without connections and without the parent's leases.
 
     Args:
-        server: A URL such as ``redis://localhost:6379/0``, or a ``redis.Redis`` whose settings are used (its class, TLS,
-            password, Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
+        server: A URL such as ``redis://localhost:6379/0`` or ``redis+cluster://host1:6379,host2:6379``, or a ``redis.Redis``
+            or ``redis.RedisCluster`` whose settings are used (its class, TLS, password, Sentinel), but not its
+            connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
             URL ``embedded:`` is the server that `embedded` starts.
-        namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing.
+        namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing. In braces, such as
+            ``{bank}``, it is the hash tag of all keys: in a cluster they are on one primary, and `lock_all` acquires them in one step.
         label: How `status` shows the leases of this client; 1 to 200 bytes of UTF-8. By default the host name and the process
             id. Fields may follow, such as ``web-3:4711;task=billing``.
-        max_sessions: How many threads may wait at the same time, at least 1; further ones wait for their turn.
+        retry_for: Seconds (a number or a timedelta), up to 366 days, for which a call that changes something is tried again after its
+            connection broke, or while the server refuses for a reason that passes, such as a failover. After that it raises. 0
+            tries once more at once. Renewals and cleanup go on in the background for as long as they are of use.
+        release_at_exit: Release what is still held when `close` is called, when the process exits normally (sync API), or when
+            its event loop ends (asyncio API, on a loop that closes its asynchronous generators, as `asyncio.run` does). Else it
+            runs out after its ttl. A process that is killed, or that ends by `os._exit` as those of `multiprocessing` do,
+            releases nothing; turn SIGTERM into SystemExit to have it exit normally.
+        max_sessions: How many threads use a connection of their own at the same time, at least 1. Those beyond share one,
+            which is some slower and has no bound.
 
     Raises:
         NoServer: ``server`` is None and no variable is set.
-        ServerUnsupported: ``server`` is a client of a kind that can't be used, such as a cluster's.
+        ServerUnsupported: ``server`` is a client of a kind that can't be used, such as one of valkey-py for a cluster.
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range.
 
@@ -72,24 +116,33 @@ class Handfast(Uncopied):
 
     def __init__(
         self,
-        server: Any = None,
+        server: RedisClient | RedisClusterClient | str | None = None,
         *,
         namespace: str = "hf",
         label: str | None = None,
+        retry_for: Duration = DEFAULT_RETRY_S,
+        release_at_exit: bool = False,
         max_sessions: int = DEFAULT_MAX_SESSIONS,
     ) -> None:
-        encode_name(namespace, "namespace")
+        check_namespace(namespace)
         if label is not None:
             utf8(label, "label", MAX_LABEL_BYTES)
         self._namespace = namespace
-        self._driver = SyncDriver(
-            SyncConnector.of(server),
+        connector = SyncConnector.of(server)
+        self._driver = _driver_for(connector)(
+            connector,
             namespace,
             label,
+            retry_seconds(retry_for),
             max_sessions,
+            release_at_exit=release_at_exit,
         )
         self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
         self._entered_rw_leases: PerCaller[WeakSet[RWLease]] = PerCaller()
+
+    def __repr__(self) -> str:
+        driver = self._driver
+        return f"<{type(self).__name__} of {driver.address}, namespace {self._namespace!r}, label {driver.label!r}>"
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
@@ -115,6 +168,9 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        at_least: Duration | None = None,
+        min_replicas: int = 0,
+        replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> Lock:
         """Return the lock of a name: one holder at a time, first come first served. No I/O.
 
@@ -132,6 +188,13 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            at_least: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the name stays taken since a lease
+                was granted, by the server's clock, even if its holder releases it earlier or dies. For work that is to run once a
+                period on machines whose clocks differ: choose a little less than the period. None frees the name at once.
+            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
+                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
+            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
+                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The lock. Nothing is acquired yet.
@@ -140,7 +203,16 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout)
+        permits = self._permits(
+            "lock",
+            name,
+            ttl,
+            renew=renew,
+            max_waiters=max_waiters,
+            timeout=timeout,
+            at_least=at_least,
+            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+        )
         return Lock(self._driver, permits, check_on_lost(on_lost))
 
     def rlock(
@@ -152,6 +224,8 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        min_replicas: int = 0,
+        replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> RLock:
         """Return the reentrant lock of a name: the thread or task that holds it may acquire it again. No I/O.
 
@@ -167,6 +241,10 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
+                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
+            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
+                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The reentrant lock. Nothing is acquired yet.
@@ -175,7 +253,15 @@ class Handfast(Uncopied):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
-        permits = self._permits("lock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout)
+        permits = self._permits(
+            "lock",
+            name,
+            ttl,
+            renew=renew,
+            max_waiters=max_waiters,
+            timeout=timeout,
+            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
+        )
         return RLock(self._driver, permits, check_on_lost(on_lost), self._reentrant_holds)
 
     def lock_all(
@@ -187,6 +273,8 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        min_replicas: int = 0,
+        replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> LockAll:
         """Return the locks of several names, to be acquired together: all of them or none. No I/O.
 
@@ -195,7 +283,8 @@ class Handfast(Uncopied):
                 ...
 
         Args:
-            names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once.
+            names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once. In a cluster, those of one slot are
+                acquired in one step, and the slots one after the other; see `LockAll`.
             ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
                 how long the name stays taken after its holder died.
             renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
@@ -204,6 +293,10 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
+                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
+            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
+                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The locks as one object. Nothing is acquired yet.
@@ -218,7 +311,12 @@ class Handfast(Uncopied):
         check_int(len(places), "the number of names", MAX_NAMES)
         ttl_ms, max_waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
         request = MultiRequest(
-            places, ttl_ms=ttl_ms, renew=renew, max_waiters=max_waiters, timeout=wait_seconds(timeout)
+            places,
+            ttl_ms=ttl_ms,
+            renew=renew,
+            max_waiters=max_waiters,
+            timeout=wait_seconds(timeout),
+            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         return LockAll(self._driver, request, check_on_lost(on_lost))
 
@@ -232,6 +330,8 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        min_replicas: int = 0,
+        replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> Semaphore:
         """Return the semaphore of a name: up to ``limit`` permits are held at a time. No I/O.
 
@@ -250,6 +350,10 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
+                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
+            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
+                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The semaphore. Nothing is acquired yet.
@@ -260,7 +364,14 @@ class Handfast(Uncopied):
         """
         limit = check_int(limit, "limit", MAX_PERMITS)
         permits = self._permits(
-            "semaphore", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout, limit=limit
+            "semaphore",
+            name,
+            ttl,
+            renew=renew,
+            max_waiters=max_waiters,
+            timeout=timeout,
+            limit=limit,
+            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         return Semaphore(self._driver, permits, check_on_lost(on_lost))
 
@@ -273,6 +384,8 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        min_replicas: int = 0,
+        replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> RWLock:
         """Return the read-write lock of a name: many readers or one writer at a time. No I/O.
 
@@ -292,6 +405,10 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
+                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
+            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
+                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The read-write lock. Nothing is acquired yet.
@@ -301,10 +418,148 @@ class Handfast(Uncopied):
             ValueError: An argument is out of range.
         """
         read = self._permits(
-            "rwlock", name, ttl, renew=renew, max_waiters=max_waiters, timeout=timeout, limit=MAX_PERMITS
+            "rwlock",
+            name,
+            ttl,
+            renew=renew,
+            max_waiters=max_waiters,
+            timeout=timeout,
+            limit=MAX_PERMITS,
+            acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         write = read.with_weight(MAX_PERMITS)
         return RWLock(self._driver, read, write, check_on_lost(on_lost), self._entered_rw_leases)
+
+    def limiter(
+        self,
+        name: str,
+        rates: str | Rate | Iterable[str | Rate],
+        *,
+        on_limit: OnLimit = "wait",
+        timeout: Duration | None = None,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
+        by: str | Iterable[str] | None = None,
+    ) -> Limiter:
+        """Return the rate limiter of a name: so much in a period, first come first served. No I/O.
+
+        Example:
+            limiter = hf.limiter("openai", "10/s; 500/min")
+            with limiter:
+                ...
+
+            @hf.limiter("login", "5/min", by="user", on_limit="raise")
+            def login(user, password): ...
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the limiter.
+            rates: 1 to 4 rates with different periods, under all of which a call has to fit: a text such as ``"10/s; 500/min"`` or
+                ``"1/100ms"`` with the units ms, s, min, h and d or ``"10 per 2 hours"``, a `Rate`, or several of these. A limit is
+                from 1 to 1,000,000,000, a period from 1 ms to 31 days. A short period paces calls; give large limits short periods,
+                since the server keeps up to 100 bytes for each admission of a period.
+            on_limit: What ``with``, a decorator and ``acquire()`` do with a call that does not fit now: "wait" for its turn, or "raise"
+                RateLimited.
+            timeout: Seconds that they wait at most, unless they are given another limit: a number or a timedelta; 0 or less does not
+                wait. None, or more than 366 days, waits indefinitely.
+            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
+            by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has limits of its
+                own; see `Limiter.keyed`.
+
+        Returns:
+            The limiter. Nothing is counted yet.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or ``timeout`` is given with ``on_limit="raise"``.
+        """
+        from handfast._engine.rates import read_rates
+
+        if check_on_limit(on_limit) == "raise" and timeout is not None:
+            raise ValueError("timeout has no use with on_limit='raise', which does not wait; leave one of them out")
+        request = LimitRequest(
+            KeySet(self._namespace, "limiter", name),
+            read_rates(rates),
+            max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
+            timeout=0.0 if on_limit == "raise" else wait_seconds(timeout),
+        )
+        return Limiter(self._driver, request, parameter_names(by))
+
+    def once(
+        self,
+        name: str,
+        *,
+        keep: Duration = DEFAULT_KEEP_S,
+        ttl: Duration = DEFAULT_TTL_S,
+        refresh: Duration | None = None,
+        keep_failure: Duration | None = None,
+        rerun: bool = True,
+        on_running: OnRunning = "wait",
+        timeout: Duration | None = None,
+        max_waiters: int = DEFAULT_MAX_WAITERS,
+        by: str | Iterable[str] | None = None,
+        dumps: Callable[[Any], bytes] | None = None,
+        loads: Callable[[bytes], Any] | None = None,
+    ) -> Once:
+        """Return what does something once under this name: one caller runs it, the others get the result. No I/O.
+
+        Example:
+            body = hf.once("invoice", keep=86400).keyed(order.id).run(lambda: render(order))
+
+            @hf.once("report", by=("user", "day"), keep=3600, refresh=3000)
+            def report(user, day): ...
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the results.
+            keep: Seconds for which a result counts, from its end on: a number or a timedelta, from 0.001 s to 366 days. Idempotency is
+                as durable as the server: a server that loses its data, or evicts keys, forgets what was done.
+            ttl: Seconds after which the lease of a run ends if its process dies or can't reach the server, from 0.001 s to 366 days.
+                It is renewed three times per ttl.
+            refresh: Seconds after which a result is made anew, less than ``keep``: the first caller that comes then runs it, and all
+                others get the old result meanwhile, also if that run fails. All get it where the server refuses writes, such as for
+                lack of memory. None keeps it until its end. Not with ``rerun=False``.
+            keep_failure: Seconds for which an exception counts: callers get NotCompleted with its text. With None the next caller runs
+                it. Cancellations and interrupts never count.
+            rerun: Whether a run is repeated that began and did not end. With False callers get NotCompleted until ``keep`` is over,
+                which then counts from its beginning, or until `Once.forget`; the same holds after an exception. A beginning replaces the
+                result that ``refresh`` makes anew.
+            on_running: What a call does while another one runs it: "wait" for the result, or "raise" AlreadyRunning.
+            timeout: Seconds that a call waits at most unless it says otherwise: a number or a timedelta; 0 or less does not wait. None,
+                or more than 366 days, waits indefinitely.
+            max_waiters: Queue length at which a call raises QueueFull, from 1 to 1,000,000,000.
+            by: Parameters of a decorated function, whose arguments make the key: one name, or several; see `Once.keyed`.
+            dumps: Function that turns a result into bytes, 1 MiB at most. None stores JSON. ``bytes`` stores bytes as they are.
+            loads: Function that turns these bytes into the result. It belongs to ``dumps``.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, ``refresh`` is not less than ``keep``, ``timeout`` is given with
+                ``on_running="raise"``, ``refresh`` with ``rerun=False``, or one of ``dumps`` and ``loads`` without the other.
+        """
+        from handfast._api.results import Codec
+        from handfast._api.sync.once import Once, OnceOptions
+        from handfast._engine.once import NEVER, OnceRequest
+
+        waits = check_on_running(on_running) == "wait"
+        if not waits and timeout is not None:
+            raise ValueError("timeout has no use with on_running='raise', which does not wait; leave one of them out")
+        keep_ms = milliseconds(keep, "keep")
+        refresh_ms = NEVER if refresh is None else milliseconds(refresh, "refresh")
+        if refresh_ms >= keep_ms:
+            raise ValueError(f"refresh must be less than keep, {keep_ms / 1000:g} s, not {refresh!r}")
+        if refresh is not None and not rerun:
+            raise ValueError("refresh runs again what was done, which rerun=False is to prevent; leave one of them out")
+        failure_ms = milliseconds(keep_failure, "keep_failure") if keep_failure is not None else None
+        request = OnceRequest(
+            KeySet(self._namespace, "once", name),
+            ttl_ms=milliseconds(ttl, "ttl"),
+            keep_ms=keep_ms,
+            refresh_ms=refresh_ms,
+            max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
+            timeout=wait_seconds(timeout) if waits else 0.0,
+        )
+        if failure_ms is None and not rerun:
+            failure_ms = keep_ms
+        options = OnceOptions(Codec(dumps, loads), failure_ms, rerun, waits, parameter_names(by))
+        return Once(self._driver, request, options)
 
     def autocomplete(self, name: str, *, fold_case: bool = False, ranked: bool = False) -> Autocomplete:
         """Return the index of a name, which completes prefixes to entries. No I/O.
@@ -341,12 +596,101 @@ class Handfast(Uncopied):
         """
         return Scores(self._driver, ScoreCalls(KeySet(self._namespace, "scores", name)))
 
-    def close(self) -> None:
-        """Close all connections. Leases that are still held are not released: they run out after their ttl.
+    def names(self, pattern: str = "*", *, kinds: Iterable[Kind] = KINDS, listed: int = 10) -> Iterator[NameStatus]:
+        """Iterate over the names that the server knows, with the status of each: held, waited for, or used in the last hour.
 
-        Calls that wait for a lease raise HandfastError. The client can't be used afterwards. Leaving ``with`` calls this.
+        It goes through all keys of the server in small steps (``SCAN``), so a name that comes or goes meanwhile may be missing.
+        A pattern with neither wildcards nor ``|`` takes one round trip. Names come in no order, each once.
+
+        Example:
+            for found in hf.names("orders:*"):
+                if found.status.waiting:
+                    print(found.kind, found.name, found.status.waiting)
+
+        Args:
+            pattern: Names that are wanted, as in a shell: ``*``, ``?`` and ``[abc]``, as in `fnmatch`; see `glob.escape`.
+            kinds: Kinds that are wanted; all by default.
+            listed: How many holders and how many waiters each status lists at most, from 1 to 100.
+
+        Returns:
+            An iterator over the names. Each step may do I/O.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+            ServerRefused: The server refused, for example for lack of permissions; see ``handfast acl --for names``.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
-        self._driver.close()
+        from handfast._engine.names import NamePattern
+
+        check_int(listed, "listed", MAX_LISTED)
+        return self._names(NamePattern(self._namespace, pattern, kinds), listed)
+
+    def check_server(self, *, timeout: Duration | None = None) -> tuple[ServerFinding, ...]:
+        """Check whether the server keeps what the locks promise: eviction, persistence, replicas, scripts, limits, its clock.
+
+        It reads INFO and some settings, a call for each, sees whether messages come through, and changes nothing; of a cluster it
+        asks each primary. What the client's user may not read is reported as
+        not checked. `handfast doctor` also checks the user's rights.
+
+        Example:
+            for finding in hf.check_server():
+                if finding.severity in ("warning", "failure"):
+                    print(finding.text, finding.command)
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
+                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+
+        Returns:
+            What was found, good and bad.
+
+        Raises:
+            ServerRefused: The user has no right to subscribe to the channels of the client.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
+        """
+        from handfast._protocol.server_check import check_server
+
+        inspect = PermitRequest(KeySet(self._namespace, "lock", NO_NAME), ttl_ms=1, renew=False).inspect()
+        steps = check_server(inspect, wall_clock, lambda: self._driver.hears, self._slots_of_primaries())
+        return self._driver.look(steps, "check_server", reply_seconds(timeout))
+
+    def close(self, *, release: bool | None = None) -> None:
+        """Close all connections. Leases that are still held run out after their ttl, or are released.
+
+        Calls that wait for a lease raise ClientClosed. The client can't be used afterwards. Leaving ``with`` calls this.
+
+        Args:
+            release: Release what is held, of the asyncio API on this event loop. It takes one round trip for all, and gives up
+                after about a second: leases that the server did not confirm are logged as a warning. For code that still works
+                under a lease, it is lost. None does what ``release_at_exit`` says.
+        """
+        self._driver.close(release=release)
+
+    def _names(self, pattern: NamePattern, listed: int) -> Iterator[NameStatus]:
+        from handfast._protocol.names import names
+
+        seen = set[tuple[str, str]]()
+        for slot in self._slots_of_primaries():
+            cursor = b""
+            while cursor != b"0":
+                cursor, found = self._driver.run(names(pattern, cursor or b"0", listed, slot), pattern.text)
+                for one in found:
+                    if (one.kind, one.name) not in seen:
+                        seen.add((one.kind, one.name))
+                        yield one
+
+    def _slots_of_primaries(self) -> Sequence[int | None]:
+        """Return a slot of each primary of a cluster; None for the only one."""
+        if not self._driver.is_cluster:
+            return [None]
+        from handfast._protocol.shares import slots_of_primaries
+
+        return self._driver.run(slots_of_primaries(), "the cluster")
 
     def _permits(
         self,
@@ -358,6 +702,8 @@ class Handfast(Uncopied):
         max_waiters: int,
         timeout: Duration | None,
         limit: int = 1,
+        at_least: Duration | None = None,
+        acknowledgement: Acknowledgement | None = None,
     ) -> PermitRequest:
         return PermitRequest(
             KeySet(self._namespace, kind, name),
@@ -366,7 +712,16 @@ class Handfast(Uncopied):
             limit=limit,
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=wait_seconds(timeout),
+            at_least_ms=0 if at_least is None else milliseconds(at_least, "at_least"),
+            acknowledgement=acknowledgement,
         )
+
+    def _acknowledgement(self, replicas: int, timeout: Duration, ttl: Duration) -> Acknowledgement | None:
+        if replicas == 0 and not isinstance(replicas, bool):
+            return None
+        replicas = check_int(replicas, "min_replicas", MAX_REPLICAS)
+        timeout_ms = replica_milliseconds(timeout, milliseconds(ttl, "ttl"), self._driver.reply_s)
+        return Acknowledgement(replicas, timeout_ms, empty_channel(self._namespace).encode())
 
     def __enter__(self) -> Self:
         return self
@@ -375,3 +730,12 @@ class Handfast(Uncopied):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _driver_for(connector: SyncConnector) -> type[SyncDriver]:
+    """Return the driver for what a connector leads to: a server, or a cluster."""
+    if not connector.seeds:
+        return SyncDriver
+    from handfast._drivers.sync.cluster import SyncClusterDriver
+
+    return SyncClusterDriver

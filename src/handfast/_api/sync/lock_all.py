@@ -9,9 +9,10 @@ from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MultiRequest
+from handfast._engine.validate import check_reason, reply_seconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import OnLost
+from handfast.arguments import Duration, OnLost
 
 if TYPE_CHECKING:
     from handfast.records import LockStatus
@@ -20,9 +21,17 @@ __all__ = ["LeaseOfAll", "LockAll"]
 
 
 class LeaseOfAll(Lease):
-    """One lease of several locks. If one of the locks is lost, the lease is lost; its end releases the others."""
+    """One lease of several locks. If one of the locks is lost, the lease is lost; its end releases the others.
+
+    In a cluster, the locks of each slot have a token and a fence of their own: ``token`` is all of those, separated by commas, and
+    ``fence`` the smallest one. Use `fences` there.
+    """
 
     __slots__ = ("_names",)
+
+    _instead = "acquire the names there"
+
+    _stays = "it is of several locks; use lock() for each"
 
     def __init__(self, driver: SyncDriver, state: LeaseState, on_lost: OnLost, names: tuple[str, ...]) -> None:
         super().__init__(driver, state, on_lost)
@@ -30,8 +39,9 @@ class LeaseOfAll(Lease):
 
     @property
     def fences(self) -> dict[str, int]:
-        """The fencing token of each name. All have the same one, larger than any that these names had before."""
-        return dict.fromkeys(self._names, self.fence)
+        """The fencing token of each name, larger than any that it had before. Those of one server, or of one slot, are the same."""
+        found = {name: part.fence for part in self._state.parts for name in part.request.names}
+        return {name: found[name] for name in self._names}
 
 
 class LockAll(Primitive[LeaseOfAll]):
@@ -42,10 +52,17 @@ class LockAll(Primitive[LeaseOfAll]):
     of the single locks, and requests behind it wait even if only another of its names is taken. The object holds nothing
     itself, so threads or tasks may share it.
 
+    In a cluster, one step takes the locks of one slot. The slots are taken one after the other, in an order that all callers share, so
+    these can't deadlock either. The locks that are taken stay so while the request waits for the next ones. They are released if it does
+    not get those, or if one of them is lost meanwhile: then ``acquire`` raises LeaseLost. ``try_acquire`` takes a round trip for each
+    slot. A namespace in braces has all its names in one slot.
+
     Example:
         with hf.lock_all(["account:1", "account:2"]) as lease:
             ...
     """
+
+    _adopts = False
 
     def __init__(self, driver: SyncDriver, request: MultiRequest, on_lost: OnLost) -> None:
         super().__init__(driver, request, on_lost)
@@ -69,18 +86,24 @@ class LockAll(Primitive[LeaseOfAll]):
         """
         return any(not status.free for status in self.status().values())
 
-    def status(self) -> dict[str, LockStatus]:
+    def status(self, *, timeout: Duration | None = None) -> dict[str, LockStatus]:
         """Return who holds and who waits for each of the locks. Takes one round trip for each name; changes nothing.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
+                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
 
         Returns:
             The status of each name, each at an instant of its own.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
-            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
         """
-        return {part.name: self._driver.run(admin.status(part), part.name) for part in self._parts}
+        return self._driver.look(admin.statuses(self._request), self._request.name, reply_seconds(timeout))
 
     def force_release(self, *, reason: str = "released by force") -> int:
         """Revoke the leases of all current holders of each lock, and hand over to the next waiters.
@@ -89,18 +112,21 @@ class LockAll(Primitive[LeaseOfAll]):
         That does not undo or stop writes on their way; only a fence that the protected resource checks refuses those.
 
         Args:
-            reason: Text for the holders' LeaseLost and for their logs.
+            reason: Text for the holders' LeaseLost and for their logs; 1 to 1,000 bytes of UTF-8.
 
         Returns:
             How many locks were held: a lease of several names counts once for each of them.
 
         Raises:
+            TypeError: ``reason`` is no str.
+            ValueError: ``reason`` is empty or too long.
             ServerRefused: The server refused, for example for lack of permissions.
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
+        why = check_reason(reason)
         revoked = [
-            self._driver.run(admin.force_release(part, reason, self._driver.label), part.name) for part in self._parts
+            self._driver.run(admin.force_release(part, why, self._driver.label), part.name) for part in self._parts
         ]
         return sum(revoked)
 

@@ -13,19 +13,17 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
 from handfast._api.decorators import NameTemplate, require_plain_function
+from handfast._api.sync.blocks import Blocks
 from handfast._api.sync.lease import Lease
-from handfast._api.uncopied import Uncopied
 from handfast._drivers.sync.driver import SyncDriver
-from handfast._drivers.sync.scope import PrimitiveScope
-from handfast._engine.calls import Request
-from handfast._engine.validate import check_on_busy, wait_seconds
+from handfast._engine.calls import PermitRequest, Request
+from handfast._engine.validate import check_cancel, check_on_busy, reply_seconds, wait_seconds
 from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import Duration, OnBusy, OnLost
+from handfast.arguments import CancelEvent, Duration, OnBusy, OnLost
 from handfast.errors import AcquireTimeout, QueueFull
 
 __all__ = ["Primitive"]
@@ -35,17 +33,23 @@ R = TypeVar("R")
 L = TypeVar("L", bound=Lease)
 
 
-class Primitive(Uncopied, PrimitiveScope[L]):
+class Primitive(Blocks[L]):
     """A primitive: an object that can be acquired."""
 
+    _adopts: ClassVar[bool] = True
+    """Whether its leases can be detached and adopted."""
+
     def __init__(self, driver: SyncDriver, request: Request, on_lost: OnLost) -> None:
-        self._driver = driver
+        super().__init__(driver)
         self._request = request
         self._on_lost = on_lost
-        self._entered: dict[object, list[tuple[FrameType, L]]] = {}
-        """The ``with`` blocks that each caller has entered, in order: the frame that entered, and the lease."""
 
-    def acquire(self, *, timeout: Duration | None = None) -> L:
+    def acquire(
+        self,
+        *,
+        timeout: Duration | None = None,
+        cancel: CancelEvent | None = None,
+    ) -> L:
         """Acquire it, and wait in the queue while others hold it.
 
         If this raises, is cancelled or is interrupted, neither a lease nor a queue entry remains on the server. If the
@@ -64,30 +68,49 @@ class Primitive(Uncopied, PrimitiveScope[L]):
         Args:
             timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days (`math.inf`) waits
                 indefinitely. None takes the timeout that the object was made with.
+            cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
+                anything is sent, and then every 50 ms. A call to a server that does not answer is not
+                interrupted.
 
         Returns:
             The lease. Enter it with ``with``, or release it when the work is done.
 
         Raises:
-            AcquireTimeout: It was not acquired within ``timeout``.
+            AcquireTimeout: Others held it, or stood before this request, for the whole ``timeout``.
+            AcquireCancelled: Sync API only: ``cancel`` was set.
             QueueFull: The queue has ``max_waiters`` requests already.
-            WouldDeadlock: Read-write locks only: the caller already holds it in an enclosing block.
-            LeaseLost: Reentrant locks only: the caller's lease was lost and is not released yet.
+            WouldDeadlock: The caller holds it in an enclosing block, and would wait for itself.
+            LeaseLost: Reentrant locks: the caller's lease was lost and is not released yet. Several locks of a cluster: one of them was
+                lost while the call waited for the others.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta, or ``cancel`` can't be asked whether it is set.
+            ValueError: ``timeout`` is not a number (``nan``).
         """
+        if cancel is not None:
+            check_cancel(cancel)
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._request)
         try:
-            return self._existing_lease(attempt, waits=True) or self._lease(self._driver.acquire(attempt, seconds))
+            return self._existing_lease(attempt, waits=True) or self._lease(
+                self._driver.acquire(
+                    attempt,
+                    seconds,
+                    cancel,
+                )
+            )
         except BaseException:
             self._abandon(attempt)
             self._driver.undo(attempt)
             raise
 
-    def try_acquire(self) -> L | None:
+    def try_acquire(self, *, timeout: Duration | None = None) -> L | None:
         """Acquire it if it is free and no one waits for it. Takes one round trip and does not wait.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
+                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
 
         Returns:
             The lease, or None if it was not acquired.
@@ -95,18 +118,57 @@ class Primitive(Uncopied, PrimitiveScope[L]):
         Raises:
             LeaseLost: Reentrant locks only: the caller's lease was lost and is not released yet.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within 10 s.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
         """
+        seconds = reply_seconds(timeout)
         attempt = self._driver.attempt(self._request)
         try:
             if (existing := self._existing_lease(attempt, waits=False)) is not None:
                 return existing
-            state = self._driver.try_acquire(attempt)
+            state = self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
         except BaseException:
             self._abandon(attempt)
             self._driver.undo(attempt)
+            raise
+
+    def adopt(self, token: str) -> L:
+        """Turn a lease that another process has detached into one of this client, which renews it from now on.
+
+        It keeps its fence and lasts the ``ttl`` of this object from now, or longer if it already does. Takes one round trip.
+        `status` goes on to show the client that acquired it. A `force_release` is noticed at the next renewal.
+
+        Adopt a token once. The server can't tell two adopters apart: both hold the same lease, and when one has released it,
+        the other one's is lost at its next renewal.
+
+        Args:
+            token: What `Lease.detach` returned, for this name and kind: a lock, a semaphore or a read-write lock.
+
+        Returns:
+            The lease. Enter it with ``with``, or release it when the work is done.
+
+        Raises:
+            LeaseLost: The lease has ended, or it is of another name.
+            TypeError: ``token`` is no str, or it is a reentrant lock or several locks.
+            ValueError: ``token`` is not from `detach`, is of another kind, or its lease is held by this client.
+            ServerRefused: The server refused, for example because it is read-only. The token can be used again.
+            redis.exceptions.ConnectionError: The server can't be reached. The token can be used again.
+            redis.exceptions.TimeoutError: The server does not answer. The token can be used again.
+        """
+        from handfast._protocol.detached import DetachedLease
+
+        request = self._request
+        if not self._adopts or not isinstance(request, PermitRequest):
+            raise TypeError(f"{self!r} can't adopt a lease, since none of its kind can be detached; use lock() instead")
+        detached = DetachedLease.parse(token, request)
+        self._driver.check_adoptable(detached, request.name)
+        try:
+            return self._lease(self._driver.adopt(detached, request.with_weight(detached.weight)))
+        except BaseException:
+            self._driver.forget(detached)
             raise
 
     def _lease(self, state: LeaseState) -> L:
@@ -129,51 +191,11 @@ class Primitive(Uncopied, PrimitiveScope[L]):
             lease = self._existing_lease(attempt, waits=True) or self._lease(
                 self._driver.acquire(attempt, self._request.timeout)
             )
-            self._entered.setdefault(self._driver.caller(), []).append((frame, lease))
-            return lease._begin()  # noqa: SLF001 -- for a lease that was just acquired
+            return self._enter(frame, lease)
         except BaseException:
             self._abandon(attempt, lease)
             self._driver.undo(attempt)
             raise
-
-    def _current_scope(self, frame: FrameType) -> tuple[object, L] | None:
-        """Return the block that is being left in that frame: the caller that entered it, and its lease.
-
-        A framework may leave a block in another thread or task than the one that entered it: a generator's, for example,
-        whose frame stays the same. An exit stack enters and leaves in frames of its own: then it is the caller's latest
-        block, or else that of the only other caller; of several, none can be chosen without the risk that it is the wrong
-        one.
-        """
-        mine = self._driver.caller()
-        for caller in (mine, *self._entered):
-            for entered_in, lease in reversed(self._entered.get(caller, ())):
-                if entered_in is frame:
-                    return caller, lease
-        if blocks := self._entered.get(mine):
-            return mine, blocks[-1][1]
-        foreign = [(caller, blocks[0][1]) for caller in self._foreign_scopes() if (blocks := self._entered.get(caller))]
-        return foreign[0] if len(foreign) == 1 else None
-
-    def _unbalanced_exit(self) -> Exception:
-        if len(self._entered) > 1:
-            return RuntimeError(
-                f"a with block of {self!r} was left by another caller than the one that entered it, and several "
-                "others are in blocks of it: nothing was released; enter the lease instead, as in 'with lock.acquire()'"
-            )
-        return RuntimeError(f"the with block of {self!r} was left, but never entered; enter it with a with statement")
-
-    def _forget_scope(self, caller: object, lease: L) -> None:
-        blocks = self._entered.get(caller, [])
-        for block in blocks:
-            if block[1] is lease:
-                blocks.remove(block)
-                break
-        if not blocks:
-            self._entered.pop(caller, None)
-
-    def _foreign_scopes(self) -> list[object]:
-        """Return the callers whose blocks another caller may leave."""
-        return list(self._entered)
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R]: ...

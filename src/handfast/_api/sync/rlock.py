@@ -29,6 +29,10 @@ class RLease(Lease):
 
     __slots__ = ("__weakref__", "_hold", "_lost_at_release")
 
+    _instead = "acquire the lock there"
+
+    _stays = "a reentrant lock belongs to the caller that acquired it; use lock() instead"
+
     def __init__(
         self,
         driver: SyncDriver,
@@ -118,6 +122,8 @@ class RLock(Inspectable, Primitive[RLease]):
             with hf.rlock("account:7"):  # no round trip
                 ...
     """
+
+    _adopts = False
 
     def __init__(
         self, driver: SyncDriver, permits: PermitRequest, on_lost: OnLost, holds: PerCaller[ReentrantHold]

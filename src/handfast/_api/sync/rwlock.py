@@ -10,6 +10,7 @@ from handfast._api.per_caller import PerCaller
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._protocol.acquire import Attempt
@@ -63,8 +64,11 @@ class RWLease(Lease):
 
     @property
     def is_in_block(self) -> bool:
-        """True while a ``with`` block of the lease runs and the lease is held: the caller that is in it can't acquire again."""
-        return self._in_block and not self._state.is_released and not self.lost
+        """True while a ``with`` block of the lease runs and the lease is held: the caller that is in it can't acquire again.
+
+        False in a thread that has suspended the generator whose block it is: another thread may go on with it.
+        """
+        return self._in_block and not self._state.is_released and not self.lost and not self._suspended()
 
     def _on_enter(self) -> None:
         caller, tag = self._driver.caller(), self._read.place.tag
@@ -135,7 +139,7 @@ class WriteLock(_Side):
     _in_write = "it may write already"
 
 
-class RWLock(Inspectable):
+class RWLock(Uncopied, Inspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
     Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted together,

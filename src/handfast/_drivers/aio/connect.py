@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from handfast._drivers.connect import Connector
+from handfast._drivers.failures import no_primary
 
 __all__ = ["AsyncConnector"]
 
@@ -27,6 +29,10 @@ class AsyncConnector(Connector):
     library: ClassVar[Any] = redis.asyncio
     no_retry: ClassVar[Any] = Retry(NoBackoff(), 0)
     other: ClassVar[str] = "Handfast"
+
+    @staticmethod
+    def _here() -> object:
+        return asyncio.get_running_loop()
 
     async def connect(self) -> asyncio.StreamWriter:
         """Open a connection and complete its handshake. Errors of the client library pass through."""
@@ -55,13 +61,15 @@ class AsyncConnector(Connector):
         except BaseException as error:
             with contextlib.suppress(Exception):
                 await connection.disconnect(nowait=True)
+            if isinstance(error, MasterNotFoundError):
+                raise no_primary(error) from None
             if isinstance(error.__cause__, RedisError):  # some connection classes wrap the real error
                 raise error.__cause__ from None
             raise
         finally:
-            for pool in self._sentinels:
+            for pool in self._pools_of_sentinels():
                 await pool.disconnect()
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 -- redis-py has no public way to its streams
         connection._reader = connection._writer = None  # noqa: SLF001 -- they belong to the session from here on
-        self.reached = True
+        self._note_reached(connection)
         return writer

@@ -10,38 +10,54 @@ A client has a `LoopContext` on every event loop that it is used on. It may be m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import os
 import sys
 import weakref
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Coroutine
+from binascii import hexlify
+from collections.abc import Coroutine, Hashable
+from logging import DEBUG
 from math import inf
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.loop_context import LoopContext, current_task
-from handfast._drivers.aio.session import Outcome, Session
+from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
-    client_closed,
-    closed_while_waiting,
+    OWN_ERRORS,
+    already_held,
+    copy_exception,
+    lease_log,
+    log_acquired,
+    log_own_wait,
+    log_released,
     log_unfinished_cleanup,
     server_silent,
-    timed_out,
 )
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Answer, Call, Park, Steps
+from handfast._engine.limits import LimitRequest
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
-from handfast._protocol.acquire import Attempt, AttemptEvent, Grant, acquire, cancel, try_acquire
-from handfast._protocol.lease import GONE, LOST, LeaseState, downgrade, release, renew
-from handfast._protocol.retry import RETRY_FOR, UNDO_WAIT, Retry, time_left
-from handfast.errors import AcquireTimeout, NotHeld, ServerRefused
+from handfast._protocol import limiting
+from handfast._protocol.acquire import Attempt, AttemptEvent, BaseAttempt, Grant, acquire, cancel, try_acquire
+from handfast._protocol.admin import who_is_there
+from handfast._protocol.lease import GONE, LOST, LOST_RELEASED, RELEASED, LeaseState, downgrade, release, renew
+from handfast._protocol.retry import UNDO_WAIT, Retry, time_left
+from handfast._protocol.waiting import Watch
+from handfast.errors import AcquireTimeout, ClientClosed, NotHeld, ServerRefused
+
+if TYPE_CHECKING:
+    from handfast._drivers.aio.router import Router
+    from handfast._drivers.aio.session import Session
+    from handfast._protocol.detached import DetachedLease
 
 __all__ = ["AsyncDriver"]
 
@@ -55,16 +71,39 @@ _parents: list[LoopContext] = []
 class AsyncDriver:
     """What one client has behind its API."""
 
-    def __init__(self, connector: AsyncConnector, namespace: str, label: str | None) -> None:
+    def __init__(
+        self, connector: AsyncConnector, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
+    ) -> None:
         self._connector = connector
         self._namespace = namespace
         self._label = label
+        self._retry_for = retry_for
+        self._release_at_exit = release_at_exit
         self._closed = False
         self._contexts: dict[AbstractEventLoop, LoopContext] = {}
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._finalizer = weakref.finalize(self, _close_all, self._contexts)
         _drivers.add(self)
+
+    @property
+    def address(self) -> str:
+        return self._connector.address
+
+    @property
+    def hears(self) -> bool:
+        """Whether messages reach this client."""
+        return self._connector.heard
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether there are several primaries, each with some of the slots."""
+        return bool(self._connector.seeds)
+
+    @property
+    def reply_s(self) -> float:
+        """Seconds that the server has for a reply."""
+        return self._connector.response_timeout
 
     @property
     def label(self) -> str:
@@ -84,43 +123,89 @@ class AsyncDriver:
     def attempt(self, request: Request) -> Attempt:
         """Start to acquire. The caller must call `undo` on any exception."""
         if self._closed:
-            raise client_closed(request.name)
+            raise ClientClosed(request.name)
+        context = self._context(request.name)
+        task = asyncio.current_task(context.loop)
         try:
-            number = self._tasks[asyncio.current_task()]  # type: ignore[index]  # a TypeError outside of any task
-        except (KeyError, TypeError, RuntimeError):
-            number = self._number_task()
-        return Attempt(request, os.urandom(16).hex().encode(), number)
+            number = self._tasks[task]  # type: ignore[index]  # a TypeError outside of any task
+        except (KeyError, TypeError):
+            number = self._number(task)
+        return Attempt(request, hexlify(os.urandom(16)), number, monotonic(), context)
 
     def acquire(self, attempt: Attempt, timeout: float | None) -> Coroutine[Any, Any, LeaseState]:
         """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and QueueFull."""
         if timeout == 0:
             return self._acquire_now(attempt)
-        until = inf if timeout is None else monotonic() + timeout
-        return self._hold(attempt, acquire(attempt, until), timeout, until)  # type: ignore[return-value]  # it raises instead of None
+        until = inf if timeout is None else attempt.asked_at + timeout
+        return self._hold(attempt, acquire(attempt, until, self._watch), timeout, until)  # type: ignore[return-value]  # it raises instead of None
 
-    async def try_acquire(self, attempt: Attempt) -> LeaseState | None:
-        """Return the lease, or None if it is not free. One round trip."""
-        lease = await self._hold(attempt, try_acquire(attempt))
+    async def acquire_in_turns(self, attempt: Attempt, timeout: float | None, question: Hashable) -> LeaseState:
+        """Acquire what many tasks ask for, where an answer that grants nothing is one for all of them."""
+        if timeout == 0:
+            return await self._acquire_now(attempt)
+        until = inf if timeout is None else attempt.asked_at + timeout
+        context: LoopContext = attempt.owner
+        lease = await context.waits.ask(
+            question,
+            attempt.asked_at,
+            until,
+            lambda: self._watch(attempt)(monotonic()),
+            lambda: self.acquire(attempt, timeout),
+        )
+        if lease is None:
+            raise await self._busy(attempt, timeout or 0)
+        return lease
+
+    async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
+        """Return the lease, or None if it is not free. One round trip, for ``timeout`` seconds at most."""
+        lease = await self._hold(attempt, try_acquire(attempt), None, self._soon(timeout), retry_for=0)
         if lease is None:
             await self.undo(attempt)
         return lease
 
-    async def undo(self, attempt: Attempt) -> None:
-        """Leave nothing behind: no queue entry, no permit, no renewal."""
-        cleanup = self._begin_undo(attempt)
-        if cleanup is not None and not attempt.is_unanswered:
-            await _wait_for(cleanup)
+    def limit_attempt(self, request: LimitRequest) -> limiting.LimitAttempt:
+        """Start to be admitted by a limiter. The caller must call `undo` on any exception."""
+        if self._closed:
+            raise ClientClosed(request.name)
+        return limiting.LimitAttempt(request, hexlify(os.urandom(16)), monotonic())
+
+    async def admit(self, attempt: limiting.LimitAttempt, timeout: float | None) -> limiting.Decision:
+        """Wait to be admitted, for ``timeout`` seconds at most; 0 takes one round trip. Raises QueueFull."""
+        context, name, retry_for = self._context(attempt.request.name), attempt.request.name, None
+        until = gives_up_at = inf if timeout is None else attempt.asked_at + timeout
+        if timeout == 0:
+            gives_up_at, retry_for = self._soon(None), 0.0
+        try:
+            decision = await run(context, limiting.acquire(attempt, until), name, gives_up_at, retry_for=retry_for)
+        except GeneratorExit:  # the coroutine is closed, and may not await anything
+            self._begin_undo(attempt)
+            raise
+        except (RedisConnectionError, RedisTimeoutError):
+            attempt.apply(AttemptEvent.SILENCE)
+            raise
+        finally:
+            context.session.forget(attempt.token)
+        if self._closed:
+            raise ClientClosed(name)
+        if not decision.admitted:
+            await self.undo(attempt)
+        return decision
+
+    async def undo(self, attempt: BaseAttempt) -> None:
+        """Leave nothing behind: no queue entry, no permit, no renewal. It is begun once; a call in the middle of it does nothing."""
+        await _wait_for(*self._begin_undo(attempt))
 
     async def release(self, lease: LeaseState) -> bool:
         """Release a lease. Return False if it was lost or released before."""
-        if lease.is_released:
+        status = lease.status_at(monotonic())
+        lost = status is LOST
+        if status is RELEASED or status is LOST_RELEASED or (lost and self._closed):
             return False
         context = self._context(lease.request.name)
-        lost = lease.status_at(monotonic()) is LOST
         lease.owner.remove(lease)
         try:
-            released = await run(context.session, release(lease), lease.request.name)
-        except (RedisConnectionError, RedisTimeoutError, GeneratorExit):
+            released = await run(context, release(lease), lease.request.name)
+        except (*OWN_ERRORS, GeneratorExit):
             context.renewer.clean_up(release(lease, by_holder=False))
             raise
         except BaseException:
@@ -128,7 +213,11 @@ class AsyncDriver:
             raise
         if not released and not lost:
             lease.owner.lose(lease, GONE.format("released"))
-        return released and not lost and lease.claim_release()
+        if not released or lost or not lease.claim_release():
+            return False
+        if lease_log.isEnabledFor(DEBUG):
+            log_released(lease)
+        return True
 
     async def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
         """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
@@ -139,14 +228,15 @@ class AsyncDriver:
         lost = lease.lost(monotonic())
         if error is None and not lost:
             return await self.release(lease) or lease.loss is None
-        if not lease.is_released:
-            context = self._running_context()
-            lease.owner.remove(lease)
-            lease.let_go()
-            if context is not None:
-                cleanup = context.renewer.clean_up(release(lease, by_holder=False))
-                if not lost and _may_wait(error):
-                    await _wait_for_release(lease, cleanup)
+        context, releases = self._running_context(), list[tuple[LeaseState, Future[Any]]]()
+        for part in reversed(lease.parts):
+            if not part.is_released:
+                part.owner.remove(part)
+                part.let_go(monotonic())
+                if context is not None:
+                    releases.append((part, context.renewer.clean_up(release(part, by_holder=False))))
+        if releases and not lost and _may_wait(error):
+            await _wait_for_releases(releases)
         return error is not None
 
     async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
@@ -157,24 +247,61 @@ class AsyncDriver:
         """Keep only these permits of a lease. Return False if it was lost. Raises NotHeld if it is being released."""
         return await self._change(lease, downgrade(lease, request), "downgraded")
 
+    async def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
+        """Extend a lease to that long from now, and leave it to another client. Return False if it was lost."""
+        if not await self.extend(lease, ttl_ms):
+            return False
+        lease.let_go(monotonic())
+        lease.owner.remove(lease)
+        return True
+
+    def check_adoptable(self, detached: DetachedLease, name: str) -> None:
+        """Raise ValueError if this client holds the lease already."""
+        if any(detached.token in context.leases for context in list(self._contexts.values())):
+            raise already_held(name)
+
+    async def adopt(self, detached: DetachedLease, request: PermitRequest) -> LeaseState:
+        """Hold a lease that another client acquired."""
+        from handfast._protocol.detached import adopt
+
+        context = self._context(request.name)
+        lease = await run(context, adopt(request, detached, context), request.name)
+        if self._closed:
+            raise ClientClosed(request.name)
+        context.renewer.add(lease)
+        return lease
+
+    def forget(self, detached: DetachedLease) -> None:
+        """Do nothing: an adoption is interrupted only where it awaits the driver, before the lease is renewed."""
+
     def stop_renewing(self, lease: LeaseState) -> bool:
         """Let a lease run out whose holder dropped it. Return whether it was renewed until now.
 
         May be called at any point of any thread, by the garbage collector.
         """
-        owner: LoopContext = lease.owner
-        return owner.leases.pop(lease.token, None) is not None and not self._closed and not owner.loop.is_closed()
+        owner: LoopContext = lease.parts[0].owner
+        renewed = [part for part in lease.parts if owner.leases.pop(part.token, None) is not None]
+        return bool(renewed) and not self._closed and not owner.loop.is_closed()
 
-    async def run(self, steps: Steps[T], name: str) -> T:
-        """Perform a protocol that leaves nothing behind."""
-        return await run(self._context(name).session, steps, name)
+    async def run(self, steps: Steps[T], name: str, attempt: BaseAttempt | None = None) -> T:
+        """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
+        try:
+            return await run(self._context(name), steps, name)
+        except GeneratorExit:  # the coroutine is closed, and may not await anything
+            if attempt is not None:
+                self._begin_undo(attempt)
+            raise
 
-    async def close(self) -> None:
-        """Close the connections. Leases that are still held run out."""
+    async def look(self, steps: Steps[T], name: str, timeout: float | None = None) -> T:
+        """Perform a protocol that changes nothing, for ``timeout`` seconds at most. It is not tried again in an outage."""
+        return await run(self._context(name), steps, name, self._soon(timeout), retry_for=0)
+
+    async def close(self, *, release: bool | None) -> None:
+        """Close the connections. Release what is held on this loop, or let it run out."""
         self._closed = True
         context = self._running_context()
         if context is not None:
-            await context.close()
+            await context.close(gives_up=self._release_at_exit if release is None else release)
             self._contexts.pop(context.loop, None)
         self._finalizer()
 
@@ -182,9 +309,7 @@ class AsyncDriver:
         """Start anew in a forked child: leases, sessions and renewers are the parent's."""
         self._finalizer.detach()
         for context in self._contexts.values():
-            for lease in context.leases.all():
-                lease.disown()
-            context.session.abandon()
+            context.abandon()
         _parents.extend(self._contexts.values())
         self._contexts = {}
         self._finalizer = weakref.finalize(self, _close_all, self._contexts)
@@ -192,12 +317,23 @@ class AsyncDriver:
     async def _acquire_now(self, attempt: Attempt) -> LeaseState:
         lease = await self.try_acquire(attempt)
         if lease is None:
-            raise AcquireTimeout(attempt.request.name, 0)
+            raise await self._busy(attempt, 0)
         return lease
+
+    async def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
+        """Return the error for an acquire that took too long, and ask who has the name."""
+        name, status = attempt.request.name, None
+        with contextlib.suppress(*OWN_ERRORS):
+            name, status = await self.look(who_is_there(attempt.request), name, UNDO_WAIT)
+        return AcquireTimeout(attempt.request.name, timeout, status, attempt.position, name)
+
+    def _soon(self, timeout: float | None) -> float:
+        """Return the moment in so many seconds, or in those that the server has for a reply."""
+        return monotonic() + (self._connector.response_timeout if timeout is None else timeout)
 
     async def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
         context = self._context(lease.request.name)
-        if await run(context.session, steps, lease.request.name, lease.deadline) and lease.loss is None:
+        if await run(context, steps, lease.request.name, lease.deadline) and lease.loss is None:
             return True
         if lease.owner.leases.get(lease.token) is lease:
             lease.owner.lose(lease, GONE.format(change))
@@ -205,9 +341,12 @@ class AsyncDriver:
             raise NotHeld(lease.request.name)
         return False
 
-    def _number_task(self) -> int:
-        """Return a number for the running task: tasks are numbered in the order in which they first acquire; 0 outside of any."""
-        task = current_task()
+    def _watch(self, attempt: Attempt) -> Watch:
+        request = attempt.request
+        return Watch(request, attempt.owner.leases, _blocks, log_own_wait, held=attempt.held)
+
+    def _number(self, task: asyncio.Task[Any] | None) -> int:
+        """Return a number for a task: tasks are numbered in the order in which they first acquire; 0 without a task."""
         if task is None:
             return 0
         number = self._tasks[task] = next(self._numbers)
@@ -219,12 +358,14 @@ class AsyncDriver:
         context = self._contexts.get(loop)
         if context is None:
             if self._closed:
-                raise client_closed(name)
+                raise ClientClosed(name)
             for other in list(self._contexts.values()):
                 if other.loop.is_closed():
                     self._contexts.pop(other.loop, None)
                     other.close_now()
-            context = self._contexts[loop] = LoopContext(self._connector, self._namespace, self.label)
+            context = self._contexts[loop] = LoopContext(
+                self._connector, self._namespace, self.label, self._retry_for, release_at_end=self._release_at_exit
+            )
         return context
 
     def _running_context(self) -> LoopContext | None:
@@ -235,62 +376,74 @@ class AsyncDriver:
             return None
 
     async def _hold(
-        self, attempt: Attempt, steps: Steps[Grant | None], timeout: float | None = None, until: float = inf
+        self,
+        attempt: Attempt,
+        steps: Steps[Grant | None],
+        timeout: float | None,
+        until: float,
+        *,
+        retry_for: float | None = None,
     ) -> LeaseState | None:
         """Perform an acquire, and renew what it grants."""
-        context = self._context(attempt.request.name)
+        context: LoopContext = attempt.owner
         try:
-            grant = await run(context.session, steps, attempt.request.name, until)
+            grant = await run(context, steps, attempt.request.name, until, retry_for=retry_for)
         except GeneratorExit:  # the coroutine is closed, and may not await anything
-            if self._begin_undo(attempt) is not None:
-                attempt.apply(AttemptEvent.CLEAN_UP)
+            self._begin_undo(attempt)
             raise
-        except (RedisConnectionError, RedisTimeoutError) as error:
+        except (RedisConnectionError, RedisTimeoutError):
             attempt.apply(AttemptEvent.SILENCE)
-            if (timeout_error := timed_out(error, attempt.request.name, timeout, until)) is not None:
-                raise timeout_error from error
             raise
         finally:
-            revoked = context.session.inbox.unregister(attempt.token)
+            revoked = context.session.forget(attempt.token)
         if grant is None:
             if timeout is not None:
-                raise AcquireTimeout(attempt.request.name, timeout)
+                raise await self._busy(attempt, timeout)
             return None
         if self._closed:
-            raise closed_while_waiting(attempt.request.name)
-        lease = LeaseState(attempt.request, attempt.token, grant, context)
+            raise ClientClosed(attempt.request.name)
+        lease = LeaseState(attempt.request, attempt.token, grant, context, attempt.asked_at)
         context.renewer.add(lease)
+        if lease_log.isEnabledFor(DEBUG):
+            log_acquired(lease)
         if revoked is not None:
             context.renewer.lose(lease, revoked)
         return lease
 
-    def _begin_undo(self, attempt: Attempt) -> Future[Any] | None:
-        context = self._running_context()
+    def _begin_undo(self, attempt: BaseAttempt) -> list[Future[Any]]:
+        """Begin an undo, if there is anything to undo. Return what to wait for: nothing if the server does not answer."""
+        context, waits = self._running_context(), not attempt.is_unanswered
         if not attempt.needs_undo or not self._connector.reached or context is None:
-            return None
+            return []
         lease = context.leases.get(attempt.token)
         if lease is not None:
             context.remove(lease)
-            lease.let_go()
-        return context.renewer.clean_up(cancel(attempt))
+            lease.let_go(monotonic())
+        cleanup = context.renewer.clean_up(cancel(attempt))
+        attempt.apply(AttemptEvent.CLEAN_UP)
+        return [cleanup] * waits
 
 
-async def run(session: Session, steps: Steps[T], name: str, until: float = inf) -> T:
-    """Perform a protocol on a session, until that moment at most, and return its result."""
+async def run(
+    context: LoopContext, steps: Steps[T], name: str, until: float = inf, *, retry_for: float | None = None
+) -> T:
+    """Perform a protocol, until that moment at most, and return its result."""
+    retry_for = context.session.retry_for if retry_for is None else retry_for
     try:
         effect = next(steps)
         while True:
             if isinstance(effect, Park):
-                effect = steps.send(await session.park(effect))
+                effect = steps.send(await context.session.park(effect))
                 continue
-            breaks, sent = session.breaks, session.send(effect)
-            give_up_at = inf if until == inf else _end_of_call(until)
-            outcome = await sent if give_up_at == inf else await _within(sent, give_up_at)
+            session = context.session if effect.acknowledgement is None else context.session_for(effect)
+            breaks, sent = session.breaks, session.send(effect, retry_for)
+            give_up_at = inf if until == inf else _end_of_call(until, effect)
+            outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
             if isinstance(outcome, Answer):
                 effect = steps.send(outcome)
                 continue
             try:
-                retry = Retry(name, min(monotonic() + RETRY_FOR, give_up_at), once=effect.once)
+                retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
                 answer = await _call_again(session, effect, outcome, breaks, retry)
             except ServerRefused as error:
                 effect = steps.throw(error)
@@ -299,69 +452,79 @@ async def run(session: Session, steps: Steps[T], name: str, until: float = inf) 
     except StopIteration as end:
         result: T = end.value
         return result
+    except ClientClosed as closed:  # of the session, which has no name
+        closed.name = name
+        raise
 
 
-async def _call_again(session: Session, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:
+async def _call_again(session: Session | Router, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:
     """Send a call again while the refusals of the server are transient, and return its reply.
 
     The session itself sends again after a broken connection; ``breaks`` is how many broke before the call was first sent.
     """
     latest = breaks
     while True:
-        retry.may_have_run = session.breaks != breaks
+        retry.may_have_run = retry.may_have_run or session.breaks != breaks
         verdict = retry.after_refusal(refused, monotonic())
-        if verdict.reconnect:
-            session.reconnect(latest)
+        if verdict.reconnect and session.reconnect(latest):
+            breaks += 1  # on which the call had its reply
         if verdict.error is not None:
             raise verdict.error
         await asyncio.sleep(verdict.pause)
         latest = session.breaks
         try:
-            outcome = await _within(session.send(call), retry.give_up_at)
+            until = monotonic() + retry.time_left(monotonic())
+            outcome = await _within(session, session.send(call, retry.retry_for), until)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise refusal(refused, retry.name, again=True) from error
         if isinstance(outcome, Answer):
-            return outcome._replace(again=session.breaks != breaks)
+            return outcome._replace(again=retry.may_have_run or session.breaks != breaks)
         refused = outcome
 
 
-def _end_of_call(until: float) -> float:
+def _end_of_call(until: float, call: Call) -> float:
     """Return the moment until which a call of an operation is waited for, which itself ends at ``until``."""
     now = monotonic()
-    return now + time_left(until, now)
+    return now + time_left(until, now, call)
 
 
-async def _within(sent: Future[Outcome], until: float) -> Outcome:
+async def _within(session: Session | Router, sent: Future[Outcome], until: float) -> Outcome:
     """Wait for a reply until that moment at most."""
-    alarm = sent.get_loop().call_later(until - monotonic(), _give_up, sent, until)
+    if until == inf:
+        return await sent
+    alarm = sent.get_loop().call_later(until - monotonic(), _give_up, session, sent, until)
     try:
         return await sent
     finally:
         alarm.cancel()
 
 
-def _give_up(sent: Future[Outcome], until: float) -> None:
+def _give_up(session: Session | Router, sent: Future[Outcome], until: float) -> None:
     if sent.done():
         return
     early = until - monotonic()  # some event loops round timers to whole milliseconds
     if early > 0:
-        sent.get_loop().call_later(early, _give_up, sent, until)
+        sent.get_loop().call_later(early, _give_up, session, sent, until)
     else:
-        sent.set_exception(server_silent())
+        sent.set_exception(server_silent() if session.trouble is None else copy_exception(session.trouble))
 
 
-async def _wait_for(cleanup: Future[Any]) -> None:
-    """Wait for a cleanup, at most UNDO_WAIT seconds. A cancellation ends the wait and not the cleanup."""
-    await asyncio.wait((cleanup,), timeout=UNDO_WAIT)
+async def _wait_for(*cleanups: Future[Any]) -> None:
+    """Wait for cleanups, at most UNDO_WAIT seconds. A cancellation ends the wait and not the cleanups."""
+    if cleanups:
+        await asyncio.wait(cleanups, timeout=UNDO_WAIT)
 
 
-async def _wait_for_release(lease: LeaseState, cleanup: Future[Any]) -> None:
-    await _wait_for(cleanup)
-    released = cleanup.result() if cleanup.done() else None
-    if released is None:
-        log_unfinished_cleanup(lease.request.name, "the server did not answer in time")
-    elif not released:
-        lease.owner.lose(lease, GONE.format("released"))
+async def _wait_for_releases(releases: list[tuple[LeaseState, Future[Any]]]) -> None:
+    await _wait_for(*(cleanup for _, cleanup in releases))
+    for lease, cleanup in releases:
+        released = cleanup.result() if cleanup.done() else None
+        if released is None:
+            log_unfinished_cleanup(lease.request.name, "the server did not answer in time")
+        elif not released:
+            lease.owner.lose(lease, GONE.format("released"))
+        elif lease_log.isEnabledFor(DEBUG):
+            log_released(lease)
 
 
 def _may_wait(error: BaseException | None) -> bool:
@@ -372,6 +535,12 @@ def _may_wait(error: BaseException | None) -> bool:
     while frame.f_back is not None and frame.f_code.co_flags & inspect.CO_COROUTINE:
         frame = frame.f_back
     return bool(frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR)
+
+
+def _blocks() -> tuple[object, ...]:
+    """Return the running task, which leaves its blocks itself."""
+    task = current_task()
+    return () if task is None else (task,)
 
 
 def _close_all(contexts: dict[AbstractEventLoop, LoopContext]) -> None:

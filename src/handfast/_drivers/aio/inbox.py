@@ -49,6 +49,9 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._received)
 
+    def __contains__(self, token: bytes) -> bool:
+        return token in self._received
+
     def register(self, token: bytes) -> None:
         """Keep messages for this token from now on, until `unregister`. Those that came before concern an earlier grant."""
         self._received[token] = None
@@ -62,7 +65,7 @@ class Inbox:
 
     async def park(self, park: Park) -> Waking:
         """Wait for the grant message. A broken connection ends the wait, too: the waiter then asks again."""
-        token, until, confirm = park
+        token, until, confirm, _ = park
         if self._failure is not None:
             raise copy_exception(self._failure)
         received, confirmed = self._received[token], None
@@ -93,6 +96,14 @@ class Inbox:
         """Keep the news that a grant was revoked before its waiter saw it."""
         if token in self._received:
             self._revoked[token] = reason
+
+    def wake(self, token: bytes) -> None:
+        """Wake a waiter, or have it ask again instead of parking: its slot of a cluster is elsewhere."""
+        received = self._received.get(token, _DISCONNECTED)
+        if not isinstance(received, _Parked):
+            self._received[token] = received or _DISCONNECTED
+        elif not received.waiter.done():
+            received.waiter.set_result(None)
 
     def on_disconnect(self) -> None:
         """Wake all waiters, and those that are about to park: a message may have been missed."""

@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 import itertools
 import secrets
+from asyncio import Future
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -22,12 +23,21 @@ from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.session import Session
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import closed_while_waiting
+from handfast._drivers.failures import log_unreleased
+from handfast._drivers.losses import run_lost_callbacks
+from handfast._engine.effects import Call
 from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
-from handfast._protocol.lease import LeaseState, LeaseTable
+from handfast._protocol.lease import LeaseState, LeaseTable, release
 from handfast._protocol.retry import UNDO_WAIT
+from handfast.errors import ClientClosed
+
+if TYPE_CHECKING:
+    from handfast._drivers.aio.lookout import Lookout
+    from handfast._drivers.aio.primary_watch import PrimaryWatch
+    from handfast._drivers.aio.router import Router
+    from handfast._drivers.aio.shared_waits import SharedWaits
 
 __all__ = ["LoopContext", "call_on", "current_task", "runs_here"]
 
@@ -35,24 +45,86 @@ __all__ = ["LoopContext", "call_on", "current_task", "runs_here"]
 class LoopContext:
     """Session, renewer and leases, under a client id of their own. Made within the running loop."""
 
-    def __init__(self, connector: AsyncConnector, namespace: str, label: str) -> None:
+    def __init__(
+        self, connector: AsyncConnector, namespace: str, label: str, retry_for: float, *, release_at_end: bool
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         client_id = secrets.token_hex(8)
         control, numbers = control_channel(namespace, client_id), itertools.count(1)
 
         def subscribe() -> Subscription:
+            if self._watch is not None:
+                self._watch.start()
             inbox = inbox_channel(namespace, client_id, next(numbers))
             return Subscription((inbox, control), owner_text(inbox, control, label))
 
+        def subscribe_to_nothing() -> Subscription:
+            return Subscription((inbox_channel(namespace, client_id, next(numbers)),), "")
+
+        def make(connector: AsyncConnector) -> Session:
+            return Session(connector, subscribe, retry_for)
+
+        def make_acknowledged(connector: AsyncConnector) -> Session:
+            from handfast._drivers.aio.acknowledged import AcknowledgedSession
+
+            return AcknowledgedSession(connector, subscribe_to_nothing, retry_for)
+
         self.leases = LeaseTable()
-        self.session = Session(connector, subscribe)
-        self.renewer = Renewer(self.session, self.leases)
+        self._waits: SharedWaits | None = None
+        self._connector, self._retry_for = connector, retry_for
+        self._lookout: Lookout | None = None
+        self.session: Session | Router = self._reach(make)
+        self._make_acknowledged = make_acknowledged
+        self._acknowledged: Session | Router | None = None
+        self._watch: PrimaryWatch | None = None
+        if connector.service is not None:
+            from handfast._drivers.aio.primary_watch import PrimaryWatch
+
+            self._watch = PrimaryWatch(connector, self.reconnect)
+        self.renewer = Renewer(self.session_for, self.leases)
         self.session.on_revoked = self._on_revoked
-        self.session.on_break = self.renewer.renew_all
+        self.session.on_break = self.renewer.on_break
+        self.session.on_unreachable = self.renewer.on_unreachable
+        self._release_at_end = release_at_end
         self._ended = False
         self._loop_end = self._at_loop_end()
         with contextlib.suppress(StopIteration):
             self._loop_end.__anext__().send(None)  # up to its yield: from then on the loop knows the generator
+
+    def _reach(self, make: Callable[[AsyncConnector], Session]) -> Session | Router:
+        """Return the session of the server, or what leads to those of a cluster."""
+        if not self._connector.seeds:
+            return make(self._connector)
+        from handfast._drivers.aio.lookout import Lookout
+        from handfast._drivers.aio.router import Router
+
+        self._lookout = self._lookout or Lookout(self._connector)
+        return Router(self._connector, self._lookout, make, self._retry_for)
+
+    @property
+    def waits(self) -> SharedWaits:
+        """What tasks of this loop ask for in turns. Made at first use, since few programs do."""
+        if self._waits is None:
+            from handfast._drivers.aio.shared_waits import SharedWaits
+
+            self._waits = SharedWaits()
+        return self._waits
+
+    def session_for(self, call: Call) -> Session | Router:
+        """Return the session by which a call travels: those that wait for replicas have one of their own."""
+        if call.acknowledgement is None:
+            return self.session
+        if self._acknowledged is None:
+            self._acknowledged = self._reach(self._make_acknowledged)
+            self._acknowledged.on_unreachable = self.renewer.on_unreachable
+            if self._ended:
+                self._acknowledged.end(ClientClosed())
+        return self._acknowledged
+
+    def reconnect(self) -> None:
+        """Open new connections: another server is the primary."""
+        for session in self._sessions():
+            session.reconnect()
 
     def remove(self, lease: LeaseState) -> None:
         """Stop renewing a lease, from any thread. If this is the loop's, no renewal is sent for it again."""
@@ -63,19 +135,26 @@ class LoopContext:
     def receive(self, _lease: LeaseState) -> None:
         """Take the replies that have arrived, in case the loop is or was blocked. Other threads than its own cannot."""
         if runs_here(self.loop):
-            self.session.receive()
+            for session in self._sessions():
+                session.receive()
 
     def lose(self, lease: LeaseState, reason: str) -> None:
         """Note from any thread that a lease of this context is lost."""
-        self.leases.lose(lease, reason)
+        self.leases.lose(lease, reason, monotonic())
         call_on(self.loop, self.renewer.notify_lost, lease)
 
-    async def close(self) -> None:
-        """Fail the waiters, let them clean up, and then close the connection."""
-        error = closed_while_waiting()
-        self.session.inbox.fail_all(error)
+    async def close(self, *, gives_up: bool) -> None:
+        """Fail the waiters, let them clean up, and then close the connection. Give up what is held, or let it run out."""
+        error = ClientClosed()
+        self.session.fail_waiters(error)
         try:
+            releases = self._give_up() if gives_up else {}
+            for lease in releases:
+                run_lost_callbacks(lease)
             await self._settle()
+            for lease, released in releases.items():
+                if not released.done() or released.result() is None:
+                    log_unreleased(lease.request.name)
         finally:
             self._end(error)
         await asyncio.sleep(0)  # for the transport's connection_lost
@@ -83,38 +162,68 @@ class LoopContext:
     def close_now(self) -> None:
         """Close the connection from any thread: the client is gone, or the loop is."""
         if self.loop.is_closed():
-            self.session.close_after_loop()
+            for connection in self._connections():
+                connection.close_after_loop()
         else:
             with contextlib.suppress(RuntimeError):  # another thread is closing the loop
-                self.loop.call_soon_threadsafe(self._end, closed_while_waiting())
+                self.loop.call_soon_threadsafe(self._end, ClientClosed())
+
+    def abandon(self) -> None:
+        """Drop everything in a forked child: it is the parent's."""
+        for lease in self.leases.all():
+            lease.disown(monotonic())
+        for connection in self._connections():
+            connection.abandon()
+
+    def _sessions(self) -> list[Session | Router]:
+        return [self.session] if self._acknowledged is None else [self.session, self._acknowledged]
+
+    def _connections(self) -> list[Session | Router | PrimaryWatch]:
+        return [*self._sessions(), *([] if self._watch is None else [self._watch])]
 
     def _on_revoked(self, token: bytes, reason: str) -> None:
         """Take a revocation: it concerns a lease that is held, or a grant that its waiter has not seen yet."""
         if not self.renewer.revoked(token, reason):
-            self.session.inbox.note_revoked(token, reason)
+            self.session.note_revoked(token, reason)
 
     def _end(self, error: Exception) -> None:
         self._ended = True
         self.renewer.stop_renewing()
-        self.session.end(error)
+        for session in self._sessions():
+            session.end(error)
+        if self._watch is not None:
+            self._watch.stop()
         with contextlib.suppress(
             StopIteration, StopAsyncIteration, RuntimeError
         ):  # raised if the generator itself ends us
             self._loop_end.aclose().send(None)
+
+    def _give_up(self) -> dict[LeaseState, Future[Any]]:
+        """Begin to release all leases."""
+        releases = {}
+        for lease in self.leases.give_up(monotonic()):
+            self.renewer.remove(lease)
+            releases[lease] = self.renewer.clean_up(release(lease, by_holder=False))
+        return releases
 
     async def _settle(self) -> None:
         """Wait until no task waits for the server any more, at most UNDO_WAIT seconds."""
         until = monotonic() + UNDO_WAIT
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        while not (self.session.is_idle and self.renewer.is_idle) and monotonic() < until:  # noqa: ASYNC110 -- an event would burden every reply
+        while self._is_busy() and monotonic() < until:  # noqa: ASYNC110 -- an event would burden every reply
             await asyncio.sleep(0.001)
+
+    def _is_busy(self) -> bool:
+        return not (self.renewer.is_idle and all(session.is_idle for session in self._sessions()))
 
     async def _at_loop_end(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
             if not self._ended:
+                if self._release_at_end:
+                    self._give_up()
                 await self._settle()  # other generators are closed beside this one, and may have leases to release
                 self._end(RedisConnectionError("the event loop ended"))
                 self.renewer.end()

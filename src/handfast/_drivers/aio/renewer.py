@@ -14,21 +14,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from handfast._drivers.aio.session import Outcome, Session
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import LossNotifier
-from handfast._engine.effects import Steps
+from handfast._engine.effects import Call, Steps
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 from handfast._protocol.retry import CLEANUP_FOR, Cleanup
 
-__all__ = ["Renewer"]
+if TYPE_CHECKING:
+    from handfast._drivers.aio.router import Router
+    from handfast._drivers.aio.session import Session
 
-logger = logging.getLogger("handfast.renewal")
+__all__ = ["Renewer"]
 
 TICK_S = 0.5
 """Longest time that a timer is set for, in seconds. Timers stand still while the machine is suspended and the clock does
@@ -44,9 +49,9 @@ CLEANUP_PAUSE_S = 0.5
 class Renewer(LossNotifier):
     """Renews what is in the table. Only the loop's own thread may call it."""
 
-    def __init__(self, session: Session, leases: LeaseTable) -> None:
+    def __init__(self, session_for: Callable[[Call], Session | Router], leases: LeaseTable) -> None:
         super().__init__(leases)
-        self._session = session
+        self._session_for = session_for
         self._loop = asyncio.get_running_loop()
         self.renewals: dict[bytes, Future[Outcome]] = {}
         """The renewals in progress, by token."""
@@ -64,7 +69,7 @@ class Renewer(LossNotifier):
         """Renew this lease from now on."""
         self._leases[lease.token] = lease
         if lease.confirmation is not None:
-            self._watch(lease, lease.confirmation.pending)
+            self._watch(lease, self._session_for(lease.renewal), lease.confirmation.pending)
         if lease.due_at < self._wakes_at:
             self._wake_at(lease.due_at)
 
@@ -89,11 +94,24 @@ class Renewer(LossNotifier):
         self.lose(lease, reason)
         return True
 
-    def renew_all(self) -> None:
+    def on_break(self, error: Exception) -> None:
         """Renew every lease now: while the connection was down, the message that one was revoked may have been lost."""
+        self.note_failure(error)
+        if isinstance(error, RedisTimeoutError):
+            self.review()
         if not self._stopped and self._leases:
             self._leases.renew_all(monotonic())
             self._wake_at(monotonic())
+
+    def on_unreachable(self, error: Exception) -> None:
+        """Note that no connection could be opened. The session goes on trying."""
+        self.note_failure(error)
+        self.review()
+
+    def review(self) -> None:
+        """Log what has changed unless renewal has ended for good."""
+        if not self._stopped:
+            super().review()
 
     def stop_renewing(self) -> None:
         """Let the leases run out. Holders with callbacks are still notified of that."""
@@ -136,6 +154,8 @@ class Renewer(LossNotifier):
             for lease in self._leases.remove_expired(now):
                 self.remove(lease)
                 self.notify_lost(lease)
+            if not self.renewals:
+                self.review()
             for lease in () if self._stopped else self._leases.due(now):
                 if lease.token not in self.renewals:
                     self._renew(lease)
@@ -145,25 +165,29 @@ class Renewer(LossNotifier):
                 self._wake_at(max(due_at, now + MIN_INTERVAL_S))
 
     def _renew(self, lease: LeaseState) -> None:
-        self._watch(lease, self._session.send(lease.renewal, on_answer=lease.answered))
+        call = lease.renewal
+        session = self._session_for(call)
+        self._watch(lease, session, session.send(call, on_answer=lease.answered))
 
-    def _watch(self, lease: LeaseState, renewal: Future[Outcome]) -> None:
+    def _watch(self, lease: LeaseState, session: Session | Router, renewal: Future[Outcome]) -> None:
         self.renewals[lease.token] = renewal
-        renewal.add_done_callback(partial(self._on_renewal, lease, self._session.breaks))
+        renewal.add_done_callback(partial(self._on_renewal, lease, session, session.breaks))
 
-    def _on_renewal(self, lease: LeaseState, breaks: int, renewal: Future[Outcome]) -> None:
+    def _on_renewal(self, lease: LeaseState, session: Session | Router, breaks: int, renewal: Future[Outcome]) -> None:
         if renewal.cancelled():
             return
         self.renewals.pop(lease.token, None)
         error = renewal.exception()
         if error is not None:
-            logger.debug("could not reach the server to renew leases: %s", error)
+            self.note_failure(error)
         elif self.settle(lease, renewal.result(), monotonic()) is Renewal.RECONNECT:
-            self._session.reconnect(breaks)
+            session.reconnect(breaks)
+        if not self.renewals:
+            self.review()
 
     def _send_cleanup(self, cleanup: Cleanup, done: Future[Any]) -> None:
         if cleanup.call is not None:
-            sent = self._session.send(cleanup.call, cleanup.time_left(monotonic()))
+            sent = self._session_for(cleanup.call).send(cleanup.call, cleanup.time_left(monotonic()))
             sent.add_done_callback(partial(self._on_cleanup, cleanup, done))
             return
         self._cleanups.discard(done)

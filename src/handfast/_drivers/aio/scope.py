@@ -19,10 +19,11 @@ import functools
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from types import FrameType, TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
 from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import no_decorator
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
 
@@ -78,34 +79,50 @@ class AsyncLeaseScope:
     def __init__(self, state: LeaseState, on_lost: OnLost) -> None:
         self._state = state
         self._on_lost = on_lost
-        self._guards: list[Guard] = []
+        self._guards: tuple[Guard, ...] = ()
 
     async def __aenter__(self) -> Self:
-        self.check()
+        self._check_entry()
         return self._begin()
 
-    def _begin(self) -> Self:
-        """Enter the block of a lease that was just acquired."""
+    def _begin(self, _frame: FrameType | None = None) -> Self:
+        """Enter the block of a lease that was just acquired. The task tells blocks apart, and not the frame as for threads."""
+        self._state.block = self._state.block or current_task()
         self._on_enter()
-        self._guards.append(Guard(self._state, cancels=self._on_lost == "raise"))
+        self._guards += (Guard(self._state, cancels=self._on_lost == "raise"),)
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        lost_in_block = bool(self._guards) and self._guards.pop().leave(exc)
+        guards, self._guards = self._guards[-1:], self._guards[:-1]
+        lost_in_block = any(guard.leave(exc) for guard in guards)
         if self._released and not lost_in_block:
             return
         if not await self._leave(None if lost_in_block else exc):
             self._report_loss()
 
+    if not TYPE_CHECKING:  # type checkers refuse the call by themselves
+
+        def __call__(self, *_args: object, **_options: object) -> NoReturn:
+            """Raise TypeError: an ``acquire()`` stands above a function."""
+            raise no_decorator()
+
     @property
     def _released(self) -> bool:
         return self._state.is_released
 
+    def _suspended(self) -> bool:
+        """Return False: a task leaves its blocks itself, where a thread may leave those of its generators to another."""
+        return False
+
     def check(self) -> None:
         """Raise an error unless the lease is held."""
         raise NotImplementedError
+
+    def _check_entry(self) -> None:
+        """Raise an error unless a block may begin."""
+        self.check()
 
     def _on_enter(self) -> None:
         """Called when a block begins that holds the lease."""
@@ -145,7 +162,7 @@ class AsyncPrimitiveScope(Generic[L]):
 
 
 class AcquireContext(Coroutine[Any, Any, L]):
-    """What ``acquire()`` of the asyncio API returns: await it for a lease, or enter it with ``async with``.
+    """What ``acquire()`` and ``adopt()`` of the asyncio API return: await it for a lease, or enter it with ``async with``.
 
     Awaited, it gives the lease, which the caller releases. Entered, it gives the lease and releases it at the end of the
     block. It is a coroutine, so `asyncio.create_task` and `asyncio.wait_for` take it.
@@ -159,7 +176,8 @@ class AcquireContext(Coroutine[Any, Any, L]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, L], name: str) -> None:
         self._coroutine = coroutine
-        self.__name__ = self.__qualname__ = name  # the repr of a task that runs it shows these
+        self.__name__: str = name  # the repr of a task that runs it shows this and the next
+        self.__qualname__: str = name
 
     def __await__(self) -> Generator[Any, Any, L]:
         return self._coroutine.__await__()
@@ -184,6 +202,13 @@ class AcquireContext(Coroutine[Any, Any, L]):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._lease.__aexit__(exc_type, exc, traceback)
+
+    if not TYPE_CHECKING:  # type checkers refuse the call by themselves
+
+        def __call__(self, *_args: object, **_options: object) -> NoReturn:
+            """Raise TypeError: an ``acquire()`` stands above a function."""
+            self.close()
+            raise no_decorator()
 
 
 def acquire_context(method: Callable[P, Coroutine[Any, Any, L]]) -> Callable[P, AcquireContext[L]]:

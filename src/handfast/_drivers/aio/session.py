@@ -6,8 +6,9 @@ cancelled task cancels only its future. Its request keeps its place among the re
 another's.
 
 A connection that breaks is opened again, and all requests without a reply are sent again: scripts are idempotent. Each
-request fails when its ``retry_for`` is over; one that must not run twice fails at once if it was sent. A server that was
-never reached fails all requests at once. Waiters are woken, since a grant message may have been lost; they ask again.
+request fails when its ``retry_for`` is over, but not before it was sent on a second connection; one that must not run twice
+fails at once if it was sent. A server that was never reached fails all requests at once. Waiters are woken, since a grant
+message may have been lost; they ask again.
 
 The server counts as silent when nothing at all arrived for some time although a reply is due. The time is counted in
 ticks of the loop, so that a blocked loop is not taken for a silent server.
@@ -20,8 +21,9 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from functools import partial
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
@@ -29,25 +31,27 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.inbox import Inbox
+from handfast._drivers.aio.pending import Outcome, PendingAside, PendingBatch, PendingCall
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
     connection_broke,
-    copy_exception,
     handshake_failed,
+    hello_refused,
+    primary_changed,
     server_silent,
-    server_starting,
 )
-from handfast._engine.batches import join, replies, split
+from handfast._drivers.known_scripts import KnownScripts
+from handfast._engine.batches import replies, split
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push
-from handfast._engine.server_errors import is_noscript, is_transient
-from handfast._protocol.retry import RETRY_FOR, pause_before
+from handfast._engine.server_errors import is_noscript
+from handfast._engine.shards import Shards
+from handfast._engine.slots import ASKING
+from handfast._protocol.retry import pause_before
 
-__all__ = ["Outcome", "Session"]
-
-Outcome: TypeAlias = Answer | ErrorReply
+__all__ = ["Session"]
 
 BATCH = 128
 """Requests in one write; between two writes the session checks for back-pressure."""
@@ -59,74 +63,39 @@ TICKS = 5
 """The response timeout is divided into that many ticks. After as many ticks without a byte the server counts as silent."""
 
 
-class _Request:
-    """A call in progress, and the future of its reply."""
-
-    __slots__ = (
-        "again",
-        "by_source",
-        "call",
-        "future",
-        "give_up_at",
-        "number",
-        "on_answer",
-        "retry_for",
-        "sent_at",
-    )
-
-    number: int
-    """How many requests were sent on this session up to this one, and ..."""
-    sent_at: float
-    """... when it was sent; both are set by then."""
-
-    def __init__(
-        self, call: Call, future: Future[Outcome], retry_for: float, on_answer: Callable[[Answer], object] | None
-    ) -> None:
-        self.call = call
-        self.future = future
-        self.retry_for = retry_for
-        self.on_answer = on_answer
-        self.give_up_at = inf
-        self.by_source = False
-        """Whether it is sent with the source of its script, which the server did not know."""
-        self.again = False
-        """Whether it was sent before, without a reply of its own."""
-
-
-class _Batch:
-    """Requests that travel in one call. It lives until its reply comes or the connection breaks."""
-
-    __slots__ = ("by_source", "call", "requests")
-
-    def __init__(self, requests: list[_Request], sent_at: float) -> None:
-        self.requests = requests
-        self.call = join([request.call for request in requests])
-        self.by_source = False
-        for request in requests:
-            request.sent_at = sent_at
-
-
 class Session:
     """The connection of a client on one event loop. ``subscribe`` makes the subscription of each that is opened.
 
-    The owner sets ``on_revoked``, called with token and reason, and ``on_break``, called when the connection broke.
+    ``retry_for`` is for how many seconds a call is retried that does not say otherwise. The owner sets ``on_revoked``, called with
+    token and reason; ``on_break``, called with the error when the connection broke; ``on_unreachable``, called with the error
+    when none could be opened; and ``on_refused``, called with a request and the error reply to it, which returns whether it
+    took the request over. In a cluster ``slot_of`` returns the slot of a call, and ``on_slot_left`` is called with a slot that has
+    left the server.
     """
 
-    def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription]) -> None:
+    def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription], retry_for: float) -> None:
         self._connector = connector
+        self.retry_for = retry_for
         self._subscribe = subscribe
         self._owner = b""
+        self._shards: Shards | None = None
         self._loop = asyncio.get_running_loop()
         self.on_revoked: Callable[[bytes, str], object] = lambda _token, _reason: None
-        self.on_break: Callable[[], object] = lambda: None
+        self.on_break: Callable[[Exception], object] = lambda _error: None
+        self.on_unreachable: Callable[[Exception], object] = lambda _error: None
+        self.on_refused: Callable[[PendingCall, ErrorReply], bool] = lambda _request, _reply: False
+        self.on_slot_left: Callable[[int], object] = lambda _slot: None
+        self.slot_of: Callable[[Call], int | None] | None = None
         self.inbox = Inbox(self._confirm)
+        self.forget = self.inbox.unregister
         self._transport: FrameTransport | None = None
         self._handshake: Future[Any] | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._outbox: deque[_Request] = deque()
-        self._sent: deque[_Request | _Batch] = deque()
+        self._outbox: deque[PendingCall] = deque()
+        self._sent: deque[PendingCall | PendingBatch] = deque()
         self._count = 0
         self._sources_sent: dict[str, int] = {}
+        self._scripts = KnownScripts()
         self._tries = 0
         self._flush_scheduled = False
         self._reading = False
@@ -143,13 +112,22 @@ class Session:
         """The latest request whose only purpose is that the server knows it."""
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
-        self._ended = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self._ended: Exception | None = None
+        """What all requests get from the end on."""
         self.breaks = 0
         """How many connections broke so far."""
+        self.trouble: Exception | None = None
+        """Why there is no connection; None while there is one, or none was asked for yet."""
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and self._handshake is None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something waits for a connection that could not be opened."""
+        return self.trouble is not None and any(not request.future.done() for request in self._outbox)
 
     @property
     def is_idle(self) -> bool:
@@ -159,7 +137,7 @@ class Session:
     def send(
         self,
         call: Call,
-        retry_for: float = RETRY_FOR,
+        retry_for: float | None = None,
         on_answer: Callable[[Answer], object] | None = None,
         *,
         by_source: bool = False,
@@ -170,15 +148,29 @@ class Session:
         Cancel the future to withdraw the call: it is not sent from then on, neither for the first time nor again.
         """
         future: Future[Outcome] = self._loop.create_future()
-        request = _Request(call, future, retry_for, on_answer)
+        request = PendingCall(call, future, self.retry_for if retry_for is None else retry_for, on_answer)
         request.by_source = by_source
         self._outbox.append(request)
         if not self._flush_scheduled:
             self._schedule()
         return future
 
+    def adopt(self, request: PendingCall) -> None:
+        """Send a call that was sent elsewhere before, or that had to wait."""
+        self._outbox.append(request)
+        self._schedule()
+
+    def withdraw(self) -> list[PendingCall]:
+        """Give back the calls that are to be sent once there is a connection."""
+        requests = [] if self.is_open else [request for request in self._outbox if not request.future.done()]
+        if requests:
+            self._outbox.clear()
+        return requests
+
     def park(self, park: Park) -> Coroutine[Any, Any, Waking]:
         """Wait for the grant message."""
+        if not self._connector.heard:
+            park = self._connector.unheard(park)
         if (
             park.confirm is None
             or self._primed
@@ -187,6 +179,17 @@ class Session:
         ):
             return self.inbox.park(park)
         return self._prime(park, park.confirm)
+
+    def use_shard(self, slot: int) -> None:
+        """Have the messages for the waiters of a slot come to a sharded inbox, as soon as the server has one."""
+        transport = self._transport
+        if transport is None or self._handshake is not None:
+            return
+        if self._shards is None:
+            self._shards = Shards(self._owner)
+        if command := self._shards.subscribe(slot):
+            self._sent.append(PendingAside(partial(self._shards.refuse, slot)))
+            transport.write(command)
 
     async def _prime(self, park: Park, confirm: Call) -> Waking:
         """Wait for the grant message, and send its confirmation early: for a waiter it changes nothing."""
@@ -199,24 +202,35 @@ class Session:
     def _note_primed(self, _: Answer) -> None:
         self._primed = True
 
+    def note_revoked(self, token: bytes, reason: str) -> None:
+        """Keep the news that a grant was revoked before its waiter saw it."""
+        self.inbox.note_revoked(token, reason)
+
+    def fail_waiters(self, error: Exception) -> None:
+        """Fail all that wait for a grant, now and later."""
+        self.inbox.fail_all(error)
+
     def receive(self) -> None:
         """Deliver what has arrived while the loop was blocked, unless that is just being done."""
         if self._transport is not None and not self._reading:
             self._transport.receive()
 
-    def reconnect(self, breaks: int) -> None:
-        """Open a new connection, unless more than that many broke by now: another server may be the primary."""
-        if self.is_open and self.breaks == breaks:
-            self._break(RedisConnectionError("the server is not the primary any more"))
+    def reconnect(self, breaks: int | None = None) -> bool:
+        """Open a new connection, unless more than that many broke by now: another server may be the primary. Return whether it does."""
+        if self._transport is None or breaks not in (None, self.breaks):
+            return False
+        self._break(primary_changed())
+        return True
 
     def end(self, error: Exception) -> None:
         """Close the connection for good. Pending requests and waiters fail with the error."""
-        self._ended = True
+        self._ended = error
         self._close_transport()
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for timer in (self._ticker, self._expiry):
+            if timer is not None:
+                timer.cancel()
         self.inbox.fail_all(error)
         self._fail(error, inf)
 
@@ -247,12 +261,16 @@ class Session:
                 elif self._handshake is not None:
                     if not self._handshake.done():
                         self._handshake.set_result(frame)
+                    elif sent:
+                        sent.popleft()
                 elif not sent:
                     self._break(RedisConnectionError(f"the server sent a reply without a request: {frame!r:.100}"))
                     break
-                elif isinstance(request := sent.popleft(), _Batch):
+                elif isinstance(request := sent.popleft(), PendingBatch):
                     self._on_batch(request, frame)
                 else:
+                    if self._scripts.asked:
+                        self._learn(request.call.prefix.digest, frame)
                     self._on_reply(request, frame)
         finally:
             self._reading = False
@@ -260,7 +278,7 @@ class Session:
             self._hurries = False
             self._flush()
 
-    def _on_reply(self, request: _Request, frame: Any) -> None:
+    def _on_reply(self, request: PendingCall, frame: Any, replicas: int = 0) -> None:
         future, call = request.future, request.call
         if future.done():
             return
@@ -270,17 +288,20 @@ class Session:
                 self.inbox.register(call.waiter)
                 if call.lock is not None:
                     call.lock.is_free = type(frame) is int
-            answer = make_answer((request.sent_at, frame, request.again))
+            answer = make_answer((request.sent_at, frame, request.again, replicas))
             if request.on_answer is not None:
                 request.on_answer(answer)
             future.set_result(answer)
         elif is_noscript(frame) and not request.by_source:
             self._send_source(request)
-        else:
+        elif not self.on_refused(request, frame):
             future.set_result(frame)
 
-    def _on_batch(self, batch: _Batch, frame: Any) -> None:
+    def _on_batch(self, batch: PendingBatch, frame: Any) -> None:
         """Deliver the replies in that of a batch. What it has not served is sent in the ordinary way, without delay."""
+        if isinstance(batch, PendingAside):
+            batch.on_reply(frame)
+            return
         self._hurries = True
         if type(frame) is not ErrorReply:
             for request, reply in zip(batch.requests, replies(batch.call, frame), strict=True):
@@ -312,6 +333,13 @@ class Session:
                 self.on_revoked(token, reason)
             case token, message:
                 self.inbox.dispatch(token, message)
+                if not self._connector.heard:
+                    self._connector.note_heard()
+            case None if frame[0] == b"ssubscribe" and self._shards is not None:
+                self._sent.popleft()
+                self._shards.take(frame[1])
+            case None if frame[0] == b"sunsubscribe" and self._shards is not None:
+                self.on_slot_left(self._shards.drop(frame[1]))
 
     # --- sending
 
@@ -328,8 +356,8 @@ class Session:
 
     def _schedule(self) -> None:
         """Have the outbox sent: at once, at the end of this turn of the loop, or after a connect."""
-        if self._ended:
-            self._fail(RedisConnectionError("the session with the server has ended"), inf)
+        if self._ended is not None:
+            self._fail(self._ended, inf)
         elif self._connecting is not None:
             return
         elif self._transport is None:
@@ -343,48 +371,70 @@ class Session:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        outbox, sent, transport = self._outbox, self._sent, self._transport
+        outbox, sent, transport, known = self._outbox, self._sent, self._transport, self._scripts.known
+        held_back: list[PendingCall] = []
         while outbox and self._handshake is None and transport is not None and not transport.paused:
             parts: list[bytes] = []
             now = monotonic()
-            requests: list[_Request] = []
-            batches: list[list[_Request]] = []
+            requests: list[PendingCall] = []
+            batches: list[list[PendingCall]] = []
             for _ in range(min(len(outbox), BATCH)):
                 request = outbox.popleft()
                 if not request.future.done():
                     requests.append(request)
             if len(requests) > 1 and now >= self._batches_from:
-                requests, batches = split(requests)
+                requests, batches = split(requests, self.slot_of)
             for request in requests:
+                digest = request.call.prefix.digest
+                if not (digest in known or request.by_source or self._scripts.may_leave(digest)):
+                    held_back.append(request)
+                    continue
                 self._count += 1
                 request.number, request.sent_at = self._count, now
                 self._pack(request, parts)
             for members in batches:
-                batch = _Batch(members, now)
+                batch = PendingBatch(members, now)
                 digest = batch.call.prefix.digest
                 if digest in self._unknown:
                     self._unknown.discard(digest)
                     batch.by_source = True
                 self._pack(batch, parts)
-            transport.write(b"".join(parts))
+            if parts:
+                transport.write(b"".join(parts))
+        outbox.extendleft(reversed(held_back))
         if sent and self._ticker is None:
             self._tick()
 
-    def _pack(self, request: _Request | _Batch, parts: list[bytes]) -> None:
+    def _pack(self, request: PendingCall | PendingBatch, parts: list[bytes]) -> None:
         call = request.call
+        if isinstance(request, PendingCall) and request.asking:
+            parts.append(ASKING)
+            self._sent.append(PendingAside())
         parts += (call.prefix.eval_source if request.by_source else call.prefix.evalsha, call.args)
         if call.waiter:
-            parts.append(b"$%d\r\n%b%b\r\n" % (len(call.wants) + len(self._owner), call.wants, self._owner))
+            owner = self._owner if self._shards is None else self._shards.owner(call)
+            parts.append(b"$%d\r\n%b%b\r\n" % (len(call.wants) + len(owner), call.wants, owner))
         self._sent.append(request)
 
-    def _send_source(self, request: _Request) -> None:
+    def _send_source(self, request: PendingCall) -> None:
         """Send a call again after NOSCRIPT: with the source, unless the source left after the call did."""
         digest = request.call.prefix.digest
         if self._sources_sent.get(digest, -1) <= request.number:
             request.by_source = True
             self._sources_sent[digest] = self._count + 1
-        self._outbox.append(request)
+            self._scripts.note(digest)
+            self._outbox.appendleft(request)  # before those that wait for it
+        else:
+            self._outbox.append(request)
         self._schedule()
+
+    def _learn(self, digest: str, frame: Any) -> None:
+        """Take note whether the server knows a script, and have those sent that wait for that."""
+        if type(frame) is ErrorReply and is_noscript(frame):
+            self._scripts.forget(digest)
+        else:
+            self._scripts.note(digest)
+        self._hurries = True
 
     def _tick(self) -> None:
         self._ticker = None
@@ -408,40 +458,57 @@ class Session:
                 try:
                     await self._open()
                 except (RedisConnectionError, RedisTimeoutError) as error:
+                    self.trouble = error
                     if not self._connector.reached:
                         self._tries = 0
+                    self.on_unreachable(error)
                     self._fail(error, monotonic() if self._connector.may_recover(error) else inf)
                 except Exception as error:  # noqa: BLE001 -- pending requests get every error
+                    self.trouble = error
+                    self.on_unreachable(error)
                     self._fail(error, inf)
-                if self.is_open or not self._outbox:
+                if self.is_open or not self._has_work():
                     break
         finally:
             self._connecting = None
-            while self._outbox and self._outbox[0].future.done():
-                self._outbox.popleft()  # withdrawn in the meantime
-            if self._outbox:
+            if self._has_work():
                 self._schedule()
+
+    def _has_work(self) -> bool:
+        """Return whether a request is to be sent. Those that were withdrawn, or have failed, are dropped."""
+        while self._outbox and self._outbox[0].future.done():
+            self._outbox.popleft()
+        return bool(self._outbox)
 
     async def _open(self) -> None:
         try:
             self._transport = await FrameTransport.open(self._connector, self)
         except ResponseError as error:
-            if is_transient(str(error)):
-                raise server_starting(error) from error
-            raise
+            if (refusal := hello_refused(error)) is None:
+                raise
+            raise refusal from error
+        if self._ended is not None:  # asyncio.wait_for swallows a cancellation now and then, before Python 3.12
+            self._close_transport()
+            raise self._ended
         self._handshake = self._loop.create_future()
         self._sources_sent.clear()
+        self._scripts.reconnect()
         self._primed = False
         self._batches_from = -inf
         self._silent_ticks = 0
         try:
             subscription = self._subscribe()
-            self._transport.write(subscription.handshake)
+            probe = b"" if self._connector.heard else subscription.probe
+            if probe:
+                self._sent.append(PendingAside())  # what matters is whether the message comes
+            self._transport.write(subscription.handshake + probe)
             async with asyncio.timeout(self._connector.response_timeout):
                 failure = handshake_failed(subscription, await self._handshake)
             if failure is not None:
                 raise failure
             self._owner = subscription.owner.encode()
+            self._shards = None
+            self.trouble = None
         except BaseException as error:
             self._handshake = None
             self._close_transport()
@@ -471,19 +538,23 @@ class Session:
             if not self._handshake.done():
                 self._handshake.set_exception(error)
             return
+        self.trouble = error
         self._fail(error, monotonic())
         self.inbox.on_disconnect()
-        self.on_break()
+        self.on_break(error)
         if self._outbox:
             self._schedule()
 
     def _fail(self, error: Exception, moment: float) -> None:
         """Fail the requests whose retries end by ``moment``; the others are sent on the next connection, in order."""
-        pending: list[_Request] = []
+        pending: list[PendingCall] = []
         for entry in self._sent:
-            pending += entry.requests if isinstance(entry, _Batch) else [entry]
+            pending += entry.requests if isinstance(entry, PendingBatch) else [entry]
         for request in pending:
+            request.is_spared = not request.again and isinstance(error, RedisConnectionError) and moment != inf
             request.again = True
+        for request in self._outbox:
+            request.is_spared = False
         pending += self._outbox
         self._sent.clear()
         self._outbox.clear()
@@ -491,8 +562,30 @@ class Session:
             if request.future.done():
                 continue
             request.give_up_at = min(request.give_up_at, monotonic() + request.retry_for)
-            if (request.again and request.call.once) or request.give_up_at <= moment:
-                request.future.set_exception(copy_exception(error))
-                request.future.exception()  # marks it as retrieved, in case no task waits for it any more
+            is_over = request.give_up_at <= moment and not request.is_spared
+            if is_over or (request.again and request.call.once):
+                request.fail(error)
             else:
                 self._outbox.append(request)
+        self._expire()
+
+    def _expire(self) -> None:
+        """Fail the requests that are tried again no more, and come back when the next one is. Those on their way are waited for."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if self.trouble is None:
+            return
+        now, first = monotonic(), inf
+        for _ in range(len(self._outbox)):
+            request = self._outbox.popleft()
+            if request.future.done():
+                continue
+            if request.give_up_at <= now and not request.is_spared:
+                request.fail(self.trouble)
+                continue
+            self._outbox.append(request)
+            if request.give_up_at > now:
+                first = min(first, request.give_up_at)
+        if first < inf:
+            self._expiry = self._loop.call_later(first - now, self._expire)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, cast
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers.aio.connect import AsyncConnector
+from handfast._drivers.failures import primary_changed
 from handfast._drivers.linger import drop_undelivered
 from handfast._engine.resp import Reader
 
@@ -53,9 +54,13 @@ class FrameTransport(asyncio.Protocol):
     @classmethod
     async def open(cls, connector: AsyncConnector, handler: FrameHandler) -> Self:
         """Connect, and take over the transport."""
+        switches = connector.switches
         transport = cls(connector, await connector.connect(), handler)
         if transport._transport.is_closing():
             raise RedisConnectionError("the server closed the connection at once")
+        if switches != connector.switches:
+            transport.close()
+            raise primary_changed()
         transport._transport.set_protocol(transport)
         return transport
 

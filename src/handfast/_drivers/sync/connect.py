@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar
 
 import redis
@@ -9,8 +10,11 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
 
 from handfast._drivers.connect import Connector
+from handfast._drivers.failures import no_primary
+from handfast._engine.effects import Call
 
 __all__ = ["SyncConnector"]
 
@@ -22,19 +26,34 @@ class SyncConnector(Connector):
     no_retry: ClassVar[Any] = Retry(NoBackoff(), 0)
     other: ClassVar[str] = "AsyncHandfast"
 
+    @staticmethod
+    def _here() -> object:
+        return threading.current_thread()
+
+    def ask(self, call: Call, timeout: float) -> Any:
+        """Send a command on a connection of its own, and return the reply as redis-py reads it. Its errors pass through."""
+        connection: Any = self.connect(timeout)
+        try:
+            connection.send_packed_command([call.prefix.evalsha + call.args])
+            return connection.read_response()
+        finally:
+            connection.disconnect()
+
     def connect(self, timeout: float | None = None) -> AbstractConnection:
         """Open a connection and complete its handshake. Errors of the client library pass through."""
         limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
         connection: AbstractConnection = self._make(**limits)
         try:
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
+        except MasterNotFoundError as error:
+            raise no_primary(error) from None
         except RedisConnectionError:
             if self._restart_server is None:
                 raise
             self._restart_server()
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
         finally:
-            for pool in self._sentinels:
+            for pool in self._pools_of_sentinels():
                 pool.disconnect()
-        self.reached = True
+        self._note_reached(connection)
         return connection

@@ -11,33 +11,49 @@ import contextlib
 import itertools
 import os
 import secrets
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from binascii import hexlify
+from collections.abc import Callable, Hashable
 from functools import partial
+from logging import DEBUG
 from math import inf
-from typing import TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import client_closed, closed_while_waiting, log_unfinished_cleanup, timed_out
+from handfast._drivers.failures import (
+    OWN_ERRORS,
+    already_held,
+    lease_log,
+    log_acquired,
+    log_own_wait,
+    log_released,
+    log_unfinished_cleanup,
+)
+from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.callbacks import CallbackThread
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.foreign import ForeignThread
 from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
+from handfast._drivers.sync.shared import SharedConnections
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import PROBE, Answer, Call, Park, Steps
 from handfast._engine.keys import control_channel, inbox_channel
+from handfast._engine.limits import LimitRequest
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
 from handfast._engine.resp import ErrorReply
-from handfast._protocol.acquire import Attempt, AttemptEvent, Grant, acquire, cancel, try_acquire
+from handfast._protocol import limiting
+from handfast._protocol.acquire import Attempt, AttemptEvent, BaseAttempt, Grant, acquire, cancel, try_acquire
+from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import (
     GONE,
     LOST,
@@ -49,13 +65,18 @@ from handfast._protocol.lease import (
     release,
     renew,
 )
-from handfast._protocol.retry import RETRY_FOR, UNDO_WAIT, Retry, pauses, time_left
-from handfast.errors import AcquireTimeout, HandfastError, NotHeld, ServerRefused
+from handfast._protocol.retry import UNDO_WAIT, Retry, time_left
+from handfast._protocol.waiting import Watch
+from handfast.arguments import CancelEvent
+from handfast.errors import AcquireCancelled, AcquireTimeout, ClientClosed, HandfastError, NotHeld, ServerRefused
 
-__all__ = ["OWN_ERRORS", "SyncDriver"]
+if TYPE_CHECKING:
+    from handfast._drivers.sync.primary_watch import PrimaryWatch
+    from handfast._drivers.sync.renewers import Renewers
+    from handfast._drivers.sync.routed import RoutedSession
+    from handfast._protocol.detached import DetachedLease
 
-OWN_ERRORS = (RedisError, HandfastError)
-"""The errors of an operation itself. All others came from outside, such as an interrupt."""
+__all__ = ["SyncDriver"]
 
 T = TypeVar("T")
 
@@ -65,14 +86,24 @@ _drivers: weakref.WeakSet[SyncDriver] = weakref.WeakSet()
 class SyncDriver:
     """What one client has behind its API."""
 
-    def __init__(self, connector: SyncConnector, namespace: str, label: str | None, max_sessions: int) -> None:
+    def __init__(
+        self,
+        connector: SyncConnector,
+        namespace: str,
+        label: str | None,
+        retry_for: float,
+        max_sessions: int,
+        *,
+        release_at_exit: bool,
+    ) -> None:
         if max_sessions < 1:
             raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
         self._connector = connector
         self._namespace = namespace
         self._label = label
+        self._retry_for = retry_for
+        self._release_at_exit = release_at_exit
         self._max_sessions = max_sessions
-        self._closed = False
         self._start()
         _drivers.add(self)
 
@@ -85,15 +116,71 @@ class SyncDriver:
         numbers = itertools.count(1)
 
         def subscribe() -> Subscription:
+            if watch is not None:
+                watch.start()
             inbox = inbox_channel(namespace, client_id, next(numbers))
             return Subscription((inbox,), owner_text(inbox, control, label))
 
-        self.callbacks = CallbackThread()
+        self.callbacks: CallbackThread = CallbackThread()
+
+        def make(connector: SyncConnector) -> Session:
+            return Session(connector, subscribe)
+
+        def listen(connector: SyncConnector, on_revoked: Callable[[bytes, str], object]) -> Session:
+            return Session(connector, partial(Subscription, (control,)), on_revoked)
+
         self._leases = LeaseTable()
-        self._pool = Pool(partial(Session, connector, subscribe), self._max_sessions)
-        listen = partial(Session, connector, partial(Subscription, (control,)))
-        self._renewer = Renewer(listen, self._pool, self._leases, connector.response_timeout)
-        self._finalizer = weakref.finalize(self, _close_all, self._renewer, self._pool)
+        shared = SharedConnections(subscribe, make)
+        self._pool: Pool[Any]
+        self._renewer: Renewer | Renewers
+        watch: PrimaryWatch | None = None
+        if connector.seeds:
+            from handfast._drivers.sync.renewers import Renewers
+            from handfast._drivers.sync.routed import RoutedSession
+            from handfast._drivers.sync.routes import Routes
+
+            routes = Routes(connector)
+            self._pool = routed = Pool[Any](
+                partial(RoutedSession, routes, make),
+                self._max_sessions,
+                partial(RoutedSession, routes, shared.seat, is_seat=True),
+                shared,
+            )
+            self._renewer = Renewers(routes, listen, routed, self._leases)
+        else:
+            self._pool = pool = Pool[Any](
+                partial(make, connector), self._max_sessions, partial(shared.seat, connector), shared
+            )
+            self._renewer = renewer = Renewer(
+                partial(listen, connector), pool, self._leases, connector.response_timeout
+            )
+            if connector.service is not None:
+                from handfast._drivers.sync.primary_watch import PrimaryWatch
+
+                watch = PrimaryWatch(connector, pool.hang_up, renewer.hang_up)
+        self._watch = watch
+        self._finalizer = weakref.finalize(
+            self, _close_all, self._renewer, self._pool, watch, gives_up=self._release_at_exit
+        )
+
+    @property
+    def address(self) -> str:
+        return self._connector.address
+
+    @property
+    def hears(self) -> bool:
+        """Whether messages reach this client."""
+        return self._connector.heard
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether there are several primaries, each with some of the slots."""
+        return bool(self._connector.seeds)
+
+    @property
+    def reply_s(self) -> float:
+        """Seconds that the server has for a reply."""
+        return self._connector.response_timeout
 
     @property
     def label(self) -> str:
@@ -116,53 +203,74 @@ class SyncDriver:
 
         It must be called from the very frame that returns the lease, since an interrupt may arrive at any point before.
         """
-        if self._closed:
-            raise client_closed(request.name)
-        return Attempt(request, os.urandom(16).hex().encode(), threading.get_native_id())
+        if self._pool.closed:
+            raise ClientClosed(request.name)
+        return Attempt(request, hexlify(os.urandom(16)), threading.get_native_id(), monotonic())
 
-    def acquire(self, attempt: Attempt, timeout: float | None) -> LeaseState:
-        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; and QueueFull."""
+    def acquire(self, attempt: Attempt, timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
+        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; QueueFull; AcquireCancelled."""
+        if cancel is not None and cancel.is_set():
+            raise AcquireCancelled(attempt.request.name)
         if timeout == 0:
             lease = self.try_acquire(attempt)
             if lease is None:
-                raise AcquireTimeout(attempt.request.name, 0)
+                raise self._busy(attempt, 0)
             return lease
-        until = inf if timeout is None else monotonic() + timeout
-        name = attempt.request.name
-        grant, has_place = None, self._pool.enter(attempt)
+        until = inf if timeout is None else attempt.asked_at + timeout
+        make_watch = self._make_watch if cancel is None else partial(self._make_watch, cancel=cancel)
         try:
-            if not has_place:
-                grant, has_place = self._poll_for_place(attempt, until)
-            if has_place:
-                try:
-                    grant = self._run(acquire(attempt, until), name, until)
-                finally:
-                    self._pool.leave(attempt)
-        except (RedisConnectionError, RedisTimeoutError) as error:
+            grant = self._run(acquire(attempt, until, make_watch), attempt.request.name, until)
+        except (RedisConnectionError, RedisTimeoutError):
             attempt.apply(AttemptEvent.SILENCE)
-            if (timeout_error := timed_out(error, name, timeout, until)) is not None:
-                raise timeout_error from error
             raise
         if grant is None:
-            raise AcquireTimeout(name, timeout or 0)
+            raise self._busy(attempt, timeout or 0)
         return self._hold(attempt, grant)
 
-    def try_acquire(self, attempt: Attempt) -> LeaseState | None:
-        """Return the lease, or None if it is not free. One round trip."""
-        grant = self._run(try_acquire(attempt), attempt.request.name)
+    def acquire_in_turns(self, attempt: Attempt, timeout: float | None, _question: Hashable) -> LeaseState:
+        """Acquire. Threads ask each for itself: a thread that waits has a connection, and wakes up by itself."""
+        return self.acquire(attempt, timeout)
+
+    def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
+        """Return the lease, or None if it is not free. One round trip, for ``timeout`` seconds at most."""
+        try:
+            grant = self._run_once(try_acquire(attempt), attempt.request.name, timeout)
+        except (RedisConnectionError, RedisTimeoutError):
+            attempt.apply(AttemptEvent.SILENCE)
+            raise
         if grant is None:
             self.undo(attempt)
             return None
         return self._hold(attempt, grant)
 
-    def undo(self, attempt: Attempt) -> None:
-        """Leave nothing behind: no place to wait, no queue entry, no permit, no renewal."""
-        self._pool.leave(attempt)
+    def limit_attempt(self, request: LimitRequest) -> limiting.LimitAttempt:
+        """Start to be admitted by a limiter, as `attempt` does."""
+        if self._pool.closed:
+            raise ClientClosed(request.name)
+        return limiting.LimitAttempt(request, hexlify(os.urandom(16)), monotonic())
+
+    def admit(self, attempt: limiting.LimitAttempt, timeout: float | None) -> limiting.Decision:
+        """Wait to be admitted, for ``timeout`` seconds at most; 0 takes one round trip. Raises QueueFull."""
+        until = inf if timeout is None else attempt.asked_at + timeout
+        steps, name = limiting.acquire(attempt, until), attempt.request.name
+        try:
+            decision = self._run_once(steps, name, None) if timeout == 0 else self._run(steps, name, until)
+        except (RedisConnectionError, RedisTimeoutError):
+            attempt.apply(AttemptEvent.SILENCE)
+            raise
+        if self._pool.closed:
+            raise ClientClosed(name)
+        if not decision.admitted:
+            self.undo(attempt)
+        return decision
+
+    def undo(self, attempt: BaseAttempt) -> None:
+        """Leave nothing behind: no queue entry, no permit, no renewal."""
         if attempt.needs_undo and self._connector.reached:
             lease = self._leases.get(attempt.token)
             if lease is not None:
                 self._renewer.remove(lease)
-                lease.let_go()
+                lease.let_go(monotonic())
             if attempt.is_unanswered:
                 self._renewer.clean_up(cancel(attempt))
             else:
@@ -183,12 +291,16 @@ class SyncDriver:
             if not lease.is_released:
                 self._renewer.remove(lease)  # which the interrupt may have prevented
                 self._clean_up(partial(release, lease, by_holder=False), lease.request.name)
-                lease.let_go()
+                lease.let_go(monotonic())
             raise
         lost = status is LOST
         if not released and not lost:
             self._renewer.lose(lease, GONE.format("released"))
-        return released and not lost and lease.claim_release()
+        if not released or lost or not lease.claim_release():
+            return False
+        if lease_log.isEnabledFor(DEBUG):
+            log_released(lease)
+        return True
 
     def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
         """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
@@ -197,9 +309,11 @@ class SyncDriver:
         waited for. Nor is it after a loss that is known.
         """
         if lease.lost(monotonic()) and not lease.is_released:
-            self._renewer.remove(lease)
-            self._renewer.clean_up(release(lease, by_holder=False))
-            lease.let_go()
+            for part in reversed(lease.parts):
+                if not part.is_released:
+                    self._renewer.remove(part)
+                    self._renewer.clean_up(release(part, by_holder=False))
+                    part.let_go(monotonic())
             return error is not None
         try:
             self.release(lease, inf if error is None else monotonic() + UNDO_WAIT)
@@ -207,7 +321,7 @@ class SyncDriver:
         except OWN_ERRORS as failure:
             if error is None:
                 raise
-            lease.let_go()
+            lease.let_go(monotonic())
             log_unfinished_cleanup(lease.request.name, failure)
             return True
 
@@ -219,32 +333,77 @@ class SyncDriver:
         """Keep only these permits of a lease. Return False if it was lost. Raises NotHeld if it is being released."""
         return self._change(lease, downgrade(lease, request), "downgraded")
 
+    def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
+        """Extend a lease to that long from now, and leave it to another client. Return False if it was lost."""
+        if not self.extend(lease, ttl_ms):
+            return False
+        try:
+            lease.let_go(monotonic())
+            self._renewer.remove(lease)
+        except BaseException:
+            if lease.is_released:  # by now no caller gets the lease
+                self._renewer.remove(lease)
+                self._renewer.clean_up(release(lease, by_holder=False))
+            raise
+        return True
+
+    def check_adoptable(self, detached: DetachedLease, name: str) -> None:
+        """Raise ValueError if this client holds the lease already."""
+        if detached.token in self._leases:
+            raise already_held(name)
+
+    def adopt(self, detached: DetachedLease, request: PermitRequest) -> LeaseState:
+        """Hold a lease that another client acquired. The caller must call `forget` on any exception."""
+        from handfast._protocol.detached import adopt
+
+        lease = self.run(adopt(request, detached, self._pool), request.name)
+        self._renewer.add(lease)
+        return lease
+
+    def forget(self, detached: DetachedLease) -> None:
+        """Renew an adopted lease no more that did not reach its caller. It runs out, unless its token is used again."""
+        lease = self._leases.get(detached.token)
+        if lease is not None:
+            lease.let_go(monotonic())
+            self._renewer.remove(lease)
+
     def stop_renewing(self, lease: LeaseState) -> bool:
         """Let a lease run out whose holder dropped it. Return whether it was renewed until now.
 
         May be called at any point of any thread, by the garbage collector.
         """
-        return self._leases.pop(lease.token, None) is not None and not self._closed
+        renewed = [part for part in lease.parts if self._leases.pop(part.token, None) is not None]
+        return bool(renewed) and not self._pool.closed
 
-    def run(self, steps: Steps[T], name: str) -> T:
-        """Perform a protocol that leaves nothing behind."""
-        if self._closed:
-            raise client_closed(name)
+    def run(self, steps: Steps[T], name: str, _attempt: BaseAttempt | None = None) -> T:
+        """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
+        if self._pool.closed:
+            raise ClientClosed(name)
         return self._run(steps, name)
 
-    def close(self) -> None:
-        """Close the sessions, wake the threads that wait, and end the renewal thread. Leases that are held run out."""
-        self._closed = True
-        self._finalizer()
+    def look(self, steps: Steps[T], name: str, timeout: float | None = None) -> T:
+        """Perform a protocol that changes nothing, for ``timeout`` seconds at most. It is not tried again in an outage."""
+        if self._pool.closed:
+            raise ClientClosed(name)
+        return self._run_once(steps, name, timeout)
+
+    def close(self, *, release: bool | None) -> None:
+        """Close the sessions, wake the threads that wait, and end the renewal thread. Release what is held, or let it run out."""
+        if self._finalizer.detach() is not None:
+            gives_up = self._release_at_exit if release is None else release
+            for lease in _close_all(self._renewer, self._pool, self._watch, gives_up=gives_up):
+                run_lost_callbacks(lease)
 
     def disown_parent(self) -> None:
         """Start anew in a forked child: leases, sessions and the renewal thread are the parent's."""
         for lease in self._leases.all():
-            lease.disown()
+            lease.disown(monotonic())
         self._finalizer.detach()
         self._renewer.abandon()
         self._pool.abandon()
-        if not self._closed:
+        if self._watch is not None:
+            self._watch.abandon()
+        if not self._pool.closed:
             self._start()
 
     def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
@@ -256,48 +415,50 @@ class SyncDriver:
             raise NotHeld(lease.request.name)
         return False
 
-    def _poll_for_place(self, attempt: Attempt, until: float) -> tuple[Grant | None, bool]:
-        """Wait for a place to wait. Return a grant if one came in the meantime, and whether a place was taken.
-
-        Polling goes on without a place: the threads that have one may all wait for a lock that this caller holds.
-        """
-        for pause in pauses():
-            if self._closed:
-                raise closed_while_waiting(attempt.request.name)
-            grant = self._run(try_acquire(attempt), attempt.request.name, until)
-            if grant is not None:
-                return grant, False
-            if self._pool.enter(attempt, min(pause, until - monotonic())):
-                return None, True
-            if monotonic() >= until:
-                break
-        return None, False
+    def _make_watch(self, attempt: Attempt, cancel: CancelEvent | None = None) -> Watch:
+        return Watch(attempt.request, self._leases, _blocks, log_own_wait, cancel, held=attempt.held)
 
     def _hold(self, attempt: Attempt, grant: Grant) -> LeaseState:
         """Renew what an acquire was granted."""
-        if self._closed:
-            raise closed_while_waiting(attempt.request.name)
-        lease = LeaseState(attempt.request, attempt.token, grant, self._pool)
+        if self._pool.closed:
+            raise ClientClosed(attempt.request.name)
+        lease = LeaseState(attempt.request, attempt.token, grant, self._pool, attempt.asked_at)
         self._renewer.add(lease)
+        if lease_log.isEnabledFor(DEBUG):
+            log_acquired(lease)
         return lease
 
-    def _run(self, steps: Steps[T], name: str, until: float = inf) -> T:
+    def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
+        """Return the error for an acquire that took too long, and ask who has the name."""
+        name, status = attempt.request.name, None
+        with contextlib.suppress(*OWN_ERRORS):
+            name, status = self._run_once(who_is_there(attempt.request), name, UNDO_WAIT)
+        return AcquireTimeout(attempt.request.name, timeout, status, attempt.position, name)
+
+    def _run_once(self, steps: Steps[T], name: str, timeout: float | None) -> T:
+        """Perform a protocol without retries, for ``timeout`` seconds at most, or for the time that the server has for a reply."""
+        within = self._connector.response_timeout if timeout is None else timeout
+        return self._run(steps, name, monotonic() + within, retry_for=0)
+
+    def _run(self, steps: Steps[T], name: str, until: float = inf, *, retry_for: float | None = None) -> T:
         """Perform a protocol on a session of the pool, until that moment at most, and return its result."""
+        retry_for = self._retry_for if retry_for is None else retry_for
         session, within = self._pool.take(), self._connector.response_timeout
         try:
             effect = next(steps)
             while True:
                 if isinstance(effect, Park):
                     waking = session.park(effect)
-                    if self._closed:
-                        raise closed_while_waiting(name)
+                    if self._pool.closed:
+                        raise ClientClosed(name)
                     effect = steps.send(waking)
                     continue
                 give_up_at = inf
                 if until != inf:
-                    give_up_at = (now := monotonic()) + time_left(until, now)
+                    give_up_at = (now := monotonic()) + time_left(until, now, effect)
                     within = min(self._connector.response_timeout, give_up_at - now)
                 if effect.once:
+                    session.aim(effect)
                     self._ensure_open(session, name)
                 try:
                     outcome: Answer | ErrorReply | Exception = session.call(effect, within)
@@ -305,7 +466,8 @@ class SyncDriver:
                     outcome = error
                 if not isinstance(outcome, Answer):
                     try:
-                        outcome = self._retry(session, effect, name, give_up_at, outcome)
+                        retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
+                        outcome = self._retry(session, effect, outcome, retry)
                     except ServerRefused as error:
                         effect = steps.throw(error)
                         continue
@@ -321,14 +483,14 @@ class SyncDriver:
         finally:
             self._pool.give(session)
 
-    def _retry(self, session: Session, call: Call, name: str, until: float, failure: ErrorReply | Exception) -> Answer:
+    def _retry(
+        self, session: Session | RoutedSession, call: Call, failure: ErrorReply | Exception, retry: Retry
+    ) -> Answer:
         """Send a call again after a failure that may pass. Raise one that does not."""
-        give_up_at = min(monotonic() + RETRY_FOR, until)
-        retry = Retry(name, give_up_at, once=call.once)
         while True:
             if isinstance(failure, Exception):
-                recovers = self._connector.may_recover(failure)
-                verdict = retry.after_break(failure, monotonic(), may_recover=recovers)
+                recovers, silent = self._connector.may_recover(failure), isinstance(failure, RedisTimeoutError)
+                verdict = retry.after_break(failure, monotonic(), may_recover=recovers, silent=silent)
             else:
                 verdict = retry.after_refusal(failure, monotonic())
             if verdict.reconnect:
@@ -337,7 +499,7 @@ class SyncDriver:
                 raise verdict.error
             time.sleep(verdict.pause)
             try:
-                outcome = session.call(call, min(self._connector.response_timeout, give_up_at - monotonic()))
+                outcome = session.call(call, min(self._connector.response_timeout, retry.time_left(monotonic())))
             except (RedisConnectionError, RedisTimeoutError) as error:
                 failure = error
             else:
@@ -345,7 +507,7 @@ class SyncDriver:
                     return outcome._replace(again=retry.may_have_run)
                 failure = outcome
 
-    def _ensure_open(self, session: Session, name: str) -> None:
+    def _ensure_open(self, session: Session | RoutedSession, name: str) -> None:
         """Open the session, with retries: the call that comes next is sent only once."""
         if session.is_open:
             with contextlib.suppress(RedisConnectionError, RedisTimeoutError):
@@ -356,7 +518,7 @@ class SyncDriver:
             except (RedisConnectionError, RedisTimeoutError) as error:
                 outcome = error
             if not isinstance(outcome, Answer):
-                self._retry(session, PROBE, name, inf, outcome)
+                self._retry(session, PROBE, outcome, Retry(name, monotonic(), self._retry_for))
 
     def _clean_up(self, make_steps: Callable[[], Steps[object]], name: str) -> None:
         """Perform an undo: in this thread for UNDO_WAIT seconds, and in the background after that."""
@@ -370,9 +532,27 @@ class SyncDriver:
             raise
 
 
-def _close_all(renewer: Renewer, pool: Pool) -> None:
+def _blocks() -> set[object]:
+    """Return the frames of this thread, as `LeaseState.block` has them: a block that was entered in one of them can't be left before its call returns."""
+    frames: set[object] = set()
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
+    while frame is not None:
+        frames.add((id(frame), frame.f_code, threading.get_ident()))
+        frame = frame.f_back
+    return frames
+
+
+def _close_all(
+    renewer: Renewer | Renewers,
+    pool: Pool[Any],
+    watch: PrimaryWatch | None,
+    *,
+    gives_up: bool,
+) -> list[LeaseState]:
     pool.close()  # first: threads that wait then leave the queue while the renewal thread still finishes cleanups
-    renewer.stop()
+    if watch is not None:
+        watch.stop()
+    return renewer.stop(gives_up=gives_up)
 
 
 def _after_fork_in_child() -> None:

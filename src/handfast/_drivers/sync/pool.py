@@ -1,11 +1,9 @@
-"""The sessions of one client, reused, and the places for waiting threads.
+"""The sessions of one client, reused.
 
-Only waiting is bounded: a waiting thread keeps its session until it gets its lease. A call that does not wait (a try, a
-release, an undo) always gets a session; otherwise a client whose threads all wait for a lock that it holds itself could
-never release it.
+A waiting thread keeps its session until it gets its lease. When so many threads wait or call that no session is left, the others
+get a seat at a connection that they share. So there is always one for the thread that releases what they all wait for.
 
-Every step here is a single atomic operation of a list, a set or a queue, and may be interrupted before and after it. A
-place belongs to an attempt: it is free again when the attempt leaves, which may happen twice, or is garbage-collected.
+Every step here is a single atomic operation of a list or a dictionary, and may be interrupted before and after it.
 """
 
 from __future__ import annotations
@@ -13,48 +11,54 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from queue import Empty, SimpleQueue
-from weakref import WeakValueDictionary, ref
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from redis.exceptions import RedisError
 
-from handfast._drivers.sync.session import Session
-from handfast._protocol.acquire import Attempt
 from handfast._protocol.lease import LeaseState
 
+if TYPE_CHECKING:
+    from handfast._drivers.sync.routed import RoutedSession
+    from handfast._drivers.sync.session import Session
+    from handfast._drivers.sync.shared import Seat, SharedConnections
+
 __all__ = ["Pool"]
+
+S = TypeVar("S", bound="Session | RoutedSession | Seat")
 
 LENT_PAUSES_S = (0.0, 0.001, 0.01)
 """Pauses, in seconds, in which the thread that uses a session takes the replies that have arrived, once it runs again."""
 
 
-class Pool:
-    """Lends the sessions that ``make`` makes, and lets so many attempts wait at a time."""
+class Pool(Generic[S]):
+    """Lends the sessions that ``make`` makes, ``most`` of them at a time, and seats at the connections of ``shared`` beyond that."""
 
-    def __init__(self, make: Callable[[], Session], places: int) -> None:
+    def __init__(self, make: Callable[[], S], most: int, make_seat: Callable[[], S], shared: SharedConnections) -> None:
         self._make = make
-        self._idle: list[Session] = []
-        self._all: WeakValueDictionary[int, Session] = WeakValueDictionary()
-        self._closed = False
-        self._places = places
-        self._waiting: set[ref[Attempt]] = set()
-        """The attempts that have a place."""
-        self._left: SimpleQueue[None] = SimpleQueue()
-        """An item for each place that was left while all were taken. Only a hint to look again, so one too few or too many
-        does no harm."""
+        self._most = most
+        self._make_seat = make_seat
+        self._shared = shared
+        self._idle: list[S] = []
+        self._own: WeakValueDictionary[int, S] = WeakValueDictionary()
+        self._seats: WeakValueDictionary[int, S] = WeakValueDictionary()
+        """Those that are lent."""
+        self.closed = False
 
-    def take(self) -> Session:
-        """Lend an idle session, or a new one that is not open yet."""
+    def take(self) -> S:
+        """Lend an idle session, or a new one that is not open yet, or a seat."""
         try:
             return self._idle.pop()
         except IndexError:
-            session = self._make()
-            self._all[id(session)] = session
-            if self._closed:  # `close` may have missed it
-                session.end_waits()
-            return session
+            pass
+        make, kept = (self._make, self._own) if len(self._own) < self._most else (self._make_seat, self._seats)
+        session = make()
+        kept[id(session)] = session
+        if self.closed:  # `close` may have missed it
+            session.end_waits()
+        return session
 
-    def take_open(self) -> Session | None:
+    def take_open(self) -> S | None:
         """Lend an idle session that is open, if there is one. Those that are closed are dropped: `take` makes new ones."""
         try:
             while not (session := self._idle.pop()).is_open:
@@ -63,10 +67,13 @@ class Pool:
             return None
         return session
 
-    def give(self, session: Session) -> None:
-        """Take a session back, open or closed."""
+    def give(self, session: S) -> None:
+        """Take a session back, open or closed. A seat is not used again."""
+        if session.is_seat:
+            session.close()
+            return
         self._idle.append(session)
-        if self._closed:
+        if self.closed:
             self._close_idle()
 
     def receive(self, lease: LeaseState, pauses: Iterable[float] = LENT_PAUSES_S) -> None:
@@ -86,35 +93,29 @@ class Pool:
                 self.give(confirmation.pending)
             break
 
-    def enter(self, attempt: Attempt, seconds: float = 0) -> bool:
-        """Give an attempt a place to wait, or return False if none is free in that time."""
-        if seconds > 0:
-            with contextlib.suppress(Empty):
-                self._left.get(timeout=seconds)
-        self._waiting.add(ref(attempt, self._waiting.discard))
-        if len(self._waiting) <= self._places:
-            return True
-        self.leave(attempt)
-        return False
-
-    def leave(self, attempt: Attempt) -> None:
-        """Free the place of an attempt, if it has one."""
-        was_full = len(self._waiting) >= self._places
-        self._waiting.discard(ref(attempt))
-        if was_full and self._left.qsize() < self._places:
-            self._left.put(None)
-
     def close(self) -> None:
         """Close the idle sessions now, and the others when they come back. Threads that wait are woken."""
-        self._closed = True
+        self.closed = True
         self._close_idle()
-        for session in filter(None, (reference() for reference in self._all.valuerefs())):
+        for session in self._sessions():
             session.end_waits()
+        self._shared.close()
+
+    def hang_up(self) -> None:
+        """End all connections, also those in use, from another thread."""
+        for session in self._sessions():
+            session.hang_up()
+        self._shared.hang_up()
 
     def abandon(self) -> None:
         """Close every session, lent or not, in a forked child: they are the parent's."""
-        for session in self._all.values():
+        for session in self._sessions():
             session.close()
+        self._shared.abandon()
+
+    def _sessions(self) -> list[S]:
+        references = [*self._own.valuerefs(), *self._seats.valuerefs()]
+        return [session for reference in references if (session := reference()) is not None]
 
     def _close_idle(self) -> None:
         while self._idle:

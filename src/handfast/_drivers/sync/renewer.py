@@ -21,25 +21,26 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from redis.exceptions import RedisError
 
 from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import log_unreleased, server_silent
 from handfast._drivers.losses import LossNotifier
-from handfast._drivers.sync.pool import Pool
+from handfast._drivers.sync.acknowledged import AcknowledgedRenewals
 from handfast._drivers.sync.session import Session
+from handfast._drivers.sync.waker import Waker
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
-from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
+from handfast._protocol.lease import LeaseState, LeaseTable, Renewal, release
 from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
 from handfast.errors import HandfastError
 
@@ -60,18 +61,36 @@ MAX_EARLY = 64
 """Revocations that are kept for leases which are not in the table yet: a lease is added right after its reply was read."""
 
 
+class Lender(Protocol):
+    """What the renewal thread needs of the client's pool."""
+
+    def receive(self, lease: LeaseState, pauses: Iterable[float]) -> None:
+        """Take the reply to a lease's confirmation if it has arrived."""
+
+    def take_open(self) -> Session | None:
+        """Lend an idle session that is open, if there is one."""
+
+    def give(self, session: Session) -> None:
+        """Take it back."""
+
+
 class Renewer(LossNotifier):
     """Renews what is in the table. ``make_session`` makes the session that listens to the control channel."""
 
     def __init__(
         self,
         make_session: Callable[[Callable[[bytes, str], object]], Session],
-        pool: Pool,
+        pool: Lender,
         leases: LeaseTable,
         response_timeout: float,
     ) -> None:
         super().__init__(leases)
+        self.on_refused: Callable[[LeaseState | Cleanup, ErrorReply], bool] = lambda _one, _reply: False
+        """Called with a lease or a cleanup and the error reply to its call; returns whether it took it over."""
+        self.on_failure: Callable[[], object] = lambda: None
+        """Called when the server could not be reached."""
         self._session = make_session(self.revoked)
+        self._acknowledged = AcknowledgedRenewals(make_session(lambda _token, _reason: None), self._on_acknowledged)
         self._pool = pool
         self._response_timeout = response_timeout
         self._cleanups: list[Cleanup] = []
@@ -84,6 +103,8 @@ class Renewer(LossNotifier):
         self._sending = False
         self._send_sources = False
         self._wakes_at = inf
+        self._broke = False
+        """Whether the connection broke in the last tick."""
         self._stopping = False
         self._running = threading.Lock()
         """Held by the thread while it runs, and for good after the end. Never waited for."""
@@ -119,21 +140,60 @@ class Renewer(LossNotifier):
 
     def clean_up(self, steps: Steps[Any]) -> None:
         """Perform an undo as soon as the server can be reached."""
-        self._cleanups.append(Cleanup(steps, monotonic() + CLEANUP_FOR))
+        self.take_over(Cleanup(steps, monotonic() + CLEANUP_FOR))
+
+    def take_over(self, cleanup: Cleanup) -> None:
+        """Go on with an undo."""
+        cleanup.due_at = -inf
+        self._cleanups.append(cleanup)
         self._wake()
 
-    def stop(self) -> None:
-        """End the thread and its session. The leases run out."""
+    def drop(self, cleanup: Cleanup) -> None:
+        """Leave an undo to others."""
+        with contextlib.suppress(ValueError):
+            self._cleanups.remove(cleanup)
+
+    def work(self) -> list[LeaseState | Cleanup]:
+        """Return all that is renewed or undone here."""
+        return [*self._leases.all(), *self._cleanups]
+
+    def stop(self, *, gives_up: bool = False) -> list[LeaseState]:
+        """End the thread and its session. The leases run out, or are given up: released, and returned."""
+        return self.wait_for_end(self.begin_to_stop(gives_up=gives_up))
+
+    def begin_to_stop(self, *, gives_up: bool = False) -> dict[LeaseState, Cleanup]:
+        """Have the thread end. Return the leases that are given up, each with its release."""
+        leases = self._leases.give_up(monotonic()) if gives_up else []
+        give_up_at = monotonic() + CLEANUP_FOR
+        releases = {lease: Cleanup(release(lease, by_holder=False), give_up_at) for lease in leases}
+        if self._sending:
+            with self._gate:
+                pass
+        self._cleanups += releases.values()
         self._stopping = True
         self._waker.wake()
         self._run()  # does what the thread does at its end, if there is none
+        return releases
+
+    def wait_for_end(self, releases: dict[LeaseState, Cleanup]) -> list[LeaseState]:
+        """Wait for the end of the thread. Return the leases that were given up."""
         if self._thread is not threading.current_thread() and self._thread is not None:
             self._thread.join(self._response_timeout + UNDO_WAIT)
+        for lease, cleanup in releases.items():
+            if cleanup.result is None:
+                log_unreleased(lease.request.name)
+        return [*releases]
+
+    def hang_up(self) -> None:
+        """End the connections, from another thread: new ones are opened, and every lease is renewed on them."""
+        self._session.hang_up()
+        self._acknowledged.session.hang_up()
 
     def abandon(self) -> None:
         """Drop everything in a forked child, which does not have the thread."""
         self._stopping = True
         self._session.close()
+        self._acknowledged.close()
         self._waker.close()
 
     def _wake(self) -> None:
@@ -155,10 +215,12 @@ class Renewer(LossNotifier):
                 except BaseException:  # even a SystemExit, of a logging filter for example: other leases go on
                     logger.exception("unexpected error in the lease renewal thread; retrying in %g s", TICK_S)
                     self._session.close()
+                    self._acknowledged.close()
                     time.sleep(TICK_S)
             self._finish_cleanups()
         finally:
             self._session.close()
+            self._acknowledged.close()
             if self._stopping:
                 self._waker.close()
             else:  # killed: the next lease starts another thread
@@ -175,17 +237,26 @@ class Renewer(LossNotifier):
         due = self._leases.next_due()
         if due is not None:
             self._wakes_at = min(due, monotonic() + TICK_S)
-        self._wakes_at = min(self._wakes_at, self._silent_at)
+        self._wakes_at = min(self._wakes_at, self._silent_at, self._acknowledged.silent_at)
         poll = select.poll()
         poll.register(self._waker, select.POLLIN)
-        if self._session.is_open:
-            poll.register(self._session, select.POLLIN)
+        for session in self._sessions():
+            poll.register(session, select.POLLIN)
         timeout_ms = None if self._wakes_at == inf else max(0, self._wakes_at - monotonic()) * 1000
         ready = [fd for fd, _ in poll.poll(timeout_ms)]
         if self._waker.fileno() in ready:
             self._waker.clear()
         if self._session.is_open and self._session.fileno() in ready:
             self._try(partial(self._listen, self._session))
+            if not self._session.is_open:
+                self._leases.renew_all(monotonic())  # that it broke is tried out now, and not when the next one is due
+        acknowledged = self._acknowledged
+        if acknowledged.session.is_open and acknowledged.session.fileno() in ready:
+            self._try(acknowledged.listen)
+
+    def _sessions(self) -> list[Session]:
+        """Return the sessions that are open."""
+        return [session for session in (self._session, self._acknowledged.session) if session.is_open]
 
     def _tick(self) -> None:
         self._receive_confirmations()
@@ -193,16 +264,29 @@ class Renewer(LossNotifier):
             self.notify_lost(lease)
         if monotonic() >= self._silent_at:
             self._session.close()
+            self.note_failure(server_silent())
+            self.on_failure()
+            self.review()
+        unreachable = None
         if not self._session.is_open:
             self._forget_unanswered()
             if self._leases or self._cleanups:
-                self._try(partial(self._open, self._patience()))
-        if self._session.is_open:
+                unreachable = self._try(partial(self._open, self._patience()))
+        was_open, has_broken = self._session.is_open, self._broke
+        if was_open:
             self._try(partial(self._renew, self._session))
             self._try(self._clean_up)
         else:
             self._receive_confirmations()  # to connect may have taken long
             self._try(self._renew_through_pool)
+            if unreachable is not None:
+                self._leases.note_failure(unreachable)
+        self._renew_acknowledged()
+        self._broke = was_open and not self._session.is_open
+        if self._broke and not has_broken:
+            self._leases.renew_all(monotonic())  # tried out now, once, before it is called an outage
+        elif not (self._unanswered or self._acknowledged):
+            self.review()
         for cleanup in self._cleanups:
             cleanup.expire(monotonic())
         self._drop_finished_cleanups()
@@ -218,16 +302,38 @@ class Renewer(LossNotifier):
         for cleanup in self._cleanups:
             cleanup.due_at = -inf
 
-    def _renew(self, session: Session) -> None:
+    @contextlib.contextmanager
+    def sending(self) -> Iterator[None]:
+        """Keep a release waiting in `remove`, since renewals are being sent."""
         self._sending = True
         try:
             with self._gate:
-                due = [lease for lease in self._leases.due(monotonic()) if lease not in self._unanswered]
-                if due:
-                    sources, self._send_sources = self._send_sources, False
-                    self._send(session, [(lease, lease.renewal) for lease in due], self._on_renewal, sources=sources)
+                yield
         finally:
             self._sending = False
+
+    def _renew(self, session: Session) -> None:
+        with self.sending():
+            due = [lease for lease in self._leases.due(monotonic()) if lease not in self._unanswered]
+            self._acknowledged.add(
+                [one for one in due if one.request.acknowledgement and one not in self._acknowledged]
+            )
+            due = [lease for lease in due if lease.request.acknowledgement is None]
+            if due:
+                sources, self._send_sources = self._send_sources, False
+                self._send(session, [(lease, lease.renewal) for lease in due], self.on_renewal, sources=sources)
+
+    def _renew_acknowledged(self) -> None:
+        """Send the renewals that wait for replicas. What fails is due again soon."""
+        acknowledged = self._acknowledged
+        if monotonic() >= acknowledged.silent_at:
+            acknowledged.close()
+            self.note_failure(server_silent())
+        if not acknowledged:
+            return
+        self._try(partial(acknowledged.open, self._patience()))
+        with self.sending():
+            self._try(partial(acknowledged.send, self._patience(), lambda lease: lease.token in self._leases))
 
     def _renew_through_pool(self) -> None:
         """Renew what is due though no session could be opened, and wait for the replies."""
@@ -248,24 +354,39 @@ class Renewer(LossNotifier):
                 self._forget_unanswered()
             self._pool.give(session)
 
-    def _on_renewal(self, lease: LeaseState, outcome: Answer | ErrorReply) -> None:
+    def on_renewal(self, lease: LeaseState, outcome: Answer | ErrorReply) -> None:
+        """Judge the reply to a renewal."""
+        if isinstance(outcome, ErrorReply) and self.on_refused(lease, outcome):
+            return
         verdict = self.settle(lease, outcome, monotonic())
         if verdict is Renewal.SEND_SOURCE:
             self._send_sources = True
         elif verdict is Renewal.RECONNECT:
             self._session.close()
 
+    def _on_acknowledged(self, lease: LeaseState, outcome: Answer | ErrorReply) -> None:
+        if isinstance(outcome, ErrorReply) and self.on_refused(lease, outcome):
+            return
+        verdict = self.settle(lease, outcome, monotonic())
+        if verdict is Renewal.SEND_SOURCE:
+            self._acknowledged.sends_sources = True
+        elif verdict is Renewal.RECONNECT:
+            self._acknowledged.close()
+
     def _clean_up(self) -> None:
         now = monotonic()
         due = [one for one in self._cleanups if one.call and one.due_at <= now and one not in self._unanswered]
         for cleanup in due:
             cleanup.due_at = now + TICK_S  # in case it is refused
-        self._send(self._session, [(one, one.call) for one in due if one.call], self._on_cleanup, sources=False)
+        self._send(self._session, [(one, one.call) for one in due if one.call], self.on_cleanup, sources=False)
 
-    def _on_cleanup(self, cleanup: Cleanup, outcome: Answer | ErrorReply) -> None:
+    def on_cleanup(self, cleanup: Cleanup, outcome: Answer | ErrorReply) -> None:
+        """Judge the reply to a cleanup."""
+        if isinstance(outcome, ErrorReply) and self.on_refused(cleanup, outcome):
+            return
         # Sources are sent only for scripts that the server does not know: some users may not send any.
         if isinstance(outcome, ErrorReply) and is_noscript(outcome) and cleanup.call:
-            self._send(self._session, [(cleanup, cleanup.call)], self._on_cleanup, sources=True)
+            self._send(self._session, [(cleanup, cleanup.call)], self.on_cleanup, sources=True)
         elif cleanup.settle(outcome, monotonic()):
             cleanup.due_at = -inf
 
@@ -313,38 +434,12 @@ class Renewer(LossNotifier):
         now, ends = monotonic(), [lease.deadline for lease in self._leases.all()]
         return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
 
-    def _try(self, action: Callable[[], object]) -> None:
-        """Do what the network may prevent, or a missing right; the table knows when to try again."""
+    def _try(self, action: Callable[[], object]) -> Exception | None:
+        """Do what the network may prevent, or a missing right, and return its error; the table knows when to try again."""
         try:
             action()
         except (RedisError, HandfastError) as error:
-            logger.debug("could not reach the server to renew leases: %s", error)
-
-
-class Waker:
-    """A self-pipe: wakes a thread from its poll."""
-
-    def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
-        os.set_blocking(self._reading, False)
-        os.set_blocking(self._writing, False)
-
-    def fileno(self) -> int:
-        """Return the end to poll."""
-        return self._reading
-
-    def wake(self) -> None:
-        """Wake the thread. A full pipe wakes it already; a closed one has no thread any more."""
-        with contextlib.suppress(OSError):
-            os.write(self._writing, b"!")
-
-    def clear(self) -> None:
-        """Take note of all wake-ups so far."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._reading, 4096)
-
-    def close(self) -> None:
-        ends, self._reading, self._writing = (self._reading, self._writing), -1, -1
-        for fd in ends:
-            if fd >= 0:
-                os.close(fd)
+            self.note_failure(error)
+            self.on_failure()
+            return error
+        return None

@@ -12,16 +12,32 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from types import FrameType, TracebackType
-from typing import Generic, Self, TypeVar
+from functools import lru_cache
+from opcode import opmap
+from threading import get_ident
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
 
-from handfast._drivers.sync.driver import OWN_ERRORS
+from handfast._drivers.failures import OWN_ERRORS, no_decorator
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
 
 __all__ = ["LeaseScope", "PrimitiveScope"]
 
 L = TypeVar("L", bound="LeaseScope")
+
+_BEFORE_WITH, _LOAD_SPECIAL = opmap.get("BEFORE_WITH"), opmap.get("LOAD_SPECIAL")
+"""What enters a ``with`` block up to Python 3.13, and from 3.14 on."""
+
+
+@lru_cache(1024)
+def _is_with(code: CodeType, offset: int) -> bool:
+    """Return whether that instruction enters a ``with`` block, which only its own frame can leave.
+
+    Other calls of ``__enter__``, such as those of exit stacks and of threads that work for others, leave their frame behind.
+    """
+    instructions = code.co_code
+    return instructions[offset] == _BEFORE_WITH or (offset >= 2 and instructions[offset - 2] == _LOAD_SPECIAL)
 
 
 class LeaseScope:
@@ -35,16 +51,18 @@ class LeaseScope:
 
     def __enter__(self) -> Self:
         try:
-            self.check()
-            return self._begin()
+            self._check_entry()
+            return self._begin(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
         except OWN_ERRORS:
             raise
         except BaseException as interrupt:
             self._leave_interrupted(interrupt)
             raise
 
-    def _begin(self) -> Self:
-        """Enter the block of a lease that was just acquired."""
+    def _begin(self, frame: FrameType) -> Self:
+        """Enter the block of a lease that was just acquired, in that frame."""
+        code = frame.f_code
+        self._state.block = self._state.block or (_is_with(code, frame.f_lasti) and (id(frame), code, get_ident()))
         self._on_enter()
         return self
 
@@ -60,6 +78,12 @@ class LeaseScope:
             self._leave_interrupted(interrupt)
             raise
 
+    if not TYPE_CHECKING:  # type checkers refuse the call by themselves
+
+        def __call__(self, *_args: object, **_options: object) -> NoReturn:
+            """Raise TypeError: an ``acquire()`` stands above a function."""
+            raise no_decorator()
+
     def _leave_interrupted(self, interrupt: BaseException) -> None:
         """Leave the block as if the interrupt had ended it. Errors of the release are dropped: the interrupt is raised."""
         if not self._released:
@@ -70,9 +94,26 @@ class LeaseScope:
     def _released(self) -> bool:
         return self._state.is_released
 
+    def _suspended(self) -> bool:
+        """Return whether no call of this thread runs in the frame that entered the block: it is a generator's, for another to resume.
+
+        False where the block was not entered by a ``with`` statement, whose frame is not known.
+        """
+        block, ident = self._state.block, get_ident()
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 -- as above
+        while block and frame is not None:
+            if block == (id(frame), frame.f_code, ident):
+                return False
+            frame = frame.f_back
+        return bool(block)
+
     def check(self) -> None:
         """Raise an error unless the lease is held."""
         raise NotImplementedError
+
+    def _check_entry(self) -> None:
+        """Raise an error unless a block may begin."""
+        self.check()
 
     def _on_enter(self) -> None:
         """Called when a block begins that holds the lease."""

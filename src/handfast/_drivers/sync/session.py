@@ -1,10 +1,6 @@
-"""One RESP3 connection at a time that sends scripts and receives the messages of its own inbox channel.
+"""A session: the calls and the waits of one thread at a time on one connection.
 
-The client library opens the connection. From then on the session reads the socket itself, since replies and pushes
-arrive interleaved and in either order: a push that a script causes to its own connection comes before the script's
-reply up to Redis 7.0 and after it from 7.2 on, and both may arrive in one segment.
-
-A session belongs to one thread at a time. After an exception it is closed and not reused: a reply may still be on its way.
+After an exception it is closed and not reused: a reply may still be on its way.
 
 The confirmation of a grant is sent without waiting for its reply. The session may change hands before that comes. Replies come
 in order, so the next reader takes it before the reply that it waits for itself.
@@ -12,40 +8,37 @@ in order, so the next reader takes it before the reply that it waits for itself.
 
 from __future__ import annotations
 
-import contextlib
-import select
-import socket
-import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar
 
-from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import connection_broke, handshake_failed, server_silent, server_starting
-from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
-from handfast._engine.effects import Answer, Call, Confirmation, GrantMessage, Park, Waking, make_answer
-from handfast._engine.messages import Subscription, parse_message
-from handfast._engine.resp import ErrorReply, Push, Reader
-from handfast._engine.server_errors import is_noscript, is_transient
+from handfast._drivers.sync.transport import MIN_TIMEOUT_S, Transport, translated
+from handfast._engine.effects import (
+    Answer,
+    Call,
+    Confirmation,
+    GrantMessage,
+    Park,
+    Waking,
+    make_answer,
+)
+from handfast._engine.messages import Subscription
+from handfast._engine.resp import ErrorReply, Push, bulk
+from handfast._engine.server_errors import is_noscript
+from handfast._engine.slots import ASKING
 
 __all__ = ["Session"]
 
-MIN_TIMEOUT_S = 0.02
-"""Time that the server has for a reply even when the caller's time is nearly over, in seconds."""
 
+class Session(Transport):
+    """One connection at a time, and its inbox."""
 
-_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What a socket that does not block raises instead of waiting."""
-
-
-class Session:
-    """One connection and its inbox. ``subscribe`` makes the subscription of each connection that is opened."""
+    is_seat: ClassVar[bool] = False
+    """Whether it is lent only once."""
 
     def __init__(
         self,
@@ -53,69 +46,35 @@ class Session:
         subscribe: Callable[[], Subscription],
         on_revoked: Callable[[bytes, str], object] | None = None,
     ) -> None:
-        self._connector = connector
-        self._subscribe = subscribe
-        self._owner = b""
+        super().__init__(connector, subscribe)
         self._on_revoked = on_revoked
-        self._connection: AbstractConnection | None = None
         self._grants: dict[bytes, GrantMessage] = {}
-        self._confirmations: deque[tuple[Confirmation, float]] = deque()
-        """Those without a reply, and when they were sent."""
+        self._unanswered: deque[tuple[Confirmation | int, float]] = deque()
+        """Confirmations without a reply, and when they were sent; and the slots whose sharded inboxes are not confirmed yet."""
         self._primed = False
         """Whether the server knows the script of confirmations."""
         self._parked = False
+        self._has_moved = False
+        """Whether the slot of who waits may have left the server."""
         self._may_park = True
-
-    @property
-    def is_open(self) -> bool:
-        return self._connection is not None
 
     def open(self, within: float | None = None) -> None:
         """Connect and subscribe, each step within that many seconds."""
-        timeout = self._connector.response_timeout if within is None else within
-        try:
-            connection = self._connector.connect(max(timeout, MIN_TIMEOUT_S))
-        except ResponseError as error:
-            if is_transient(str(error)):
-                raise server_starting(error) from error
-            raise
-        self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001 -- redis-py has no public way to its socket
-        self._connection = connection
-        self._socket.settimeout(0)  # with a timeout each send and each receive would begin with a poll
-        self._has_decrypted = getattr(self._socket, "pending", int)
-        self._reader = Reader()
-        self._frames = self._reader.frames
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
         self._grants.clear()
         self._primed = False
-        with self._closing_on_error():
-            subscription = self._subscribe()
-            self._send(subscription.handshake, timeout)
-            failure = handshake_failed(subscription, self._reply(timeout))
-            if failure is not None:
-                raise failure
-            self._owner = subscription.owner.encode()
-            self._take_frames()
+        super().open(within)
+        self._take_frames()
 
     def close(self) -> None:
         """Close the connection, whatever state it is in."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(Exception):
-                connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
-        while self._confirmations:
-            self._confirmations.popleft()[0].settle(None)
+        super().close()
+        while self._unanswered:
+            confirmation, _ = self._unanswered.popleft()
+            if isinstance(confirmation, Confirmation):
+                confirmation.settle(None)
 
-    def _drop(self) -> None:
-        """Close the connection after an error: requests may be on their way."""
-        if self._connection is not None:
-            drop_undelivered(self._socket)
-        self.close()
-
-    def fileno(self) -> int:
-        """Return the socket's, for select and poll."""
-        return self._socket.fileno()
+    def aim(self, call: Call) -> None:
+        """Do nothing: there is one server for all calls."""
 
     def call(self, call: Call, within: float) -> Answer | ErrorReply:
         """Run a script and wait that many seconds for its reply, opening the session first if need be.
@@ -124,39 +83,52 @@ class Session:
         """
         if self._connection is None:
             self.open(within)
+        if call.acknowledgement is not None:
+            return self._call_between(b"", call, call.acknowledgement.barrier, within)
         head, tail, waiter, wants = call[:4]
         if waiter:
-            tail += b"$%d\r\n%b%b\r\n" % (len(wants) + len(self._owner), wants, self._owner)
+            owner = self.owner if self.shards is None else self.shards.owner(call)
+            tail += b"$%d\r\n%b%b\r\n" % (len(wants) + len(owner), wants, owner)
         try:  # the hot path: written out instead of entering `_closing_on_error`
             sent_at = monotonic()
-            self._send(head.evalsha + tail, within)
+            self.write(head.evalsha + tail, within)
             reply = self._reply(within)
             if type(reply) is ErrorReply and is_noscript(reply):
                 sent_at = monotonic()
-                self._send(head.eval_source + tail, within)
+                self.write(head.eval_source + tail, within)
                 reply = self._reply(within)
         except OSError as error:
-            self._drop()
-            raise _translated(error) from error
+            self.drop()
+            raise translated(error) from error
         except BaseException:
-            self._drop()
+            self.drop()
             raise
         if type(reply) is ErrorReply:
             return reply
         self._grants.clear()  # a grant that was published before this reply is over
-        return make_answer((sent_at, reply, False))
+        return make_answer((sent_at, reply, False, 0))
 
-    def send(self, calls: list[Call], *, sources: bool, within: float) -> float:
+    def call_asking(self, call: Call, within: float) -> Answer | ErrorReply:
+        """Do what `call` does for a slot of a cluster that the server is only about to get."""
+        if self._connection is None:
+            self.open(within)
+        return self._call_between(
+            ASKING, call, b"" if call.acknowledgement is None else call.acknowledgement.barrier, within
+        )
+
+    def send(self, calls: list[Call], *, sources: bool, within: float, barrier: bytes = b"") -> float:
         """Send several calls in one write, within that many seconds, and return the moment. `listen` gives their replies."""
-        with self._closing_on_error():
+        with self.closing_on_error():
             sent_at = monotonic()
-            parts = ((call.prefix.eval_source if sources else call.prefix.evalsha) + call.args for call in calls)
-            self._send(b"".join(parts), within)
+            parts = [(call.prefix.eval_source if sources else call.prefix.evalsha) + call.args for call in calls]
+            self.write(b"".join([*parts, barrier]), within)
         return sent_at
 
     def park(self, park: Park) -> Waking:
         """Wait for the grant message, and confirm it. A broken connection ends the wait, too: the waiter then asks again."""
-        token, until, confirm = park
+        if not self._connector.heard:
+            park = self._connector.unheard(park)
+        token, until, confirm, _ = park
         self._parked = True
         try:
             if confirm is not None and not self._primed:
@@ -165,42 +137,72 @@ class Session:
                 self._take_frames()
                 message = self._grants.pop(token, None)
                 now = monotonic()
-                if message is not None or now >= until:
+                if message is not None or now >= until or self._has_moved:
                     return Waking(now, message, self._confirm(confirm, message))
                 self._grants.clear()  # the others are for requests that were cancelled
-                self._await_bytes(until - now)
+                self.receive(until - now)
         except (OSError, RedisConnectionError):
-            self._drop()
+            self.drop()
         except BaseException:
-            self._drop()
+            self.drop()
             raise
         finally:
-            self._parked = False
+            self._parked = self._has_moved = False
         return Waking(monotonic(), None)
+
+    def use_shard(self, slot: int) -> None:
+        """Have the messages for those who wait in a slot come to a sharded inbox, as soon as the server has one."""
+        if self._connection is None or not (command := self.subscription_to(slot)):
+            return
+        try:
+            self.write(command, self._connector.response_timeout)
+            self._unanswered.append((slot, 0.0))
+        except OSError:
+            self.drop()  # the wait ends by that
+        except BaseException:
+            self.drop()
+            raise
 
     def end_waits(self) -> None:
         """Make `park` return at once, now and later, from another thread. This ends the connection of one that waits."""
         # Note this before looking for a wait; park() does it the other way round. One of the two always sees the other.
         self._may_park = False
-        if self._parked and self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+        if self._parked:
+            self.hang_up()
 
     def listen(self, seconds: float = 0) -> list[Any]:
         """Wait that long for bytes; take the messages and the replies to confirmations, and return the other replies.
 
         Error replies are returned, too.
         """
-        with self._closing_on_error():
-            self._await_bytes(seconds)
+        with self.closing_on_error():
+            self.receive(seconds)
             replies = self._take_frames()
         self._grants.clear()  # only `park` waits for one
         return replies
 
+    def _call_between(self, before: bytes, call: Call, barrier: bytes, within: float) -> Answer | ErrorReply:
+        """Run a script after `ASKING`, or with a barrier behind it, which no other thread's calls get between."""
+        tail = call.args
+        if call.waiter:
+            tail += bulk(call.wants + self.owner_of(call))
+        with self.closing_on_error():
+            for head in (call.prefix.evalsha, call.prefix.eval_source):
+                sent_at = monotonic()
+                self.write(before + head + tail + barrier, within)
+                asked = self._reply(within) if before else None
+                reply = self._reply(within)
+                published, replicas = (self._reply(within), self._reply(within)) if barrier else (0, 0)
+                if not (type(reply) is ErrorReply and is_noscript(reply)):
+                    break
+        self._grants.clear()
+        refusals = (one for one in (asked, reply, published, replicas) if type(one) is ErrorReply)
+        return next(refusals, None) or make_answer((sent_at, reply, False, replicas))
+
     def _prime(self, call: Call) -> None:
         """See to it that the server knows the script of a confirmation. For a waiter it changes nothing."""
         for command in (call.prefix.evalsha, call.prefix.eval_source):
-            self._send(command + call.args, self._connector.response_timeout)
+            self.write(command + call.args, self._connector.response_timeout)
             reply = self._reply(self._connector.response_timeout)
             if not (type(reply) is ErrorReply and is_noscript(reply)):
                 break
@@ -211,37 +213,33 @@ class Session:
         if call is None or message is None or not message.lease_us:
             return None
         confirmation = Confirmation(self)
-        self._confirmations.append((confirmation, monotonic()))
-        self._send(call.prefix.evalsha + call.args, self._connector.response_timeout)
+        self._unanswered.append((confirmation, monotonic()))
+        self.write(call.prefix.evalsha + call.args, self._connector.response_timeout)
         return confirmation
 
     def _on_confirmed(self, frame: Any) -> None:
-        """Take the reply to the oldest confirmation."""
-        confirmation, sent_at = self._confirmations.popleft()
-        self._primed = type(frame) is not ErrorReply
-        confirmation.settle(Answer(sent_at, frame) if self._primed else None)
+        """Take the reply to the oldest confirmation, or what the server has against a sharded inbox."""
+        confirmation, sent_at = self._unanswered.popleft()
+        if not isinstance(confirmation, int):
+            self._primed = type(frame) is not ErrorReply
+            confirmation.settle(make_answer((sent_at, frame, False, 0)) if self._primed else None)
+        elif self.shards is not None:
+            self.shards.refuse(confirmation, frame)
 
-    def _await_bytes(self, seconds: float) -> bool:
-        """Receive what arrives first within that many seconds. Return False if nothing does."""
-        if not self._has_decrypted() and not self._poll.poll(seconds * 1000):
-            return False
-        try:
-            data = self._socket.recv(16384)
-        except _NOT_YET:
-            return True
-        if not data:
-            raise RedisConnectionError("the server closed the connection")
-        self._reader.feed(data)
-        return True
+    def _on_subscribed(self) -> None:
+        self._unanswered.popleft()
+
+    def _on_slot_left(self, _slot: int) -> None:
+        self._has_moved = True
 
     def _take_frames(self) -> list[Any]:
         """Take the messages that have arrived, also in one segment with a reply, where no poll sees them. Return the replies."""
         replies = []
-        while self._frames:
-            frame = self._frames.popleft()
+        while self.frames:
+            frame = self.frames.popleft()
             if type(frame) is Push:
-                self._on_push(frame)
-            elif self._confirmations:
+                self.take_push(frame)
+            elif self._unanswered:
                 self._on_confirmed(frame)
             else:
                 replies.append(frame)
@@ -250,48 +248,19 @@ class Session:
     def _reply(self, within: float) -> Any:
         """Return the next reply that is waited for, and take the pushes and the replies to confirmations before it."""
         while True:
-            while not self._frames:
-                if not self._await_bytes(max(MIN_TIMEOUT_S, within)):
+            while not self.frames:
+                if not self.receive(max(MIN_TIMEOUT_S, within)):
                     raise TimeoutError
-            frame = self._frames.popleft()
+            frame = self.frames.popleft()
             if type(frame) is Push:
-                self._on_push(frame)
-            elif self._confirmations:
+                self.take_push(frame)
+            elif self._unanswered:
                 self._on_confirmed(frame)
             else:
                 return frame
 
-    def _send(self, data: bytes, within: float) -> None:
-        """Send all of it, and wait that many seconds if the system cannot take it at once."""
-        try:
-            sent = self._socket.send(data)
-        except _NOT_YET:
-            sent = 0
-        if sent < len(data):
-            self._socket.settimeout(max(within, MIN_TIMEOUT_S))
-            self._socket.sendall(data[sent:])
-            self._socket.settimeout(0)
-
-    def _on_push(self, frame: Any) -> None:
-        match parse_message(frame):
-            case token, str(reason):
-                if self._on_revoked is not None:
-                    self._on_revoked(token, reason)
-            case token, message:
-                self._grants[token] = message
-
-    @contextlib.contextmanager
-    def _closing_on_error(self) -> Any:
-        try:
-            yield
-        except OSError as error:
-            self._drop()
-            raise _translated(error) from error
-        except BaseException:
-            self._drop()
-            raise
-
-
-def _translated(error: OSError) -> RedisConnectionError | RedisTimeoutError:
-    """Return redis-py's error for a socket error, as its users know it."""
-    return server_silent() if isinstance(error, TimeoutError | BlockingIOError) else connection_broke(error)
+    def _on_message(self, token: bytes, message: GrantMessage | str) -> None:
+        if not isinstance(message, str):
+            self._grants[token] = message
+        elif self._on_revoked is not None:
+            self._on_revoked(token, message)

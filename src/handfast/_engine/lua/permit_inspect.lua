@@ -1,8 +1,11 @@
--- permit_inspect: list holders and waiters. Changes nothing.
+-- permit_inspect: list holders and waiters of one or several names. Changes nothing.
 --
--- KEYS state tokens
+-- KEYS state tokens more...
 -- ARGV max_shown
 -- REPLY state now_us fence limit used holding waiting grants waited_us last holders_shown waiters_shown
+-- REPLY - of several names an array with such a reply for each
+--
+-- `more` are the keys of further names, two each.
 --
 -- limit is the one that an operator has set, 0 if none has. used is how many permits are out, -1 where that is not
 -- known any more. grants and waited_us are the counters of lib/state.lua, and last is its field of that name, or the
@@ -16,12 +19,11 @@
 -- @include state
 
 local max_shown = tonumber(ARGV[1])
-load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
 
 -- As many characters of a token as tell it from others.
 local TOKEN_SHOWN = 8
 
--- Expired leases that are counted out; one call sweeps fewer.
+-- Expired leases of a name that are counted out; one call sweeps fewer.
 local MAX_EXPIRED = 1000
 
 local function add(shown, token, score, its_record)
@@ -35,29 +37,50 @@ local function list(shown, first, last, count, offset)
   for i = 1, #found, 2 do
     add(shown, found[i], found[i + 1] - offset, redis.call('HGET', state, found[i]))
   end
-  return shown
 end
 
 local live = string.format('(%.0f', now)
-local holding, waiters = redis.call('ZCOUNT', tokens, live, FINISHED), redis.call('ZCOUNT', tokens, '-inf', '(0')
-local holders_shown, is_out = {}, holding > 0 and out or 0
-if is_out == math.huge then
-  is_out = -1
-elseif is_out > 0 then
-  -- Leases that have ended and are not swept yet are not out any more.
-  for _, token in ipairs(redis.call('ZRANGEBYSCORE', tokens, '(0', now, 'LIMIT', 0, MAX_EXPIRED)) do
-    is_out = is_out - weight_of(redis.call('HGET', state, token))
+
+local function inspect(state_key, tokens_key)
+  local texts = redis.call('HMGET', state_key, 's', 'last')
+  load_name(state_key, tokens_key, texts[1])
+  local holding, waiters, is_out = 0, 0, 0
+  local holders_shown, waiters_shown = {}, {}
+  if lease_end > now then
+    holding, is_out = 1, weight_of(record)
+    if max_shown > 0 then
+      add(holders_shown, holder, lease_end, record)
+    end
   end
-end
-if lease_end > now then
-  holding, is_out = holding + 1, is_out < 0 and is_out or is_out + weight_of(record)
-  if max_shown > 0 then
-    add(holders_shown, holder, lease_end, record)
+  if out > 0 then
+    local others = redis.call('ZCOUNT', tokens, live, FINISHED)
+    if others > 0 and out == math.huge then
+      is_out = -1
+    elseif others > 0 then
+      is_out = is_out + out
+      -- Leases that have ended and are not swept yet are not out any more.
+      for _, token in ipairs(redis.call('ZRANGEBYSCORE', tokens, '(0', now, 'LIMIT', 0, MAX_EXPIRED)) do
+        is_out = is_out - weight_of(redis.call('HGET', state, token))
+      end
+    end
+    holding = holding + others
+    list(holders_shown, live, FINISHED, max_shown - #holders_shown / 3, 0)
   end
+  if length > 0 then
+    waiters = redis.call('ZCOUNT', tokens, '-inf', '(0')
+    list(waiters_shown, '-inf', '(0', max_shown, QUEUED)
+  end
+  return {
+    'state', now, fence, set_limit, is_out, holding, waiters, grants, waited, texts[2] or '', holders_shown,
+    waiters_shown,
+  }
 end
-list(holders_shown, live, FINISHED, max_shown - #holders_shown / 3, 0)
-local waiters_shown = list({}, '-inf', '(0', max_shown, QUEUED)
-return {
-  'state', now, fence, set_limit, is_out, holding, waiters, grants, waited,
-  redis.call('HGET', state, 'last') or '', holders_shown, waiters_shown,
-}
+
+if #KEYS == 2 then
+  return inspect(KEYS[1], KEYS[2])
+end
+local names = {}
+for k = 1, #KEYS, 2 do
+  names[#names + 1] = inspect(KEYS[k], KEYS[k + 1])
+end
+return names

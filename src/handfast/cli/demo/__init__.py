@@ -1,4 +1,4 @@
-"""``handfast demo``: four short acts in which real processes compete for locks, and a table of what they showed.
+"""``handfast demo``: five short acts in which real processes compete for locks and for a rate, and a table of what they showed.
 
 `play` runs the acts one after the other. An act sends orders to worker processes (`worker`), reads the data that they share
 (`shared`), redraws a picture (`timeline`, `bars`) and yields findings (`records`). The workers are children of

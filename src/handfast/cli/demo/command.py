@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import click
 
+from handfast.cli.connect import UNAVAILABLE, unreachable
 from handfast.cli.demo.interruption import Interrupted, Interruption
 
 __all__ = ["command"]
 
-FULL_LENGTH = 30.0
-"""Seconds that the demo takes at pace 1."""
+
+EPILOG = """
+\b
+Exit codes:
+   0  every promise was kept
+   1  one was not
+  64  wrong usage
+  69  the server cannot be reached, or none can be started
+ 130  it was ended by Ctrl-C
+"""
 
 
-@click.command("demo")
+@click.command("demo", epilog=EPILOG)
 @click.option("--url", metavar="URL", help="Use this server, in a namespace of its own, instead of a private one.")
 @click.option(
     "--processes",
@@ -24,23 +33,23 @@ FULL_LENGTH = 30.0
 @click.option(
     "--seconds",
     type=click.FloatRange(1, 600),
-    default=FULL_LENGTH,
+    default=30,
     show_default=True,
     help="Approximate duration. The leases that must expire set a lower limit.",
 )
 @click.pass_context
 def command(ctx: click.Context, url: str | None, processes: int, seconds: float) -> None:
-    """Watch processes compete for locks, in half a minute.
+    """Watch processes share locks, a rate and a result, in half a minute.
 
-    Processes lose updates without a lock, wait in a queue, and take over from holders that die or freeze. Exits with 0
-    if every promise was kept, 1 if not, and 130 after Ctrl-C. Leaves no process and no key behind.
+    Processes lose updates without a lock, wait in a queue, take over from holders that die or freeze, share a rate and make a
+    result once. Leaves no process and no key behind.
     """
     with Interruption() as interruption:
         # Imported here, so that a Ctrl-C during the imports is noted too.
         from redis import RedisError
 
         from handfast.cli.demo.play import play
-        from handfast.cli.demo.records import DemoSettings
+        from handfast.cli.demo.records import FULL_LENGTH, DemoSettings
         from handfast.errors import HandfastError
 
         try:
@@ -48,5 +57,8 @@ def command(ctx: click.Context, url: str | None, processes: int, seconds: float)
         except Interrupted as interrupted:
             click.echo(f"\n  {interrupted}")
             ctx.exit(128 + interrupted.number)
+        except ValueError as error:
+            raise click.UsageError(str(error), ctx) from None
         except (HandfastError, RedisError) as error:
-            raise click.ClickException(str(error)) from error
+            click.echo(f"handfast: {unreachable(error)}", err=True)
+            ctx.exit(UNAVAILABLE)

@@ -12,24 +12,22 @@ from string import ascii_uppercase
 from types import ModuleType
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from handfast._api.sync.client import Handfast
-from handfast.cli.demo import counting, dying, freezing, queueing
+from handfast.cli.connect import redis_client
+from handfast.cli.demo import counting, dying, freezing, limiting, making, queueing
 from handfast.cli.demo.interruption import Interruption
-from handfast.cli.demo.records import DemoSettings, Finding, exit_code
+from handfast.cli.demo.records import FULL_LENGTH, DemoSettings, Finding, exit_code
 from handfast.cli.demo.screen import Screen
 from handfast.cli.demo.shared import Shared, new_namespace
 from handfast.cli.demo.stage import ActFailed, Stage
 from handfast.cli.demo.worker import work
 from handfast.embedded import PrivateServer
-from handfast.errors import NoServer
 from handfast.testing import ProcessFailed, ProcessGroup
 
 __all__ = ["play"]
 
-ACTS: tuple[ModuleType, ...] = (counting, queueing, dying, freezing)
+ACTS: tuple[ModuleType, ...] = (counting, queueing, dying, freezing, limiting, making)
 
 MIN_WORKERS = 6
 """A shorter queue could be in order by luck."""
@@ -39,12 +37,12 @@ SERVER_TIMEOUT = 5.0
 
 
 def play(settings: DemoSettings, url: str | None, interruption: Interruption) -> int:
-    """Run the demo and return its exit code. Raises Interrupted, NoServer and errors of redis-py."""
+    """Run the demo and return its exit code. Raises Interrupted, NoServer, errors of redis-py, and ValueError for a wrong URL."""
     screen = Screen()
     screen.title("Handfast: what a lock is for, and what a good one does")
     where = "a private server" if url is None else "your server, in a namespace of its own"
     screen.tell(
-        f"Real processes on {where}, about {30 * settings.pace:.0f} seconds, {len(ACTS)} acts. "
+        f"Real processes on {where}, about {FULL_LENGTH * settings.pace:.0f} seconds, {len(ACTS)} acts. "
         "Ctrl-C ends the demo at any moment. Nothing is left behind."
     )
     with ExitStack() as stack:
@@ -60,7 +58,8 @@ def _set_up(
 ) -> Stage:
     if url is None:
         url = stack.enter_context(PrivateServer()).url
-    client = _client(url)
+    limits = {"socket_timeout": SERVER_TIMEOUT, "socket_connect_timeout": SERVER_TIMEOUT}
+    client = redis_client(url, decode_responses=True, **limits)
     stack.callback(client.close)
     client.ping()
     namespace = new_namespace()
@@ -71,19 +70,6 @@ def _set_up(
     for name in ascii_uppercase[: max(settings.processes, MIN_WORKERS)]:
         group.start(work, url, namespace, name, name=name)
     return Stage(settings, screen, group, shared, handfast, interruption)
-
-
-def _client(url: str) -> redis.Redis:
-    try:
-        return redis.Redis.from_url(
-            url,
-            decode_responses=True,
-            socket_timeout=SERVER_TIMEOUT,
-            socket_connect_timeout=SERVER_TIMEOUT,
-            retry=Retry(NoBackoff(), 0),
-        )
-    except ValueError as error:
-        raise NoServer(str(error)) from error
 
 
 def _delete_keys(shared: Shared, screen: Screen) -> None:

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["DemoSettings", "Finding", "WorkerReport", "exit_code"]
+__all__ = ["FULL_LENGTH", "DemoSettings", "Finding", "WorkerReport", "exit_code"]
+
+
+FULL_LENGTH = 40.0
+"""Seconds that the demo takes at pace 1."""
 
 
 class WorkerReport(NamedTuple):
@@ -34,7 +38,7 @@ class DemoSettings:
 
     processes: int
     pace: float
-    """1 takes half a minute, 0.5 half of that."""
+    """1 takes `FULL_LENGTH`, 0.5 half of that."""
 
     @property
     def updates(self) -> int:
@@ -65,6 +69,11 @@ class DemoSettings:
     def ttl(self) -> float:
         """Of the leases whose holders die or freeze; never so short that a busy machine loses a healthy one."""
         return max(2.0, round(2.0 * self.pace, 1))
+
+    @property
+    def calls(self) -> int:
+        """Calls of each of three processes for which 5 in a second are allowed, so that all wait more than once."""
+        return max(6, round(8 * self.pace))
 
     @property
     def timeout(self) -> float:

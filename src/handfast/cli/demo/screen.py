@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
+from typing import IO, Any, cast
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -17,8 +19,21 @@ from handfast.cli.demo.records import Finding
 
 __all__ = ["Screen"]
 
+_PADDING = re.compile(" +$", re.MULTILINE)
+
 WIDEST = 100
 """Columns used at most: longer lines are hard to read."""
+
+
+class Trimmed:
+    """Standard output without the blanks that pad each line to its width: a pipe and a file need none."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stdout, name)
+
+    def write(self, text: str) -> int:
+        sys.stdout.write(_PADDING.sub("", text))
+        return len(text)
 
 
 class Screen:
@@ -30,7 +45,8 @@ class Screen:
             sys.stdout.reconfigure(
                 errors="replace"
             )  # question marks instead of an error where the encoding lacks our characters
-        self._console = Console(force_terminal=terminal, highlight=False)
+        file = None if terminal else cast("IO[str]", Trimmed())
+        self._console = Console(force_terminal=terminal, highlight=False, file=file)
         self._console.width = min(self._console.width, WIDEST)
         self._moves = terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None

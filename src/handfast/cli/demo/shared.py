@@ -14,14 +14,21 @@ import redis
 
 from handfast._engine.keys import KeySet
 from handfast._engine.script import load
+from handfast.records import Rate
 
-__all__ = ["LOCKS", "Shared", "new_namespace"]
+__all__ = ["LIMITER", "LOCKS", "RATE", "REPORT", "Shared", "new_namespace"]
 
 LIFETIME_MS = 120_000
 """TTL of every key, for the case that the demo itself is killed before it deletes them."""
 
 LOCKS = ("counter", "door", "killed", "frozen")
 """The names of the locks, at most one for each act."""
+
+LIMITER, RATE = "service", Rate(5, 1.0)
+"""The name of the limiter, and its rate."""
+
+REPORT = "report"
+"""The name of what is made once."""
 
 VALUES = ("counter:free", "counter:locked", "signatures", "resource")
 """The keys beside those of the locks."""
@@ -35,7 +42,7 @@ def new_namespace() -> str:
 class Shared:
     """Counters, a list to sign, and a resource that is guarded by fences, all through one client of redis-py."""
 
-    def __init__(self, client: redis.Redis, namespace: str) -> None:
+    def __init__(self, client: redis.Redis | redis.RedisCluster, namespace: str) -> None:
         self._client: Any = client  # its return types are those of both APIs at once
         self._namespace = namespace
 
@@ -89,6 +96,9 @@ class Shared:
         """
         parts = load("permit_acquire").header.keys
         keys = [KeySet(self._namespace, "lock", lock).key(part) for lock in LOCKS for part in parts]
+        limiter = KeySet(self._namespace, "limiter", LIMITER)
+        keys += map(limiter.key, ("queue", "waiting", "tombstones", f"window:{1000 * RATE.per:g}"))
+        keys += map(KeySet(self._namespace, "once", REPORT).key, load("once_acquire").header.keys)
         keys += map(self._key, VALUES)
         for _ in range(10):
             if not self._client.unlink(*keys):

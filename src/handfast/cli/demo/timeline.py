@@ -19,6 +19,7 @@ __all__ = ["Timeline"]
 STATES = {
     "waits": ("·", "dim", "waits"),
     "holds": ("━", "bold green", "holds the lock"),
+    "runs": ("━", "bold green", "makes it"),
     "frozen": ("≈", "cyan", "is frozen"),
     "dead": ("╌", "red", "is dead, its lease has not ended"),
 }
@@ -27,8 +28,8 @@ STATES = {
 MARK = "✗"
 """Marks an event of the process."""
 
-NAME, REMARK = 13, 29
-"""Columns left and right of the rows."""
+NAME, REMARK = 13, 31
+"""Columns left and right of the rows. The longest remark is that of `dying`, behind two blanks."""
 
 WIDEST = 60
 """Columns of a row at most."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import sleep
 
-import redis
-
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lease import Lease
-from handfast.cli.demo.shared import Shared
+from handfast.cli.connect import redis_client
+from handfast.cli.demo.shared import LIMITER, RATE, REPORT, Shared
 from handfast.testing import Parent
 
 __all__ = ["work"]
@@ -29,6 +28,8 @@ class Worker:
         self.orders: dict[str, Callable[..., None]] = {
             "count": self.count,
             "acquire": self.acquire,
+            "call": self.call,
+            "make": self.make,
             "work": sleep,
             "sign": shared.sign,
             "write": self.write,
@@ -50,6 +51,23 @@ class Worker:
         self._lease = self._handfast.lock(name, ttl=ttl).acquire(timeout=LONGEST_WAIT)
         self._report("acquired", self._lease.fence)
 
+    def call(self, times: int) -> None:
+        """Call the service whose rate is limited."""
+        limiter = self._handfast.limiter(LIMITER, RATE)
+        for _ in range(times):
+            with limiter:
+                self._report("called")
+
+    def make(self, ttl: float, seconds: float) -> None:
+        """Make the report, unless another process has made it."""
+        with self._handfast.once(REPORT, ttl=ttl, timeout=LONGEST_WAIT) as run:
+            if not run.done:
+                self._report("runs")
+                sleep(seconds)
+                run.finish(f"report {run.fence % 1000}")
+                self._report("made")
+        self._report("got", run.result)
+
     def write(self, text: str) -> None:
         """Write to the guarded resource with the fence of the lease, without checking the lease first."""
         self._report("wrote", self._shared.write(self._held().fence, text))
@@ -65,7 +83,7 @@ class Worker:
 
 def work(parent: Parent, url: str, namespace: str, name: str) -> None:
     """Serve until the demo ends."""
-    client = redis.Redis.from_url(url, decode_responses=True)
+    client = redis_client(url, decode_responses=True)
     worker = Worker(Handfast(url, namespace=namespace, label=name), Shared(client, namespace), parent)
     parent.report("ready")
     parent.serve(worker.orders)

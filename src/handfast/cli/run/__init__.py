@@ -1,7 +1,7 @@
 """``handfast run``: run a command while holding a lock, as ``flock(1)`` does within one machine.
 
 This module declares the options. `options` parses and checks them, `main` is the flow of a run, `acquire` makes and
-acquires the primitive, and `messages` writes to standard error.
+acquires the primitive, `notice` says for whom it waits, and `messages` words what it says.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
-from handfast._engine.defaults import DEFAULT_TTL_S
-from handfast.cli.connect import server_options
+from handfast.cli.connect import namespace_option, parse_name, server_options
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.holding import label_option, loss_options, ttl_option
+from handfast.cli.program import BUSY, ProgramCommand
 from handfast.cli.run import options
 from handfast.cli.run.main import run
 from handfast.cli.supervision.signals import Interrupted, Signals
@@ -23,7 +24,7 @@ __all__ = ["command"]
 EPILOG = """
 \b
 Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
-   64  wrong usage
+   64  wrong usage, or NAME is held by a run that this one is inside
    69  the server cannot be reached, or it refused the request
    74  the lease was lost while COMMAND ran (not with --on-lost ignore)
    75  NAME is taken (see -E and --skip-ok)
@@ -37,6 +38,7 @@ Environment of COMMAND:
   HANDFAST_NAME   NAME as given
   HANDFAST_FENCE  fencing token: a number that grows with every grant of NAME
   HANDFAST_TOKEN  the right to renew and release this lease; keep it secret
+  HANDFAST_HELD   fences of this run and of those around it
 
 If `handfast run` is killed with SIGKILL, or is suspended for longer than the TTL, the lease expires and another run can
 start while COMMAND is still running. To make that harmless, let the resource that COMMAND writes to remember the largest
@@ -48,8 +50,8 @@ program must receive them.
 """
 
 
-@click.command(cls=options.RunCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})
-@click.argument("name", callback=options.parse_name)
+@click.command(cls=ProgramCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})
+@click.argument("name", callback=parse_name)
 @click.option(
     "--slots",
     type=int,
@@ -77,46 +79,31 @@ program must receive them.
     "--conflict-exit-code",
     type=click.IntRange(0, 255),
     metavar="N",
-    default=options.BUSY,
+    default=BUSY,
     show_default=True,
     help="Exit code if NAME is taken.",
 )
 @click.option(
     "--skip-ok", is_flag=True, help="If NAME is taken, exit 0 without a message. Does not wait unless -w is given."
 )
+@ttl_option
 @click.option(
-    "--ttl",
+    "--at-least",
     callback=parse_duration,
     metavar="TIME",
-    default=f"{DEFAULT_TTL_S:g}",
-    show_default=True,
-    help="Duration of the lease. It is renewed while COMMAND runs; if this process dies, NAME is free after this time.",
+    help="Keep NAME taken for at least this long, even if COMMAND ends earlier: for jobs that several machines start.",
 )
-@click.option(
-    "--on-lost",
-    type=click.Choice(["term", "kill", "ignore"]),
-    default="term",
-    show_default=True,
-    help="If the lease is lost while COMMAND runs: send it SIGTERM, send it SIGKILL, or let it finish.",
-)
-@click.option(
-    "--kill-after",
-    callback=parse_duration_or_zero,
-    metavar="TIME",
-    default="10",
-    show_default=True,
-    help="With --on-lost term: time from SIGTERM to SIGKILL.",
-)
+@loss_options
 @server_options
+@namespace_option
 @click.option(
-    "--namespace",
-    metavar="TEXT",
-    default="hf",
-    show_default=True,
-    callback=options.parse_name,
-    help="Prefix of the keys on the server.",
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="After a second of waiting, say on standard error who holds NAME and how many wait before. On a terminal it does so "
+    "in any case.",
 )
-@click.option("--label", metavar="TEXT", help="Name of this run in messages and in status().  [default: host:pid]")
+@label_option
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Run COMMAND while holding NAME.
@@ -132,6 +119,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         raise click.UsageError("Use either --nonblock or --wait.", ctx)
     if (chosen.slots is not None) + chosen.shared + chosen.exclusive > 1:
         raise click.UsageError("Use only one of --slots, --shared and --exclusive.", ctx)
+    if chosen.at_least and (chosen.slots is not None or chosen.shared or chosen.exclusive):
+        raise click.UsageError("Use --at-least without --slots, --shared and --exclusive.", ctx)
     logging.basicConfig(format="handfast: %(message)s")  # the library's warnings look like our messages
     try:
         with Signals() as signals:

@@ -5,13 +5,16 @@ All of these have the same methods. Which one it is matters only here, where it 
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from handfast.cli.connect import UNAVAILABLE, server_url
-from handfast.cli.run.messages import describe_conflict, describe_taken, say
+from handfast.cli import USAGE
+from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
+from handfast.cli.durations import limit
+from handfast.cli.holding import fences_around
+from handfast.cli.program import say
+from handfast.cli.run.messages import describe_conflict, describe_taken
 from handfast.cli.run.options import Options
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ def _primitive(client: Handfast, options: Options) -> Primitive:
         return client.rwlock(options.name, ttl=options.ttl).read()
     if options.exclusive:
         return client.rwlock(options.name, ttl=options.ttl).write()
-    return client.lock(options.name, ttl=options.ttl)
+    return client.lock(options.name, ttl=options.ttl, at_least=options.at_least)
 
 
 def acquire(options: Options, primitive: Primitive) -> Lease:
@@ -53,33 +56,42 @@ def acquire(options: Options, primitive: Primitive) -> Lease:
     from handfast import AcquireTimeout, HandfastError, QueueFull
 
     try:
-        if options.wait_timeout != 0:
-            return primitive.acquire(timeout=options.wait_timeout)
-        lease = primitive.try_acquire()
-        if lease is not None:
-            return lease
-        message = _conflict(options, primitive)
+        if options.wait_timeout != 0 and _would_deadlock(options, primitive):
+            say(
+                f"{options.name!r} is held by a `handfast run` around this one, which ends only after it; use another NAME, or -n"
+            )
+            raise click.exceptions.Exit(USAGE)
+        return primitive.acquire(timeout=options.wait_timeout)
     except AcquireTimeout as error:
-        message = f"{_conflict(options, primitive)}; gave up after {error.timeout:g} s"
+        message = describe_conflict(options, error.status) if error.status else describe_taken(options)
+        if error.timeout:
+            message += f"; gave up after {limit(error.timeout)}"
     except QueueFull as error:
         message = f"the queue of {options.name!r} is full: {error.waiting} are waiting"
-    except (HandfastError, RedisError, OSError) as error:
+    except HandfastError as error:
         say(str(error))
+        raise click.exceptions.Exit(UNAVAILABLE) from None
+    except (RedisError, OSError) as error:
+        say(f"{options.name!r} was not acquired: {unreachable(error)}")
         raise click.exceptions.Exit(UNAVAILABLE) from None
     if not options.skip_ok:
         say(message)
     raise click.exceptions.Exit(options.busy_code)
 
 
-def _conflict(options: Options, primitive: Primitive) -> str:
-    """Ask the server who holds the name. Without an answer, say only that it was taken."""
-    from redis.exceptions import RedisError
+def _would_deadlock(options: Options, primitive: Primitive) -> bool:
+    """Return whether this run would wait for one that it is inside: the server has a lease with the fence of that one.
 
-    from handfast import HandfastError
-
-    with contextlib.suppress(HandfastError, RedisError, OSError):
-        return describe_conflict(options, primitive.status())
-    return describe_taken(options)
+    Of slots, others may come free.
+    """
+    around = fences_around()
+    if not around or options.slots is not None:
+        return False
+    status = primitive.status()
+    return any(
+        one.fence in around and not one.released and (one.exclusive or not options.shared or status.waiting)
+        for one in status.holders
+    )
 
 
 def release(lease: Lease) -> None:
@@ -93,4 +105,4 @@ def release(lease: Lease) -> None:
     try:
         lease.release()
     except (HandfastError, RedisError, OSError) as error:
-        say(f"could not release the lease of {lease.name!r}, which expires after its ttl: {error}")
+        say(f"could not release the lease of {lease.name!r}, which expires after its ttl: {unreachable(error)}")

@@ -1,31 +1,23 @@
-"""What a run writes to standard error, and how it describes who holds the name."""
+"""How a run describes who holds the name, for its messages on standard error."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
-
+from handfast.cli.durations import span
 from handfast.cli.run.options import Options
 
 if TYPE_CHECKING:
     from handfast import Holder, LockStatus
 
-__all__ = ["describe_conflict", "describe_taken", "say"]
+__all__ = ["describe_conflict", "describe_taken"]
 
 MAX_NAMED = 5
 """How many holders a message names."""
 
 MAX_LISTED = 100
 """How many holders the library's status() lists at most."""
-
-
-def say(message: str) -> None:
-    """Write a message to standard error; a closed standard error is ignored."""
-    with contextlib.suppress(OSError):
-        click.echo(f"handfast: {message}", err=True)
 
 
 def describe_conflict(options: Options, status: LockStatus) -> str:
@@ -38,7 +30,7 @@ def describe_conflict(options: Options, status: LockStatus) -> str:
         reason = f"{options.name!r} is held by {_names(status.holders)}" if status.holders else ""
     if not reason and status.waiters:
         first = status.waiters[0]
-        reason = f"{_label(first.label)} is first in the queue of {options.name!r}, for {first.waited_for:.0f} s"
+        reason = f"{_label(first.label)} is first in the queue of {options.name!r}, for {span(first.waited_for)}"
     return reason or describe_taken(options)
 
 
@@ -71,17 +63,24 @@ def _sides(options: Options, status: LockStatus) -> str:
     if options.exclusive:
         return reason
     first = status.waiters[0]
-    return f"{reason}; {_label(first.label)} has waited {first.waited_for:.0f} s to hold it exclusively"
+    return f"{reason}; {_label(first.label)} has waited {span(first.waited_for)} to hold it exclusively"
 
 
 def _names(holders: Sequence[Holder]) -> str:
     """List the holders, the longest-held lease first."""
     shown = sorted(holders, key=lambda holder: -holder.held_for)[:MAX_NAMED]
-    names = ", ".join(f"{_label(holder.label)}{_several(holder)} for {holder.held_for:.0f} s" for holder in shown)
+    names = ", ".join(
+        f"{_label(holder.label)}{_several(holder)} for {span(holder.held_for)}{_rest(holder)}" for holder in shown
+    )
     more = len(holders) - len(shown)
     if not more:
         return names
     return f"{names}, and {'at least ' if len(holders) == MAX_LISTED else ''}{more} more"
+
+
+def _rest(holder: Holder) -> str:
+    """Say how long a name stays taken whose holder has released it."""
+    return f" (done, and taken for {span(holder.remaining)} more)" if holder.released else ""
 
 
 def _several(holder: Holder) -> str:

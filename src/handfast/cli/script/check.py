@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +25,7 @@ WRONG = 1
 """Exit code if a script has errors."""
 
 STDIN = "-"
+RULE_WIDTH = 21
 STYLES = {"error": "red", "warning": "yellow"}
 
 EPILOG = """
@@ -53,8 +56,12 @@ def _list_rules(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
     if value and not ctx.resilient_parsing:
         from handfast.lint import RULES
 
+        most = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
         for rule, words in RULES.items():
-            click.echo(f"{click.style(f'{rule:20}', fg='cyan')} {words}")
+            first, *rest = textwrap.wrap(words, most - RULE_WIDTH)
+            click.echo(click.style(f"{rule:{RULE_WIDTH}}", fg="cyan") + first)
+            for line in rest:
+                click.echo(" " * RULE_WIDTH + line)
         ctx.exit()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from handfast.cli.connect import UNAVAILABLE, server_options, server_url
+from handfast.cli.connect import UNAVAILABLE, redis_client, server_options, unreachable
 from handfast.cli.primitives import ALL, parse_uses
 
 __all__ = ["load"]
@@ -45,20 +45,18 @@ def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ..
     primary.
     """
     import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
 
     from handfast.errors import NoServer
 
     scripts = _read(ctx, files) if files else _own_scripts(wanted)
     try:
-        with redis.Redis.from_url(server_url(url), decode_responses=True, retry=Retry(NoBackoff(), 0)) as client:
+        with redis_client(url, decode_responses=True) as client:
             for name, source in scripts.items():
                 click.echo(f"{client.script_load(source)}  {name}")
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
     except (NoServer, redis.RedisError, OSError) as error:
-        click.echo(f"handfast: {error}", err=True)
+        click.echo(f"handfast: {unreachable(error)}", err=True)
         is_refusal = isinstance(error, redis.ResponseError) and not isinstance(
             error, redis.exceptions.NoPermissionError
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast._engine.header import Header, HeaderError, read_header
-from handfast.cli.connect import UNAVAILABLE, server_options, server_url
+from handfast.cli.connect import UNAVAILABLE, redis_client, server_options, unreachable
 from handfast.cli.script.format import printable, to_json, to_text
 
 if TYPE_CHECKING:
@@ -122,20 +122,16 @@ def _call(ctx: click.Context, name: str, source: str, values: Mapping[str, Any],
     except redis.ResponseError as error:
         click.echo(f"(error) {error}", err=True)
     except (HandfastError, redis.RedisError, OSError) as error:
-        click.echo(f"handfast: {error}", err=True)
+        click.echo(f"handfast: {unreachable(error)}", err=True)
         raise click.exceptions.Exit(UNAVAILABLE) from None
     except ValueError as error:  # the header does not list this reply
         click.echo(f"handfast: {error}", err=True)
     raise click.exceptions.Exit(WRONG)
 
 
-def _client(ctx: click.Context, url: str) -> redis.Redis:
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
+def _client(ctx: click.Context, url: str) -> redis.Redis | redis.RedisCluster:
+    """Return a client that never sends again: a script under trial may not be idempotent."""
     try:
-        # Never sent again: a script under trial may not be idempotent.
-        return redis.Redis.from_url(server_url(url), retry=Retry(NoBackoff(), 0))
+        return redis_client(url)
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None

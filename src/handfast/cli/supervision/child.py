@@ -44,8 +44,13 @@ class Child:
         # Our own files are close-on-exec; the files that our caller opened for the program must stay open.
         self._process = subprocess.Popen(command, env=environment, close_fds=False)
         self._title = f"{command[0]!r} (process {self._process.pid})"
-        self.knew_of_loss = False
+        self.knew_of_loss: bool = False
         """Whether the loss was known, and acted on, before the program ended."""
+
+    @property
+    def exited(self) -> bool:
+        """Whether the program ended by itself, and not by a signal."""
+        return (self._process.returncode or 0) >= 0
 
     def supervise(self, signals: Signals, plan: LossPlan) -> int:
         """Forward signals until the program ends. Return its exit code as a shell does: 128+n for signal n."""

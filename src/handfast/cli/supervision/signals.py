@@ -6,6 +6,9 @@ written by the interpreter's own handler, and so is each `notify_lost` of anothe
 event and sees them in order.
 
 The pipe exists from the start, so a signal between the two phases is either raised or found in the pipe.
+
+A signal may arrive while Python runs a finalizer, which ignores what is raised in it. Python says so to a hook, and the signal
+is raised again a moment later, when the finalizer is over.
 """
 
 from __future__ import annotations
@@ -14,10 +17,11 @@ import contextlib
 import os
 import select
 import signal
+import sys
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["FORWARDED", "LOST", "Interrupted", "Signals"]
+__all__ = ["ENDING", "FORWARDED", "LOST", "Interrupted", "Signals"]
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that end a wait; their default action ends a program."""
@@ -27,6 +31,10 @@ FORWARDED = frozenset({*ENDING, signal.SIGWINCH})
 
 LOST = 0
 """The byte of `Signals.notify_lost`: no signal has this number."""
+
+
+RAISE_AGAIN_S = 0.01
+"""Seconds from a signal that was raised in a finalizer to its next try."""
 
 
 class Interrupted(BaseException):
@@ -52,14 +60,18 @@ class Signals:
         self._poll.register(self._reader, select.POLLIN)
         self._former_pipe = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._former: dict[signal.Signals, Any] = {}
-        self._raises = True
+        self._waits = True
+        self._raised: int | None = None
         self._install(*ENDING)
+        self._former[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._raise_again)
+        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._on_ignored
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._raises = False
+        self._end_wait()
+        sys.unraisablehook = self._former_hook
         for number, handler in self._former.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._former_pipe)
@@ -68,7 +80,7 @@ class Signals:
 
     def collect(self) -> None:
         """Stop raising: from now on `wait` returns the signals, and a child that ends or stops wakes it."""
-        self._raises = False
+        self._end_wait()
         self._install(signal.SIGWINCH, signal.SIGCHLD)
 
     def notify_lost(self) -> None:
@@ -88,6 +100,21 @@ class Signals:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         # Raises once only: the first signal makes the main thread clean up, which a second one must not interrupt.
-        if self._raises:
-            self._raises = False
+        if self._waits and self._raised is None:
+            self._raised = number
             raise Interrupted(number)
+
+    def _on_ignored(self, ignored: sys.UnraisableHookArgs) -> None:
+        if not isinstance(ignored.exc_value, Interrupted):
+            self._former_hook(ignored)
+        elif self._waits:
+            signal.setitimer(signal.ITIMER_REAL, RAISE_AGAIN_S)
+
+    def _raise_again(self, _number: int, _frame: FrameType | None) -> None:
+        if self._waits and self._raised is not None:
+            raise Interrupted(self._raised)
+
+    def _end_wait(self) -> None:
+        """Raise nothing from now on."""
+        self._waits = False
+        signal.setitimer(signal.ITIMER_REAL, 0)

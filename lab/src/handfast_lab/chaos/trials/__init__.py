@@ -17,7 +17,7 @@ from handfast_lab.chaos.figures import Figure
 if TYPE_CHECKING:
     from handfast_lab.rivals.contender import Contender
 
-__all__ = ["TRIALS", "Progress", "Tick", "Trial", "load", "one_by_one"]
+__all__ = ["OF_OTHERS", "TRIALS", "Progress", "Tick", "Trial", "load", "one_by_one"]
 
 Progress = Callable[[int], object]
 """Called with the number of tries done so far, to show progress."""
@@ -63,7 +63,11 @@ TRIALS: dict[str, str] = {
         "deaths",
         "handoffs",
         "places",
+        "periods",
         "wakeups",
+        "failovers",
+        "cutoffs",
+        "clusters",
         "fences",
         "memory",
         "flushed_scripts",
@@ -72,9 +76,14 @@ TRIALS: dict[str, str] = {
         "clocks",
         "names",
         "privileges",
+        "limiters",
+        "once",
     )
 }
 """Module of each trial, by name."""
+
+OF_OTHERS = {"limiters": "limiters", "once": "once"}
+"""The trials whose contenders are no locks, and what they are: the name of their package in `handfast_lab.rivals`."""
 
 
 def load(name: str) -> Trial:

@@ -42,8 +42,13 @@ CHUNKS = 10
 CONTENDED = 0.2
 """Fraction of the operations for which callers compete."""
 
+CONTENDED_NAME = "contended"
+
 CALLERS = 4
 """Callers that compete."""
+
+ARRIVAL = 0.3
+"""Seconds for the requests of all callers to reach the server."""
 
 LIMIT = 5.0
 """Seconds for the contended part of all chunks together: rivals that poll do fewer operations in it."""
@@ -112,8 +117,26 @@ class _Churn:
         if "renewal" in contender.has:
             await self._soak.api.eventually(is_renewed(contender, self._admin, WARM), REST)
         await settled(lock.release())
+        await self._let_all_wait()
         await self._run_chunk()
         await self._run_chunk()
+
+    async def _let_all_wait(self) -> None:
+        """Let all callers wait at once, so that each has the connection that it needs for that."""
+        held, arrived = self._client.lock(CONTENDED_NAME, TTL), []
+
+        async def wait() -> None:
+            lock = self._client.lock(CONTENDED_NAME, TTL)
+            arrived.append(lock)
+            await settled(lock.acquire(REST))
+            await settled(lock.release())
+
+        await settled(held.acquire(0))
+        callers = [self._soak.api.start(wait) for _ in range(CALLERS)]
+        await self._soak.api.eventually(lambda: len(arrived) == CALLERS, REST)
+        await settled(self._soak.api.sleep(ARRIVAL))
+        await settled(held.release())
+        await self._soak.api.late(callers, CALLERS * REST)
 
     async def _run_chunk(self) -> int:
         """Run the operations between two samples, and return how many there were."""
@@ -125,7 +148,7 @@ class _Churn:
         numbers, until = counting(), time.monotonic() + LIMIT / CHUNKS
 
         async def compete() -> int:
-            lock, done = self._client.lock("contended", TTL), 0
+            lock, done = self._client.lock(CONTENDED_NAME, TTL), 0
             while next(numbers) < self._contended and time.monotonic() < until:
                 await settled(lock.acquire(REST))
                 await settled(lock.release())

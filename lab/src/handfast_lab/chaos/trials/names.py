@@ -81,6 +81,8 @@ STRANGE = 1_000
 """One in this many keys with a brace but no hash tag is checked: for each of them `beside` tries thousands of names."""
 
 _KEY = re.compile(r"\{([^:{}]+):([^:{}]+):([^{}]+)\}:(.+)")
+_KEY_IN_BRACES = re.compile(r"\{([^:{}]+)\}:([^:{}]+):([^:{}]+):(.+)")
+"""The same of a namespace that stands in braces."""
 _GLOB = frozenset("*?[\\")
 
 
@@ -161,8 +163,10 @@ def _literal(pattern: str) -> str:
 
 def _read(key: str) -> tuple[str, str, str, str] | None:
     """Parse namespace, kind, name and part from a key. If every key can be parsed, no two names share one."""
-    found = _KEY.fullmatch(key)
-    return (unquote(found[1]), found[2], unquote(found[3]), found[4]) if found else None
+    for pattern, space in ((_KEY, "{}"), (_KEY_IN_BRACES, "{{{}}}")):
+        if found := pattern.fullmatch(key):
+            return space.format(unquote(found[1])), found[2], unquote(found[3]), found[4]
+    return None
 
 
 def _beside(name: str, chance: random.Random) -> Iterator[int]:

@@ -7,7 +7,22 @@ from __future__ import annotations
 
 import click
 
-from handfast_lab.commands.bench import classic, crowd, handoff, lock, lock_all, names, rwlock, scores, semaphore, tasks
+from handfast_lab.commands.bench import (
+    classic,
+    cluster,
+    crowd,
+    handoff,
+    limiter,
+    lock,
+    lock_all,
+    ls,
+    names,
+    once,
+    rwlock,
+    scores,
+    semaphore,
+    tasks,
+)
 
 __all__ = ["command"]
 
@@ -17,5 +32,20 @@ def command() -> None:
     """Compare Handfast with other libraries, on one server and in one run."""
 
 
-for module in (lock, handoff, tasks, crowd, semaphore, rwlock, lock_all, classic, names, scores):
+for module in (
+    lock,
+    handoff,
+    tasks,
+    crowd,
+    semaphore,
+    rwlock,
+    lock_all,
+    limiter,
+    once,
+    classic,
+    names,
+    ls,
+    scores,
+    cluster,
+):
     command.add_command(module.command)

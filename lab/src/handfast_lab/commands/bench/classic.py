@@ -32,12 +32,10 @@ from handfast_lab.commands.bench.common import (
 
 __all__ = ["command"]
 
-REPORT = "report.html"
 
-
-def _writable(_ctx: click.Context, _param: click.Parameter, value: Path) -> Path:
+def _writable(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
     """Check that the page can be written, before minutes of measuring."""
-    if not os.access(value.parent, os.W_OK):
+    if value is not None and not os.access(value.parent, os.W_OK):
         raise click.BadParameter(f"cannot write into {value.parent}")
     return value
 
@@ -57,13 +55,10 @@ def _writable(_ctx: click.Context, _param: click.Parameter, value: Path) -> Path
 @json_option
 @click.option(
     "--report",
-    default=REPORT,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     callback=_writable,
-    show_default=True,
-    help="File for the page with tables and plots.",
+    help="Write a page with tables and plots to this file.",
 )
-@click.option("--no-report", is_flag=True, help="Write no page; matplotlib is not needed then.")
 def command(
     *,
     url: str | None,
@@ -72,22 +67,21 @@ def command(
     rounds: int,
     seconds: float,
     file: IO[str] | None,
-    report: Path,
-    no_report: bool,
+    report: Path | None,
 ) -> None:
     """Repeat the published tables of the classic listings.
 
     Locks and autocomplete as published, and semaphores and the marketplace: the first form of the listings, their Lua
     form, and Handfast. Contenders take turns on one server; the published figures are shown next to the measured ones.
-    Retries are WatchErrors; "x first" is the ratio to the first form in the same round. Writes an HTML page with
-    tables, plots and doubts.
+    Retries are WatchErrors; "x first" is the ratio to the first form in the same round. --report writes an HTML
+    page with tables, plots and doubts.
 
     All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 takes about 6
     and shows the spread. Fails if a client hangs, if two clients held a lock at once, if the Lua form or Handfast
     exceeded the limit of a semaphore, or if items or funds of the market were lost or doubled.
     """
-    if not no_report and importlib.util.find_spec("matplotlib") is None:
-        raise click.UsageError("the page needs matplotlib: pip install handfast-lab, or use --no-report")
+    if report and importlib.util.find_spec("matplotlib") is None:
+        raise click.UsageError("The page needs matplotlib: install it with: pip install handfast-lab")
     tables = [table for name, table in TABLES.items() if not wanted or name in wanted]
     with server(url) as address:
         machine = describe(address)
@@ -108,7 +102,7 @@ def command(
         found = failures(mine, None, lenient=table.lenient, violation=violation)
         failed += found[0]
         flaws += found[1]
-    if not no_report:
+    if report:
         from handfast_lab.bench.classic.report import page
 
         report.write_text(page(rows, machine, rounds, seconds, failed), encoding="utf-8")

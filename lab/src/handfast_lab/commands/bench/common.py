@@ -18,6 +18,7 @@ from rich.table import Table
 from handfast.embedded import PrivateServer
 from handfast_lab.bench.figures import Measurement
 from handfast_lab.bench.memory import Cost
+from handfast_lab.bench.table import fitted
 
 __all__ = [
     "MOST_WAITERS",
@@ -89,9 +90,9 @@ def seconds_option(default: float = 2.0) -> Option:
 
 
 def only_option(names: Iterable[str]) -> Option:
-    return click.option(
-        "--only", multiple=True, type=click.Choice(list(names)), help="Measure only this contender. Repeatable."
-    )
+    names = list(names)
+    text = f"Measure only this contender. Repeatable. One of: {', '.join(names)}."
+    return click.option("--only", multiple=True, type=click.Choice(names), metavar="NAME", help=text)
 
 
 def chosen(available: list[str], only: tuple[str, ...]) -> tuple[str, ...]:
@@ -138,7 +139,10 @@ def show(grid: Table) -> None:
         console.width = max(console.width, 100)  # a file has no fixed width
     text, grid.title = grid.title, None  # a table would wrap its title to its own width
     console.print(text, style="italic", highlight=False)
+    grid, left_out = fitted(grid, console.width)
     console.print(grid)
+    if left_out:
+        console.print(f"Left out for the width of the terminal: {', '.join(left_out)}.", highlight=False)
 
 
 def plain(records: Iterable[Any]) -> list[dict[str, Any]]:

@@ -4,17 +4,7 @@
 --   leave_queue
 -- GIVES has_subscriber hand_over
 
--- Whether a connection to this very server is subscribed to an inbox. Only then something is published to it: a
--- replica and the nodes of a cluster would pass the message on to a connection that waits elsewhere, and it would
--- be believed.
-local function has_subscriber(inbox)
-  return redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0
-end
-
--- Publish a grant. One of no length makes the waiter ask again.
-local function publish(token, inbox, its_fence, lease_us)
-  redis.call('PUBLISH', inbox, 'granted ' .. token .. ' ' .. struct.pack('<ddd', its_fence, now, lease_us))
-end
+-- @include inbox
 
 -- Serve the head of the queue. Returns whether the next waiter may be served, and the fence of `me` if it was
 -- granted.

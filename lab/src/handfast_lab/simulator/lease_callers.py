@@ -1,0 +1,210 @@
+"""The callers of locks and their relatives: each order is a task that acquires a lease, has it for a while, and lets it go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from handfast._protocol.acquire import Attempt
+from handfast.errors import AcquireTimeout, HandfastError, LeaseLost, LimitExceeded, QueueFull
+from handfast_lab.checker.history import Kind, Outcome
+from handfast_lab.simulator.client import ON_ATTEMPT, Client, leaves_nothing, state_of
+from handfast_lab.simulator.orders import Order, Target
+from handfast_lab.simulator.watch import Note, Watch
+from handfast_lab.simulator.world import World
+
+__all__ = ["ENDS", "Leased", "ScopeFailed"]
+
+
+class ScopeFailed(Exception):
+    """A caller's exception that ends the scope of a lease."""
+
+
+ENDS = RedisError, HandfastError, asyncio.CancelledError, ScopeFailed
+"""Exceptions that an operation may raise. Any other is an error of the library."""
+
+
+class Leased:
+    """The execution of one order."""
+
+    def __init__(self, world: World, watch: Watch, client: Client, order: Order) -> None:
+        self._world = world
+        self._watch = watch
+        self._client = client
+        self._order = order
+        self._attempt: Attempt | None = None
+        self._note: Note
+
+    async def run(self) -> None:
+        """Do it."""
+        order, target = self._order, self._order.target
+        ON_ATTEMPT.set(self._begin)
+        if order.verb in ("acquire", "try"):
+            lease = await self._get()
+            if lease is not None:
+                await self._have(lease)
+        elif order.verb == "close":
+            self._client.closed = True
+            await self._client.api.close()
+        elif order.verb == "status":
+            await self._primitive(target).status()
+        elif order.verb == "revoke":
+            self._watch.revoked = True
+            await self._plain("revoke", target, self._primitive(target).force_release(reason="by order"))
+        else:
+            wanted = target._replace(limit=order.limit)
+            await self._plain("resize", wanted, self._primitive(target).resize(order.limit or None))
+
+    def _primitive(self, target: Target) -> Any:
+        api = self._client.api
+        options: dict[str, Any] = {"ttl": target.ttl_ms / 1000, "renew": target.renew, "on_lost": target.on_lost}
+        if target.replicas:
+            options |= {"min_replicas": target.replicas, "replica_timeout": target.replica_timeout}
+        if target.kind == "all":
+            return api.lock_all(target.names, **options)
+        if target.kind == "semaphore":
+            return api.semaphore(target.name, target.limit, **options)
+        if target.kind == "lock":
+            return api.lock(target.name, at_least=target.at_least_ms / 1000 or None, **options)
+        both = api.rwlock(target.name, **options)
+        return both.read() if target.kind == "read" else both.write()
+
+    def _begin(self, attempt: Attempt) -> None:
+        """Record that the driver begins to acquire; it sends no command before this returns."""
+        order = self._order
+        token = attempt.token.decode()
+        if self._world.log is not None:
+            within = "" if order.timeout is None or order.verb == "try" else f" within {order.timeout:.3f} s"
+            self._world.say(self._client.process.name, f"{order.verb} {token} of {order.target.name}{within}")
+        self._attempt = attempt
+        self._watch.asks(attempt.token)
+        self._client.tokens.append(attempt.token)
+        kind: Kind = "acquire" if order.verb == "acquire" else "try_acquire"
+        self._note = self._watch.note(self._client, kind, order.target, token)
+
+    async def _get(self) -> Any:
+        order, client, watch = self._order, self._client, self._watch
+        primitive = self._primitive(order.target)
+        try:
+            if order.verb == "acquire":
+                lease = await primitive.acquire(timeout=order.timeout, **self._options())
+            else:
+                lease = await primitive.try_acquire(**self._options())
+        except ENDS as error:
+            attempt = self._attempt
+            if attempt is not None:
+                watch.ended(client, attempt.token, certain=leaves_nothing(attempt))
+                in_time = order.verb == "acquire" and isinstance(error, AcquireTimeout | asyncio.CancelledError)
+                refused = isinstance(error, QueueFull | LimitExceeded)
+                outcome: Outcome = "timeout" if in_time else "refused" if refused else "failed"
+                watch.noted(self._note, outcome if watch.fates[attempt.token] == "over" else "failed")
+            raise
+        assert self._attempt is not None  # noqa: S101 -- there is no lease without one
+        if lease is None:
+            watch.ended(client, self._attempt.token, certain=leaves_nothing(self._attempt))
+            watch.noted(self._note, "refused")
+            return None
+        return self._got(lease)
+
+    def _options(self) -> dict[str, Any]:
+        return {"permits": self._order.target.weight} if self._order.target.kind == "semaphore" else {}
+
+    def _got(self, lease: Any) -> Any:
+        """Record what an acquire has returned, and return what is left to be released."""
+        state = state_of(lease)
+        self._watch.holds(state.token)
+        self._watch.acquired(self._client, self._order.target, state)
+        self._watch.noted(self._note, "granted", state)
+        return lease
+
+    async def _have(self, lease: Any) -> None:
+        order = self._order
+        if order.end == "drop":
+            try:
+                await self._use(lease)
+            except ENDS:
+                pass
+            else:
+                self._watch.drops(state_of(lease).token)
+                return
+        elif order.in_scope:
+            await lease.__aenter__()  # by hand, since the moment at which it is left is to be noted
+            error: BaseException | None = None
+            try:
+                await self._use(lease)
+                if order.end == "fail":
+                    raise ScopeFailed
+            except ENDS as ended:
+                error = ended
+            await self._leave(lease, lease.__aexit__(error and type(error), error, None), failed=error is not None)
+            return
+        else:
+            with contextlib.suppress(*ENDS):
+                await self._use(lease)
+        await self._leave(lease, lease.release(), failed=False)
+
+    async def _use(self, lease: Any) -> None:
+        order = self._order
+        if order.block:
+            await self._client.block(order.block)
+            self._watch.blocked(self._client, order.target, state_of(lease), lost=lease.lost)
+        if order.extend_ms:
+            await asyncio.sleep(order.hold / 2)
+            await lease.extend(order.extend_ms / 1000)
+        if order.downgrade:
+            await asyncio.sleep(order.hold / 2)
+            await self._downgrade(lease)
+        await asyncio.sleep(order.hold)
+
+    async def _downgrade(self, lease: Any) -> None:
+        watch, state = self._watch, state_of(lease)
+        watch.downgrades(state.token)
+        target = self._order.target._replace(weight=1)
+        note = watch.note(self._client, "lower", target, state.token.decode())
+        try:
+            await lease.downgrade()
+        except ENDS:
+            # A loss may be known by the client's own clock: what the server did is unknown.
+            watch.noted(note, "failed", state)
+            raise
+        watch.noted(note, "done", state)
+
+    async def _leave(self, lease: Any, steps: Awaitable[Any], *, failed: bool) -> None:
+        """Release the lease with these steps. ``failed``: its scope has ended with an exception."""
+        watch, client, state = self._watch, self._client, state_of(lease)
+        watch.gives_up(state.token)
+        known = lease.lost
+        note = watch.note(client, "release", self._order.target, state.token.decode(), self._value())
+        try:
+            released = await steps
+        except LeaseLost:
+            released = False
+        except ENDS:
+            watch.ended(client, state.token, certain=False)
+            watch.noted(note, "failed", state)
+            raise
+        if released is None:
+            released = not lease.lost
+        # At the end of a scope that failed, and after a loss that was known, the driver does not wait for the server.
+        waited = not failed and not known
+        watch.ended(client, state.token, certain=waited)
+        outcome: Outcome = "released" if released else "lost"
+        certain = waited and (released or not watch.is_uncertain(state.token))
+        watch.noted(note, outcome if certain else "failed", state)
+
+    def _value(self) -> str | None:
+        """Return what is recorded when the lease is released."""
+        return None
+
+    async def _plain(self, kind: Kind, target: Target, steps: Awaitable[Any]) -> None:
+        note = self._watch.note(self._client, kind, target, "")
+        try:
+            await steps
+        except ENDS:
+            self._watch.noted(note, "failed")
+            raise
+        self._watch.noted(note, "done")

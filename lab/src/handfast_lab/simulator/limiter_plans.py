@@ -1,0 +1,91 @@
+"""Draw the plans of limiters: callers that are admitted, refused, cancelled or out of time, and settle what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from handfast._engine.defaults import DEFAULT_MAX_WAITERS
+from handfast_lab.simulator.drawing import Drawing
+from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
+
+__all__ = ["LimiterDrawing"]
+
+PERIODS_MS = (20, 100, 400, 1_500, 6_000)
+
+Rates = tuple[tuple[int, int], ...]
+
+
+class LimiterDrawing(Drawing):
+    """Draws a plan for one limiter or two."""
+
+    def __init__(self, chance: Callable[[], float], setting: str) -> None:
+        super().__init__(chance, setting)
+        self.names = ("a", "b")[: 1 + (chance() < (0.5 if setting == "cluster" else 0.15))]
+        self.rates = {name: self._rates(self._one((1, 1, 1, 2, 2, 3))) for name in self.names}
+        self.others = {name: self._rates(self._one((1, 2))) for name in self.names}
+        self.disagree = chance() < 0.2
+        """Whether some callers use other rates."""
+        self.max_waiters = self._one((DEFAULT_MAX_WAITERS,) * 9 + (2,))
+        self.weighted = self._one((0.0, 0.0, 0.4))
+        self.settling = self._one((0.0, 0.3, 0.7))
+        self.cancelling = self._one((0.0, 0.0, 0.2, 0.6))
+        self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        chance = self._chance
+        clients = [self._client() for _ in range(self._one((2, 2, 3, 3, 4)))]
+        kinds, rate = self._faults()
+        periods = sorted({per_ms for some in (self.rates, self.others) for one in some.values() for _, per_ms in one})
+        return Plan(
+            *("limiter", self.names, tuple(tag("limiter", name) for name in self.names), clients, self.tempo),
+            *(kinds, rate, self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85),
+            uniform=not self.disagree,
+            replicas=1 + (chance() < 0.4) if self.setting == "replicas" else 0,
+            setting=self.setting,
+            parts=("queue", "waiting", "tombstones", *(f"window:{per_ms}" for per_ms in periods)),
+            rates={} if self.disagree else self.rates,
+        )
+
+    def _rates(self, count: int) -> Rates:
+        """Return so many rates or fewer, the shortest period first and with the smallest limit."""
+        periods = sorted({self._one(PERIODS_MS) for _ in range(count)})
+        limits = sorted(1 + int(5 * self._chance()) for _ in periods)
+        return tuple(zip(limits, periods, strict=True))
+
+    def _client(self) -> ClientPlan:
+        chance = self._chance
+        return ClientPlan(
+            response_timeout=self._one((0.3, 1.0, 5.0)),
+            offset=1e5 * chance(),
+            lagging=self._one((0.0, 0.0, 0.1, 0.5)),
+            callers=[self._caller() for _ in range(self._one((1, 2, 2, 3, 4)))],
+        )
+
+    def _caller(self) -> list[Order]:
+        orders = [self._order() for _ in range(self._one((1, 2, 2, 3, 5)))]
+        if self._chance() < 0.04:
+            orders.append(Order("close", orders[-1].target, self._seconds(2)))
+        return orders
+
+    def _order(self) -> Order:
+        chance = self._chance
+        name = self._one(self.names)
+        rates = self.others[name] if self.disagree and chance() < 0.4 else self.rates[name]
+        most = min(limit for limit, _ in rates)
+        cost = 1 + int(chance() * most) if chance() < self.weighted else 1
+        target = Target("limiter", (name,), 0, False, "raise", weight=cost, rates=rates, max_waiters=self.max_waiters)
+        pause = self._seconds(rates[0][1] / 500)
+        if chance() < 0.03:
+            return Order("status", target, pause)
+        settles = tuple(self._one((0, 0, 1, 2, most + 1)) for _ in range(self._one((1, 1, 2))))
+        return Order(
+            "try" if chance() < 0.25 else "acquire",
+            *(target, pause, None if chance() < 0.5 else 0.001 + self._seconds(10)),
+            hold=self._seconds(rates[-1][1] / 700),
+            block=2.1 if chance() < 0.02 else 0.0,
+            in_scope=chance() < 0.4,
+            cancel_after=self._seconds(self._one((self.tempo * 6, 0.2, 5.0))) if chance() < self.cancelling else None,
+            cancel_at=1 + int(chance() * 4) if chance() < self.cancelling / 3 else 0,
+            settles=settles if chance() < self.settling else (),
+        )

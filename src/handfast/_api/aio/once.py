@@ -1,0 +1,295 @@
+"""Once: one runs, the others get its result."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
+
+from handfast._api.aio.blocks import AsyncBlocks
+from handfast._api.aio.inspectable import AsyncRevocable
+from handfast._api.aio.run import AsyncRun
+from handfast._api.decorators import CallKey, require_coroutine_function
+from handfast._api.results import Codec
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.aio.scope import acquire_context
+from handfast._drivers.clock import monotonic
+from handfast._engine.once import OnceRequest, Recorded
+from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
+from handfast._naming import name_publicly
+from handfast._protocol import once
+from handfast._protocol.acquire import Attempt
+from handfast._protocol.lease import LeaseState
+from handfast.arguments import Duration
+from handfast.errors import AcquireTimeout, AlreadyRunning, NotCompleted
+
+if TYPE_CHECKING:
+    from handfast.records import OnceStatus
+
+__all__ = ["AsyncOnce"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OnceOptions(NamedTuple):
+    """What a client's ``once()`` was given, apart from the request."""
+
+    codec: Codec
+    keep_failure_ms: int | None
+    reruns: bool
+    waits: bool
+    by: tuple[str, ...] = ()
+
+
+class AsyncOnce(AsyncRevocable, AsyncBlocks[AsyncRun]):
+    """Something that is to be done once: one caller runs it, the others get its result. Made by the client's ``once()``.
+
+    At most one result is recorded of a key until its record ends. The work itself runs at least once: where a process dies or
+    loses its lease in the middle, the next caller runs it again; with ``rerun=False`` it runs at most once, and may remain undone.
+    No service can do better by itself: for effects that happen exactly once, pass `Run.fence` to what has them.
+
+    A run is a lease: it has a fence and is renewed, and those who wait for it are served first come, first served. It has nothing to
+    do with a lock of the same name. The object holds nothing itself, so threads or tasks may share it.
+
+    Example:
+        invoices = hf.once("invoice", keep=86400)
+        body = await invoices.keyed(order.id).run(lambda: render(order), timeout=10)
+    """
+
+    _permits: OnceRequest
+
+    def __init__(self, driver: AsyncDriver, request: OnceRequest, options: OnceOptions) -> None:
+        super().__init__(driver)
+        self._permits = request
+        self._options = options
+
+    def keyed(self, *parts: str | int) -> Self:
+        """Return the same for one key, which has nothing to do with other keys. No I/O.
+
+        Example:
+            await hf.once("invoice").keyed(order.id).run(render)
+
+        Args:
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the same.
+
+        Raises:
+            TypeError: A part is neither a str nor an int, or there is none.
+            ValueError: A part is out of range.
+        """
+        return type(self)(self._driver, self._permits.keyed(key_parts(parts)), self._options)
+
+    async def run(
+        self,
+        function: Callable[[], Awaitable[R]],
+        *,
+        timeout: Duration | None = None,
+        fingerprint: str | bytes | None = None,
+    ) -> R:
+        """Return the recorded result; or call the function, record what it returns, and return that.
+
+        While another caller runs it, waits for the result. If that run fails or its process dies, this caller may be the next one.
+
+        Example:
+            body = await hf.once("invoice").keyed(order.id).run(lambda: render(order))
+
+        Args:
+            function: What does the work, without arguments. What it returns is read back from what is stored, as all others get it: with
+                JSON, a tuple becomes a list.
+            timeout: Seconds to wait for another run at most: a number or a timedelta. 0 or less does not wait; more than 366 days
+                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            fingerprint: What the request is, such as the digest of its body. A key that has the record of another fingerprint
+                raises KeyReused; a record or a call without one fits any.
+
+        Returns:
+            The result.
+
+        Raises:
+            AlreadyRunning: Another caller runs it, with ``on_running="raise"``.
+            AcquireTimeout: Others ran it for the whole ``timeout``.
+            NotCompleted: An earlier run failed or did not end, and is not repeated; or its result could not be stored.
+            KeyReused: The key was used with another fingerprint.
+            LeaseLost: The run was lost. Its result was not recorded.
+            QueueFull: ``max_waiters`` wait for it already.
+            WouldDeadlock: The caller runs it in an enclosing block, and would wait for itself.
+            TypeError: An argument has the wrong type; or the result can't be stored, see `Run.finish`.
+            ValueError: An argument is out of range; or the result can't be stored.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        check_function(function)
+        async with type(self)(self._driver, self._request(timeout, fingerprint), self._options) as run:
+            if not run.done:
+                made = await function()
+                await run.finish(made)
+        result: R = run.result
+        return result
+
+    @acquire_context  # asyncio only
+    async def acquire(self, *, timeout: Duration | None = None, fingerprint: str | bytes | None = None) -> AsyncRun:
+        """Find the result, or become the one that runs; wait while another caller does.
+
+        Args:
+            timeout: As in `run`.
+            fingerprint: As in `run`.
+
+        Returns:
+            The run. Enter it with ``with``; where it is not `done`, call `Run.finish` in the block.
+
+        Raises:
+            AlreadyRunning: Another caller runs it, with ``on_running="raise"``.
+            AcquireTimeout: Others ran it for the whole ``timeout``.
+            NotCompleted: An earlier run failed or did not end, and is not repeated; or its result could not be stored.
+            KeyReused: The key was used with another fingerprint.
+            LeaseLost: With ``rerun=False``: the run was lost before it was recorded that it begins.
+            QueueFull: ``max_waiters`` wait for it already.
+            WouldDeadlock: The caller runs it in an enclosing block, and would wait for itself.
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range, or ``loads`` can't read the result.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        request = self._request(timeout, fingerprint)
+        attempt = self._driver.attempt(request)
+        try:
+            return await self._found_or_begun(attempt, request)
+        except BaseException:
+            await self._driver.undo(attempt)
+            raise
+
+    async def try_acquire(self, *, fingerprint: str | bytes | None = None) -> AsyncRun | None:
+        """Find the result, or become the one that runs, without waiting. Takes one round trip; two with ``rerun=False``.
+
+        Args:
+            fingerprint: As in `run`.
+
+        Returns:
+            The run; None if another caller runs it, or others wait for that.
+
+        Raises:
+            NotCompleted: An earlier run failed or did not end, and is not repeated; or its result could not be stored.
+            KeyReused: The key was used with another fingerprint.
+            LeaseLost: With ``rerun=False``: the run was lost before it was recorded that it begins.
+            TypeError: ``fingerprint`` is neither a str nor bytes.
+            ValueError: ``fingerprint`` is empty, or ``loads`` can't read the result.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        attempt = self._driver.attempt(self._request(None, fingerprint))
+        try:
+            state = await self._driver.try_acquire(attempt)
+            return None if state is None else await self._begun(attempt, state)
+        except Recorded as recorded:
+            await self._driver.undo(attempt)
+            return self._found(attempt, recorded)
+        except BaseException:
+            await self._driver.undo(attempt)
+            raise
+
+    async def status(self, *, timeout: Duration | None = None) -> OnceStatus:
+        """Return how far it has come, who runs it and how many wait. Takes two round trips, runs nothing and changes nothing.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
+                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
+        """
+        return await self._driver.look(once.status(self._permits), self.name, reply_seconds(timeout))
+
+    async def forget(self) -> bool:
+        """Delete the record, so that the next caller runs it again. A run that goes on at the time records its result all the same.
+
+        Returns:
+            True if there was a record.
+
+        Raises:
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        return await self._driver.run(once.forget(self._permits), self.name)
+
+    async def __aenter__(self) -> AsyncRun:
+        frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
+        attempt, run = self._driver.attempt(self._permits), None
+        try:
+            run = await self._found_or_begun(attempt, self._permits)
+            return self._enter(frame, run)
+        except BaseException:
+            if run is not None:
+                self._forget_scope(self._driver.caller(), run)
+            await self._driver.undo(attempt)
+            raise
+
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Decorate a function: a call returns the recorded result, or runs the function and records what it returns.
+
+        With the ``by`` of the client's ``once()``, calls are for the key that their arguments make; without, for one and the same.
+
+        Example:
+            @hf.once("report", by=("user", "day"), keep=3600)
+            async def report(user, day): ...
+
+        Args:
+            function: What to decorate.
+
+        Raises:
+            TypeError: The function is of a kind that cannot be decorated.
+            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
+                names of locks: use ``by``.
+        """
+        require_coroutine_function(function)
+        by = self._options.by
+        key = CallKey(by, function, self.name)
+
+        @functools.wraps(function)
+        async def running(*args: P.args, **kwargs: P.kwargs) -> R:
+            keyed = self.keyed(*key.parts(args, kwargs)) if by else self
+            return await keyed.run(functools.partial(function, *args, **kwargs))
+
+        return running
+
+    def _request(self, timeout: Duration | None, fingerprint: str | bytes | None) -> OnceRequest:
+        seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
+        return self._permits.for_call(seconds, fingerprint_bytes(fingerprint))
+
+    async def _found_or_begun(self, attempt: Attempt, request: OnceRequest) -> AsyncRun:
+        try:
+            state = await self._driver.acquire_in_turns(attempt, request.timeout, request.question)
+            return await self._begun(attempt, state)
+        except Recorded as recorded:
+            await self._driver.undo(attempt)
+            return self._found(attempt, recorded)
+        except AcquireTimeout as error:
+            if self._options.waits:
+                raise
+            holders = error.status.holders if error.status else ()
+            raise AlreadyRunning(self.name, holders[0] if holders else None) from None
+
+    async def _begun(self, attempt: Attempt, state: LeaseState) -> AsyncRun:
+        """Return the run of a lease. One that is not to be repeated is recorded before it begins."""
+        if not self._options.reruns:
+            await self._driver.run(once.begin(state), self.name, attempt)
+        return AsyncRun(self._driver, state, self._options.codec, self._options.keep_failure_ms)
+
+    def _found(self, attempt: Attempt, recorded: Recorded) -> AsyncRun:
+        """Return the run of a record. Raises NotCompleted for one without a result."""
+        if recorded.outcome != "done":
+            reason = recorded.value.decode(errors="replace")
+            raise NotCompleted(self.name, recorded.outcome, reason) from None
+        state = once.found(attempt, recorded, monotonic())
+        run = AsyncRun(self._driver, state, self._options.codec, None)
+        return run._find(recorded)  # noqa: SLF001 -- of a run that was just made
+
+
+name_publicly(globals(), "handfast")

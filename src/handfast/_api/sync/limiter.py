@@ -1,0 +1,282 @@
+# Generated from _api/aio/limiter.py by tools/unasync.py: edit that file and run the tool.
+"""A rate limiter: so much in a period, first come first served."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+
+from handfast._api.decorators import CallKey, require_plain_function
+from handfast._api.uncopied import Uncopied
+from handfast._drivers.clock import monotonic
+from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.calls import MAX_PERMITS
+from handfast._engine.limits import LimitRequest
+from handfast._engine.validate import check_int, key_parts, reply_seconds, wait_seconds
+from handfast._protocol import limiting
+from handfast.arguments import Duration
+from handfast.errors import RateLimited
+
+if TYPE_CHECKING:
+    from handfast.records import LimiterStatus
+
+__all__ = ["Admission", "Limiter"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Admission(Uncopied):
+    """What a limiter has decided about one call. It is true if the call was admitted.
+
+    Example:
+        admission = limiter.try_acquire(cost=500)
+        if not admission:
+            return f"try again after {admission.retry_after} s"
+        answer = ask(question)
+        admission.settle(cost=answer.tokens)
+    """
+
+    __slots__ = ("_attempt", "_decision", "_driver", "_waited")
+
+    def __init__(self, driver: SyncDriver, attempt: limiting.LimitAttempt, decision: limiting.Decision) -> None:
+        self._driver = driver
+        self._attempt = attempt
+        self._decision = decision
+        self._waited = monotonic() - attempt.asked_at
+
+    def __repr__(self) -> str:
+        what = "admitted" if self.admitted else f"refused, retry after {self.retry_after:.3g} s"
+        return f"<{type(self).__name__} of {self._attempt.request.name!r}: {what}>"
+
+    def __bool__(self) -> bool:
+        return self._decision.admitted
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the call was admitted."""
+        return self._decision.admitted
+
+    @property
+    def cost(self) -> int:
+        """What the call counts for: the cost that it was asked for with, or that of the last `settle`."""
+        return self._attempt.request.cost
+
+    @property
+    def remaining(self) -> int:
+        """What the tightest rate would have admitted right after this."""
+        return self._decision.remaining
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds after which the call may be admitted, if no one else comes before; 0 if it was admitted."""
+        return self._decision.retry_after
+
+    @property
+    def waited(self) -> float:
+        """Seconds from the call until this was decided."""
+        return self._waited
+
+    def settle(self, *, cost: int) -> None:
+        """Let the call count for what it really cost. Waiters are admitted at once if they fit then.
+
+        The time of the admission stays. Once its period is over, nothing changes. If this raises, it may be called again with the
+        same cost.
+
+        Args:
+            cost: From 0 to 1,000,000,000. 0 gives the admission back for good. A cost above a limit is taken as well: then no one is
+                admitted until enough has lapsed.
+
+        Raises:
+            RuntimeError: The call was not admitted, or it was given back.
+            TypeError: ``cost`` is not an int.
+            ValueError: ``cost`` is out of range.
+            ServerRefused: The server is read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        new_cost = check_int(cost, "cost", MAX_PERMITS, least=0)
+        if not self.admitted:
+            raise RuntimeError(f"{self!r} has nothing to settle: the call was not admitted")
+        if self.cost == 0:
+            raise RuntimeError(f"{self!r} was given back; acquire another one")
+        self._driver.run(limiting.settle(self._attempt, new_cost), self._attempt.request.name)
+        self._attempt.request = self._attempt.request.with_cost(new_cost)
+
+
+class Limiter(Uncopied):
+    """A named rate limiter. Made by the client's ``limiter()``.
+
+    It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most the limit.
+    Under several rates a call is admitted by all of them or by none. Waiters are admitted first come, first served: no one
+    overtakes them, also not with a smaller cost. A waiter that died is skipped.
+
+    The promise is about the moments of admission. A third party counts each call when it arrives there: at the edge of its period
+    it may see a few more. The object holds nothing itself, so threads or tasks may share it.
+
+    Where clients use different rates for one name, each call counts by those of its own client.
+
+    Example:
+        limiter = hf.limiter("openai", "10/s; 500/min")
+
+        with limiter:
+            call()
+    """
+
+    def __init__(self, driver: SyncDriver, request: LimitRequest, by: tuple[str, ...] = ()) -> None:
+        self._driver = driver
+        self._request = request
+        self._by = by
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name that the object was made with, and the parts of its key behind it: ``login|4711``."""
+        return self._request.name
+
+    def keyed(self, *parts: str | int) -> Self:
+        """Return the limiter of one key, which has nothing to do with those of other keys. No I/O.
+
+        Example:
+            hf.limiter("login", "5/min").keyed(user.id).try_acquire()
+
+        Args:
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the same.
+
+        Returns:
+            The limiter of this key, with the same rates.
+
+        Raises:
+            TypeError: A part is neither a str nor an int, or there is none.
+            ValueError: A part is out of range.
+        """
+        return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
+
+    def acquire(self, *, cost: int = 1, timeout: Duration | None = None) -> Admission:
+        """Be admitted, and wait in the queue until it is this call's turn.
+
+        It raises before it waits if it is certain to take longer than the timeout. If it raises, is cancelled or is
+        interrupted, the call counts under no rate and is in no queue. If the server can't be reached then, it is taken back in
+        the background when it answers again.
+
+        Args:
+            cost: What the call counts for, from 1 to the smallest limit.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days (`math.inf`) waits
+                indefinitely. None takes the timeout that the object was made with.
+
+        Returns:
+            The admission. There is nothing to release; `Admission.settle` is for calls whose cost is known only later.
+
+        Raises:
+            RateLimited: It was not admitted within the ``timeout``, or is certain not to be.
+            QueueFull: The queue has ``max_waiters`` calls already.
+            TypeError: ``cost`` is not an int, or ``timeout`` neither a number nor a timedelta.
+            ValueError: ``cost`` or ``timeout`` is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
+        attempt = self._driver.limit_attempt(self._costing(cost))
+        try:
+            return self._admitted(attempt, self._driver.admit(attempt, seconds), seconds)
+        except BaseException:
+            self._driver.undo(attempt)
+            raise
+
+    def try_acquire(self, *, cost: int = 1) -> Admission:
+        """Be admitted if the call fits now and no one waits. Does not wait.
+
+        Takes one round trip; a few where hundreds of admissions have lapsed, or of waiters are gone.
+
+        Args:
+            cost: What the call counts for, from 1 to the smallest limit.
+
+        Returns:
+            The admission, which is false if the call was not admitted. Its `Admission.retry_after` says when to try again.
+
+        Raises:
+            TypeError: ``cost`` is not an int.
+            ValueError: ``cost`` is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        attempt = self._driver.limit_attempt(self._costing(cost))
+        try:
+            return Admission(self._driver, attempt, self._driver.admit(attempt, 0))
+        except BaseException:
+            self._driver.undo(attempt)
+            raise
+
+    def status(self, *, timeout: Duration | None = None) -> LimiterStatus:
+        """Return how much is used under each rate, and how many wait. Takes one round trip and changes nothing.
+
+        Args:
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
+                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+
+        Returns:
+            The status at one instant of the server.
+
+        Raises:
+            ServerRefused: The server refused, for example for lack of permissions.
+            redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
+            redis.exceptions.TimeoutError: The server does not answer.
+            TypeError: ``timeout`` is neither a number nor a timedelta.
+            ValueError: ``timeout`` is out of range.
+        """
+        return self._driver.look(limiting.status(self._request), self.name, reply_seconds(timeout))
+
+    def __enter__(self) -> Admission:
+        seconds = self._request.timeout
+        attempt = self._driver.limit_attempt(self._request)
+        try:
+            return self._admitted(attempt, self._driver.admit(attempt, seconds), seconds)
+        except BaseException:
+            self._driver.undo(attempt)
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        """Do nothing: an admission has no end."""
+
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]:
+        """Decorate a function: each call of it is admitted first, and raises RateLimited if it is not.
+
+        With the ``by`` of the client's ``limiter()``, calls count for the key that their arguments make.
+
+        Example:
+            @hf.limiter("login", "5/min", by="user", on_limit="raise")
+            def login(user, password): ...
+
+        Args:
+            function: What to decorate.
+
+        Raises:
+            TypeError: The function is of a kind that cannot be decorated.
+            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
+                names of locks: use ``by``.
+        """
+        require_plain_function(function)
+        key = CallKey(self._by, function, self.name)
+
+        @functools.wraps(function)
+        def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.keyed(*key.parts(args, kwargs)) if self._by else self:
+                return function(*args, **kwargs)
+
+        return limited
+
+    def _costing(self, cost: int) -> LimitRequest:
+        return self._request.with_cost(check_int(cost, "cost", self._request.most))
+
+    def _admitted(
+        self, attempt: limiting.LimitAttempt, decision: limiting.Decision, timeout: float | None
+    ) -> Admission:
+        """Return the admission of a call that was to wait for it. Raises RateLimited."""
+        if not decision.admitted:
+            raise RateLimited(self.name, timeout or 0, decision.retry_after)
+        return Admission(self._driver, attempt, decision)

@@ -1,0 +1,156 @@
+# Generated from _api/aio/run.py by tools/unasync.py: edit that file and run the tool.
+"""A run of a key: its result, or the lease under which the caller does it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from handfast._api.results import Codec, describe
+from handfast._api.sync.lease import Lease
+from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.once import OnceRequest, Outcome, Recorded
+from handfast._naming import name_publicly
+from handfast._protocol.lease import LeaseState
+from handfast.errors import NotHeld
+
+__all__ = ["Run"]
+
+
+class Run(Lease):
+    """What a call for a key gives: a result that is there already (`done`), or a lease to do the work.
+
+    A run that is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one of three ways.
+    `finish` records the result; a block that is left without it, and without an exception, records None. An exception ends it as
+    failed, and the next caller runs, unless failures are remembered. Where it was lost, its result is refused with LeaseLost.
+
+    Example:
+        with hf.once("invoice").keyed(order.id) as run:
+            if not run.done:
+                run.finish(charge(order, fence=run.fence))
+            return run.result
+    """
+
+    __slots__ = ("_age", "_codec", "_done", "_keep_failure_ms", "_result")
+
+    _instead = "its result is found by all who ask for it"
+
+    _stays: ClassVar[str] = "its result belongs to the process that runs it"
+
+    def __init__(self, driver: SyncDriver, state: LeaseState, codec: Codec, keep_failure_ms: int | None) -> None:
+        super().__init__(driver, state, "raise")
+        self._codec = codec
+        self._keep_failure_ms = keep_failure_ms
+        self._age = 0.0
+        self._done = False
+        self._result: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.name!r}, done>" if self._done else super().__repr__()
+
+    @property
+    def done(self) -> bool:
+        """True if there is a result: it was there already, or `finish` has recorded it."""
+        return self._done
+
+    @property
+    def result(self) -> Any:
+        """The result, as everybody who asks for it gets it: as `loads` reads what is stored.
+
+        Raises:
+            RuntimeError: The run is not done.
+        """
+        if not self._done:
+            raise RuntimeError(f"the run of {self.name!r} has no result: it is not done; call finish() in its block")
+        return self._result
+
+    @property
+    def age(self) -> float:
+        """Seconds for which the result had been there when the caller asked, by the server's clock; 0.0 if the caller made it."""
+        return self._age
+
+    def check(self) -> None:
+        """Raise an error unless the caller runs it. Takes no I/O.
+
+        Call it between the steps of long work. It can't see a loss that the server has not reported yet, such as a
+        revocation on its way; only the fence protects against that.
+
+        Raises:
+            LeaseLost: The run was lost. Its result will be refused.
+            NotHeld: It is done, or was released.
+        """
+        if self._done:
+            raise NotHeld(self.name)
+        super().check()
+
+    def finish(self, value: Any = None) -> None:
+        """Record the result, and give it to all who wait for it. Takes one round trip; a further one for each 100 who wait.
+
+        After an error of the connection it is repeated in the background, and may be called again.
+
+        Args:
+            value: The result. By default, what JSON can hold; else what ``dumps`` takes. At most 1 MiB as it is stored.
+
+        Raises:
+            LeaseLost: The run was lost, and another one may have begun. Nothing was recorded; or the reply was lost, and the record
+                was replaced or deleted before it was sent again.
+            NotHeld: It is done, or was released.
+            TypeError: The value can't be stored; or what ``dumps`` and ``loads`` raise. It is recorded that the run is done, without a
+                result: it is not run again, and others get NotCompleted.
+            ValueError: The value is too large, or can't be stored. The same holds.
+            ServerRefused: The server refused, for example because it is read-only.
+            redis.exceptions.ConnectionError: The server can't be reached.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        self.check()
+        unstorable = self._end_with(value)
+        if not self._driver.release(self._state):
+            self.check()
+        self._done = unstorable is None
+        if unstorable is not None:
+            raise unstorable
+
+    def _check_entry(self) -> None:
+        if not self._done:
+            super()._check_entry()
+
+    def _find(self, recorded: Recorded) -> Self:
+        """Take a result that is there already."""
+        self._result, self._age, self._done = self._codec.decode(recorded.value), recorded.age, True
+        return self
+
+    def _leave(self, error: BaseException | None) -> bool:
+        unstorable = None
+        if self._request.ending is None:
+            if error is None:
+                unstorable = self._end_with(None)
+            elif self._keep_failure_ms is not None and isinstance(error, Exception):
+                self._end_as("failed", describe(error), self._keep_failure_ms)
+        left = self._driver.leave(self._state, error)
+        ending = self._request.ending
+        self._done = left and error is None and ending is not None and ending.outcome == "done"
+        if unstorable is not None and left:
+            raise unstorable
+        return left
+
+    @property
+    def _request(self) -> OnceRequest:
+        request: OnceRequest = self._state.request  # type: ignore[assignment]  # all runs have one
+        return request
+
+    def _end_with(self, value: Any) -> Exception | None:
+        """Let the release record this result. Return the error of one that can't be stored: that it is done is recorded then."""
+        try:
+            data, self._result = self._codec.encode(value)
+        except Exception as error:  # noqa: BLE001 -- what dumps and loads raise
+            self._end_as("unstored", describe(error))
+            return error
+        self._end_as("done", data)
+        return None
+
+    def _end_as(self, outcome: Outcome, value: bytes, keep_ms: int | None = None) -> None:
+        """Let the release record this. A run that is lost by its own clock records nothing, though the server may still have its lease."""
+        if not self.lost:
+            self._state.request = self._request.ending_as(outcome, value, keep_ms)
+
+
+name_publicly(globals(), "handfast")

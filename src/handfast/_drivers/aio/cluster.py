@@ -1,0 +1,96 @@
+"""The driver of a client of a cluster: it acquires locks of several slots group by group. Everything else is as for one server."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._engine.calls import Request
+from handfast._protocol.acquire import Attempt, BaseAttempt
+from handfast._protocol.groups import GroupedAttempt, GroupedLease
+from handfast._protocol.lease import LeaseState
+
+__all__ = ["AsyncClusterDriver"]
+
+
+class AsyncClusterDriver(AsyncDriver):
+    """What one client of a cluster has behind its API."""
+
+    def attempt(self, request: Request) -> Attempt:
+        """Start to acquire, with an attempt for each group."""
+        if len(request.groups) == 1:
+            return super().attempt(request)
+        return GroupedAttempt(request, [*map(super().attempt, request.groups)])
+
+    def acquire(self, attempt: Attempt, timeout: float | None) -> Coroutine[Any, Any, LeaseState]:
+        """Wait for the leases of all groups, one after the other."""
+        if not isinstance(attempt, GroupedAttempt):
+            return super().acquire(attempt, timeout)
+        acquire = partial(super().acquire, timeout=timeout)
+        return self._acquire_groups(attempt, acquire)  # type: ignore[return-value]  # it raises instead of None
+
+    async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
+        """Return the leases of all groups, or None if one is not free. A round trip for each, for ``timeout`` seconds at most."""
+        try_acquire = super().try_acquire
+        if not isinstance(attempt, GroupedAttempt):
+            return await try_acquire(attempt, timeout)
+
+        def in_time(part: Attempt) -> Awaitable[LeaseState | None]:
+            return try_acquire(part, None if timeout is None else attempt.asked_at + timeout - monotonic())
+
+        return await self._acquire_groups(attempt, in_time)
+
+    async def release(self, lease: LeaseState) -> bool:
+        """Release the leases of all groups, the latest one first. Return False if one was lost or released before."""
+        if not isinstance(lease, GroupedLease):
+            return await super().release(lease)
+        released, failure = True, None
+        try:
+            for part in reversed(lease.parts):
+                try:
+                    released &= await super().release(part)
+                except OWN_ERRORS as error:
+                    failure = failure or error
+        except BaseException as error:
+            await self.leave(lease, error)
+            raise
+        if failure is not None:
+            raise failure
+        return released
+
+    async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
+        """Extend the leases of all groups to that long from now. Return False if one was lost."""
+        for part in lease.parts:
+            if not await super().extend(part, ttl_ms):
+                return False
+        return True
+
+    async def _acquire_groups(
+        self, attempt: GroupedAttempt, acquire: Callable[[Attempt], Awaitable[LeaseState | None]]
+    ) -> LeaseState | None:
+        """Acquire one group after the other. Return None, and leave nothing behind, if that gives None for one of them."""
+        held: list[LeaseState] = []
+        try:
+            for part in attempt.parts:
+                part.held = held
+                lease = await acquire(part)
+                if lease is None:
+                    await self.undo(attempt)
+                    return None
+                held.append(lease)
+        except GeneratorExit:  # the coroutine is closed, and may not await anything
+            self._begin_undo(attempt)
+            raise
+        return GroupedLease(attempt.request, held)
+
+    def _begin_undo(self, attempt: BaseAttempt) -> list[Future[Any]]:
+        """Begin the undo of all groups, the latest one first, before any is waited for."""
+        if not isinstance(attempt, GroupedAttempt):
+            return super()._begin_undo(attempt)
+        return [*chain.from_iterable(map(super()._begin_undo, reversed(attempt.parts)))]

@@ -1,0 +1,88 @@
+"""What a session has to send: single calls, and calls for many locks that travel in one."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable
+from math import inf
+from typing import Any, TypeAlias
+
+from handfast._drivers.failures import copy_exception
+from handfast._engine.batches import join
+from handfast._engine.effects import Answer, Call
+from handfast._engine.resp import ErrorReply
+
+__all__ = ["Outcome", "PendingAside", "PendingBatch", "PendingCall"]
+
+Outcome: TypeAlias = Answer | ErrorReply
+
+
+class PendingCall:
+    """A call in progress, and the future of its reply."""
+
+    __slots__ = (
+        "again",
+        "asking",
+        "by_source",
+        "call",
+        "future",
+        "give_up_at",
+        "is_spared",
+        "number",
+        "on_answer",
+        "redirections",
+        "retry_for",
+        "sent_at",
+    )
+
+    number: int
+    """How many requests were sent on this session up to this one, and ..."""
+    sent_at: float
+    """... when it was sent; both are set by then."""
+
+    def __init__(
+        self, call: Call, future: Future[Outcome], retry_for: float, on_answer: Callable[[Answer], object] | None
+    ) -> None:
+        self.call = call
+        self.future = future
+        self.retry_for = retry_for
+        self.on_answer = on_answer
+        self.give_up_at = inf
+        self.by_source = False
+        """Whether it is sent with the source of its script, which the server did not know."""
+        self.again = False
+        """Whether it was sent before, without a reply of its own."""
+        self.asking = False
+        """Whether it is for a slot of a cluster that its server is only about to get."""
+        self.redirections = 0
+        """How often a node of the cluster has sent it to another one."""
+        self.is_spared = False
+        """Whether it waits for the first connection after the one that broke under it: its time may be over by then."""
+
+    def fail(self, error: Exception) -> None:
+        """End it with a copy of the error, also if no task waits for it any more."""
+        self.future.set_exception(copy_exception(error))
+        self.future.exception()  # marks it as retrieved
+
+
+class PendingBatch:
+    """Requests that travel in one call. It lives until its reply comes or the connection breaks."""
+
+    __slots__ = ("by_source", "call", "requests")
+
+    def __init__(self, requests: list[PendingCall], sent_at: float) -> None:
+        self.requests = requests
+        self.call = join([request.call for request in requests])
+        self.by_source = False
+        for request in requests:
+            request.sent_at = sent_at
+
+
+class PendingAside(PendingBatch):
+    """A command of the session's own, for no caller, such as what goes before a call that is ``asking``. ``on_reply`` takes the reply."""
+
+    __slots__ = ("on_reply",)
+
+    def __init__(self, on_reply: Callable[[Any], object] = lambda _: None) -> None:
+        self.requests = []
+        self.on_reply = on_reply

@@ -1,0 +1,85 @@
+"""Chart of a cluster: which primary has which slot, as far as a client knows. No I/O; a driver asks the nodes.
+
+What it says may be out of date at any moment. So it is only where a call is sent first: the node itself has the last word.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any
+
+from handfast._engine.slots import SLOTS, Node, Redirection, read_shares
+
+__all__ = ["Chart"]
+
+
+_Range = tuple[int, Node | None]
+"""A range of slots: its first one, and its primary if one is known. It ends where the next one begins."""
+
+_first = itemgetter(0)
+
+
+class Chart:
+    """``seeds`` are the nodes that the user named; ``remap`` returns where a node is that another one names."""
+
+    def __init__(self, seeds: Iterable[Node], remap: Callable[[Node], Node]) -> None:
+        self._seeds = tuple(seeds)
+        self._remap = remap
+        self._turn = 0
+        self._ranges: list[_Range] = [(0, None)]
+        """In order, without gaps. Never changed but replaced, since other threads read it."""
+
+    def node_of(self, slot: int | None) -> Node | None:
+        """Return the primary of a slot, None if none is known; that of any slot for None."""
+        if slot is None:
+            return next(iter(self.primaries()), None)
+        return self._ranges[bisect_right(self._ranges, slot, key=_first) - 1][1]
+
+    def primaries(self) -> list[Node]:
+        """Return the primaries that have slots."""
+        return [*dict.fromkeys(node for first, node in self._ranges if node and first < SLOTS)]
+
+    def candidates(self) -> list[Node]:
+        """Return the nodes to ask for all of this, in that order: the primaries first.
+
+        Each time another one of them is the first: one that is cut off from the others does not know what has become of its slots.
+        """
+        primaries = self.primaries()
+        self._turn += 1
+        first = self._turn % len(primaries) if primaries else 0
+        return [*dict.fromkeys((*primaries[first:], *primaries[:first], *self._seeds))]
+
+    def learn(self, reply: Any, asked: Node) -> bool:
+        """Take what a node replied. A slot that no primary has is unknown from then on.
+
+        Return False if it knows of no primary: it has left the cluster, or was not in it yet. Others are to be asked.
+        """
+        shares = [(slots, self._place(node, asked)) for slots, node in read_shares(reply)]
+        if shares:
+            ranges: list[_Range] = [(0, None)]
+            for slots, node in shares:
+                _assign(ranges, slots, node)
+            self._ranges = ranges
+        return bool(shares)
+
+    def follow(self, redirection: Redirection, asked: Node) -> Node:
+        """Take a redirection, and return where it leads."""
+        node = self._place(redirection.node, asked)
+        if not redirection.for_once:
+            ranges = self._ranges.copy()
+            _assign(ranges, range(redirection.slot, redirection.slot + 1), node)
+            self._ranges = ranges
+        return node
+
+    def _place(self, node: Node, asked: Node) -> Node:
+        """Return where a node is. One that names itself may leave its host out: it is where it was asked."""
+        return self._remap(node) if node.host else Node(asked.host, node.port)
+
+
+def _assign(ranges: list[_Range], slots: range, node: Node) -> None:
+    """Give some slots to a node, in place."""
+    start = bisect_left(ranges, slots.start, key=_first)
+    end = bisect_right(ranges, slots.stop, key=_first)
+    ranges[start:end] = (slots.start, node), (slots.stop, ranges[end - 1][1])

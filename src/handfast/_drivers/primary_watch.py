@@ -1,0 +1,88 @@
+"""Hear from a Sentinel that another server is the primary now: what the watches of both drivers share.
+
+One connection to one Sentinel is kept, the first that names the primary in the order in which the client library asks them. So the
+Sentinel that tells of a new primary is also the first one that is asked for its address.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from redis.exceptions import ResponseError
+
+from handfast._drivers.connect import Connector
+from handfast._engine.resp import ErrorReply, Push
+from handfast._engine.sentinel import address_in, question, subscription
+
+__all__ = ["ASK_EVERY_S", "PAUSE_S", "News"]
+
+logger = logging.getLogger("handfast.sentinel")
+
+ASK_EVERY_S = 5.0
+"""Time between two questions for the primary, in seconds. They find out that a Sentinel is gone, and what its messages did not tell.
+
+If no Sentinel can be used, all are tried again after as long."""
+
+PAUSE_S = 1.0
+"""Pause before another connection is opened when one broke, in seconds."""
+
+
+class News:
+    """What the Sentinels of a service have told so far."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._service = connector.service or ""
+        self._address = ""
+        self._failures: list[Exception] = []
+        """Of the Sentinels, since one has told anything."""
+        self._warned = False
+        self.question = question(self._service)
+        self.has_answered = False
+        """Whether the Sentinel that was greeted last has named the primary."""
+
+    def greet(self) -> bytes:
+        """Return what is sent first on a new connection to a Sentinel."""
+        self.has_answered = False
+        return subscription() + self.question
+
+    def is_switch(self, frame: object) -> bool:
+        """Return whether a frame says that another server is the primary now.
+
+        A message always does: a Sentinel names the new primary in its answers some 50 ms before it sends the message, and those who connect
+        through the client library still go to the old one. An answer does if it is another one than before. The first answer may
+        come after the message: it does if a connection was made to another primary.
+
+        Raises redis.exceptions.ResponseError if the Sentinel refuses to tell, or does not know the service.
+        """
+        if frame is None or isinstance(frame, ErrorReply):
+            raise ResponseError(frame or f"it does not know {self._service!r}")
+        address = address_in(frame, self._service)
+        if address is None:
+            return False
+        self.has_answered, self._warned = True, False
+        self._failures.clear()
+        before, self._address = self._address, address
+        known = {before} if before else self._connector.primaries
+        if not isinstance(frame, Push) and known <= {address}:
+            return False
+        self._connector.switches += 1
+        self._connector.primaries.clear()
+        logger.info("%r has a new primary, %s: connecting to it", self._service, address)
+        return True
+
+    def note_failure(self, error: Exception) -> None:
+        """Note why a Sentinel told nothing, or tells nothing more."""
+        self._failures.append(error)
+
+    def warn(self) -> None:
+        """Warn, once, that none of the Sentinels tells anything."""
+        failures, self._failures = dict.fromkeys(map(str, self._failures)), []
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "no Sentinel of %r tells of a new primary (%s): after a planned failover, what is acquired from the old "
+                "one may be acquired from the new one, too, for as long as the old one takes writes",
+                self._service,
+                "; ".join(failures),
+            )

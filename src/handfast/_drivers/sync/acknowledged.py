@@ -1,0 +1,84 @@
+"""The renewals that wait for replicas, which the renewal thread sends on a connection apart.
+
+A server that waits for replicas serves nothing else of the connection. So there is one barrier at a time: renewals that
+become due meanwhile leave together, in front of the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from handfast._drivers.clock import monotonic
+from handfast._drivers.sync.session import Session
+from handfast._engine.effects import Answer, Call, widest
+from handfast._engine.resp import ErrorReply
+from handfast._protocol.lease import LeaseState
+
+__all__ = ["AcknowledgedRenewals"]
+
+
+class AcknowledgedRenewals:
+    """Sends renewals on its session, and calls ``settle`` with each lease and the outcome."""
+
+    def __init__(self, session: Session, settle: Callable[[LeaseState, Answer | ErrorReply], object]) -> None:
+        self.session = session
+        self._settle = settle
+        self._due: dict[LeaseState, Call] = {}
+        self._sent: list[LeaseState] = []
+        self._sent_at = 0.0
+        self._replies: list[Any] = []
+        self.sends_sources = False
+        """Whether the next renewals are sent with the source of their script, which the server does not know."""
+        self.silent_at = inf
+        """When the server counts as silent unless all replies have come; inf if none is due."""
+
+    def __contains__(self, lease: LeaseState) -> bool:
+        return lease in self._due or lease in self._sent
+
+    def __bool__(self) -> bool:
+        return bool(self._due or self._sent)
+
+    def add(self, leases: list[LeaseState]) -> None:
+        """Renew these as soon as the replies to those before them have come."""
+        self._due |= {lease: lease.renewal for lease in leases}
+
+    def open(self, within: float) -> None:
+        """Open the session if something is due. Raises the errors of the network."""
+        if not self.session.is_open:
+            self.forget()
+            if self._due:
+                self.session.open(within)
+
+    def send(self, within: float, is_renewed: Callable[[LeaseState], bool]) -> None:
+        """Send what is due and still renewed, unless replies are due. Raises the errors of the network."""
+        if self._sent or not self.session.is_open:
+            return
+        due, self._due = {lease: call for lease, call in self._due.items() if is_renewed(lease)}, {}
+        if due:
+            calls, sources, self.sends_sources = [*due.values()], self.sends_sources, False
+            self._sent, self._replies, self.silent_at = [*due], [], monotonic() + within
+            self._sent_at = self.session.send(calls, sources=sources, within=within, barrier=widest(calls).barrier)
+
+    def listen(self) -> None:
+        """Take the replies that have arrived. The last one, that of the barrier, says how many replicas have what was sent."""
+        self._replies += self.session.listen()
+        if len(self._replies) < len(self._sent) + 2:
+            return
+        sent, (*replies, published, count) = self._sent, self._replies
+        self.forget()
+        refusal = next((one for one in (published, count) if isinstance(one, ErrorReply)), None)
+        for lease, reply in zip(sent, replies, strict=True):
+            error = reply if isinstance(reply, ErrorReply) else refusal
+            self._settle(lease, error or Answer(self._sent_at, reply, replicas=count))
+
+    def forget(self) -> None:
+        """Expect no replies any more: they have come, or the connection is gone."""
+        self._sent, self._replies, self.silent_at = [], [], inf
+
+    def close(self) -> None:
+        """Close the connection, and forget what was to come by it. The table has it sent again."""
+        self.session.close()
+        self.forget()
+        self._due = {}

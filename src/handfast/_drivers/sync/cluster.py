@@ -1,0 +1,108 @@
+"""The driver of a client of a cluster: it acquires locks of several slots group by group. Everything else is as for one server.
+
+A group that the server did not grant is undone before the call returns or raises, within the reach of its caller's own undo: an interrupt
+that comes meanwhile finds all that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
+from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import OWN_ERRORS
+from handfast._drivers.sync.driver import SyncDriver
+from handfast._engine.calls import Request
+from handfast._protocol.acquire import Attempt, AttemptEvent, BaseAttempt
+from handfast._protocol.groups import GroupedAttempt, GroupedLease
+from handfast._protocol.lease import LeaseState
+from handfast._protocol.retry import UNDO_WAIT
+from handfast.arguments import CancelEvent
+
+__all__ = ["SyncClusterDriver"]
+
+
+class SyncClusterDriver(SyncDriver):
+    """What one client of a cluster has behind its API."""
+
+    def attempt(self, request: Request) -> Attempt:
+        """Start to acquire, with an attempt for each group."""
+        if len(request.groups) == 1:
+            return super().attempt(request)
+        return GroupedAttempt(request, [*map(super().attempt, request.groups)])
+
+    def acquire(self, attempt: Attempt, timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
+        """Wait for the leases of all groups, one after the other."""
+        if not isinstance(attempt, GroupedAttempt):
+            return super().acquire(attempt, timeout, cancel)
+        acquire = partial(super().acquire, timeout=timeout, cancel=cancel)
+        return self._acquire_groups(attempt, acquire)  # type: ignore[return-value]  # it raises instead of None
+
+    def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
+        """Return the leases of all groups, or None if one is not free. A round trip for each, for ``timeout`` seconds at most."""
+        try_acquire = super().try_acquire
+        if not isinstance(attempt, GroupedAttempt):
+            return try_acquire(attempt, timeout)
+
+        def in_time(part: Attempt) -> LeaseState | None:
+            return try_acquire(part, None if timeout is None else attempt.asked_at + timeout - monotonic())
+
+        return self._acquire_groups(attempt, in_time)
+
+    def undo(self, attempt: BaseAttempt) -> None:
+        """Leave nothing behind of any group, the latest one first. They are waited for UNDO_WAIT seconds together."""
+        if not isinstance(attempt, GroupedAttempt):
+            super().undo(attempt)
+            return
+        until, interrupt = monotonic() + UNDO_WAIT, None
+        for part in reversed(attempt.parts):
+            if part.needs_undo and monotonic() >= until:
+                part.apply(AttemptEvent.SILENCE)
+            try:
+                super().undo(part)
+            except BaseException as error:  # noqa: BLE001 -- it is raised when the others are left to background cleanup
+                until, interrupt = -inf, error
+        if interrupt is not None:
+            raise interrupt
+
+    def release(self, lease: LeaseState, until: float = inf) -> bool:
+        """Release the leases of all groups, the latest one first. Return False if one was lost or released before."""
+        if not isinstance(lease, GroupedLease):
+            return super().release(lease, until)
+        released, failure = True, None
+        try:
+            for part in reversed(lease.parts):
+                try:
+                    released &= super().release(part, until)
+                except OWN_ERRORS as error:
+                    failure = failure or error
+        except BaseException as interrupt:
+            self.leave(lease, interrupt)
+            raise
+        if failure is not None:
+            raise failure
+        return released
+
+    def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
+        """Extend the leases of all groups to that long from now. Return False if one was lost."""
+        extend = super().extend
+        return all(extend(part, ttl_ms) for part in lease.parts)
+
+    def _acquire_groups(
+        self, attempt: GroupedAttempt, acquire: Callable[[Attempt], LeaseState | None]
+    ) -> LeaseState | None:
+        """Acquire one group after the other. Return None, and leave nothing behind, if that gives None for one of them."""
+        held: list[LeaseState] = []
+        try:
+            for part in attempt.parts:
+                part.held = held
+                lease = acquire(part)
+                if lease is None:
+                    self.undo(attempt)
+                    return None
+                held.append(lease)
+        except OWN_ERRORS:
+            self.undo(attempt)
+            raise
+        return GroupedLease(attempt.request, held)

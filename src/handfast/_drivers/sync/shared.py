@@ -1,0 +1,465 @@
+"""One connection for all threads of a client that find no session of their own free.
+
+A thread of its own writes and reads it. Callers hand it what is to be sent and sleep until it wakes them. So a thousand threads that
+wait cost one connection, an interrupt of a caller disturbs none of the others, and no caller ever waits for a lock that another
+caller may hold: a signal handler may call at any moment, also while its thread is in the middle of a call.
+
+`Seat` is what a caller has of it. It stands where a `Session` stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary, finalize
+
+from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import OWN_ERRORS, connection_broke, copy_exception, server_silent
+from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.session import Session
+from handfast._drivers.sync.transport import MIN_TIMEOUT_S, Transport, translated
+from handfast._drivers.sync.waker import Waker
+from handfast._engine.effects import PROBE, Answer, Call, Confirmation, GrantMessage, Park, Waking
+from handfast._engine.messages import Subscription
+from handfast._engine.resp import ErrorReply, Push, bulk
+from handfast._engine.server_errors import is_failover, is_noscript
+from handfast._engine.slots import ASKING
+
+__all__ = ["Seat", "SharedConnections"]
+
+IDLE_S = 60.0
+"""After so many seconds without a call the thread ends, and with it the connection. The next call starts another one."""
+
+LINGER_S = 0.1
+"""And after so many once the client is closed: those who are woken by that still leave the queue."""
+
+
+class _Mail:
+    """What has come for one waiter since the last reply to it."""
+
+    __slots__ = ("__weakref__", "confirm", "confirmation", "is_parked", "message", "missed", "slot", "wake_up")
+
+    def __init__(self) -> None:
+        self.wake_up = _WakeUp()
+        self.is_parked = False
+        self.confirm: Call | None = None
+        self.slot: int | None = None
+        """In a cluster, that of the name which is waited for."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what came before the reply that was just read."""
+        self.message: GrantMessage | None = None
+        self.confirmation: Confirmation | None = None
+        self.missed = False
+        """Whether the connection broke, or the slot has left the server, so that a message may have been lost."""
+
+
+class _WakeUp:
+    """Wakes one thread, at any moment and from any thread."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def now(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it was woken already
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for it. Return False if it does not come in that time."""
+        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+
+
+class _Asked:
+    """A call on its way, and its outcome."""
+
+    __slots__ = ("asked", "asking", "call", "from_source", "is_abandoned", "mail", "outcome", "sent_at", "wake_up")
+
+    def __init__(self, call: Call, mail: _Mail | None = None, *, asking: bool = False) -> None:
+        self.call = call
+        self.mail = mail
+        self.asking = asking
+        self.asked: Any = None
+        """The reply to `ASKING`, once it has come."""
+        self.from_source = False
+        self.is_abandoned = False
+        """Whether its caller does not wait any more. If it was not sent yet it must not be: an undo does not expect it."""
+        self.sent_at = 0.0
+        self.outcome: Answer | ErrorReply | Exception | None = None
+        self.wake_up = _WakeUp()
+
+    def settle(self, outcome: Answer | ErrorReply | Exception) -> None:
+        if self.mail is not None:
+            self.mail.clear()
+        self.outcome = outcome
+        self.wake_up.now()
+
+
+class _Subscribing(_Asked):
+    """The subscription to the sharded inbox of a slot on its way. Its only reply is an error; else there is a push in place of one."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(PROBE)
+        self.slot = slot
+
+
+class _Confirming(_Asked):
+    """The confirmation of a grant on its way."""
+
+    __slots__ = ("confirmation",)
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.confirmation = Confirmation()
+
+    def settle(self, outcome: Answer | ErrorReply | Exception) -> None:
+        self.confirmation.settle(outcome if isinstance(outcome, Answer) else None)
+
+
+class _SharedConnection(Transport):
+    """The connection and its thread, which begins with the first call."""
+
+    def __init__(self, connector: SyncConnector, subscribe: Callable[[], Subscription]) -> None:
+        super().__init__(connector, subscribe)
+        self._handed_in: SimpleQueue[_Asked | _Mail] = SimpleQueue()
+        self._sent: deque[_Asked] = deque()
+        """What has no reply yet, in order."""
+        self._mails: WeakValueDictionary[bytes, _Mail] = WeakValueDictionary()
+        """Of each token that may be waited for. Only the thread uses it."""
+        self._is_closed = False
+        self._ends_at = monotonic() + IDLE_S
+        self._running = threading.Lock()
+        """Held by the thread while there is one, and never waited for."""
+        self._waker = Waker()
+        finalize(self, self._waker.close).atexit = False  # the thread may still run then
+
+    def hand_in(self, work: _Asked | _Mail) -> None:
+        """Have a call sent, or a waiter's mail watched."""
+        self._handed_in.put(work)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the thread. Start one if there is none; of several that are started at once all but one end at once."""
+        if self._running.locked():
+            self._waker.wake()
+        else:
+            threading.Thread(target=self._run, name="handfast-connection", daemon=True).start()
+
+    def patient(self, park: Park) -> Park:
+        """Return what to wait for: for less long where no message comes through."""
+        return park if self._connector.heard else self._connector.unheard(park)
+
+    def end(self) -> None:
+        """End the thread, and with it the connection, when nothing is left to do."""
+        self._is_closed = True
+        self._ends_at = monotonic() + LINGER_S
+        self._waker.wake()
+
+    def _run(self) -> None:
+        # After the release it looks again: what was handed in before found the thread running.
+        while not self._is_over() and self._running.acquire(blocking=False):
+            try:
+                while not self._is_over():
+                    self._turn()
+                self.close()
+            finally:
+                self._running.release()
+
+    def _is_over(self) -> bool:
+        if self._sent or not self._handed_in.empty() or monotonic() < self._ends_at:
+            return False
+        if self._mails and not self._is_closed:  # there are waiters
+            self._ends_at = monotonic() + IDLE_S
+            return False
+        return True
+
+    def _turn(self) -> None:
+        """Wait for bytes and for calls, and serve both."""
+        try:
+            self._serve(has_bytes=self._wait())
+        except OSError as error:
+            self._fail(translated(error))
+        except OWN_ERRORS as error:
+            self._fail(error)
+        except BaseException as error:  # noqa: BLE001 -- others wait, whatever it is
+            self._fail(connection_broke(repr(error)))
+
+    def _wait(self) -> bool:
+        """Wait until there is something to do. Return whether bytes have come."""
+        poll = select.poll()
+        poll.register(self._waker, select.POLLIN)
+        if self.is_open:
+            poll.register(self, select.POLLIN)
+        until = self._silent_at() if self._sent else self._ends_at
+        if not self._handed_in.empty() or (self.is_open and self.has_bytes()):
+            until = 0.0
+        ready = [fd for fd, _ in poll.poll(max(0.0, until - monotonic()) * 1000)]
+        if self._waker.fileno() in ready:
+            self._waker.clear()
+        return self.is_open and (self.fileno() in ready or self.has_bytes())
+
+    def _serve(self, *, has_bytes: bool) -> None:
+        if has_bytes:
+            self.receive(0)
+            self._take_frames()
+        if self._sent and monotonic() >= self._silent_at():
+            raise server_silent()
+        calls, mails = [], []
+        with contextlib.suppress(Empty):
+            while True:
+                work = self._handed_in.get_nowait()
+                if isinstance(work, _Mail):
+                    mails.append(work)
+                else:
+                    calls.append(work)
+        self._send(calls)
+        for mail in mails:
+            self._use_shard(mail.slot)
+            self._deliver(mail)
+
+    def _use_shard(self, slot: int | None) -> None:
+        """Have the messages for those who wait in a slot come to a sharded inbox, as soon as the server has one."""
+        if slot is not None and self.is_open and (command := self.subscription_to(slot)):
+            subscribing = _Subscribing(slot)
+            subscribing.sent_at = monotonic()
+            self._sent.append(subscribing)
+            self.write(command, self._connector.response_timeout)
+
+    def _on_subscribed(self) -> None:
+        self._sent.popleft()
+
+    def _on_slot_left(self, slot: int) -> None:
+        for mail in [*self._mails.values()]:
+            if mail.slot == slot:
+                mail.missed = True
+                self._deliver(mail)
+
+    def _silent_at(self) -> float:
+        """Return when the server counts as silent unless a reply arrives."""
+        return self._sent[0].sent_at + self._connector.response_timeout
+
+    def _send(self, calls: list[_Asked]) -> None:
+        """Send those whose callers still wait, and open the connection for them if need be."""
+        if calls and not self.is_open:
+            self._sent += calls  # they fail if it cannot be opened
+            self.open()
+            self._sent.clear()
+            self._take_frames()
+        calls = [one for one in calls if not one.is_abandoned]
+        if not calls:
+            return
+        self._ends_at = monotonic() + (LINGER_S if self._is_closed else IDLE_S)
+        self._sent += calls
+        now, parts = monotonic(), []
+        for one in calls:
+            call = one.call
+            one.sent_at, one.asked = now, None
+            head = call.prefix.eval_source if one.from_source else call.prefix.evalsha
+            parts += [ASKING, head, call.args] if one.asking else [head, call.args]
+            if call.waiter:
+                parts.append(bulk(call.wants + self.owner_of(call)))
+                if one.mail is not None:
+                    self._mails[call.waiter] = one.mail
+        self.write(b"".join(parts), self._connector.response_timeout)
+
+    def _take_frames(self) -> None:
+        while self.frames:
+            frame = self.frames.popleft()
+            if type(frame) is Push:
+                self.take_push(frame)
+            else:
+                self._on_reply(frame)
+
+    def _on_message(self, token: bytes, message: GrantMessage | str) -> None:
+        mail = self._mails.get(token)
+        if mail is not None and not isinstance(message, str):
+            mail.message = message
+            self._deliver(mail)
+
+    def _on_reply(self, reply: Any) -> None:
+        one = self._sent[0]
+        if isinstance(one, _Subscribing):
+            self._sent.popleft()
+            if self.shards is not None:
+                self.shards.refuse(one.slot, reply)
+            return
+        if one.asking and one.asked is None:
+            one.asked = reply
+            return
+        self._sent.popleft()
+        if type(one.asked) is ErrorReply:
+            reply = one.asked
+        if type(reply) is not ErrorReply:
+            one.settle(Answer(one.sent_at, reply))
+        elif is_noscript(reply) and not one.from_source:
+            one.from_source = True
+            self._send([one])
+        else:
+            one.settle(reply)
+            if is_failover(reply):
+                raise connection_broke(reply)
+
+    def _deliver(self, mail: _Mail) -> None:
+        """Wake a waiter if there is something for it, and confirm a grant in the same step."""
+        if not mail.is_parked or (mail.message is None and not mail.missed):
+            return
+        mail.is_parked = False
+        if mail.message is not None and mail.message.lease_us and mail.confirm is not None:
+            confirming = _Confirming(mail.confirm)
+            mail.confirmation = confirming.confirmation
+            self._send([confirming])
+        mail.wake_up.now()
+
+    def _fail(self, error: Exception) -> None:
+        """End the connection, and tell all who have sent something or wait."""
+        self.drop()
+        while self._sent:
+            self._sent.popleft().settle(copy_exception(error))
+        for mail in [*self._mails.values()]:
+            mail.missed = True
+            self._deliver(mail)
+
+
+class SharedConnections:
+    """The shared connection to each server, made when it is needed first."""
+
+    def __init__(self, subscribe: Callable[[], Subscription], make: Callable[[SyncConnector], Session]) -> None:
+        self._subscribe = subscribe
+        self._make = make
+        self._connections: dict[str, _SharedConnection] = {}
+        self._is_closed = False
+
+    def seat(self, connector: SyncConnector) -> Seat:
+        """Return a seat at the connection to a server."""
+        address = connector.address
+        shared = self._connections.get(address)
+        if shared is None:
+            shared = self._connections.setdefault(address, _SharedConnection(connector, self._subscribe))
+            if self._is_closed:  # `close` may have missed it
+                shared.end()
+        return Seat(shared, lambda: self._make(connector))
+
+    def hang_up(self) -> None:
+        """End the connections."""
+        for shared in list(self._connections.values()):
+            shared.hang_up()
+
+    def close(self) -> None:
+        """End each connection when nothing is left to do there."""
+        self._is_closed = True
+        for shared in list(self._connections.values()):
+            shared.end()
+
+    def abandon(self) -> None:
+        """Drop the connections in a forked child: they are the parent's."""
+        for shared in self._connections.values():
+            shared.close()
+
+
+class Seat:
+    """A caller's part of a shared connection; for calls that wait for replicas, and so hold up a connection, a session of its own."""
+
+    is_seat: ClassVar[bool] = True
+    """Whether it is lent only once."""
+
+    def __init__(self, shared: _SharedConnection, make: Callable[[], Session]) -> None:
+        self._shared = shared
+        self._make = make
+        self._own: Session | None = None
+        self._is_apart = False
+        """Whether the last call went to the session of its own."""
+        self._mail = _Mail()
+        self._may_park = True
+
+    @property
+    def is_open(self) -> bool:
+        return self._shared.is_open
+
+    def aim(self, call: Call) -> None:
+        """Do nothing: there is one server for all calls."""
+
+    def call(self, call: Call, within: float, *, asking: bool = False) -> Answer | ErrorReply:
+        """Run a script and wait that many seconds for its reply.
+
+        An error reply is returned, an error of the network raised.
+        """
+        self._is_apart = call.acknowledgement is not None
+        if self._is_apart:
+            own = self._own_session()
+            return own.call_asking(call, within) if asking else own.call(call, within)
+        asked = _Asked(call, self._mail, asking=asking)
+        try:
+            self._shared.hand_in(asked)
+            asked.wake_up.wait(max(within, MIN_TIMEOUT_S))
+        finally:
+            asked.is_abandoned = True
+        outcome = asked.outcome
+        if outcome is None:
+            raise server_silent()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def call_asking(self, call: Call, within: float) -> Answer | ErrorReply:
+        """Do what `call` does for a slot of a cluster that the server is only about to get."""
+        return self.call(call, within, asking=True)
+
+    def use_shard(self, slot: int) -> None:
+        """Have the messages for those who wait in a slot come to a sharded inbox, as soon as the server has one."""
+        if self._is_apart:
+            self._own_session().use_shard(slot)
+        else:
+            self._mail.slot = slot
+
+    def park(self, park: Park) -> Waking:
+        """Wait for the grant message, and have it confirmed. A broken connection ends the wait, too: the waiter then asks again."""
+        if self._is_apart:
+            return self._own_session().park(park)
+        mail, park = self._mail, self._shared.patient(park)
+        mail.wake_up.wait(0)  # one that came when the last wait was over
+        mail.confirm, mail.is_parked = park.confirm, True
+        self._shared.hand_in(mail)
+        if self._may_park:
+            mail.wake_up.wait(park.until - monotonic())
+        mail.is_parked = False
+        waking = Waking(monotonic(), mail.message, mail.confirmation)
+        mail.message = mail.confirmation = None  # for a waiter that parks again without a call
+        return waking
+
+    def listen(self, _seconds: float = 0) -> list[Any]:
+        """Do nothing: the thread of the connection takes what comes."""
+        return []
+
+    def end_waits(self) -> None:
+        """Make `park` return at once, now and later, from another thread."""
+        self._may_park = False
+        self._mail.wake_up.now()
+        if self._own is not None:
+            self._own.end_waits()
+
+    def hang_up(self) -> None:
+        """End the connection of its own, from another thread."""
+        if self._own is not None:
+            self._own.hang_up()
+
+    def close(self) -> None:
+        """Close the session of its own. What is shared stays open."""
+        if self._own is not None:
+            self._own.close()
+
+    def _own_session(self) -> Session:
+        if self._own is None:
+            self._own = self._make()
+            if not self._may_park:  # `end_waits` may have missed it
+                self._own.end_waits()
+        return self._own

@@ -1,0 +1,87 @@
+"""The calls of a limiter, packed as far as they can be before there is a token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from handfast._engine.calls import WAIT_MS
+from handfast._engine.effects import Call
+from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles
+from handfast._engine.resp import bulk
+from handfast._engine.script import load, pack
+
+__all__ = ["Limit", "LimitRequest"]
+
+ACQUIRE, SETTLE, INSPECT = load("limit_acquire"), load("limit_settle"), load("limit_inspect")
+
+
+class Limit(NamedTuple):
+    """A rate, as scripts have it."""
+
+    limit: int
+    per_ms: int
+
+
+class LimitRequest:
+    """What a caller asks of a limiter: to be admitted for ``cost`` under all rates, which are in the order of their periods."""
+
+    __slots__ = ("_keys", "_max_waiters", "_rates", "_wants", "_windows", "cost", "name", "place", "rates", "timeout")
+
+    def __init__(
+        self,
+        place: KeySet,
+        rates: Sequence[Limit],
+        *,
+        max_waiters: int,
+        timeout: float | None,
+        cost: int = 1,
+    ) -> None:
+        self.name: str = place.name
+        self.place: KeySet = place
+        self.rates: tuple[Limit, ...] = tuple(rates)
+        self.cost: int = cost
+        self.timeout: float | None = timeout
+        """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
+        self._max_waiters = max_waiters
+        self._windows = [place.key(f"window:{rate.per_ms}") for rate in self.rates]
+        self._keys = pack((*map(place.key, ("queue", "waiting", "tombstones")), *self._windows))
+        self._rates = b"".join(doubles(*rate) for rate in self.rates)
+        self._wants = doubles(cost) + b"%c%b" % (len(self._rates), self._rates)
+
+    @property
+    def most(self) -> int:
+        """The largest cost that all rates admit."""
+        return min(rate.limit for rate in self.rates)
+
+    def with_cost(self, cost: int) -> LimitRequest:
+        """Return the same request for another cost."""
+        return self if cost == self.cost else self._like(self.place, cost)
+
+    def keyed(self, parts: tuple[str, ...]) -> LimitRequest:
+        """Return the same request for a name with these parts behind it."""
+        return self._like(self.place.keyed(parts), self.cost)
+
+    def acquire(self, token: bytes, patience_s: float, ticket: int = 0) -> Call:
+        """Be admitted, or enter the queue; unless that is certain to take longer than ``patience_s``, which may be infinite."""
+        request = doubles(WAIT_MS, max(0.0, patience_s) * 1e6, self._max_waiters, ticket)
+        prefix = ACQUIRE.prefix_for(3 + len(self.rates), 3)
+        return Call(prefix, self._keys + bulk(token) + bulk(request), token, self._wants)
+
+    def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
+        """Let an admission count for another cost. ``copies``: whether a copy of its acquire may still be on its way."""
+        prefix = SETTLE.prefix_for(3 + len(self.rates), 3)
+        return Call(prefix, self._keys + pack((token, doubles(self.cost, cost, copies), self._rates)))
+
+    def cancel(self, token: bytes) -> Call:
+        """Undo an acquire, whatever it has reached."""
+        return self.settle(token, 0, copies=True)
+
+    def inspect(self) -> Call:
+        """Read how full the windows are, and how many wait."""
+        prefix = INSPECT.prefix_for(1 + len(self.rates), 1)
+        return Call(prefix, pack((self.place.key("queue"), *self._windows, self._rates)))
+
+    def _like(self, place: KeySet, cost: int) -> LimitRequest:
+        return LimitRequest(place, self.rates, max_waiters=self._max_waiters, timeout=self.timeout, cost=cost)

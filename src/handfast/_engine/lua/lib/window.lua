@@ -1,0 +1,162 @@
+-- window: what was admitted within the last period under each rate of a limiter.
+--
+-- USES now cost rates
+-- GIVES windows lapsed_left load_windows remaining fits admit change due
+--
+-- A window is a sorted set with the period of its rate in its name. Each admission is a member, `<token> <cost>`, whose
+-- score is its time. The member `=` has the sum of all costs for its score, below zero: so it is the first one.
+--
+-- One command adds an admission and sets the sum. One command removes admissions and the sum, which is then written
+-- again: a window without it is one whose script was cut off there, and is added up. A window has one key, so an
+-- eviction takes all of it.
+
+local windows = {}
+local lapsed_left = false -- whether there is more that has lapsed than one call drops
+
+-- The cost is the last word of a member.
+local function cost_of(member)
+  return string.match(member, '%d+$')
+end
+
+local function costs_of(members)
+  local sum = 0
+  for _, member in ipairs(members) do
+    sum = sum + cost_of(member)
+  end
+  return sum
+end
+
+-- A window that is empty has no sum, and no key.
+local function save_sum(window)
+  if window.used > 0 then
+    redis.call('ZADD', window.key, -window.used, '=')
+  end
+end
+
+-- Read the windows, and drop what has lapsed. Returns when `member` was admitted, if one of them has it.
+local function load_windows(member)
+  local MAX_DROPPED = 500 -- of each window; the next call goes on (invariant 13)
+  local NUMBERS = 16 -- bytes of a rate: limit and per_ms
+  local admitted_at
+  for i = 1, #rates / NUMBERS do
+    local key, limit, per_ms = KEYS[3 + i], struct.unpack('<dd', rates, NUMBERS * (i - 1) + 1)
+    local sum, at = unpack(redis.call('ZMSCORE', key, '=', member))
+    local used = sum and -sum or costs_of(redis.call('ZRANGE', key, 0, -1))
+    local window = {key = key, limit = limit, per_ms = per_ms, used = used, at = tonumber(at)}
+    if not sum then
+      save_sum(window)
+    end
+    admitted_at = admitted_at or window.at
+    local lapsed = redis.call('ZCOUNT', key, '(0', now - per_ms * 1000)
+    if lapsed > 0 then
+      if lapsed > MAX_DROPPED then
+        lapsed, lapsed_left = MAX_DROPPED, true
+      end
+      redis.call('ZADD', key, 'XX', 0, '') -- changes nothing; no request gets past maxmemory by the removal below
+      window.used = window.used - costs_of(redis.call('ZRANGE', key, 1, lapsed))
+      redis.call('ZREMRANGEBYRANK', key, 0, lapsed)
+      save_sum(window)
+    end
+    windows[i] = window
+  end
+  local is_whole = true -- also where it has lapsed, or may have before the clock was set back
+  for _, window in ipairs(windows) do
+    local has_lapsed = admitted_at and (admitted_at > now or admitted_at <= now - window.per_ms * 1000)
+    window.has_it = window.at or has_lapsed
+    is_whole = is_whole and window.has_it
+  end
+  for _, window in ipairs(windows) do
+    if not is_whole and window.has_it and not (window.at and window.at > now - window.per_ms * 1000) then
+      window.has_it = window.used + cost > window.limit -- it counts from now on, so it is added where it fits
+    end
+  end
+  return admitted_at
+end
+
+-- How much more the tightest rate admits.
+local function remaining()
+  local least = math.huge
+  for _, window in ipairs(windows) do
+    least = math.min(least, window.limit - window.used)
+  end
+  return math.max(0, least)
+end
+
+-- Whether so much more fits under every rate.
+local function fits(cost)
+  for _, window in ipairs(windows) do
+    if window.used + cost > window.limit then
+      return false
+    end
+  end
+  return true
+end
+
+-- Add an admission to every window that does not have it. A script that was cut off may have left out the TTL.
+local function admit(token, cost, at)
+  local member = token .. string.format(' %.0f', cost)
+  for _, window in ipairs(windows) do
+    if not window.has_it then
+      window.used = window.used + cost
+      redis.call('ZADD', window.key, -window.used, '=', at, member)
+    end
+    redis.call('PEXPIRE', window.key, window.per_ms + 1000) -- a second more than it needs
+  end
+end
+
+-- Let the admission that was looked for have another cost in every window that has it; 0 takes it back. Both costs
+-- count until the old one is gone.
+local function change(token, cost, new_cost)
+  local member, new_member = token .. string.format(' %.0f', cost), token .. string.format(' %.0f', new_cost)
+  for _, window in ipairs(windows) do
+    if new_cost ~= cost and window.at and window.at > now - window.per_ms * 1000 then
+      if new_cost > 0 and not redis.call('ZSCORE', window.key, new_member) then
+        window.used = window.used + new_cost
+        redis.call('ZADD', window.key, -window.used, '=', window.at, new_member)
+      end
+      window.used = window.used - cost
+      redis.call('ZREM', window.key, '=', member)
+      save_sum(window)
+    end
+    window.has_it = false
+  end
+end
+
+-- What is later than now was admitted before the clock was set back: it counts from now on.
+local function redate(window)
+  local MAX_REDATED = 500 -- the next call goes on (invariant 13)
+  local later = redis.call('ZRANGEBYSCORE', window.key, string.format('(%.0f', now), '+inf', 'LIMIT', 0, MAX_REDATED)
+  local redated = {}
+  for i, member in ipairs(later) do
+    redated[2 * i - 1], redated[2 * i] = now, member
+  end
+  redis.call('ZADD', window.key, 'XX', unpack(redated))
+end
+
+-- The earliest time at which so much more may fit under every rate: `now`, if it does. Where costs differ and more than
+-- 100 admissions have to lapse before, it is too early, and the next call tells another time.
+local function due(cost)
+  local MAX_ADDED_UP = 100 -- (invariant 13)
+  local when = now
+  for _, window in ipairs(windows) do
+    local excess, at = window.used + cost - window.limit, nil
+    if excess > 0 then
+      if tonumber(redis.call('ZRANGE', window.key, -1, -1, 'WITHSCORES')[2]) > now then
+        redate(window)
+      end
+      if redis.call('ZCARD', window.key) - 1 == window.used then -- all costs are 1
+        at = redis.call('ZRANGE', window.key, excess, excess, 'WITHSCORES')[2]
+      else
+        local oldest = redis.call('ZRANGE', window.key, 1, MAX_ADDED_UP, 'WITHSCORES')
+        for i = 1, #oldest, 2 do
+          excess, at = excess - cost_of(oldest[i]), oldest[i + 1]
+          if excess <= 0 then
+            break
+          end
+        end
+      end
+      when = math.max(when, math.min(at, now) + window.per_ms * 1000)
+    end
+  end
+  return when
+end

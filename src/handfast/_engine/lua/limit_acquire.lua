@@ -1,0 +1,102 @@
+-- limit_acquire: be admitted under every rate of a limiter, or enter its queue.
+--
+-- KEYS queue waiting tombstones windows...
+-- ARGV token request wants
+-- REPLY admitted at_us remaining
+-- REPLY refused due_us remaining
+-- REPLY queued now_us position due_us ticket
+-- REPLY full length
+-- REPLY more
+-- REPLY finished
+--
+-- request is wait_ms patience_us max_waiters ticket, packed as doubles.
+-- wait_ms is the wait-lease, which every call renews.
+-- patience_us is how long a newcomer waits at most: it is refused if it is certain to take longer, and if it is 0.
+-- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
+--   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
+--   many wait.
+-- wants is all that a record has behind its mark, as lib/turns.lua says: cost, rates, and who requests it. The cost
+--   is at most each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
+-- due_us is the time from now until it and the first waiter may fit; of a newcomer that is refused also the time that
+--   all before it take at least. remaining is what the tightest rate admits after this.
+-- more: 500 admissions that have lapsed were dropped, and it may fit when the others are; or 100 waiters that are gone
+--   were dropped, and the next one is gone as well: send it again.
+--
+-- TWICE the same admission, for as long as one of its windows has it; a waiter finds its place.
+-- LATE after it was settled with 0, or after a settling that knows of copies, the token has a tombstone: `finished`,
+--   and nothing changes.
+-- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is in the queue already
+--   goes on, since it gives up more than it takes.
+
+-- @include clock
+
+local queue, waiting, tombstones = KEYS[1], KEYS[2], KEYS[3]
+local token, wants = ARGV[1], ARGV[3]
+local wait_ms, patience_us, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
+local cost, rates = struct.unpack('<dBc0', wants)
+
+-- @include window
+-- @include inbox
+-- @include turns
+
+local is_busy = redis.call('EXISTS', queue, tombstones) > 0
+if is_busy and redis.call('ZSCORE', tombstones, token) then
+  return 'finished '
+end
+local place = is_busy and redis.call('ZSCORE', queue, token)
+if place then
+  redis.call('HDEL', waiting, '') -- changes nothing, passes at maxmemory, and so does the rest
+end
+local admitted_at = load_windows(token .. string.format(' %.0f', cost))
+if admitted_at then
+  admit(token, cost, now) -- to windows that do not have it: evicted, or left out by a script that was cut off
+  return 'admitted ' .. struct.pack('<dd', admitted_at, remaining())
+end
+if ticket > 0 and not place then
+  enter_queue(token, ticket, wants, wait_ms)
+  place = ticket
+elseif is_busy and not place then
+  redis.call('ZADD', queue, 'XX', 0, '') -- changes nothing; no newcomer gets past maxmemory by serving others
+end
+local is_first, due_first, goes_on = true, now, false
+if is_busy then
+  is_first, due_first, goes_on = serve(token, false)
+end
+if is_first and fits(cost) then
+  if place then
+    leave_queue(token)
+  end
+  admit(token, cost, now)
+  local left = remaining()
+  if place then
+    serve(nil, true)
+  end
+  return 'admitted ' .. struct.pack('<dd', now, left)
+elseif goes_on or is_first and lapsed_left then
+  return 'more '
+end
+
+local due_us, position = math.max(due_first, due(cost)) - now, nil
+if place then
+  ticket = place
+else
+  position = is_busy and redis.call('ZCARD', queue) or 0
+  local least_us = due_us
+  for _, window in ipairs(windows) do
+    -- Those before it cost 1 each at least, and a period has a limit.
+    local periods = math.ceil((position + cost) / window.limit) - 1
+    least_us = math.max(least_us, periods * window.per_ms * 1000)
+  end
+  if patience_us == 0 or least_us > patience_us then
+    return 'refused ' .. struct.pack('<dd', least_us, remaining())
+  elseif position >= max_waiters then
+    return 'full ' .. struct.pack('<d', position)
+  end
+  ticket = now
+  if position > 0 then
+    ticket = math.max(now, redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] + 1)
+  end
+end
+enter_queue(token, ticket, wants, wait_ms, place)
+position = position or redis.call('ZRANK', queue, token)
+return 'queued ' .. struct.pack('<dddd', now, position, due_us, ticket)

@@ -1,0 +1,35 @@
+-- limit_inspect: read how full the windows of a limiter are, and how many wait. Changes nothing.
+--
+-- KEYS queue windows...
+-- ARGV rates
+-- REPLY state now_us waiting used_and_reset_us
+--
+-- rates is as in limit_acquire. used_and_reset_us lists two numbers for each of them: what is used of it, and the time
+-- from now until its window is empty if no one else is admitted.
+--
+-- TWICE, LATE and MEMORY it only reads.
+
+-- @include clock
+
+local queue, rates = KEYS[1], ARGV[1]
+local shown = {}
+
+local function costs_of(members)
+  local sum = 0
+  for _, member in ipairs(members) do
+    sum = sum + string.match(member, '%d+$')
+  end
+  return sum
+end
+
+for k = 2, #KEYS do
+  local key, _, per_ms = KEYS[k], struct.unpack('<dd', rates, 16 * (k - 2) + 1)
+  local sum = redis.call('ZSCORE', key, '=')
+  local used = sum and -sum or costs_of(redis.call('ZRANGE', key, 0, -1))
+  local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+  local over_at = now - per_ms * 1000
+  used = used - costs_of(redis.call('ZRANGEBYSCORE', key, '(0', over_at))
+  shown[#shown + 1] = used
+  shown[#shown + 1] = used > 0 and newest - over_at or 0
+end
+return {'state', now, redis.call('ZCARD', queue), shown}

@@ -1,0 +1,43 @@
+-- limit_settle: let an admission count for what it really cost; or with 0 undo it, and leave the queue.
+--
+-- KEYS queue waiting tombstones windows...
+-- ARGV token costs rates
+-- REPLY settled more
+--
+-- costs is cost new_cost copies, packed as doubles. cost is what it counts for until now. copies is 1 if its acquire
+-- was sent more than once, so that one may still arrive. rates is as in limit_acquire.
+-- more is 1 when 500 admissions that have lapsed were dropped, and others are left, or 100 waiters that are gone: send
+--   it again.
+-- A new cost may be above the limit: then no one is admitted until enough has lapsed.
+--
+-- TWICE the cost is set, never added: the second time there is no admission with the old one.
+-- LATE (or early) with 0, or with copies, the token gets a tombstone in any case: an acquire that arrives after it
+--   changes nothing.
+-- MEMORY the first write is a HDEL, which passes at maxmemory, and so does the rest.
+
+-- @include clock
+
+local queue, waiting, tombstones = KEYS[1], KEYS[2], KEYS[3]
+local token, rates = ARGV[1], ARGV[3]
+local cost, new_cost, copies = struct.unpack('<ddd', ARGV[2])
+
+-- @include window
+-- @include inbox
+-- @include turns
+
+local was_first = redis.call('ZRANGE', queue, 0, 0)[1] == token
+leave_queue(token)
+if new_cost == 0 or copies == 1 then
+  local TOMBSTONE_MS, GRACE_MS = 20000, 60000 -- for as long the drivers retry, and clean up in the background
+  local MAX_DROPPED = 100 -- more than are added
+  redis.call('ZADD', tombstones, now + TOMBSTONE_MS * 1000, token)
+  redis.call('PEXPIRE', tombstones, TOMBSTONE_MS + GRACE_MS)
+  local over = redis.call('ZRANGEBYSCORE', tombstones, '-inf', now, 'LIMIT', 0, MAX_DROPPED)
+  if over[1] then
+    redis.call('ZREM', tombstones, unpack(over))
+  end
+end
+local admitted_at = load_windows(token .. string.format(' %.0f', cost))
+change(token, cost, new_cost)
+local _, _, goes_on = serve(nil, was_first or admitted_at and new_cost < cost)
+return 'settled ' .. struct.pack('<d', (lapsed_left or goes_on) and 1 or 0)

@@ -1,0 +1,65 @@
+-- once_record: record how far a run has come, while it still holds the key; at its end, let the waiters find it.
+--
+-- KEYS state tokens result
+-- ARGV token outcome numbers fingerprint value
+-- REPLY recorded more
+-- REPLY lost
+--
+-- outcome is a state of lib/outcome.lua. `begun` leaves the run as it is; the others end it, and no waiter is granted.
+-- `failed` leaves what an earlier run has done as it is. numbers is keep_ms copies, packed as doubles: how long the
+-- record lasts, and 1 if the acquire was sent more than once. more is 1 when there are waiters left to wake: send it
+-- again.
+--
+-- TWICE the same answer while its record is there, since that has the token; then `lost`, as for a `failed` that has
+--   left an earlier record as it is.
+-- LATE a run that lost its lease records nothing, and gets `lost`, also where no other one runs. At its end it gives up
+--   what is left of that, and its place in the queue of an older state of the server; with copies it gets a tombstone.
+-- MEMORY the first write is one that passes, or a HSET that is repeated behind one: what was done is remembered.
+
+-- @include clock
+-- @include record
+-- @include state
+-- @include queue
+-- @include memory
+-- @include grant
+-- @include tombstones
+-- @include inbox
+-- @include outcome
+
+local token, outcome, fingerprint, value = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
+local keep_ms, copies = struct.unpack('<dd', ARGV[3])
+
+load_name(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 's'))
+gives_back = true
+local its_end, its_record = lease_of(token)
+local stored = redis.call('GET', KEYS[3])
+local earlier = stored and read_outcome(stored)
+local holds, ends = its_record and its_end > now, outcome ~= 'begun'
+if holds then
+  allow_at_maxmemory()
+  if outcome ~= 'failed' or not earlier or earlier.state ~= 'done' then
+    local text = struct.pack('<dd', now, (struct.unpack('<d', its_record))) -- a number, and not also where it ends
+    text = text .. struct.pack('Bc0Bc0Bc0', #outcome, outcome, #token, token, #fingerprint, fingerprint)
+    redis.call('SET', KEYS[3], text .. value, 'PX', string.format('%.0f', keep_ms))
+  end
+end
+local is_mine = earlier and earlier.token == token
+local has_recorded = is_mine and (earlier.state ~= 'begun' or outcome == 'begun')
+local is_lost = not holds and not has_recorded
+if ends then
+  if not drop_lease(token) and ticket_of(token) then
+    leave_queue(token)
+  end
+  if copies == 1 and not finished(token) then
+    add_tombstone(token, is_lost)
+  end
+end
+if is_lost then
+  if changed then
+    save()
+  end
+  return 'lost '
+elseif outcome == 'begun' then
+  return 'recorded ' .. struct.pack('<d', 0)
+end
+return 'recorded ' .. struct.pack('<d', dismiss())

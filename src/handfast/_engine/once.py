@@ -1,0 +1,177 @@
+"""The calls of a key of once: a lock of its own, with a record of what its run came to."""
+
+from __future__ import annotations
+
+import struct
+from copy import copy
+from hashlib import sha256
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+
+from handfast._engine.calls import WAIT_MS, PermitRequest
+from handfast._engine.effects import Call
+from handfast._engine.keys import KeySet
+from handfast._engine.packing import doubles
+from handfast._engine.resp import bulk
+from handfast._engine.script import command, load, pack
+from handfast.errors import HandfastError, KeyReused
+
+__all__ = ["NEVER", "Ending", "OnceRequest", "Outcome", "Record", "Recorded", "read_stored"]
+
+ACQUIRE, RECORD, CANCEL = load("once_acquire"), load("once_record"), load("once_cancel")
+
+NEVER = -1
+"""``refresh_ms`` of a record that is not made anew."""
+
+Outcome: TypeAlias = Literal["begun", "done", "failed", "unstored"]
+"""What is recorded of a run, as lua/lib/outcome.lua says."""
+
+
+class Ending(NamedTuple):
+    """How a run has ended, for so many milliseconds."""
+
+    outcome: Outcome
+    value: bytes
+    keep_ms: int
+
+
+class Record(NamedTuple):
+    """What the server has of a key."""
+
+    at_us: int
+    fence: int
+    outcome: Outcome
+    value: bytes
+
+
+class Recorded(HandfastError):
+    """The key has a record: the answer that ends an acquire, of which the API makes a run.
+
+    ``age`` is in seconds, ``fence`` that of its run, ``value`` its result or the reason why it has none.
+    """
+
+    def __init__(self, name: str, outcome: Outcome, age: float, fence: int, value: bytes) -> None:
+        super().__init__(f"{name!r} has a record", name=name)
+        self.outcome = outcome
+        self.age = age
+        self.fence = fence
+        self.value = value
+
+
+def read_stored(stored: bytes) -> Record:
+    """Read a record, as lua/lib/outcome.lua says."""
+    at, fence = struct.unpack_from("<dd", stored)
+    rest = stored[16:]
+    texts = []
+    for _ in range(3):
+        size = rest[0]
+        texts.append(rest[1 : size + 1])
+        rest = rest[size + 1 :]
+    outcome = next(one for one in get_args(Outcome) if one.encode() == texts[0])
+    return Record(int(at), int(fence), outcome, rest)
+
+
+class OnceRequest(PermitRequest):
+    """What a caller asks of a key: its record, or to run."""
+
+    __slots__ = ("_result", "ending", "fingerprint", "keep_ms", "refresh_ms")
+
+    trusts_messages: ClassVar[bool] = False  # a run may have been recorded since the message was sent
+
+    def __init__(
+        self,
+        place: KeySet,
+        *,
+        ttl_ms: int,
+        keep_ms: int,
+        refresh_ms: int,
+        max_waiters: int,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(place, ttl_ms=ttl_ms, renew=True, max_waiters=max_waiters, timeout=timeout)
+        self._lock = None  # no batch knows of records
+        self.keep_ms: int = keep_ms
+        self.refresh_ms: int = refresh_ms
+        self.ending: Ending | None = None
+        """What its release records; None for a plain release, after which the next one runs."""
+        self.fingerprint: bytes = b""
+        """A digest of what is requested; empty where any will do."""
+        self._result = bulk(place.key("result"))
+
+    @property
+    def question(self) -> tuple[str, bytes, int, int]:
+        """What it asks: requests with the same have the same answer, unless it is to run."""
+        return self.place.tag, self.fingerprint, self.refresh_ms, self._max_waiters
+
+    def keyed(self, parts: tuple[str, ...]) -> OnceRequest:
+        """Return the same request for a name with these parts behind it."""
+        return OnceRequest(
+            self.place.keyed(parts),
+            ttl_ms=self.ttl_ms,
+            keep_ms=self.keep_ms,
+            refresh_ms=self.refresh_ms,
+            max_waiters=self._max_waiters,
+            timeout=self.timeout,
+        )
+
+    def for_call(self, timeout: float | None, fingerprint: bytes) -> OnceRequest:
+        """Return the same request with another timeout, and for what has this fingerprint; an empty one fits any."""
+        request = copy(self)
+        request.timeout, request.fingerprint = timeout, fingerprint and sha256(fingerprint).digest()
+        return request
+
+    def ending_as(self, outcome: Outcome, value: bytes, keep_ms: int | None = None) -> OnceRequest:
+        """Return the same request, whose release records how its run has ended."""
+        request = copy(self)
+        request.ending = Ending(outcome, value, self.keep_ms if keep_ms is None else keep_ms)
+        return request
+
+    def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
+        """Find the record, or run, or enter the queue: at its end, or with a ticket where the token stood before."""
+        return self._ask(token, WAIT_MS, ticket, caller)
+
+    def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
+        """Find the record, or run, or leave the queue as it is."""
+        return self._ask(token, 0, 0, caller)
+
+    def begin(self, token: bytes) -> Call:
+        """Record that its run begins."""
+        return self._record(token, Ending("begun", b"", self.keep_ms), copies=False)
+
+    def cancel(self, token: bytes) -> Call:
+        """Undo an acquire, whatever it has reached: also that its run has begun, which its caller never got."""
+        return Call(CANCEL.prefix, self._keys + self._result + bulk(token))
+
+    def release(self, token: bytes, *, copies: bool = False) -> Call:
+        """End a run. ``copies``: whether a copy of its acquire may still be on its way to the server."""
+        if self.ending is None:
+            return super().release(token, copies=copies)
+        return self._record(token, self.ending, copies=copies)
+
+    def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- as for other permits
+        """Return None: what is handed over is asked for again before anyone runs."""
+        return None
+
+    def rejection(self, tag: bytes, *fields: Any) -> Exception:
+        """Return what a reply raises by which the request is neither granted nor in the queue."""
+        if tag == b"done":
+            outcome, age_us, fence, value = fields
+            return Recorded(self.name, outcome.decode(), age_us / 1e6, fence, value)
+        return KeyReused(self.name) if tag == b"reused" else super().rejection(tag, *fields)
+
+    def read(self) -> Call:
+        """Read the record."""
+        return Call(command("GET", 1), self._result)
+
+    def forget(self) -> Call:
+        """Delete the record."""
+        return Call(command("DEL", 1), self._result)
+
+    def _ask(self, token: bytes, wait_ms: int, ticket: int, caller: int) -> Call:
+        request = doubles(self.grant_ms, wait_ms, self._max_waiters, self.refresh_ms, ticket)
+        args = self._keys + self._result + pack((token, request, self.fingerprint))
+        return Call(ACQUIRE.prefix, args, token, self._wants + doubles(caller))
+
+    def _record(self, token: bytes, ending: Ending, *, copies: bool) -> Call:
+        outcome, value, keep_ms = ending
+        args = (token, outcome, doubles(keep_ms, copies), self.fingerprint, value)
+        return Call(RECORD.prefix, self._keys + self._result + pack(args))

@@ -1,0 +1,64 @@
+"""A lease that changes hands: its holder detaches it, and another client adopts it and renews it from then on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple, Self
+
+from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import Steps
+from handfast._protocol.acquire import Grant, renewed
+from handfast._protocol.lease import LeaseState
+from handfast.errors import LeaseLost
+
+__all__ = ["DetachedLease", "adopt"]
+
+TEXT = re.compile(r"(lock|semaphore|rwlock)\.([0-9a-f]{32})\.([0-9]{1,16})\.([0-9]{1,10})\.([01])")
+
+NOT_THERE = "the server has no lease of this name with this token: it has ended, or the token is of another name"
+
+
+class DetachedLease(NamedTuple):
+    """What a client has to know of a lease to renew and release it, besides its name."""
+
+    kind: str
+    token: bytes
+    fence: int
+    weight: int
+    copies: bool
+    """Whether a copy of its acquire may still be on its way to the server."""
+
+    @classmethod
+    def of(cls, lease: LeaseState, request: PermitRequest) -> Self:
+        """Return what is to be known of a lease that was acquired with this request."""
+        return cls(request.place.kind, lease.token, lease.fence, request.weight, lease.copies)
+
+    @classmethod
+    def parse(cls, text: str, request: PermitRequest) -> Self:
+        """Read what `text` has written. Raises ValueError if it is nothing of the kind, or a lease of another kind."""
+        if not isinstance(text, str):
+            raise TypeError(f"the token must be a str, not {type(text).__name__}")
+        if (found := TEXT.fullmatch(text)) is None:
+            raise ValueError("the token is not one that detach() returned")
+        kind, token, fence, weight, copies = found.groups()
+        if kind != request.place.kind:
+            raise ValueError(
+                f"the token is of a lease of a {kind}, and {request.name!r} is a {request.place.kind} here"
+            )
+        return cls(kind, token.encode(), int(fence), int(weight), copies == "1")
+
+    @property
+    def text(self) -> str:
+        """All of it, as opaque text."""
+        return f"{self.kind}.{self.token.decode()}.{self.fence}.{self.weight}.{self.copies:d}"
+
+
+def adopt(request: PermitRequest, detached: DetachedLease, owner: Any) -> Steps[LeaseState]:
+    """Extend a lease that another client acquired to a whole ttl, and return it. Raises LeaseLost if it has ended, and NotReplicated."""
+    sent_at, lease_us = yield from renewed(request, detached.token, request.ttl_ms)
+    if lease_us == 0:
+        raise LeaseLost(request.name, detached.fence, NOT_THERE)
+    grant = Grant(detached.fence, sent_at + lease_us / 1e6, lease_us / 1e6, copies=detached.copies)
+    lease = LeaseState(request, detached.token, grant, owner, sent_at)
+    lease.renewed(sent_at, lease_us)
+    return lease

@@ -1,0 +1,97 @@
+"""Locks of several slots of a cluster: acquired group by group, and held and lost as one.
+
+One call reaches the names of one slot only. So the names of each slot are a group, which has an attempt and a lease of its own. The
+groups are acquired one after the other, in the order of their slots. All callers have that order, and who waits for a group holds only
+groups before it: so callers can't wait for each other in a circle.
+
+A group that is held is renewed while its caller waits for the next one. If the caller gets no lease of all, what it has is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from handfast._engine.calls import Request
+from handfast._protocol.acquire import Attempt
+from handfast._protocol.lease import LeaseState, LeaseStatus
+
+__all__ = ["GroupedAttempt", "GroupedLease"]
+
+
+class GroupedAttempt(Attempt):
+    """The attempts of all groups. All exist from the beginning, so that an undo of this one reaches them."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, request: Request, parts: Sequence[Attempt]) -> None:
+        super().__init__(request, b"", parts[0].caller, parts[0].asked_at)
+        self.parts: tuple[Attempt, ...] = tuple(parts)
+
+
+class GroupedLease(LeaseState):
+    """The leases of all groups as one: held while all are, lost with the first one, and released when the last one is.
+
+    It has no state of its own, and no call is sent for it: drivers go through its ``parts``.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, request: Request, parts: Sequence[LeaseState]) -> None:  # not that of the class: see above
+        self._parts = tuple(parts)
+        tokens = tuple(part.token for part in parts)
+        self.request = request
+        self.token = b",".join(tokens)
+        self.fence = min(part.fence for part in parts)
+        """The smallest: no resource takes it from a holder that a later one has followed, whichever name that one has."""
+        self.asked_at = min(part.asked_at for part in parts)
+        self.acquired_at = max(part.acquired_at for part in parts)
+        self.callbacks = []
+        for part in parts:
+            part.callbacks, part.companions = self.callbacks, tokens
+
+    @property
+    def parts(self) -> tuple[LeaseState, ...]:
+        """The leases of the groups, in the order in which they were acquired."""
+        return self._parts
+
+    @property
+    def deadline(self) -> float:  # type: ignore[override]  # read-only: it is that of a part
+        """When the first one ends."""
+        return min(part.deadline for part in self._parts)
+
+    @property
+    def ended_at(self) -> float:  # type: ignore[override]  # as above
+        """When the first one has ended."""
+        return min(part.ended_at for part in self._parts)
+
+    @property
+    def loss(self) -> str | None:  # type: ignore[override]  # as above
+        """Why the first one was lost; None if none was."""
+        lost = [part for part in self._parts if part.loss is not None]
+        return min(lost, key=lambda part: part.ended_at).loss if lost else None
+
+    @property
+    def block(self) -> object:
+        """The block that holds them."""
+        return self._parts[0].block
+
+    @block.setter
+    def block(self, block: object) -> None:
+        for part in self._parts:
+            part.block = block
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its holder let all go."""
+        return not [part for part in self._parts if not part.is_released]
+
+    def status_at(self, now: float) -> LeaseStatus:
+        """Return the status of the part that has ended first, if any has."""
+        for part in self._parts:
+            part.status_at(now)
+        return min(self._parts, key=lambda part: part.ended_at).status
+
+    def let_go(self, now: float) -> None:
+        """Note that its holder is through with all of them."""
+        for part in self._parts:
+            part.let_go(now)

@@ -1,0 +1,150 @@
+"""Be admitted by a limiter: from a request to an admission.
+
+The server decides who is admitted, in the order of the queue. This module decides when to ask again:
+
+- The first waiter knows from its reply when it may fit, and asks then. Another waiter that becomes the first one learns that time from a
+  message, and asks no earlier.
+- A waiter may be admitted by the script of any other caller. Then a message says so, and it does not ask again.
+- Messages may be lost, so the others poll, too: when the first one would be late, spread by queue position; and at least every
+  third of their wait-lease.
+
+A caller gives up before it waits if it is certain to take longer than its timeout.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from handfast._engine.effects import Answer, Park, Steps, Waking
+from handfast._engine.limits import LimitRequest
+from handfast._protocol.acquire import (
+    MAX_POLL_S,
+    POLL_STAGGER_S,
+    UNHEARD_POLL_S,
+    AttemptEvent,
+    BaseAttempt,
+    cancel,
+)
+from handfast.errors import HandfastError, QueueFull, ServerRefused
+
+if TYPE_CHECKING:
+    from handfast.records import LimiterStatus
+
+__all__ = ["Decision", "LimitAttempt", "acquire", "settle", "status"]
+
+EARLY_S = 0.0005
+"""How long after its time the first waiter asks, in seconds: one that comes too early asks twice."""
+
+TAKEOVER_S = 1.0
+"""How long after that time the second waiter asks, in seconds, in case the first one does not come."""
+
+MIN_RETRY_S = 0.001
+"""The least ``retry_after`` of a call that is not admitted, in seconds."""
+
+
+class Decision(NamedTuple):
+    """Whether a call is admitted, and what the tightest rate admits after it; or in how many seconds to come again."""
+
+    admitted: bool
+    remaining: int
+    retry_after: float = 0.0
+
+
+class LimitAttempt(BaseAttempt):
+    """One attempt to be admitted."""
+
+    __slots__ = ()
+
+    request: LimitRequest
+
+
+def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
+    """Be admitted, waiting in the queue if need be. One that is not admitted by the moment ``until`` is cancelled.
+
+    A moment that is over asks once, and leaves the queue as it is. Raises QueueFull and ServerRefused.
+    """
+    request, token, ticket, now = attempt.request, attempt.token, 0, attempt.asked_at
+    attempt.apply(AttemptEvent.SEND)
+    while True:
+        try:
+            answer: Answer = yield request.acquire(token, until - now, ticket)
+        except ServerRefused as error:
+            if error.changed_nothing:
+                attempt.apply(AttemptEvent.REFUSE)
+            raise
+        sent_at, _, again, _ = answer
+        if again:
+            attempt.apply(AttemptEvent.DUPLICATE)
+        tag, *numbers = answer.fields
+        if tag == b"admitted":
+            attempt.apply(AttemptEvent.GRANT)
+            return Decision(True, numbers[1])
+        if tag == b"refused":
+            attempt.apply(AttemptEvent.REJECT)
+            return _refused(numbers[1], numbers[0] / 1e6)
+        if tag == b"full":
+            attempt.apply(AttemptEvent.REJECT)
+            raise QueueFull(request.name, numbers[0])
+        if tag == b"more":
+            continue
+        if tag != b"queued":
+            raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
+        attempt.apply(AttemptEvent.QUEUE)
+        asked_us, attempt.position, due_us, ticket = numbers
+        come_at = sent_at + due_us / 1e6
+        if come_at < until:
+            waking, come_at = yield from _wait(attempt, sent_at, asked_us, come_at, until)
+            if waking.grant is not None and waking.grant.lease_us:
+                attempt.apply(AttemptEvent.GRANT)
+                return Decision(True, waking.grant.fence)
+            now = waking.woke_at
+        if come_at >= until or now >= until:
+            yield from cancel(attempt)
+            return _refused(0, come_at - now)
+
+
+def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
+    """Let an admission count for another cost; 0 takes it back."""
+    more = 1
+    while more:
+        answer: Answer = yield attempt.request.settle(attempt.token, cost, copies=attempt.copies)
+        more = answer.fields[1]
+
+
+def status(request: LimitRequest) -> Steps[LimiterStatus]:
+    """Read how full the windows are, and how many wait."""
+    from handfast.records import LimiterStatus, RateStatus
+
+    answer: Answer = yield request.inspect()
+    _, _, waiting, shown = answer.fields
+    rates = [
+        RateStatus(rate.limit, rate.per_ms / 1000, used, max(0, rate.limit - used), reset_us / 1e6)
+        for rate, used, reset_us in zip(request.rates, shown[::2], shown[1::2], strict=True)
+    ]
+    return LimiterStatus(tuple(rates), waiting)
+
+
+def _wait(
+    attempt: LimitAttempt, sent_at: float, asked_us: int, come_at: float, until: float
+) -> Steps[tuple[Waking, float]]:
+    """Wait until it is time to ask again, or a message says that the call is admitted. Return also when it may fit."""
+    position = attempt.position or 0
+    delay = TAKEOVER_S + POLL_STAGGER_S * position if position else EARLY_S
+    poll_at = come_at + UNHEARD_POLL_S + POLL_STAGGER_S * position
+    while True:
+        park_until = min(until, come_at + delay, sent_at + MAX_POLL_S)
+        waking: Waking = yield Park(attempt.token, park_until, None, poll_at)
+        woke_at, message, _ = waking
+        if message is None or message.lease_us:
+            return waking, come_at
+        # It has become the first one. Both are lower bounds of that time, unless the server's clock was set in between.
+        told_us = message.fence
+        come_at = min(sent_at + (told_us - asked_us) / 1e6, woke_at + (told_us - message.granted_us) / 1e6)
+        delay, poll_at = EARLY_S, inf
+        if come_at <= woke_at or come_at >= until:
+            return waking, come_at
+
+
+def _refused(remaining: int, retry_after: float) -> Decision:
+    return Decision(False, remaining, max(MIN_RETRY_S, retry_after))

@@ -1,0 +1,59 @@
+"""Do something once: begin a run, and see how far it has come.
+
+To become the one that runs, or to find what was recorded, is an `acquire` of a request whose rejections are records. A message
+never begins a run, since its result may have been recorded in between: a waiter that gets one asks again. How a run has ended is recorded
+by its `release`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from handfast._engine.effects import Answer, Steps
+from handfast._engine.once import OnceRequest, Recorded, read_stored
+from handfast._protocol.acquire import Attempt, Grant
+from handfast._protocol.admin import read_status
+from handfast._protocol.lease import GONE, LeaseState
+from handfast.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from handfast.records import OnceStatus
+
+__all__ = ["begin", "forget", "found", "status"]
+
+
+def begin(lease: LeaseState) -> Steps[None]:
+    """Record that a run begins, so that it is not run again if it does not end. Raises LeaseLost."""
+    request: OnceRequest = lease.request  # type: ignore[assignment]  # all runs have one
+    answer: Answer = yield request.begin(lease.token)
+    if answer.fields[0] == b"lost":
+        raise LeaseLost(request.name, lease.fence, GONE.format("begun"))
+
+
+def found(attempt: Attempt, recorded: Recorded, now: float) -> LeaseState:
+    """Return what stands for the lease of a run that has ended already."""
+    lease = LeaseState(attempt.request, attempt.token, Grant(recorded.fence, now, 0.0), None, attempt.asked_at)
+    lease.let_go(now)
+    return lease
+
+
+def status(request: OnceRequest) -> Steps[OnceStatus]:
+    """Read who runs and who waits, and then what was recorded: what has ended in between is recorded by then."""
+    from handfast.records import OnceStatus
+
+    inspected: Answer = yield request.inspect()
+    read: Answer = yield request.read()
+    now_us = inspected.fields[1]
+    key = read_status(inspected.fields, request.limit)
+    holder = key.holders[0] if key.holders else None
+    if read.reply is None:
+        return OnceStatus("running" if holder else "idle", None, holder, key.waiting)
+    record = read_stored(read.reply)
+    state = "running" if holder and record.outcome == "begun" else record.outcome
+    return OnceStatus(state, max(0, now_us - record.at_us) / 1e6, holder, key.waiting)
+
+
+def forget(request: OnceRequest) -> Steps[bool]:
+    """Delete the record. Return whether there was one."""
+    answer: Answer = yield request.forget()
+    return bool(answer.reply) or answer.again

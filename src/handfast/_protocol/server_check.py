@@ -1,0 +1,229 @@
+"""Check a server: whether it keeps the promises of the locks, and what may break them.
+
+It asks only what it may. What the user has no right to read is reported as not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from handfast._engine.effects import Answer, Call, Steps
+from handfast._engine.server_facts import (
+    INFO,
+    SETTINGS,
+    TIME,
+    product,
+    read_info,
+    read_setting,
+    read_time,
+    replica_lags,
+    setting,
+)
+from handfast.errors import ServerRefused
+from handfast.records import ServerFinding
+
+__all__ = ["check_server"]
+
+NEARLY_FULL = 0.9
+"""Share of a limit from which on it is warned of."""
+
+LATE_S = 10
+"""Seconds without a word of a replica after which it is taken for one that is behind."""
+
+NO_EVICTION = "noeviction"
+
+
+def check_server(
+    try_out: Call, now: Callable[[], datetime], heard: Callable[[], bool], slots: Sequence[int | None] = (None,)
+) -> Steps[tuple[ServerFinding, ...]]:
+    """Return what was found, the most basic first.
+
+    ``try_out`` runs a script of the client that changes nothing; after it ``heard`` tells whether a message has reached the client. In a cluster ``slots`` are one of each primary. What was found at all of them is given once, and the rest with the ports.
+    """
+    refused = None
+    try:
+        yield try_out
+    except ServerRefused as error:
+        refused = error
+    found: dict[ServerFinding, list[str]] = {}
+    for slot in slots:
+        info = read_info((yield from _ask(INFO._replace(slot=slot))) or b"")
+        settings: dict[str, str] = {}
+        for name in SETTINGS:
+            reply = yield from _ask(setting(name)._replace(slot=slot))
+            value = read_setting(reply) if reply else None
+            if value is not None:
+                settings[name] = value
+        clock = yield from _clock(now, slot)
+        for one in _judge(info, settings, refused, clock, heard=heard(), in_cluster=slot is not None):
+            found.setdefault(one, []).append(info.get("tcp_port", "?"))
+    return tuple(
+        one if len(ports) == len(slots) else replace(one, text=f"{one.text} (at port {', '.join(ports)})")
+        for one, ports in found.items()
+    )
+
+
+def _ask(call: Call) -> Steps[Any]:
+    """Return the reply; None if the server refuses."""
+    try:
+        answer: Answer = yield call
+    except ServerRefused:
+        return None
+    return answer.reply
+
+
+def _clock(now: Callable[[], datetime], slot: int | None) -> Steps[ServerFinding | None]:
+    before = now()
+    reply = yield from _ask(TIME._replace(slot=slot))
+    after = now()
+    if not reply:
+        return None
+    theirs = read_time(reply)
+    # The server's clock showed that time at a moment between the two.
+    most, least = (theirs - before).total_seconds(), (theirs - after).total_seconds()
+    if least <= 0 <= most:
+        text = "its clock agrees with this machine's"
+    else:
+        text = f"its clock is {min(abs(least), abs(most)):.3g} s {'ahead of' if least > 0 else 'behind'} this machine's"
+    return ServerFinding("info", "clock", f"{text}; leases and fences follow the server's")
+
+
+def _judge(
+    info: Mapping[str, str],
+    settings: Mapping[str, str],
+    refused: ServerRefused | None,
+    clock: ServerFinding | None,
+    *,
+    heard: bool,
+    in_cluster: bool,
+) -> Iterator[ServerFinding]:
+    if refused is not None:
+        yield ServerFinding("failure", "scripts", str(refused))
+    else:
+        text = "scripts run, and grants reach this client" if heard else "scripts run"
+        yield ServerFinding("ok", "server", f"{product(dict(info))}: {text}" if info else text)
+    if not heard:
+        text = "no messages reach this client, which a proxy may keep back: its waiters ask every 0.05 s to 1 s instead"
+        yield ServerFinding("warning", "messages", text, "connect to the server directly")
+    if info:
+        yield from _role(info, in_cluster=in_cluster)
+        yield from _eviction(info)
+        yield from _persistence(info, settings)
+        yield from _replicas(info, settings)
+        yield from _connections(info)
+    else:
+        text = "this user may not run INFO: eviction, persistence, replicas and limits were not checked"
+        yield ServerFinding("info", "rights", text, command="ACL SETUSER … +info")
+    if len(settings) < len(SETTINGS):
+        text = f"this user may not read settings: {', '.join(name for name in SETTINGS if name not in settings)} were not checked"
+        yield ServerFinding("info", "rights", text, command="ACL SETUSER … +config|get")
+    if clock is not None:
+        yield clock
+
+
+def _role(info: Mapping[str, str], *, in_cluster: bool) -> Iterator[ServerFinding]:
+    if info.get("cluster_enabled") == "1" and not in_cluster:
+        text = "it is a node of a cluster, and serves the names of its own slots only"
+        yield ServerFinding("failure", "cluster", text, "name the cluster: redis+cluster://host:port")
+    if info.get("role") == "slave":
+        text = f"it is a replica of {info.get('master_host')}:{info.get('master_port')}, and refuses every acquire"
+        yield ServerFinding("failure", "replicas", text, "name the primary, or its Sentinels: redis+sentinel://…")
+
+
+def _eviction(info: Mapping[str, str]) -> Iterator[ServerFinding]:
+    policy, most, used = (
+        info.get("maxmemory_policy", NO_EVICTION),
+        _number(info, "maxmemory"),
+        _number(info, "used_memory"),
+    )
+    evicted = _number(info, "evicted_keys")
+    if policy != NO_EVICTION and (most or evicted):
+        text = f"maxmemory-policy is {policy}: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
+        if evicted:
+            text += f"; it has evicted {evicted:,} keys since it started"
+        advice = "let a full server refuse writes instead"
+        yield ServerFinding("warning", "eviction", text, advice, f"CONFIG SET maxmemory-policy {NO_EVICTION}")
+    elif policy != NO_EVICTION:
+        text = f"maxmemory-policy is {policy}, without effect as long as there is no maxmemory"
+        yield ServerFinding("info", "eviction", text, command=f"CONFIG SET maxmemory-policy {NO_EVICTION}")
+    else:
+        yield ServerFinding("ok", "eviction", "nothing is evicted")
+    if most and used >= NEARLY_FULL * most:
+        text = f"{used / most:.0%} of maxmemory is used: a full server refuses every acquire"
+        yield ServerFinding("warning", "memory", text, "raise maxmemory, or store less")
+
+
+def _persistence(info: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[ServerFinding]:
+    if info.get("aof_enabled") == "1" and info.get("aof_last_write_status", "ok") != "ok":
+        text = "its last write to the append-only file failed: it refuses every acquire"
+        yield ServerFinding("failure", "persistence", text, "see its log, and the space on its disk")
+    is_stopped = settings.get("save") and settings.get("stop-writes-on-bgsave-error") == "yes"
+    if info.get("rdb_last_bgsave_status", "ok") != "ok" and is_stopped:
+        text = "its last snapshot failed: it refuses every acquire"
+        yield ServerFinding("failure", "persistence", text, "see its log, and the space on its disk")
+    if info.get("aof_enabled") == "1":
+        if settings.get("appendfsync") == "always":
+            yield ServerFinding("ok", "persistence", "a crash of the server forgets no grant")
+        else:
+            text = (
+                "a crash of the server's machine forgets the grants of the last second or more, and grants them again"
+            )
+            advice = "fence what the leases protect, or have every write stored at once"
+            yield ServerFinding("info", "persistence", text, advice, "CONFIG SET appendfsync always")
+    elif "save" in settings:
+        lost = "what came after the last snapshot" if settings["save"] else "every lease, queue and result of once"
+        text = f"there is no append-only file: a restart forgets {lost}, and grants live leases again"
+        advice = "fence what the leases protect, or have writes stored"
+        yield ServerFinding("warning", "persistence", text, advice, "CONFIG SET appendonly yes")
+
+
+def _replicas(info: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[ServerFinding]:
+    if info.get("role") != "master":
+        return
+    replicas, wanted = _number(info, "connected_slaves"), int(settings.get("min-replicas-to-write", 0))
+    if wanted and int(info.get("min_slaves_good_slaves", replicas)) < wanted:
+        text = f"it wants {_counted(wanted)} and has fewer: it refuses every acquire"
+        yield ServerFinding(
+            "failure", "replicas", text, "start replicas, or want none", "CONFIG SET min-replicas-to-write 0"
+        )
+    elif not replicas:
+        yield ServerFinding("ok", "replicas", "it has no replicas, so no failover that forgets grants")
+    else:
+        many = _counted(replicas)
+        forgets = "a failover forgets the grants of the last moments"
+        advice = "fence what the leases protect"
+        if wanted:
+            text = f"it has {many}: {forgets}; cut off, it stops granting after {settings.get('min-replicas-max-lag', '10')} s"
+            yield ServerFinding("info", "replicas", text, advice)
+        elif "min-replicas-to-write" in settings:
+            text = f"it has {many}: {forgets}, and a primary that is cut off goes on granting"
+            advice += ", and let it stop then"
+            yield ServerFinding("warning", "replicas", text, advice, "CONFIG SET min-replicas-to-write 1")
+        else:
+            yield ServerFinding("warning", "replicas", f"it has {many}: {forgets}", advice)
+    late = max(replica_lags(dict(info)), default=0)
+    if late >= LATE_S:
+        text = f"a replica has not been heard of for {late} s: a failover to it forgets the grants of that time"
+        yield ServerFinding("warning", "replicas", text, "see the replica's log")
+
+
+def _connections(info: Mapping[str, str]) -> Iterator[ServerFinding]:
+    used, most, rejected = (_number(info, name) for name in ("connected_clients", "maxclients", "rejected_connections"))
+    if rejected or (most and used >= NEARLY_FULL * most):
+        text = f"{used:,} of {most:,} connections are in use"
+        if rejected:
+            text += f", and it has refused {rejected:,} since it started"
+        yield ServerFinding("warning", "connections", text, "raise maxclients", f"CONFIG SET maxclients {most * 2}")
+    else:
+        yield ServerFinding("ok", "connections", f"{used:,} of {most:,} connections are in use")
+
+
+def _counted(number: int) -> str:
+    return f"{number} replica{'s' * (number != 1)}"
+
+
+def _number(info: Mapping[str, str], name: str) -> int:
+    return int(info.get(name, 0))

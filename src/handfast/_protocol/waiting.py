@@ -1,0 +1,105 @@
+"""Watch over a wait in the queue: what ends it besides a grant and the caller's own time, and what is worth a warning.
+
+A caller that waits for a lock which one of its own ``with`` blocks holds waits for itself. That is certain only of blocks:
+another thread or task may release a lease that is in none. And only if the lease is renewed: else it ends by itself. Of a
+semaphore it is never certain, since an operator may give it more permits. What is not certain is logged, once for each name.
+
+A caller that has some of several locks already, and waits for the others, has nothing to wait for when one of those is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from math import inf
+
+from handfast._engine.calls import PermitRequest, Request
+from handfast._protocol.lease import LeaseState, LeaseTable
+from handfast.arguments import CancelEvent
+from handfast.errors import AcquireCancelled, LeaseLost, WouldDeadlock
+
+__all__ = ["Watch"]
+
+CANCEL_POLL_S = 0.05
+"""How often ``cancel`` is looked at during a wait, in seconds: an event of `threading` can't be waited for beside a socket."""
+
+HELD_POLL_S = 0.5
+"""How often, in seconds, a wait for some of several locks looks whether those that the caller has are lost."""
+
+WARN_AFTER_S = 5.0
+"""How long, in seconds, one waits for what the same client holds before that is logged."""
+
+MAX_WARNED = 1_000
+"""How many names are remembered for which that was logged."""
+
+
+class Watch:
+    """Is called at the beginning of a wait, and then at the moments that it asks for.
+
+    ``leases`` are those that the client holds. ``blocks`` returns what stands for the blocks of the caller, as in
+    `LeaseState.block`. ``warn`` is called with a lease that the client holds and that the caller has waited for. ``held`` is as in
+    `Attempt.held`.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        leases: LeaseTable,
+        blocks: Callable[[], Container[object]],
+        warn: Callable[[LeaseState], object],
+        cancel: CancelEvent | None = None,
+        *,
+        held: Sequence[LeaseState] = (),
+    ) -> None:
+        self._request = request
+        self._leases = leases
+        self._blocks = blocks
+        self._warn = warn
+        self._cancel = cancel
+        self._held = held
+        self._pause = inf if cancel is None else CANCEL_POLL_S
+        if held:
+            self._pause = min(self._pause, HELD_POLL_S)
+        self._warn_at: float | None = None
+
+    def __call__(self, now: float) -> float:
+        """Return when to call this again. Raises AcquireCancelled, LeaseLost and WouldDeadlock."""
+        if self._cancel is not None and self._cancel.is_set():
+            raise AcquireCancelled(self._request.name)
+        for lease in self._held:
+            if lease.lost(now):
+                raise LeaseLost(self._request.name, lease.fence, lease.loss or "")
+        if self._warn_at is None:
+            self._warn_at = now + WARN_AFTER_S
+            self._refuse_deadlock()
+        elif now >= self._warn_at:
+            self._warn_at = inf
+            self._warn_of_own_leases()
+        return min(self._warn_at, now + self._pause)
+
+    def _refuse_deadlock(self) -> None:
+        in_blocks = [lease for lease in self._leases.all() if lease.block]
+        blocks = self._blocks() if in_blocks else ()
+        for lease in in_blocks:
+            if lease.block in blocks and lease.is_renewed and (shared := self._shared(lease, "lock", "once")):
+                raise WouldDeadlock(shared[0].name, self._advice(lease, shared[0].place.kind))
+
+    def _advice(self, lease: LeaseState, kind: str) -> str:
+        if kind == "once":
+            return "a run can't wait for its own result"
+        if self._request.name == lease.request.name:
+            return "use rlock() in both places, or leave the block first"
+        return "acquire all names that are needed together with one lock_all()"
+
+    def _warn_of_own_leases(self) -> None:
+        for lease in self._leases.all():
+            if lease.is_renewed and (shared := self._shared(lease, "lock", "rwlock")):
+                if len(self._leases.warned) >= MAX_WARNED:
+                    self._leases.warned.clear()
+                if shared[0].name not in self._leases.warned:
+                    self._leases.warned.add(shared[0].name)
+                    self._warn(lease)
+
+    def _shared(self, lease: LeaseState, *kinds: str) -> list[PermitRequest]:
+        """Return what is requested of the names of these kinds that a lease holds."""
+        held = {part.place.tag for part in lease.request.parts}
+        return [part for part in self._request.parts if part.place.kind in kinds and part.place.tag in held]

@@ -1,0 +1,152 @@
+"""``handfast limit``: wait for the turn at a rate limiter, then become a command.
+
+An admission is nothing to be held or released, so no process stays between the caller and the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from math import ceil
+from typing import TYPE_CHECKING
+
+import click
+
+from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
+from handfast.cli.durations import parse_duration_or_zero, span
+from handfast.cli.program import BUSY, ProgramCommand, refuse_to_run, say
+from handfast.cli.supervision.signals import ENDING, Interrupted, Signals
+
+if TYPE_CHECKING:
+    from handfast import Handfast
+
+__all__ = ["command"]
+
+EPILOG = """
+\b
+Exit codes: that of COMMAND, or 0 without one; otherwise
+     64  wrong usage
+     69  the server cannot be reached, or it refused the request
+     75  not admitted in the time allowed, or too many are waiting
+    126  COMMAND cannot be executed
+    127  COMMAND was not found
+  128+n  signal n ended the wait
+
+RATE is a number and a period: 10/s, 500/min, 1000/h, 20000/d, 1/100ms. Separated by semicolons, several hold together, as in
+'10/s; 500/min'. Give the same RATE wherever NAME is used: each request counts by its own.
+
+TIME is in seconds, or has a unit: 500ms, 30s, 5m, 1h, 1d.
+"""
+
+
+def parse_rate(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """Check the rates as the library does."""
+    from handfast._engine.rates import read_rates
+
+    try:
+        read_rates(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+class LimitCommand(ProgramCommand):
+    is_optional = True
+
+
+@click.command(cls=LimitCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})
+@click.argument("name", callback=parse_name)
+@click.argument("rate", callback=parse_rate)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="TEXT",
+    help="Count by itself what has this key, such as a user; repeatable.",
+)
+@click.option("--cost", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Count this one as N.")
+@click.option("-n", "--nonblock", is_flag=True, help="Do not wait if RATE is used up.")
+@click.option(
+    "-w",
+    "--wait",
+    callback=parse_duration_or_zero,
+    metavar="TIME",
+    help="Wait at most this long; 0 does not wait. Gives up at once when it is certain to take longer.  [default: no limit]",
+)
+@server_options
+@namespace_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    name: str,
+    rate: str,
+    keys: tuple[str, ...],
+    cost: int,
+    nonblock: bool,
+    wait: float | None,
+    url: str,
+    namespace: str,
+    command: tuple[str, ...],
+) -> None:
+    """Wait for the turn of NAME under RATE, then become COMMAND.
+
+    All that use NAME on the server are admitted first come, first served, and at most as many within any period as RATE says.
+    Without COMMAND it exits with 0 when it is admitted.
+    """
+    if nonblock and wait:
+        raise click.UsageError("Use either --nonblock or --wait.", ctx)
+    logging.basicConfig(format="handfast: %(message)s")  # the library's warnings look like our messages
+    try:
+        with Signals():
+            with _connected(ctx, url, namespace) as client:
+                limiter = client.limiter(name, rate)
+                limiter = limiter.keyed(*keys) if keys else limiter
+                limiter.acquire(cost=cost, timeout=0.0 if nonblock else wait)
+            # From here on a signal is kept back until its default action is restored, which ends this process.
+            former = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    except Interrupted as interruption:
+        ctx.exit(128 + interruption.number)
+    signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    ctx.exit(_become(command) if command else 0)
+
+
+@contextlib.contextmanager
+def _connected(ctx: click.Context, url: str, namespace: str) -> Iterator[Handfast]:
+    """Lend a client. Its errors end the command with the exit code that says why."""
+    from redis.exceptions import RedisError
+
+    from handfast import Handfast, HandfastError, QueueFull, RateLimited
+
+    try:
+        with Handfast(server_url(url), namespace=namespace) as client:
+            yield client
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from None
+    except RateLimited as error:
+        within = f"within {error.timeout:g} s" if error.timeout else "now"
+        say(f"{error.name!r} admits no more {within}; try again in {span(ceil(10 * error.retry_after) / 10)}")
+        raise click.exceptions.Exit(BUSY) from None
+    except QueueFull as error:
+        say(f"the queue of {error.name!r} is full: {error.waiting} are waiting")
+        raise click.exceptions.Exit(BUSY) from None
+    except HandfastError as error:
+        say(str(error))
+        raise click.exceptions.Exit(UNAVAILABLE) from None
+    except (RedisError, OSError) as error:
+        say(f"not admitted, since the server did not answer: {error}")
+        raise click.exceptions.Exit(UNAVAILABLE) from None
+
+
+def _become(program: tuple[str, ...]) -> int:
+    """Run the program in place of this process. Return only if it cannot be run: the exit code that says why."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and a program would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(program[0], program)  # noqa: S606 -- becoming a command is what this is for
+    except OSError as error:
+        return refuse_to_run(program[0], error)

@@ -1,0 +1,46 @@
+"""``handfast extend``: let a lease last longer, by its token."""
+
+from __future__ import annotations
+
+import click
+
+from handfast.arguments import Kind
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.durations import parse_duration
+from handfast.cli.operate.looking import KINDS, NOTHING, connected
+from handfast.cli.operate.tokens import held_by, token_option
+
+__all__ = ["command"]
+
+EPILOG = """
+\b
+Exit codes:
+   0  the lease lasts that long
+   1  the lease has ended
+  64  wrong usage
+  69  the server cannot be reached, or it refused the request
+"""
+
+
+@click.command("extend", epilog=EPILOG)
+@click.argument("name", callback=parse_name)
+@token_option(envvar="HANDFAST_TOKEN", show_envvar=True, required=True)
+@click.option(
+    "--ttl", callback=parse_duration, required=True, metavar="TIME", help="How long the lease lasts from now, at least."
+)
+@click.option("--kind", type=KINDS, help="What NAME is the name of, for a token of `handfast run`.  [default: lock]")
+@server_options
+@namespace_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, *, name: str, token: str, ttl: float, kind: Kind | None, url: str, namespace: str
+) -> None:
+    """Let a lease last longer, by its token.
+
+    The token is one of `lease.detach()`, or the HANDFAST_TOKEN of `handfast run`. TIME is in seconds, or has a unit: 500ms,
+    30s, 5m, 1h, 1d. A lease that lasts longer already stays as it is.
+    """
+    with connected(url, namespace=namespace) as client:
+        if held_by(client, name, token, kind, ttl) is None:
+            click.echo(f"handfast: the lease of {name!r} has ended", err=True)
+            ctx.exit(NOTHING)

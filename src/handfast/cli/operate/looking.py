@@ -1,0 +1,53 @@
+"""What the three commands share: their options, the client that they look through, and what its errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from glob import escape
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from handfast.arguments import Kind
+from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
+
+if TYPE_CHECKING:
+    from handfast import Handfast, NameStatus
+
+__all__ = ["KINDS", "NOTHING", "connected", "json_option", "known"]
+
+NOTHING = 1
+"""Exit code if there is nothing to show or to release."""
+
+LISTED = 100
+"""Holders and waiters of a name that are asked for: the most that the library lists."""
+
+KINDS = click.Choice(get_args(Kind))
+
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON: one object a line."
+)
+
+
+@contextlib.contextmanager
+def connected(url: str, **options: Any) -> Iterator[Handfast]:
+    """Lend a client. Its errors end the command with the exit code that says why."""
+    from redis.exceptions import RedisError
+
+    from handfast import Handfast, HandfastError
+
+    try:
+        with Handfast(server_url(url), **options) as client:
+            yield client
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context()) from None
+    except (HandfastError, RedisError, OSError) as error:
+        click.echo(f"handfast: {unreachable(error)}", err=True)
+        raise click.exceptions.Exit(UNAVAILABLE) from None
+
+
+def known(client: Handfast, name: str, kind: Kind | None) -> list[NameStatus]:
+    """Return what the server knows under a name: one status for each kind, or for that kind only."""
+    kinds = (kind,) if kind else get_args(Kind)
+    return list(client.names(escape(name), kinds=kinds, listed=LISTED))

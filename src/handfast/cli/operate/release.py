@@ -1,0 +1,140 @@
+"""``handfast release``: release a lease by its token, or take leases away from those who hold a name."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handfast._engine.defaults import DEFAULT_TTL_S
+from handfast.arguments import Kind
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.operate.looking import KINDS, NOTHING, connected, json_option, known
+from handfast.cli.operate.tokens import held_by, primitive, token_option
+
+if TYPE_CHECKING:
+    from handfast import Handfast, LockStatus, NameStatus
+
+__all__ = ["command"]
+
+EPILOG = """
+\b
+Exit codes:
+   0  the lease was released, or at least one was taken away
+   1  none was: NAME is not held, its leases are newer, or the answer was no
+  64  wrong usage, such as no --yes without a terminal
+  69  the server cannot be reached, or it refused the request
+"""
+
+
+@click.command("release", epilog=EPILOG)
+@click.argument("name", callback=parse_name)
+@click.option(
+    "--reason", metavar="TEXT", help="Take leases away. Why: for the holders' errors and logs, and for `handfast show`."
+)
+@token_option()
+@click.option("--kind", type=KINDS, help="What NAME is the name of, if it is held as several kinds.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--if-fence",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Take only leases with this fence or a smaller one, as `handfast show` has it.  [default: the latest fence shown]",
+)
+@click.option("--label", metavar="TEXT", help="Who releases it, for `handfast show`.  [default: user@host]")
+@json_option
+@server_options
+@namespace_option
+@click.pass_context
+def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
+    """Release a lease by its token, or take NAME away from its holders.
+
+    With --token, of `lease.detach()` or the HANDFAST_TOKEN of `handfast run`, releases that lease. With --reason, shows
+    who holds NAME and asks first. Leases that were granted after that are not touched. Either way the next waiters get
+    NAME.
+
+    The former holders learn of it at once: their leases are lost. Until then they go on; a write of theirs is refused only
+    where fences are checked.
+    """
+    from handfast.cli.operate import objects
+
+    if (given["token"] is None) is (given["reason"] is None):
+        raise click.UsageError("Use one of --token and --reason.", ctx)
+    if given["token"] is not None:
+        with connected(given["url"], namespace=given["namespace"]) as client:
+            lease = held_by(client, given["name"], given["token"], given["kind"], DEFAULT_TTL_S)
+            if lease is None or not lease.release():
+                click.echo(f"handfast: the lease of {given['name']!r} has ended", err=True)
+                ctx.exit(NOTHING)
+        return
+    with connected(given["url"], namespace=given["namespace"], label=given["label"] or _operator()) as client:
+        found = _held(ctx, client, given["name"], given["kind"])
+        fence = given["if_fence"] or found.status.fence
+        if not given["yes"] and (count := _reached(found.status, fence)):
+            _confirm(ctx, found, count)
+        count = primitive(client, found.kind, found.name).force_release(
+            reason=given["reason"], up_to_fence=fence or None
+        )
+        after = known(client, found.name, found.kind)
+    if as_json:
+        done = {"released": count, "up_to_fence": fence, "reason": given["reason"]}
+        identity = {"namespace": given["namespace"], "kind": found.kind, "name": found.name}
+        click.echo(objects.dumped(identity | done))
+    elif count:
+        click.echo(f"released {found.kind} {found.name!r}: {_leases(count)} taken, up to fence {fence}{_next(after)}")
+    if not count:
+        click.echo(f"handfast: nothing was taken: {found.name!r} has no lease up to fence {fence}", err=True)
+    ctx.exit(0 if count else NOTHING)
+
+
+def _held(ctx: click.Context, client: Handfast, name: str, kind: Kind | None) -> NameStatus:
+    """Return what is held under a name."""
+    held = [one for one in known(client, name, kind) if one.status.holding]
+    if not held:
+        click.echo(f"handfast: {name!r} is not held", err=True)
+        ctx.exit(NOTHING)
+    if len(held) > 1:
+        kinds = " and ".join(one.kind for one in held)
+        raise click.UsageError(f"{name!r} is held as {kinds}: choose with --kind.", ctx)
+    return held[0]
+
+
+def _reached(status: LockStatus, fence: int) -> int:
+    """Return how many leases have this fence or a smaller one: of more holders than are listed, how many there are."""
+    if fence >= status.fence or status.holding > len(status.holders):
+        return status.holding
+    return sum(one.fence <= fence for one in status.holders)
+
+
+def _confirm(ctx: click.Context, found: NameStatus, count: int) -> None:
+    """Show who holds a name, and ask whether to take that many leases."""
+    from handfast.cli.operate import table, words
+
+    if not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal: confirm with --yes.", ctx)
+    for line in words.described(found, table.width(), whole_queue=False):
+        click.echo(line, err=True)
+    if not click.confirm(f"\nTake {_leases(count)} away?", err=True):
+        ctx.exit(NOTHING)
+
+
+def _leases(count: int) -> str:
+    return "1 lease" if count == 1 else f"{count:,} leases"
+
+
+def _next(after: list[NameStatus]) -> str:
+    """Say who has the name now."""
+    holders = [one for found in after for one in found.status.holders]
+    return f"; now held by {', '.join(repr(one.label) for one in holders[:3])}" if holders else ""
+
+
+def _operator() -> str:
+    """Return who runs this command, as the label of the client: at most 200 bytes."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    return f"{user}@{os.uname().nodename}".encode()[:200].decode(errors="ignore")

@@ -1,0 +1,54 @@
+"""Tables that fit a terminal, and whose cells are whole where the output goes elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+__all__ = ["fitted", "lines", "width"]
+
+GAP = "  "
+LEAST = 12
+"""Columns that a shortened cell keeps."""
+
+
+def width() -> int | None:
+    """Return the columns of the terminal; None if standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def lines(
+    rows: Sequence[Sequence[str]], most: int | None, *, flexible: Sequence[int], right: Sequence[int], indent: str = ""
+) -> Iterator[str]:
+    """Yield the rows of a table, the first of which is its head.
+
+    Args:
+        rows: The cells.
+        most: The most columns of a line; None has no limit.
+        flexible: The columns whose cells may be shortened, by their places.
+        right: The columns that are aligned to the right.
+        indent: What every line begins with.
+    """
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    while most is not None and cell_len(indent) + sum(widths) + len(GAP) * (len(widths) - 1) > most:
+        widest = max(flexible, key=lambda place: widths[place])
+        if widths[widest] <= LEAST:
+            break
+        widths[widest] -= 1
+    for row in rows:
+        cells = (
+            fitted(cell, size).rjust(size) if place in right else set_cell_size(fitted(cell, size), size)
+            for place, (cell, size) in enumerate(zip(row, widths, strict=True))
+        )
+        yield (indent + GAP.join(cells)).rstrip()
+
+
+def fitted(text: str, most: int | None) -> str:
+    """Shorten a text in its middle: names, and labels with a process id, often differ at their ends."""
+    if most is None or cell_len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{set_cell_size(text, most - 1 - tail).rstrip()}…{set_cell_size(text[::-1], tail)[::-1].lstrip()}"

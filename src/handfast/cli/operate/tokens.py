@@ -1,0 +1,61 @@
+"""Leases by their tokens: of `Lease.detach`, or of ``handfast run``, whose HANDFAST_TOKEN does not tell the kind."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handfast.arguments import Kind
+
+if TYPE_CHECKING:
+    from handfast import Handfast, Lease
+
+__all__ = ["held_by", "primitive", "token_option"]
+
+
+def token_option(**options: Any) -> Callable[[Any], Any]:
+    """Add the option ``--token``."""
+    return click.option(
+        "--token",
+        metavar="TEXT",
+        callback=lambda _ctx, _param, value: sys.stdin.read().strip() if value == "-" else value,
+        help="The token of a lease; - reads it from standard input, where other users do not see it.",
+        **options,
+    )
+
+
+def held_by(client: Handfast, name: str, token: str, kind: Kind | None, ttl: float) -> Lease | None:
+    """Return the lease of a token, extended to that many seconds; None if it has ended. Raises ValueError for no token."""
+    from handfast import LeaseLost
+
+    if re.fullmatch("[0-9a-f]{32}", token):
+        token = f"{kind or 'lock'}.{token}.0.1.0"
+    its_kind = kind or token.partition(".")[0]
+    if its_kind == "once":
+        raise ValueError(
+            "a run of once belongs to the process that runs it: no other can extend or release it by its token"
+        )
+    try:
+        lease: Lease = primitive(client, its_kind, name, ttl=ttl, renew=False).adopt(token)
+    except LeaseLost:
+        return None
+    return lease
+
+
+def primitive(client: Handfast, kind: str, name: str, **options: Any) -> Any:
+    """Return the object of a name."""
+    match kind:
+        case "semaphore":
+            return client.semaphore(name, 1, **options)
+        case "rwlock":
+            return client.rwlock(name, **options).read()
+        case "once":
+            first, *parts = name.split("|")
+            once = client.once(first, **options)
+            return once.keyed(*parts) if parts else once
+        case _:
+            return client.lock(name, **options)

@@ -1,0 +1,127 @@
+"""What was found, for people: who holds a name, for how long, and who waits."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from handfast.cli.durations import span
+from handfast.cli.operate.table import fitted, lines
+from handfast.cli.script.format import printable
+from handfast.records import Holder, NameStatus, OperatorAction, ServerFinding, Waiter
+
+__all__ = ["described", "diagnosis", "summary"]
+
+QUEUE_SHOWN = 10
+"""Waiters that `described` lists, unless all are wanted."""
+
+HEAD = ("NAME", "KIND", "HELD BY", "HELD", "ENDS IN", "QUEUE", "WAITED")
+
+
+SEVERITIES = {"ok": "ok", "info": "info", "warning": "WARN", "failure": "FAIL"}
+
+
+def summary(found: Sequence[NameStatus], most: int | None) -> Iterator[str]:
+    """Yield a table with a line for each name."""
+    yield from lines([HEAD, *map(_row, found)], most, flexible=(0, 2), right=(3, 4, 5, 6))
+
+
+def described(found: NameStatus, most: int | None, *, whole_queue: bool) -> Iterator[str]:
+    """Yield all that is known of a name."""
+    status = found.status
+    yield fitted(f"{found.kind} {printable(found.name)}", most)
+    yield f"  {_permits(found)}; {status.waiting:,} waiting"
+    if status.grants:
+        mean = span(status.waited / status.grants)
+        yield f"  {status.grants:,} grant{'s' * (status.grants != 1)}, {mean} mean wait"
+    if status.holders:
+        yield ""
+        holds = [
+            (_label(one), _role(found, one), span(one.held_for), span(one.remaining), str(one.fence))
+            for one in sorted(status.holders, key=lambda one: -one.held_for)
+        ]
+        yield from lines(
+            [("HELD BY", "AS", "FOR", "ENDS IN", "FENCE"), *holds], most, flexible=(0,), right=(2, 3), indent="  "
+        )
+        yield from _more(status.holding - len(status.holders))
+    if status.waiters:
+        yield ""
+        queue = status.waiters if whole_queue else status.waiters[:QUEUE_SHOWN]
+        waits = [(str(one.position + 1), _label(one), _role(found, one), span(one.waited_for)) for one in queue]
+        yield from lines([("QUEUE", "WAITS", "AS", "FOR"), *waits], most, flexible=(1,), right=(0, 3), indent="  ")
+        yield from _more(status.waiting - len(queue))
+    if status.last is not None:
+        yield ""
+        yield from (f"  {line}" for line in _action(status.last))
+
+
+def _row(found: NameStatus) -> tuple[str, ...]:
+    status = found.status
+    held = span(max(one.held_for for one in status.holders)) if status.holders else ""
+    ends = span(min(one.remaining for one in status.holders)) if status.holders else ""
+    queue, waited = (f"{status.waiting:,}", span(status.waiters[0].waited_for)) if status.waiters else ("", "")
+    return (printable(found.name), found.kind, _held_by(found), held, ends, queue, waited)
+
+
+def _held_by(found: NameStatus) -> str:
+    """Say who holds a name, in one cell: the role or the number of permits, a label, and how many others there are."""
+    status = found.status
+    if not status.holders:
+        return "-"
+    first = max(status.holders, key=lambda one: one.held_for)
+    others = f" +{status.holding - 1}" if status.holding > 1 else ""
+    match found.kind:
+        case "semaphore":
+            role = f"{status.limit - status.free}/{status.limit} "
+        case "rwlock":
+            role = f"{_role(found, first)} "
+        case _:
+            role = "released " if first.released else ""
+    return f"{role}{_label(first)}{others}"
+
+
+def _permits(found: NameStatus) -> str:
+    status = found.status
+    if found.kind == "semaphore" and status.limit:
+        return f"{status.limit - status.free:,} of {status.limit:,} permits held"
+    return "held" if status.holding == 1 else f"held by {status.holding:,}" if status.holding else "not held"
+
+
+def _role(found: NameStatus, one: Holder | Waiter) -> str:
+    match found.kind:
+        case "semaphore":
+            return "1 permit" if one.weight == 1 else f"{one.weight:,} permits"
+        case "rwlock":
+            return "writer" if one.exclusive else "reader"
+        case "once":
+            return "once"
+    if isinstance(one, Holder) and one.released:
+        return "released"
+    return "lock_all" if one.lock_all else "lock"
+
+
+def _label(one: Holder | Waiter) -> str:
+    return printable(one.label) or "?"
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > 0:
+        yield f"  … {count:,} more"
+
+
+def _action(last: OperatorAction) -> Iterator[str]:
+    yield f"last: {last.what} by {printable(last.by)} at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"      {'limit ' if last.what == 'resize' else ''}{printable(last.why)}"
+
+
+def diagnosis(found: Sequence[ServerFinding], most: int | None) -> Iterator[str]:
+    """Yield what was found out about a server, and below it what to do."""
+    for one in found:
+        yield from _wrapped(f"{SEVERITIES[one.severity]:<6}{one.text}", most)
+        if one.advice or one.command:
+            yield from _wrapped(" " * 6 + ": ".join(filter(None, (one.advice, one.command))), most)
+
+
+def _wrapped(text: str, most: int | None) -> list[str]:
+    """Break a line where the terminal is too narrow for it."""
+    return [text] if most is None else textwrap.wrap(text, most, subsequent_indent=" " * 6, break_on_hyphens=False)

@@ -1,0 +1,66 @@
+"""Commands that wait for something and then run a program: how they are written, and what they tell a shell.
+
+The program and its arguments come after ``--``. Exit codes are those of ``sysexits.h`` and of ``sh(1)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import click
+
+__all__ = ["BUSY", "ProgramCommand", "refuse_to_run", "say"]
+
+BUSY = 75
+"""Exit code if the turn did not come in the time allowed (EX_TEMPFAIL of sysexits.h)."""
+
+NOT_EXECUTABLE = 126
+"""Exit code if the program cannot be executed, as in sh(1)."""
+
+NOT_FOUND = 127
+"""Exit code if there is no such program, as in sh(1)."""
+
+
+class ProgramCommand(click.Command):
+    """A click command whose own options end at ``--``; everything after it is COMMAND and is not parsed.
+
+    It gets COMMAND as the tuple ``command``, which is empty only if ``is_optional``.
+    """
+
+    is_optional = False
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [
+            *super().collect_usage_pieces(ctx),
+            *(["[-- COMMAND...]"] if self.is_optional else ["--", "COMMAND..."]),
+        ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        has_end = "--" in args
+        end = args.index("--") if has_end else len(args)
+        program = tuple(args[end + 1 :])
+        names = [parameter.human_readable_name for parameter in self.params if isinstance(parameter, click.Argument)]
+        try:
+            super().parse_args(ctx, args[:end])
+            is_whole = program or (self.is_optional and not has_end)
+            if (ctx.args or not is_whole) and not ctx.resilient_parsing:
+                ctx.fail(f"Give one {', one '.join(names)} and one COMMAND, separated by --.")
+        except click.UsageError as error:
+            is_hint = not has_end and (ctx.args or not self.is_optional)
+            form = f" The command comes after --, as in: {ctx.command_path} {' '.join(names)} -- COMMAND"
+            raise click.UsageError(error.format_message() + (form if is_hint else ""), ctx) from None
+        ctx.params["command"] = program
+        ctx.args = []
+        return []
+
+
+def say(message: str) -> None:
+    """Write a message to standard error; a closed standard error is ignored."""
+    with contextlib.suppress(OSError):
+        click.echo(f"handfast: {message}", err=True)
+
+
+def refuse_to_run(program: str, error: OSError) -> int:
+    """Say why a program cannot be run, and return the exit code that says so."""
+    say(f"cannot run {program!r}: {error.strerror}")
+    return NOT_FOUND if isinstance(error, FileNotFoundError | NotADirectoryError) else NOT_EXECUTABLE

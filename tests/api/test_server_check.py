@@ -1,0 +1,243 @@
+"""`check_server`, in both APIs: what it says of real servers, and of what real servers say."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from handfast import ServerFinding
+from handfast._engine.calls import PermitRequest
+from handfast._engine.effects import Answer
+from handfast._engine.keys import KeySet
+from handfast._engine.server_facts import INFO, TIME, setting
+from handfast._protocol.server_check import check_server
+from handfast.testing import ServerController
+from tests._support.helpers import eventually
+
+BAD = "warning", "failure"
+
+SAFE = {"appendonly": "yes", "appendfsync": "always"}
+"""With these settings a server of ours has nothing to be warned of."""
+
+
+@pytest.fixture
+def own():
+    """A server of the test's own, with nothing to be warned of."""
+    with ServerController(persistent=True) as server:
+        for name, value in SAFE.items():
+            server.admin.config_set(name, value)
+        yield server
+
+
+async def checked(api, server):
+    """Return the findings by topic, and those that are bad."""
+    async with api.client(server.url) as client:
+        found = await client.check_server(timeout=20)
+    return by_topic(found), [one for one in found if one.severity in BAD]
+
+
+def by_topic(found):
+    return {one.topic: one for one in found}
+
+
+async def test_a_server_that_keeps_all_promises_has_no_bad_finding(api, own):
+    found, bad = await checked(api, own)
+    assert bad == []
+    assert found["server"].text.endswith(": scripts run, and grants reach this client")
+    assert own.admin.info()["redis_version"] in found["server"].text or "Valkey" in found["server"].text
+    assert {topic for topic, one in found.items() if one.severity == "ok"} == {
+        *("server", "eviction", "persistence", "replicas", "connections")
+    }
+
+
+async def test_nothing_is_changed(api, own):
+    before = own.admin.dbsize(), own.admin.config_get("maxmemory*")
+    await checked(api, own)
+    assert (own.admin.dbsize(), own.admin.config_get("maxmemory*")) == before
+
+
+async def test_what_may_evict_leases_is_a_warning_and_its_command_ends_it(api, own):
+    own.admin.config_set("maxmemory", "100mb")
+    own.admin.config_set("maxmemory-policy", "volatile-ttl")
+    found, (warning,) = await checked(api, own)
+    assert warning is found["eviction"]
+    assert (
+        warning.text
+        == "maxmemory-policy is volatile-ttl: the server may evict live leases, which unlocks them, and results of once, which are forgotten"
+    )
+    own.admin.execute_command(*warning.command.split())
+    assert (await checked(api, own))[1] == []
+
+
+async def test_without_a_limit_of_memory_the_policy_is_only_mentioned(api, own):
+    own.admin.config_set("maxmemory-policy", "allkeys-lru")
+    found, bad = await checked(api, own)
+    assert (found["eviction"].severity, bad) == ("info", [])
+
+
+async def test_a_server_that_is_nearly_full_is_a_warning(api, own):
+    own.admin.config_set("maxmemory", int(own.admin.info("memory")["used_memory"] * 1.02))
+    _, (warning,) = await checked(api, own)
+    assert (warning.topic, warning.severity) == ("memory", "warning")
+    assert "% of maxmemory is used" in warning.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity", "text"),
+    [
+        ({"appendfsync": "everysec"}, "info", "forgets the grants of the last second"),
+        ({"appendonly": "no", "save": ""}, "warning", "a restart forgets every lease, queue and result of once"),
+        ({"appendonly": "no", "save": "3600 1"}, "warning", "a restart forgets what came after the last snapshot"),
+    ],
+)
+async def test_what_a_restart_forgets(api, own, settings, severity, text):
+    for name, value in settings.items():
+        own.admin.config_set(name, value)
+    found, _ = await checked(api, own)
+    assert found["persistence"].severity == severity
+    assert text in found["persistence"].text
+
+
+async def test_a_primary_and_its_replica(api, own):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    own.admin.config_set("bind", "127.0.0.1")
+    own.admin.config_set("port", port)
+    with ServerController() as replica:
+        replica.admin.replicaof("127.0.0.1", port)
+        eventually(lambda: own.admin.info("replication")["connected_slaves"] == 1)
+        eventually(lambda: own.admin.info("replication")["slave0"]["state"] == "online", 20)
+        found, (warning,) = await checked(api, own)
+        assert warning is found["replicas"]
+        assert warning.text.startswith("it has 1 replica: a failover forgets the grants of the last moments, and")
+        own.admin.execute_command(*warning.command.split())
+        found, bad = await checked(api, own)
+        assert (found["replicas"].severity, bad) == ("info", [])
+        found, bad = await checked(api, replica)
+        assert found["replicas"].severity == "failure"
+        assert found["replicas"].text == f"it is a replica of 127.0.0.1:{port}, and refuses every acquire"
+    eventually(lambda: own.admin.info("replication")["connected_slaves"] == 0)
+    _, (failure,) = await checked(api, own)
+    assert failure.text == "it wants 1 replica and has fewer: it refuses every acquire"
+    own.admin.execute_command(*failure.command.split())
+    assert (await checked(api, own))[1] == []
+
+
+@pytest.mark.slow
+async def test_a_node_of_a_cluster_is_a_failure(api):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with ServerController("--cluster-enabled", "yes", "--port", str(port)) as node:
+        node.admin.cluster("ADDSLOTS", *range(16384))
+        eventually(lambda: node.admin.cluster("INFO")["cluster_state"] == "ok")
+        found, _ = await checked(api, node)
+    assert found["cluster"].severity == "failure"
+
+
+async def test_few_free_connections_are_a_warning(api, own):
+    own.admin.config_set("maxclients", 2)
+    _, (warning,) = await checked(api, own)
+    assert warning.topic == "connections"
+    assert warning.text.endswith("of 2 connections are in use")
+    own.admin.execute_command(*warning.command.split())
+    assert own.admin.config_get("maxclients")["maxclients"] == "4"
+
+
+async def test_what_the_user_may_not_read_is_said(api, own):
+    own.admin.execute_command("ACL", "SETUSER", "app", "on", ">x", "+@all", "~*", "&*", "-info", "-config")
+    async with api.users_client(unix_socket_path=own.socket, username="app", password="x") as mine:
+        async with api.client(mine) as client:
+            found = await client.check_server()
+    assert [(one.severity, one.topic) for one in found] == [
+        ("ok", "server"),
+        ("info", "rights"),
+        ("info", "rights"),
+        ("info", "clock"),
+    ]
+    assert [one.command for one in found[1:3]] == ["ACL SETUSER … +info", "ACL SETUSER … +config|get"]
+
+
+async def test_a_user_who_may_not_run_scripts_grants_nothing(api, own):
+    own.admin.execute_command("ACL", "SETUSER", "app", "on", ">x", "+@all", "~*", "&*", "-evalsha")
+    async with api.users_client(unix_socket_path=own.socket, username="app", password="x") as mine:
+        async with api.client(mine) as client:
+            first, *_ = await client.check_server()
+    assert (first.severity, first.topic) == ("failure", "scripts")
+    assert "ACL SETUSER … +evalsha" in first.text
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+async def test_a_wrong_timeout_is_refused(here, timeout):
+    with pytest.raises(ValueError, match="timeout"):
+        await here.check_server(timeout=timeout)
+
+
+# --- judged from canned replies: states that a test cannot bring about
+
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+HEALTHY = "role:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nmaxclients:100\r\n"
+SETTINGS = {"save": "3600 1", "appendfsync": "always", "stop-writes-on-bgsave-error": "yes"}
+
+
+def judged(info="", settings=SETTINGS, clock=NOW, moments=(NOW, NOW)):
+    """Return the findings of a server that says this."""
+    inspect = PermitRequest(KeySet("hf", "lock", "-"), ttl_ms=1, renew=False).inspect()
+    times = iter(moments)
+    steps = check_server(inspect, lambda: next(times), lambda: True)
+    replies = {INFO: (HEALTHY + info).encode(), TIME: [b"%d" % clock.timestamp(), b"%d" % clock.microsecond]}
+    for name, value in settings.items():
+        replies[setting(name)] = {name.encode(): value.encode()}
+    call = next(steps)
+    try:
+        while True:
+            call = steps.send(Answer(0.0, replies.get(call, {})))
+    except StopIteration as end:
+        return end.value
+
+
+@pytest.mark.parametrize(
+    ("info", "text"),
+    [
+        ("aof_last_write_status:err", "its last write to the append-only file failed: it refuses every acquire"),
+        ("rdb_last_bgsave_status:err", "its last snapshot failed: it refuses every acquire"),
+    ],
+)
+def test_a_server_that_cannot_write_to_its_disk_is_a_failure(info, text):
+    assert [one for one in judged() if one.severity in BAD] == []
+    assert [one.text for one in judged(info) if one.severity in BAD] == [text]
+
+
+def test_a_replica_that_is_behind_is_a_warning():
+    replicas = (
+        "connected_slaves:2\r\nslave0:ip=a,port=1,state=online,lag=0\r\nslave1:ip=b,port=2,state=online,lag=45\r\n"
+    )
+    (warning,) = [one for one in judged(replicas, SETTINGS | {"min-replicas-to-write": "1"}) if one.severity in BAD]
+    assert warning.text.startswith("a replica has not been heard of for 45 s: ")
+
+
+def test_evicted_keys_and_refused_connections_are_counted():
+    found = by_topic(judged("maxmemory_policy:allkeys-lru\r\nevicted_keys:1234\r\nrejected_connections:5\r\n"))
+    assert found["eviction"].text.endswith("it has evicted 1,234 keys since it started")
+    assert found["connections"].text.endswith("and it has refused 5 since it started")
+
+
+@pytest.mark.parametrize(
+    ("clock", "text"),
+    [
+        (NOW + timedelta(seconds=0.1), "agrees with this machine's"),
+        (NOW + timedelta(seconds=60), "59.8 s ahead of this machine's"),
+        (NOW - timedelta(seconds=60), "60 s behind this machine's"),
+    ],
+)
+def test_the_clock_is_compared_as_far_as_that_can_be_known(clock, text):
+    found = by_topic(judged(clock=clock, moments=(NOW, NOW + timedelta(seconds=0.2))))["clock"]
+    assert text in found.text
+    assert found.severity == "info"
+
+
+def test_a_finding_can_be_compared_and_printed():
+    assert ServerFinding("ok", "server", "x") == ServerFinding("ok", "server", "x")
+    assert "eviction" in repr(ServerFinding("ok", "eviction", "x"))
