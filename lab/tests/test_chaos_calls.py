@@ -56,7 +56,6 @@ def test_cancellations_leave_no_state_of_handfast():
     assert steps
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_handfast_operation_is_cancelled():
     everywhere, _ = cancellations.trial(OURS_AIO, 300, 1, lambda _: None)
@@ -65,7 +64,6 @@ def test_every_handfast_operation_is_cancelled():
     assert len(everywhere.details) == 33
 
 
-@pytest.mark.slow
 def test_a_lock_left_by_a_cancellation_is_detected():
     tries = (cancellations.trial(CONTENDERS["redis-py (asyncio)"], 50, seed, lambda _: None) for seed in range(1, 6))
     everywhere, random = next(one for one in tries if one[0].bad)  # which awaits there are depends on the load
@@ -73,7 +71,6 @@ def test_a_lock_left_by_a_cancellation_is_detected():
     assert random.tried == 50
 
 
-@pytest.mark.slow
 def test_a_leftover_task_and_a_wrong_answer_are_detected(monkeypatch):
     """A client that returns wrong results and leaves a task running."""
     real = cancellations._our_setup
@@ -93,7 +90,6 @@ def test_a_leftover_task_and_a_wrong_answer_are_detected(monkeypatch):
     assert everywhere.measured["wrong answers afterwards"] >= 1
 
 
-@pytest.mark.slow
 def test_interrupts_leave_no_state_of_handfast():
     steps, progress = recorder()
     everywhere, random = interrupts.trial(OURS, 30, 1, progress)
@@ -103,7 +99,6 @@ def test_interrupts_leave_no_state_of_handfast():
     assert steps
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_interruption_point_of_handfast_is_tried():
     everywhere, _ = interrupts.trial(OURS, 2000, 1, lambda _: None)
@@ -111,7 +106,6 @@ def test_every_interruption_point_of_handfast_is_tried():
     assert everywhere.tried > 600
 
 
-@pytest.mark.slow
 def test_a_lock_left_by_an_interrupt_is_detected():
     everywhere, random = interrupts.trial(CONTENDERS["redis-py"], 30, 1, lambda _: None)
     assert everywhere.bad > 0

@@ -27,7 +27,6 @@ def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if clocks.applies(one)] == [OURS, OURS_AIO]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
 def test_a_few_clock_jumps_lead_to_no_finding(contender):
     jumps, stretched, wrong_clients = figures = clocks.trial(contender, 4, 1, lambda _: None)
@@ -39,7 +38,6 @@ def test_a_few_clock_jumps_lead_to_no_finding(contender):
     assert wrong_clients.tried > 10
 
 
-@pytest.mark.slow
 def test_lost_updates_are_detected(monkeypatch, chance):
     monkeypatch.setattr(clocks, "Writer", Lawless)
     assert clocks._jumps(OURS, 1, chance, ignore).bad > 0
@@ -52,7 +50,6 @@ def test_clients_that_behave_differently_are_detected(monkeypatch):
     assert "updates lost" in found.examples[0]
 
 
-@pytest.mark.slow
 def test_writers_that_do_not_answer_are_reported(monkeypatch, chance):
     monkeypatch.setattr(clocks, "Writer", Silenced)
     monkeypatch.setattr(clocks, "RETRY_FOR", 0.1)

@@ -7,7 +7,7 @@ import pytest
 from handfast_lab.chaos.trials import clusters
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 def figure_of(contender, count):

@@ -10,7 +10,7 @@ from handfast._engine.calls import Request
 from handfast_lab.chaos.trials import cutoffs
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 def figure_of(contender, count):

@@ -26,7 +26,6 @@ def test_every_contender_can_be_killed():
     assert all(map(deaths.applies, CONTENDERS.values()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
 def test_a_few_deaths_lead_to_no_finding(contender):
     found = figures_of(contender, 8)
@@ -40,7 +39,6 @@ def test_a_few_deaths_lead_to_no_finding(contender):
     assert stall.measured["queues that got stuck"] == 0
 
 
-@pytest.mark.slow
 def test_late_and_misordered_grants_are_detected():
     found = figures_of(planted(polled), 40)
     killed = found["not renewed"]
@@ -49,7 +47,6 @@ def test_late_and_misordered_grants_are_detected():
     assert found["the head among them: order"].bad > 0
 
 
-@pytest.mark.slow
 def test_a_stolen_lock_is_detected():
     killed = figures_of(planted(stolen), 40)["not renewed"]
     assert killed.measured["before the end"] > 0

@@ -8,7 +8,7 @@ from handfast._drivers.primary_watch import News
 from handfast_lab.chaos.trials import failovers
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 def figure_of(contender):

@@ -25,9 +25,7 @@ def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if fences.applies(one)] == [OURS, OURS_AIO]
 
 
-@pytest.mark.parametrize(
-    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
-)
+@pytest.mark.parametrize("contender", [pytest.param(OURS, id="sync"), pytest.param(OURS_AIO, id="asyncio")])
 def test_handfast_fences_grow_across_data_loss(contender):
     found = figures_of(contender, 2)
     assert [figure.bad for figure in found.values()] == [0] * len(found)
@@ -60,7 +58,6 @@ def test_fences_from_a_counter_are_detected_when_they_fall(monkeypatch):
     assert "came after" in found["FLUSHALL"].examples[0]
 
 
-@pytest.mark.slow
 def test_a_lock_that_cannot_be_acquired_is_reported(monkeypatch):
     monkeypatch.setattr(fences, "KINDS", {"ownerless": lambda client, name: client.lock(name, ttl=0)})
     found = figures_of(OURS, 1)

@@ -20,9 +20,7 @@ def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if flushed_scripts.applies(one)] == [OURS, OURS_AIO]
 
 
-@pytest.mark.parametrize(
-    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
-)
+@pytest.mark.parametrize("contender", [pytest.param(OURS, id="sync"), pytest.param(OURS_AIO, id="asyncio")])
 def test_a_few_handfast_operations_lead_to_no_finding(contender):
     figure = figure_of(contender, 150)
     assert figure.bad == 0, figure.examples

@@ -8,7 +8,7 @@ from handfast_lab.chaos.trials import handoffs
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_handoffs import Unconfirmed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 def figure_of(contender, count=6):

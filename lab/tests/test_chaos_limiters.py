@@ -40,7 +40,6 @@ def test_of(server):
     return make
 
 
-@pytest.mark.slow
 @OURS
 def test_a_short_trial_has_no_finding(contender):
     seen = []
@@ -53,7 +52,6 @@ def test_a_short_trial_has_no_finding(contender):
     assert (figures[4].tried, figures[5].tried, figures[6].tried) == (5, 5, 1)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("contender", RIVALS, ids=lambda one: one.name)
 def test_rivals_are_tried_in_the_same_rows(contender):
@@ -67,7 +65,6 @@ def test_rivals_are_tried_in_the_same_rows(contender):
 # Results
 
 
-@pytest.mark.slow
 def test_a_trial_has_the_contenders_of_its_kind(tmp_path):
     if LIMITERS["limits"].version is None:
         pytest.skip("limits is not installed")

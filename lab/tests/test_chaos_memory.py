@@ -35,9 +35,7 @@ def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if memory.applies(one)] == [OURS, OURS_AIO]
 
 
-@pytest.mark.parametrize(
-    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
-)
+@pytest.mark.parametrize("contender", [pytest.param(OURS, id="sync"), pytest.param(OURS_AIO, id="asyncio")])
 def test_a_round_leads_to_no_finding(contender):
     gives, takes = figures_of(contender)
     assert (gives.bad, takes.bad) == (0, 0), gives.examples + takes.examples

@@ -36,7 +36,6 @@ def test_of(server, monkeypatch):
     return make
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("contender", [RUNNERS["handfast"], RUNNERS["handfast (asyncio)"]], ids=lambda one: one.name)
 def test_a_short_trial_has_no_finding(contender):
     figures = once.trial(contender, 10, 1, lambda _: None)
@@ -49,7 +48,6 @@ def test_a_short_trial_has_no_finding(contender):
     assert hot.measured["runs"] <= hot.measured["runs that the time asks for"] + 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dogpile.cache", "cashews"])
 def test_rivals_are_tried_in_the_same_rows(name, monkeypatch):
     if RUNNERS[name].version is None:

@@ -38,7 +38,6 @@ def test_waiters_come_back_to_their_places(contender, monkeypatch):
 
 
 @BOTH
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", OTHERS)
 def test_waiters_come_back_to_their_places_when_the_server_has_forgotten_them(contender, kind, monkeypatch):
@@ -62,7 +61,6 @@ def test_what_tickets_are_good_for_is_measured(contender, monkeypatch):
     assert figure.measured[f"of these {EARLIER}"] > 0
 
 
-@pytest.mark.slow
 def test_the_waiters_of_a_rival_are_served_in_any_order(monkeypatch):
     figure = figure_of(CONTENDERS["redis-py"], monkeypatch)
     assert figure.measured["waiters that failed"] == 0

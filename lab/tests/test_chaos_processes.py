@@ -19,14 +19,12 @@ def only(figures):
 # --- forks
 
 
-@pytest.mark.slow
 @OURS_IN_BOTH
 def test_a_forked_child_of_handfast_holds_no_lease(contender):
     figure = only(forks.trial(contender, 8, 1, lambda _: None))
     assert (figure.tried, figure.bad, figure.examples) == (8, 0, ())
 
 
-@pytest.mark.slow
 def test_a_child_that_releases_its_parents_lock_is_detected():
     figure = only(forks.trial(CONTENDERS["redis-py"], 3, 1, lambda _: None))
     assert figure.bad == 3
@@ -52,7 +50,6 @@ def test_requests_of_a_child_are_recognised_by_their_connection():
 # --- leaks
 
 
-@pytest.mark.slow
 @OURS_IN_BOTH
 def test_handfast_leaks_nothing(contender):
     figure = only(leaks.trial(contender, 400, 1, lambda _: None))
@@ -60,7 +57,6 @@ def test_handfast_leaks_nothing(contender):
     assert figure.tried >= 300
 
 
-@pytest.mark.slow
 def test_leaks_are_detected():
     figure = only(leaks.trial(planted(Leaky), 2000, 1, lambda _: None))
     assert figure.measured["more keys"] >= 300
@@ -88,7 +84,6 @@ def test_a_key_without_a_ttl_is_detected():
 # --- late renewals
 
 
-@pytest.mark.slow
 @OURS_IN_BOTH
 def test_no_handfast_lease_is_renewed_after_its_release(contender):
     figure = only(renewals.trial(contender, 300, 1, lambda _: None))
@@ -96,7 +91,6 @@ def test_no_handfast_lease_is_renewed_after_its_release(contender):
     assert figure.measured["renewals in all"] > 10
 
 
-@pytest.mark.slow
 def test_a_late_renewal_is_detected():
     figure = only(renewals.trial(planted(Late, "renewal"), 100, 1, lambda _: None))
     assert figure.bad > 10

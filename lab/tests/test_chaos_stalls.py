@@ -33,7 +33,6 @@ def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if stalls.applies(one)] == [OURS, OURS_AIO]
 
 
-@pytest.mark.slow
 @needs_compiler
 @BOTH
 def test_a_few_stalls_lead_to_no_finding(contender, monkeypatch):
@@ -67,7 +66,6 @@ def test_writers_count_their_writes(contender, server, raw):
     raw.delete(PLAIN, FENCED, "hf:fence:" + FENCED, *raw.scan_iter(f"*{FENCED}*"))
 
 
-@pytest.mark.slow
 def test_lost_updates_are_detected(monkeypatch, chance):
     monkeypatch.setattr(stalls, "Writer", Lawless)
     figure = stalls._updates(OURS, 1, chance, ignore)
@@ -76,7 +74,6 @@ def test_lost_updates_are_detected(monkeypatch, chance):
     assert figure.measured["updates lost without a fence"] > 0
 
 
-@pytest.mark.slow
 def test_writers_that_do_not_answer_are_reported(monkeypatch, chance):
     monkeypatch.setattr(stalls, "Writer", Silenced)
     monkeypatch.setattr(stalls, "RETRY_FOR", 0.1)
@@ -85,7 +82,6 @@ def test_writers_that_do_not_answer_are_reported(monkeypatch, chance):
     assert "reported nothing" in figure.examples[0]
 
 
-@pytest.mark.slow
 @BOTH
 def test_a_write_under_an_expired_lease_is_detected(contender, monkeypatch, chance):
     monkeypatch.setattr(stalls, "Writer", Believing)

@@ -9,7 +9,7 @@ from handfast_lab.chaos import history_run
 from handfast_lab.chaos.history_run import Cell, HistoryRunner
 from lab.tests._support.planted_handoffs import UNCONFIRMED
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SEEDS = 12
 """Histories within which each mistake must be found."""

@@ -23,9 +23,7 @@ def test_the_trial_applies_to_handfast_only():
     assert [one for one in CONTENDERS.values() if wakeups.applies(one)] == [OURS, OURS_AIO]
 
 
-@pytest.mark.parametrize(
-    "contender", [pytest.param(OURS, id="sync", marks=pytest.mark.slow), pytest.param(OURS_AIO, id="asyncio")]
-)
+@pytest.mark.parametrize("contender", [pytest.param(OURS, id="sync"), pytest.param(OURS_AIO, id="asyncio")])
 def test_a_few_lost_messages_leave_no_waiter_stuck(contender):
     figure = figure_of(contender)
     assert figure.tried == wakeups.WAITERS - 1, "the first waiter received its message"
@@ -33,7 +31,6 @@ def test_a_few_lost_messages_leave_no_waiter_stuck(contender):
     assert figure.measured["messages lost"] >= figure.tried
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
 def test_waiters_that_retry_too_late_are_detected(contender, monkeypatch):
     monkeypatch.setattr(acquire, "HEAD_POLL_S", 2.5)
@@ -42,7 +39,6 @@ def test_waiters_that_retry_too_late_are_detected(contender, monkeypatch):
     assert figure.measured["longest from release to hold, s"] > 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("contender", [OURS, OURS_AIO], ids=lambda one: one.name)
 def test_waiters_that_never_retry_are_detected(contender, monkeypatch):
     monkeypatch.setattr(acquire, "HEAD_POLL_S", 600)
@@ -53,7 +49,6 @@ def test_waiters_that_never_retry_are_detected(contender, monkeypatch):
     assert "AcquireTimeout" in figure.examples[0]
 
 
-@pytest.mark.slow
 def test_a_lease_that_ends_at_once_is_detected(monkeypatch):
     source = re.sub(r"return 'released .*", "return 'lost '", calls.RELEASE.source)
     assert source.count("return 'lost '") == 5

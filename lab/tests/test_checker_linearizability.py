@@ -416,7 +416,6 @@ def test_the_exhaustive_search_agrees_on_random_histories():
     assert wrong > 50
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_exhaustive_search_agrees_on_many_random_histories():
     right, wrong = agreements(range(1_000, 11_000))

@@ -252,18 +252,16 @@ def test_survivors_that_are_judged_again_replace_their_old_verdicts():
     ]
 
 
-def test_every_script_has_tests_and_its_quick_tests_exist():
+def test_every_script_has_tests_and_its_tests_exist():
     for name in making.scripts():
         assert all((ROOT / file).is_file() for file in suites(name))
     with pytest.raises(KeyError, match="no tests are known for brand_new"):
         suites("brand_new")
 
 
-def test_the_files_whose_tests_are_all_slow_are_known():
+def test_the_folders_of_plain_tests_exist():
     files = {file for name in making.scripts() for file in suites(name)}
-    slow = {file for file in files if "\npytestmark = pytest.mark.slow\n" in (ROOT / file).read_text()}
-    assert slow == {f"tests/{name}.py" for name in running.SLOW}
-    assert all(any(file.startswith(f"tests/{name}") for file in files) for name in running.PLAIN)
+    assert all(any(file.startswith(f"tests/gate/{name}") for file in files) for name in running.PLAIN)
 
 
 # --- test runs
@@ -279,15 +277,16 @@ def mutant(script, old, new):
 def judged(monkeypatch):
     """Return a function that runs some tests on mutants and returns the verdicts."""
 
-    def judge(*mutants, files=("tests/lua/test_names_unrank.py",)):
-        monkeypatch.setattr("handfast_lab.mutants.running.SUITES", {"": [file[len("tests/") : -3] for file in files]})
+    def judge(*mutants, files=("tests/gate/lua/test_names_unrank.py",)):
+        monkeypatch.setattr(
+            "handfast_lab.mutants.running.SUITES", {"": [file[len("tests/gate/") : -3] for file in files]}
+        )
         with MutationRun(1, lambda _: None) as run:
             return [(verdict.outcome, verdict.by) for verdict in run.judge(mutants, lambda _: None)]
 
     return judge
 
 
-@pytest.mark.slow
 def test_mistakes_and_hangs_are_killed_and_an_equivalent_mutant_survives(judged):
     (killed, by), (hung, by_hang), *lived = judged(
         mutant("names_unrank", "redis.call('ZREM', ranks, unpack(ARGV))", ""),
@@ -296,25 +295,23 @@ def test_mistakes_and_hangs_are_killed_and_an_equivalent_mutant_survives(judged)
         mutant("permit_renew", "return 'lost '", "return 'found '"),
     )
     assert killed == "killed"
-    assert by.startswith("tests/lua/test_names_unrank.py::")
+    assert by.startswith("tests/gate/lua/test_names_unrank.py::")
     assert hung == "timed out"
-    assert by_hang.startswith("tests/lua/test_names_unrank.py::")
+    assert by_hang.startswith("tests/gate/lua/test_names_unrank.py::")
     assert lived == [("survived", "")] * 2, "the last one is of a script that these tests do not run"
 
 
-@pytest.mark.slow
 def test_a_library_file_is_mutated_in_every_script_that_includes_it(judged):
     outcomes = judged(
         mutant("lib/state", "redis.call('PEXPIRE', state, math.floor((raised - now) / 1000))", ""),
         mutant("lib/clock", "local clock", "local clock, more"),
-        files=("tests/lua/test_permit_acquire.py",),
+        files=("tests/gate/lua/test_permit_acquire.py",),
     )
     assert [outcome for outcome, _ in outcomes] == ["killed", "survived"]
 
 
-@pytest.mark.slow
 def test_tests_that_keep_the_original_script_give_no_verdict(judged):
-    folder = ROOT / "tests"
+    folder = ROOT / "tests/gate"
     failing = folder / "test_zz_made_up_for_mutants.py"
     failing.write_text(
         "from handfast._engine.script import load\n\nKEPT = [(load('names_unrank').source,)]\n\n\n"
@@ -322,12 +319,11 @@ def test_tests_that_keep_the_original_script_give_no_verdict(judged):
     )
     try:
         with pytest.raises(SuiteFails, match="test_kept"):
-            judged(mutant("names_unrank", "return", "return"), files=(f"tests/{failing.name}",))
+            judged(mutant("names_unrank", "return", "return"), files=(f"tests/gate/{failing.name}",))
     finally:
         failing.unlink()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_a_random_sample_of_mutants_has_no_survivor(tmp_path):
     file = tmp_path / "figures.json"

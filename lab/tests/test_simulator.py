@@ -35,7 +35,7 @@ SEEDS = 250
 
 
 def slow(*values):
-    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.timeout(300)])
+    return pytest.param(*values, marks=pytest.mark.timeout(300))
 
 
 # --- the server
@@ -331,7 +331,6 @@ def test_some_hundreds_of_schedules_have_no_finding(tally):
     assert tally.histories >= SEEDS // 8
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_many_schedules_have_no_finding(setting):

@@ -489,7 +489,6 @@ def test_a_key_expires_at_the_same_moment(model, standing):
     assert set(found) == {0, 1}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", [Scripts, Limits, Outcomes, Commands])
 @pytest.mark.parametrize("seed", range(100, 103))

@@ -227,7 +227,7 @@ def thread_of(task):
     return _callers[task]
 
 
-async def use(client, ttl=1.0, *, name="a"):
+async def use(client, ttl=60.0, *, name="a"):
     """Wait, extend, hand over: everything that needs a session."""
     lock = client.lock(name, ttl=ttl)
     async with lock as lease:

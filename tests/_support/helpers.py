@@ -1,4 +1,4 @@
-"""Helpers of several folders: wait for a condition, and choose the tests that are slow."""
+"""Helpers of several folders: wait for a condition, and choose how much to try."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import inspect
 import os
 import time
 
-import pytest
+THOROUGH = os.environ.get("HANDFAST_TESTS") == "thorough"
+"""Whether tests take more values and examples than in the gate, and new random ones in each run. ``tools/deep.py`` asks for it."""
+
+BOUND_S = 30.0
+"""How long a test waits for what must come, in seconds. No test depends on it: it ends a test that would hang."""
 
 
-def eventually(condition, within=10.0):
+def eventually(condition, within=BOUND_S):
     """Wait until the condition is true and return its value. Fails after ``within`` seconds."""
     until = time.monotonic() + within
     while not (value := condition()):
@@ -38,7 +42,7 @@ def kill_waiter(process, raw):
     eventually(lambda: len(raw.pubsub_channels("hf:inbox:*")) < before)
 
 
-async def eventually_async(condition, within=10.0):
+async def eventually_async(condition, within=BOUND_S):
     """Do what `eventually` does, in a coroutine. The condition may be a coroutine function."""
     until = time.monotonic() + within
     while not (value := await settled(condition())):
@@ -47,19 +51,24 @@ async def eventually_async(condition, within=10.0):
     return value
 
 
+async def forever():
+    """Wait for a cancellation."""
+    await asyncio.Event().wait()
+
+
 async def settled(value):
     """Await the value if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 
-def slow_only(*values):
-    """Mark values of a parameter as slow: more of the same kind. A tuple is a set of several parameters."""
-    return [pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.slow) for value in values]
+def more(*values):
+    """Return further values of a parameter in a thorough run, and none in the gate: more of the same kind."""
+    return values if THOROUGH else ()
 
 
-def quick_ends(options):
-    """Mark all but the first and the last combination of options as slow: each value of each option stays quick."""
-    return [options[0], *slow_only(*options[1:-1]), options[-1]]
+def ends_first(options):
+    """Return the first and the last combination of options, which have each value of each; all of them in a thorough run."""
+    return options if THOROUGH else [options[0], options[-1]]
 
 
 def wall_clock():

@@ -17,12 +17,12 @@ from redis.retry import Retry
 from handfast import classic
 from handfast.classic import watch
 from handfast.testing import FaultProxy
-from tests._support.helpers import slow_only
+from tests._support.helpers import more
 
 LUA = Path(classic.__file__).parent / "lua"
 
 
-@pytest.fixture(params=[False, *slow_only(True)], ids=["bytes", "str"])
+@pytest.fixture(params=[False, *more(True)], ids={False: "bytes", True: "str"}.get)
 def conn(request, server, raw):
     """A client of redis-py, with decode_responses off and on. The Lua forms are loaded on the server."""
     with redis.Redis.from_url(server.url, decode_responses=request.param) as client:

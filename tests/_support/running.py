@@ -7,6 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from queue import Empty, SimpleQueue
+
+import pytest
 
 from tests._support.helpers import eventually
 
@@ -79,9 +83,19 @@ def done(process, given=""):
     return process.returncode, out, err
 
 
+def line_of(process):
+    """Return the next line that the process writes to its output. Fails if none comes."""
+    lines = SimpleQueue()
+    threading.Thread(target=lambda: lines.put(process.stdout.readline()), daemon=True).start()
+    try:
+        return lines.get(timeout=BOUND)
+    except Empty:
+        pytest.fail(f"no line within {BOUND} s from {process.args}")
+
+
 def ready(process):
     """Wait until the command writes to its output."""
-    assert process.stdout.readline() == "ready\n"
+    assert line_of(process) == "ready\n"
     return process
 
 

@@ -1,6 +1,6 @@
 """The servers' commands: which arguments are keys, which commands write, and which must not be used in a script.
 
-`tests/lint/test_lint_tables.py` compares these tables with real servers.
+`tests/gate/lint/test_lint_tables.py` compares these tables with real servers.
 """
 
 from __future__ import annotations

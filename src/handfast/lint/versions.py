@@ -1,6 +1,6 @@
 """Which server versions have which features: everything newer than Redis 6.2, the oldest supported server.
 
-`tests/lint/test_lint_tables.py` compares these tables with real servers.
+`tests/gate/lint/test_lint_tables.py` compares these tables with real servers.
 """
 
 from __future__ import annotations

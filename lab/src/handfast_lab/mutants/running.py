@@ -114,9 +114,6 @@ SUITES = {
 }
 """The files of tests that concern a script, its own first, by the first part of its name."""
 
-SLOW = ("compat/test_compat_faults", "docs/test_example_marketplace")
-"""Files in which all tests are marked as slow. Slow tests of the other files are not run."""
-
 PLAIN = ("lua/", "compat/test_compat_scripts")
 """Folders and files whose tests call the scripts one after the other: a failure is deterministic, so one is enough."""
 
@@ -162,7 +159,7 @@ def suites(script: str) -> list[str]:
     """Return the paths of the files of tests that concern a script."""
     for prefix, names in SUITES.items():
         if script.startswith(prefix):
-            return list(dict.fromkeys(f"tests/{name.format(script=script)}.py" for name in names))
+            return list(dict.fromkeys(_path(name.format(script=script)) for name in names))
     raise KeyError(f"no tests are known for {script}: list them in SUITES of handfast_lab/mutants/running.py")
 
 
@@ -295,9 +292,15 @@ def _file(test: str) -> str:
     return test.partition("::")[0]
 
 
+def _path(name: str) -> str:
+    """Return the path of a file of tests from its name in `SUITES`: in the gate, or else in the deep suite."""
+    gate = f"tests/gate/{name}.py"
+    return gate if (ROOT / gate).is_file() else f"tests/deep/{name}.py"
+
+
 def _short(file: str) -> str:
     """Return the name of a file of tests as `SUITES` has it."""
-    return file.removeprefix("tests/").removesuffix(".py")
+    return file.removeprefix("tests/").partition("/")[2].removesuffix(".py")
 
 
 class Worker:
@@ -305,10 +308,9 @@ class Worker:
 
     def __init__(self, family: tuple[str, ...]) -> None:
         self.family = family
-        slow = any(_short(file) in SLOW for file in family)
         program = str(Path(__file__).parent / "worker.py")
         self._process = subprocess.Popen(
-            [sys.executable, program, "-m", "slow or not slow" if slow else "not slow", *family],
+            [sys.executable, program, *family],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -31,7 +31,7 @@ server's commands, by a model that a differential test holds against a real serv
 
 Out of its reach are the sync driver (threads, its pool of sessions, interrupts; it shares the protocols), the handshake of the
 client library, TLS, forks, and other event loops. Histories and trials on real servers cover those
-(``handfast_lab.chaos``, ``tests/faults``).
+(``handfast_lab.chaos``, ``tests/deep/faults``).
 
 It needs lupa. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it event by event, in one of the settings
 that `faults.SETTINGS` lists: one server, the same with scripts that are cut off, replicas, or a cluster.

@@ -6,7 +6,7 @@
                                                   that the rights of their own namespace do not open.
 
 Namespaces and names are combined from the characters of keys, hash tags, percent-encoding and patterns, so that many
-differ only in where a boundary lies. No server is needed here; `tests/acl/test_acl_names.py` asks one.
+differ only in where a boundary lies. No server is needed here; `tests/gate/acl/test_acl_names.py` asks one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,235 @@
+"""Ownership that travels: a lease is detached in one client and adopted in another one, another process as far as the server can tell."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from handfast import Handfast, LeaseLost, NotHeld, ServerRefused
+from handfast._api.sync import lease as lease_module
+from handfast._api.sync import primitive
+from handfast._drivers.sync import driver, renewer
+from handfast.testing import FaultProxy, interrupt_everywhere, script
+from tests._support.engine import Engine
+from tests._support.helpers import eventually, eventually_async
+
+OURS = [driver, renewer, lease_module, primitive]
+
+KINDS = {
+    "lock": lambda client, **options: client.lock("a", **options),
+    "semaphore": lambda client, **options: client.semaphore("a", 3, **options),
+    "read": lambda client, **options: client.rwlock("a", **options).read(),
+    "write": lambda client, **options: client.rwlock("a", **options).write(),
+}
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def holders(raw, name="a"):
+    return Engine(raw, name).holders()
+
+
+@kinds
+async def test_a_lease_travels_from_one_client_to_another(here, there, raw, kind):
+    lease = await KINDS[kind](here).acquire()
+    token = await lease.detach()
+    assert isinstance(token, str)
+    assert token.split() == [token]
+    assert not lease.lost
+    assert lease.remaining() == 0
+    with pytest.raises(NotHeld, match="was already released or detached"):
+        lease.check()
+    with pytest.raises(NotHeld):
+        await lease.detach()
+    assert await lease.release() is False
+    assert (await KINDS[kind](here).status()).holders, "it is still taken"
+    adopted = await KINDS[kind](there, ttl=60).adopt(token)
+    assert type(adopted._thing if hasattr(adopted, "_thing") else adopted) is type(
+        lease._thing if hasattr(lease, "_thing") else lease
+    )
+    assert adopted.fence == lease.fence
+    assert 30 < adopted.remaining() <= 60
+    adopted.check()
+    assert await adopted.release() is True
+    assert not (await KINDS[kind](here).status()).holders
+
+
+async def test_a_block_may_detach_its_lease_and_releases_nothing_then(here, there, raw):
+    async with here.lock("a") as lease:
+        token = await lease.detach()
+    assert holders(raw) == [lease.token]
+    async with there.lock("a").adopt(token):
+        assert holders(raw) == [lease.token]
+    assert not holders(raw)
+
+
+async def test_permits_travel_together(here, there, raw):
+    lease = await here.semaphore("a", 5).acquire(permits=3)
+    adopted = await there.semaphore("a", 5).adopt(await lease.detach())
+    assert (await here.semaphore("a", 5).status()).free == 2
+    assert await adopted.release() is True
+    assert (await here.semaphore("a", 5).status()).free == 5
+
+
+async def test_a_writer_that_was_downgraded_travels_as_a_reader(here, there, raw):
+    lease = await here.rwlock("a").write().acquire()
+    await lease.downgrade()
+    adopted = await there.rwlock("a").read().adopt(await lease.detach())
+    assert not adopted.writes
+    async with here.rwlock("a").read():
+        pass
+    token = await adopted.detach()
+    async with here.rwlock("a").read().adopt(token):
+        pass
+    assert not (await here.rwlock("a").status()).holders
+
+
+async def test_a_lease_that_was_handed_over_travels_with_its_whole_ttl(here, there, raw):
+    held = await there.lock("a").acquire()
+    waiter = asyncio.create_task(_acquired(here.lock("a")))
+    await eventually_async(lambda: Engine(raw).queue())
+    await held.release()
+    token = await (await waiter).detach()
+    [holder] = (await there.lock("a").status()).holders
+    assert holder.remaining > 20
+    assert await (await there.lock("a").adopt(token)).release() is True
+
+
+async def _acquired(lock):
+    return await lock.acquire(timeout=20)
+
+
+async def test_a_lease_that_was_lost_is_not_detached(here, there, raw):
+    lease = await here.lock("a").acquire()
+    raw.flushall()
+    with pytest.raises(LeaseLost):
+        await lease.detach()
+    assert lease.lost
+
+
+async def test_a_client_does_not_adopt_what_it_holds(here, there, raw):
+    token = await (await here.lock("a").acquire()).detach()
+    adopted = await here.lock("a").adopt(token)
+    with pytest.raises(ValueError, match="is held by this client already") as refused:
+        await here.lock("a").adopt(token)
+    assert token not in str(refused.value)
+    assert await adopted.release() is True
+    with pytest.raises(LeaseLost):
+        await here.lock("a").adopt(token)
+
+
+async def test_of_two_clients_that_adopt_one_token_the_second_to_release_has_lost_it(here, there, raw):
+    token = await (await here.lock("a").acquire()).detach()
+    first, second = await here.lock("a").adopt(token), await there.lock("a").adopt(token)
+    assert first.fence == second.fence
+    assert await first.release() is True
+    with pytest.raises(LeaseLost):
+        await second.extend(60)
+    assert not holders(raw)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "lock", "lock.x.1.1.0", "f" * 32, "rlock." + "f" * 32 + ".1.1.0", "lock." + "f" * 32 + ".1.1.0\n"]
+)
+async def test_what_is_no_token_is_refused(here, raw, text):
+    with pytest.raises(ValueError, match=r"is not one that detach\(\) returned") as refused:
+        await here.lock("a").adopt(text)
+    assert "f" * 32 not in str(refused.value)
+    with pytest.raises(TypeError, match="must be a str"):
+        await here.lock("a").adopt(b"x")
+
+
+async def test_a_token_of_another_kind_or_name_is_refused(here, there, raw):
+    lease = await here.lock("a").acquire()
+    token = await lease.detach()
+    with pytest.raises(ValueError, match="the token is of a lease of a lock, and 'a' is a semaphore here"):
+        await there.semaphore("a", 1).adopt(token)
+    with pytest.raises(LeaseLost):
+        await there.lock("b").adopt(token)
+    async with there.lock("a").adopt(token):
+        pass
+
+
+async def test_reentrant_locks_and_several_locks_stay_where_they_are(here, raw):
+    token = await (await here.lock("b").acquire()).detach()
+    for several, advice in (
+        (here.rlock("a"), "belongs to the caller"),
+        (here.lock_all(["a", "c"]), "use lock"),
+    ):
+        async with several as lease:
+            with pytest.raises(TypeError, match=advice):
+                await lease.detach()
+            lease.check()
+        with pytest.raises(TypeError, match="none of its kind can be detached"):
+            await several.adopt(token)
+    for wrong in (-1, 0, 10**9):
+        async with here.lock("a") as lease:
+            with pytest.raises(ValueError, match="ttl"):
+                await lease.detach(ttl=wrong)
+            lease.check()
+
+
+# --- faults
+
+
+async def test_a_lost_reply_of_either_is_made_up_for(api, server, raw, there):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as here:
+            lease = await here.lock("a").acquire()
+            detaching = proxy.lose_reply(script("permit_renew"))
+            token = await lease.detach()
+            assert detaching.happened
+            adopting = proxy.lose_reply(script("permit_renew"))
+            adopted = await here.lock("a").adopt(token)
+            assert adopting.happened
+            assert await adopted.release() is True
+    assert not holders(raw)
+
+
+async def test_a_detach_that_fails_leaves_the_lease_where_it_is(here, there, raw):
+    async with here.lock("a") as lease:
+        raw.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        try:
+            with pytest.raises(ServerRefused):
+                await lease.detach()
+        finally:
+            raw.execute_command("ACL", "SETUSER", "default", "+evalsha", "+eval")
+        lease.check()
+        assert holders(raw) == [lease.token]
+    assert not holders(raw)
+
+
+def test_no_interrupt_of_a_detach_leaves_a_lease_that_nothing_renews_or_releases(server, raw):
+    got = []
+    with Handfast(server.url) as hf:
+        held = [hf.lock("a").acquire()]
+
+        def use():
+            got.append(held[0].detach())
+
+        for run in interrupt_everywhere(use, within=OURS):
+            if got:
+                hf.lock("a").adopt(got.pop()).release()
+            elif held[0].remaining():
+                held[0].check()
+                assert hf._driver._leases, run
+                held[0].release()
+            eventually(lambda: not holders(raw))
+            assert not hf._driver._leases, run
+            held = [hf.lock("a").acquire()]
+
+
+@pytest.mark.parametrize("points", ["signals", pytest.param("bytecodes")])
+def test_no_interrupt_of_an_adoption_leaves_a_lease_that_is_renewed(server, raw, points):
+    with Handfast(server.url) as hf, Handfast(server.url) as other:
+        token, lock, got = hf.lock("a").acquire().detach(), other.lock("a"), []
+
+        def use():
+            got.append(lock.adopt(token))
+
+        for run in interrupt_everywhere(use, within=OURS, points=points):
+            if got:
+                token = got.pop().detach()
+            assert not other._driver._leases, run
+            assert holders(raw), run

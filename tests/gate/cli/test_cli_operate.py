@@ -1,0 +1,365 @@
+"""``handfast ls``, ``show`` and ``release``: what is listed, how it looks, and which leases are taken."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from handfast import Handfast, Holder, LockStatus, NameStatus, Waiter
+from handfast.cli.operate import table, words
+from handfast.cli.operate.ls import command as ls
+from handfast.cli.operate.release import command as release
+from handfast.cli.operate.show import command as show
+from tests._support.running import HANDFAST, starting, until_queued
+
+OPERATE = Path(__file__).parents[3] / "docs/how-to/operate.md"
+
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture
+def call(server, raw):
+    """Return a function that runs a command on the server."""
+    return lambda command, *words: CliRunner().invoke(command, [*words, "--url", server.url])
+
+
+@pytest.fixture
+def start():
+    """Return a function that starts processes, which end with the test."""
+    with starting() as start:
+        yield start
+
+
+@pytest.fixture
+def labelled(server, raw):
+    """A client with a label."""
+    with Handfast(server.url, label="web-3:4711;task=bill") as client:
+        yield client
+
+
+@pytest.fixture
+def waiting(start, server):
+    """Return a function that lets a process wait for a lock."""
+
+    def wait(lock):
+        start(*HANDFAST, lock.name, "--url", server.url, "--label", "web-9:77", "--", "true")
+        until_queued(lock)
+
+    return wait
+
+
+def objects(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def documented(heading):
+    """Return the keys of a table of the page for operators."""
+    text = OPERATE.read_text().partition(heading)[2].partition("\n\n#")[0]
+    return [
+        key
+        for keys in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", text, re.MULTILINE)
+        for key in re.findall(r"\w+", keys)
+    ]
+
+
+# --- ls
+
+
+def test_ls_lists_what_is_held_and_waited_for_the_longest_queue_first(call, labelled, hf, waiting):
+    hf.lock("idle").acquire().release()
+    with labelled.semaphore("gpu", 4).acquire(permits=3), labelled.rwlock("config").write():
+        with labelled.lock("order:42"), labelled.lock("nightly", at_least=60):
+            pass
+        with labelled.lock("order:42") as lease:
+            waiting(hf.lock("order:42"))
+            done = call(ls)
+            assert done.exit_code == 0
+            head, first, *others = (re.split("  +", line) for line in done.stdout.splitlines())
+            assert head == ["NAME", "KIND", "HELD BY", "HELD", "ENDS IN", "QUEUE", "WAITED"]
+            assert first[:3] == ["order:42", "lock", "web-3:4711;task=bill"]
+            assert first[5] == "1"
+            assert [row[:3] for row in others] == [
+                ["gpu", "semaphore", "3/4 web-3:4711;task=bill"],
+                ["config", "rwlock", "writer web-3:4711;task=bill"],
+                ["nightly", "lock", "released web-3:4711;task=bill"],
+            ]
+            (found,) = objects(call(ls, "--waiting", "--json"))
+            assert (found["fence"], found["holding"], found["waiting"]) == (lease.fence, 1, 1)
+            assert found["held_by"] == ["web-3:4711;task=bill"]
+            assert 0 <= found["longest_wait"] <= found["held_for"]
+            assert 0 < found["ends_in"] <= 30
+    assert {row["name"] for row in objects(call(ls, "--all", "--json"))} == {
+        "idle",
+        "order:42",
+        "gpu",
+        "config",
+        "nightly",
+    }
+
+
+def test_what_runs_of_once_is_listed_shown_and_taken_away(call, labelled, hf):
+    done = hf.once("invoice").keyed(41)
+    with done:
+        pass
+    run = labelled.once("invoice").keyed(42).acquire()
+    (row,) = call(ls, "--kind", "once").stdout.splitlines()[1:]
+    assert re.split("  +", row)[:3] == ["invoice|42", "once", "web-3:4711;task=bill"]
+    shown = call(show, "invoice|42").stdout.splitlines()
+    assert (shown[0], shown[1]) == ("once invoice|42", "  held; 0 waiting")
+    assert re.search(rf"  web-3:4711;task=bill  once .*  {run.fence}$", shown[5])
+    taken = call(release, "invoice|42", "--reason", "stuck", "--yes")
+    assert taken.stdout == f"released once 'invoice|42': 1 lease taken, up to fence {run.fence}\n"
+    assert run.release() is False
+    assert call(show, "invoice|41").stdout.startswith("once invoice|41\n  not held; 0 waiting\n")
+
+
+def test_ls_selects_by_pattern_kind_and_number(call, hf):
+    with hf.lock("order:1"), hf.lock("order:2"), hf.semaphore("order:3", 1), hf.lock("job"):
+        assert {row["name"] for row in objects(call(ls, "order:*", "--json"))} == {"order:1", "order:2", "order:3"}
+        (row,) = objects(call(ls, "order:*", "--kind", "semaphore", "--json"))
+        assert (row["name"], row["limit"], row["free"]) == ("order:3", 1, 0)
+        assert len(objects(call(ls, "--json", "--limit", "2"))) == 2
+        assert call(ls, "x*").exit_code == 1
+        assert objects(call(ls, "--json", "--namespace", "other")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [([], "held or waited for"), (["--waiting"], "waited for"), (["--all"], "known")]
+)
+def test_ls_says_that_there_is_nothing(call, words, said):
+    done = call(ls, *words)
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", f"handfast: no name is {said}\n")
+
+
+@pytest.mark.parametrize(
+    "command", [[ls], [show, "a"], [release, "a", "--reason", "x", "--yes"]], ids=lambda words: words[0].name
+)
+def test_a_server_that_is_not_there_or_not_named_has_its_exit_code(command, monkeypatch):
+    monkeypatch.delenv("HANDFAST_URL", raising=False)
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    done = CliRunner().invoke(command[0], [*command[1:], "--url", NOWHERE])
+    assert done.exit_code == 69
+    assert "refused" in done.stderr
+    assert CliRunner().invoke(command[0], command[1:]).exit_code == 64
+    assert CliRunner().invoke(command[0], [*command[1:], "--url", "http://x"]).exit_code == 64
+
+
+def test_names_and_labels_cannot_move_the_cursor(call, server, raw):
+    with Handfast(server.url, label="a\x1b[2Jb") as client, client.lock("x\x1b[31m\ny"):
+        for done in (call(ls), call(show, "x\x1b[31m\ny")):
+            assert done.exit_code == 0
+            assert "\x1b" not in done.stdout
+            assert "\ny" not in done.stdout
+
+
+# --- show
+
+
+def test_show_tells_holders_waiters_and_the_last_action(call, labelled, hf, waiting):
+    lock = labelled.lock("a")
+    lease = lock.acquire()
+    hf.lock("a").force_release(reason="stuck since noon")
+    assert lease.release() is False
+    with lock as lease:
+        waiting(hf.lock("a"))
+        done = call(show, "a")
+        assert done.exit_code == 0
+        assert "lock a\n  held; 1 waiting\n  2 grants, 0.0s mean wait\n" in done.stdout
+        assert re.search(rf"web-3:4711;task=bill  lock +\d\.\ds +\d\ds  {lease.fence}\n", done.stdout)
+        assert re.search(r"    1  web-9:77  lock +\d\.\ds\n", done.stdout)
+        assert re.search(
+            r"last: force_release by \S+ at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n +stuck since noon\n", done.stdout
+        )
+        (found,) = objects(call(show, "a", "--json"))
+        (holder,), (waiter,) = found["holders"], found["waiters"]
+        assert (holder["label"], holder["fence"], holder["lock_all"]) == ("web-3:4711;task=bill", lease.fence, False)
+        assert lease.token.startswith(holder["token"])
+        assert len(holder["token"]) == 8
+        assert (waiter["label"], waiter["position"]) == ("web-9:77", 0)
+        assert found["last"]["why"] == "stuck since noon"
+        assert datetime.fromisoformat(found["last"]["at"]).tzinfo is not None
+
+
+def test_show_tells_the_kinds_of_a_name_apart(call, hf):
+    with hf.lock_all(["a", "b"]), hf.semaphore("a", 3).acquire(permits=2), hf.rwlock("a").read():
+        shown = call(show, "a").stdout
+        assert [block.split("\n")[0] for block in shown.split("\n\n") if not block.startswith(" ")] == [
+            "lock a",
+            "semaphore a",
+            "rwlock a",
+        ]
+        assert re.search("  lock_all  ", shown)
+        assert re.search("  2 of 3 permits held;", shown)
+        assert re.search("  2 permits  ", shown)
+        assert re.search("  reader  ", shown)
+        assert [row["kind"] for row in objects(call(show, "a", "--kind", "rwlock", "--json"))] == ["rwlock"]
+
+
+def test_show_lists_ten_waiters_and_counts_the_others():
+    queue = tuple(Waiter("t", 1, place, 9.0, f"w{place}", True, "o.1", False) for place in range(12))
+    status = LockStatus((), queue, 1, 0, 112, 1, 1, 5, 1.0, None)
+    some = list(words.described(NameStatus("lock", "a", status), None, whole_queue=False))
+    every = list(words.described(NameStatus("lock", "a", status), None, whole_queue=True))
+    assert some[-2:] == ["     10  w9     lock  9.0s", "  … 102 more"]
+    assert every[-2:] == ["     12  w11    lock  9.0s", "  … 100 more"]
+
+
+def test_show_says_that_the_server_does_not_know_a_name(call, hf):
+    held = hf.lock("ab").acquire()
+    done = call(show, "a*")
+    held.release()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "does not know 'a*'" in done.stderr
+
+
+# --- how it looks
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0.0s"), (9.99, "9.9s"), (10, "10s"), (59.9, "59s"), (252.1, "4m12s"), (3723, "1h02m"), (273600, "3d04h")],
+)
+def test_a_span_has_two_units_at_most(seconds, shown):
+    assert words.span(seconds) == shown
+
+
+TEXT = st.text(min_size=1, max_size=60)
+
+
+def holder(label, weight):
+    return Holder("12345678", 2**53, weight, 1e6, 1e6, label, False, "o", False, False)
+
+
+@given(st.lists(st.tuples(TEXT, TEXT, st.integers(1, 99)), min_size=1, max_size=5))
+def test_tables_fit_80_columns(found):
+    rows = []
+    for name, label, weight in found:
+        queue = (Waiter("12345678", weight, 0, 1e6, label, False, "o", False),)
+        held = (holder(label, weight), holder("x", weight))
+        status = LockStatus(held, queue, 1, 1000, 100_000, 100_000, 5, 10**9, 1.0, None)
+        rows.append(NameStatus("semaphore", name, status))
+    lines = list(words.summary(rows, 80))
+    for row in rows:
+        lines += words.described(row, 80, whole_queue=True)
+    assert max(map(cell_len, lines)) <= 80
+
+
+def test_a_text_is_shortened_in_its_middle():
+    assert table.fitted("order:2026-11-23:42", 11) == "order…23:42"
+    assert table.fitted("short", 11) == table.fitted("short", None) == "short"
+
+
+# --- release
+
+
+def test_release_takes_the_lease_and_hands_the_name_over(call, labelled, hf):
+    lease = labelled.lock("a").acquire()
+    done = call(release, "a", "--reason", "stuck", "--yes", "--label", "ops@bastion")
+    assert (done.exit_code, done.stdout) == (0, f"released lock 'a': 1 lease taken, up to fence {lease.fence}\n")
+    assert lease.release() is False
+    last = hf.lock("a").status().last
+    assert (last.what, last.by, last.why) == ("force_release", "ops@bastion", "stuck")
+    again = call(release, "a", "--reason", "stuck", "--yes")
+    assert (again.exit_code, again.stderr) == (1, "handfast: 'a' is not held\n")
+
+
+def test_release_says_who_has_the_name_next(call, labelled, hf, start, server):
+    lease = labelled.lock("a").acquire()
+    start(*HANDFAST, "a", "--url", server.url, "--label", "web-9:77", "--", "cat")
+    until_queued(hf.lock("a"))
+    done = call(release, "a", "--reason", "stuck", "--yes")
+    assert done.stdout.endswith("; now held by 'web-9:77'\n")
+    assert lease.release() is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "take"),
+    [
+        ("semaphore", lambda hf: [hf.semaphore("a", 3).acquire(), hf.semaphore("a", 3).acquire()]),
+        ("rwlock", lambda hf: [hf.rwlock("a").read().acquire(), hf.rwlock("a").read().acquire()]),
+    ],
+)
+def test_release_takes_all_leases_of_a_name_of_any_kind(call, hf, kind, take):
+    leases = take(hf)
+    done = call(release, "a", "--reason", "stuck", "--yes", "--json")
+    assert objects(done) == [
+        {
+            "namespace": "hf",
+            "kind": kind,
+            "name": "a",
+            "released": 2,
+            "up_to_fence": max(lease.fence for lease in leases),
+            "reason": "stuck",
+        }
+    ]
+    assert [lease.release() for lease in leases] == [False, False]
+
+
+def test_release_takes_leases_whose_state_the_server_has_lost(call, hf, raw):
+    semaphore = hf.semaphore("a", 2)
+    leases = [semaphore.acquire(), semaphore.acquire()]
+    raw.delete("{hf:semaphore:a}:state")
+    assert "held" in call(show, "a").stdout
+    assert call(release, "a", "--reason", "stuck", "--yes").exit_code == 0
+    assert [lease.release() for lease in leases] == [False, False]
+
+
+def test_release_frees_a_lock_that_stays_taken_after_its_release(call, hf):
+    hf.lock("a", at_least=60).acquire().release()
+    assert hf.lock("a").try_acquire() is None
+    assert call(release, "a", "--reason", "again, please", "--yes").exit_code == 0
+    hf.lock("a").try_acquire().release()
+
+
+def test_release_of_a_name_that_is_held_as_two_kinds_asks_which(call, hf):
+    with hf.lock("a") as lock, hf.semaphore("a", 1):
+        done = call(release, "a", "--reason", "stuck", "--yes")
+        assert done.exit_code == 64
+        assert "held as lock and semaphore" in done.stderr
+        lock.extend(30)
+        call(release, "a", "--reason", "stuck", "--yes", "--kind", "lock")
+        assert hf.lock("a").status().holding == 0
+        assert hf.semaphore("a", 1).status().holding == 1
+        lock.release()
+
+
+def test_release_asks_for_a_confirmation_where_it_cannot_ask(call, hf):
+    with hf.lock("a") as lease:
+        done = call(release, "a", "--reason", "stuck")
+        assert done.exit_code == 64
+        assert "--yes" in done.stderr
+        lease.extend(30)
+
+
+def test_release_up_to_a_fence_spares_a_later_lease(call, hf):
+    old = hf.lock("a").acquire()
+    old.release()
+    with hf.lock("a") as lease:
+        done = call(release, "a", "--reason", "stuck", "--yes", "--if-fence", str(old.fence))
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert f"nothing was taken: 'a' has no lease up to fence {old.fence}" in done.stderr
+        lease.extend(30)
+
+
+# --- the documentation
+
+
+def test_every_key_of_the_json_is_documented_in_its_order(call, labelled, hf, waiting):
+    with labelled.lock("a"):
+        waiting(hf.lock("a"))
+        (listed,), (shown,) = objects(call(ls, "--json")), objects(call(show, "a", "--json"))
+        assert list(listed) == documented("### Objects of names")
+        assert list(shown)[: len(listed)] == list(listed)
+        assert [*list(shown)[len(listed) :]] == ["holders", "waiters", "last"]
+        ours = documented("### Holders and waiters")
+        assert [key for key in ours if key in shown["holders"][0]] == list(shown["holders"][0])
+        assert [key for key in ours if key in shown["waiters"][0]] == list(shown["waiters"][0])
+        assert set(ours) == set(shown["holders"][0]) | set(shown["waiters"][0])

@@ -1,0 +1,161 @@
+"""``handfast run`` as a process: its streams, signals and exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import click
+import pytest
+
+from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from tests._support.helpers import more
+from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, done, line_of, ready, starting
+
+
+@pytest.fixture
+def start():
+    """Return a function that starts processes, which end with the test."""
+    with starting() as start:
+        yield start
+
+
+@pytest.fixture
+def run(start, server, raw):
+    """Return a function that starts ``handfast run job <words>``."""
+    return lambda *words, **options: start(*HANDFAST, "job", "--url", server.url, *words, **options)
+
+
+@pytest.fixture
+def job(hf):
+    """The lock that the runs compete for."""
+    return hf.lock("job")
+
+
+NOWHERE = {key: value for key, value in os.environ.items() if key not in {"HANDFAST_URL", "REDIS_URL"}}
+"""An environment that names no server, as cron's does."""
+
+
+# Streams, files, exit codes
+def test_run_returns_the_exit_code_of_the_command(run):
+    assert done(run("--", "sh", "-c", "exit 7")) == (7, "", "")
+
+
+def test_run_exits_128_plus_n_if_signal_n_ends_the_command(run):
+    assert done(run("--", "sh", "-c", "kill -KILL $$"))[0] == 128 + signal.SIGKILL
+
+
+def test_command_inherits_standard_streams(run):
+    assert done(run("--", "sh", "-c", "cat; echo complaint >&2"), "hello") == (0, "hello", "complaint\n")
+
+
+def test_command_gets_name_fence_and_token_in_its_environment(run, job):
+    process = run("--label", "me", "--", "sh", "-c", "echo $HANDFAST_NAME $HANDFAST_FENCE $HANDFAST_TOKEN; exec cat")
+    name, fence, token = line_of(process).split()
+    (holder,) = job.status().holders
+    assert (name, int(fence), holder.label) == ("job", holder.fence, "me")
+    assert token.startswith(holder.token)
+    assert len(token) == 32
+    assert done(process)[0] == 0
+
+
+def test_only_a_lock_is_kept_for_a_time(run):
+    code, _, errors = done(run("--at-least", "1h", "--slots", "2", "--", "true"))
+    assert code == 64
+    assert "Use --at-least without --slots, --shared and --exclusive." in errors
+
+
+def test_lock_is_held_while_the_command_runs_and_free_afterwards(run, job):
+    process = ready(run("--", *CAT))
+    assert job.try_acquire() is None
+    assert done(process, "hello") == (0, "hello", "")
+    with job.acquire(timeout=BOUND):
+        pass
+
+
+@pytest.mark.parametrize("options", [["-n"], ["-w", "0"]])
+def test_busy_run_names_the_holder_and_exits_75(run, hf, other, options):
+    with hf.lock("job"):
+        code, out, err = done(run(*options, "--", "echo", "no"))
+    assert (code, out) == (75, "")
+    assert err.startswith(f"handfast: 'job' is held by {os.uname().nodename}:{os.getpid()} for ")
+
+
+def test_run_exits_75_and_leaves_the_queue_after_its_wait_limit(run, job):
+    with job.acquire():
+        code, _, err = done(run("-w", "0.05", "--", "true"))
+        assert not job.status().waiters
+    assert code == 75
+    assert err.endswith("; gave up after 0.05s\n")
+
+
+@pytest.mark.parametrize("options", [[], *more(["-w", "0.05"], ["-n", "-E", "9"])])
+def test_skip_ok_exits_0_silently_when_busy(run, job, options):
+    with job.acquire():
+        assert done(run("--skip-ok", *options, "--", "echo", "no")) == (0, "", "")
+
+
+def test_skip_ok_runs_the_command_when_free(run):
+    assert done(run("--skip-ok", "--", "sh", "-c", "exit 7"))[0] == 7
+
+
+def test_unreachable_server_exits_69(start, tmp_path):
+    code, out, err = done(start(*HANDFAST, "job", "--url", f"unix://{tmp_path}/none", "--", "echo", "no"))
+    assert (code, out) == (69, "")
+    assert "handfast: " in err
+    assert "Traceback" not in err
+
+
+# Signals
+def test_signals_are_forwarded_to_the_command(run):
+    process = ready(run("--", *LISTENER))
+    for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGTERM"):
+        process.send_signal(signal.Signals[name])
+        assert line_of(process) == f"{name}\n"
+    assert done(process)[0] == 5
+
+
+@pytest.mark.parametrize(("on_lost", "expected"), [("term", 74), *more(("kill", 74), ("ignore", 7))])
+def test_loss_that_only_the_release_finds_is_reported(run, raw, on_lost, expected):
+    process = ready(run("--on-lost", on_lost, "--", "sh", "-c", "echo ready; cat; exit 7"))
+    raw.flushall()  # the next renewal is seconds away
+    code, _, err = done(process)
+    assert code == expected
+    assert "was lost before 'sh' ended" in err
+
+
+# Which server
+@pytest.mark.parametrize(
+    "words", [["run", "job", "--", "true"], *more(["script", "load"], ["script", "run", os.devnull])]
+)
+def test_command_without_a_server_is_wrong_usage(start, words):
+    code, out, err = done(start(sys.executable, "-m", "handfast", *words, env=NOWHERE))
+    assert (code, out) == (64, "")
+    for way in ("--url", "HANDFAST_URL", "REDIS_URL", "--embedded"):
+        assert way in " ".join(err.split())
+
+
+def test_url_and_embedded_exclude_each_other(run):
+    code, _, err = done(run("--embedded", "--", "true"))
+    assert code == 64
+    assert "Use either --url or --embedded." in err
+
+
+# Durations
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("0.5", 0.5), ("30s", 30), ("500ms", 0.5), ("5m", 300), ("1.5h", 5400), ("1d", 86400), ("1e3", 1000)],
+)
+def test_a_duration_is_in_seconds_or_has_a_unit(text, seconds):
+    assert parse_duration(None, None, text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "soon", "5 m", "5w", "-1", "nan", "367d", "0", "0s"])
+def test_a_wrong_duration_is_refused(text):
+    with pytest.raises(click.UsageError):
+        parse_duration(None, None, text)
+
+
+def test_a_wait_may_be_zero():
+    assert parse_duration_or_zero(None, None, "0s") == 0

@@ -1,0 +1,98 @@
+"""``handfast extend`` and ``handfast release --token``: leases by their tokens."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from handfast.cli.operate.extend import command as extend
+from handfast.cli.operate.release import command as release
+
+KINDS = {
+    "lock": lambda client: client.lock("a"),
+    "semaphore": lambda client: client.semaphore("a", 2),
+    "read": lambda client: client.rwlock("a").read(),
+    "write": lambda client: client.rwlock("a").write(),
+}
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def call(server, raw):
+    """Return a function that runs a command on the server."""
+
+    def call(command, *words, **options):
+        return CliRunner().invoke(command, [*words, "--url", server.url], **options)
+
+    return call
+
+
+def remaining(kind, hf):
+    [holder] = KINDS[kind](hf).status().holders
+    return holder.remaining
+
+
+@kinds
+def test_a_detached_lease_is_extended_and_released(call, hf, kind):
+    token = KINDS[kind](hf).acquire().detach()
+    extended = call(extend, "a", "--token", token, "--ttl", "10m")
+    assert (extended.exit_code, extended.output) == (0, "")
+    assert 590 < remaining(kind, hf) <= 600
+    assert call(extend, "a", "--token", token, "--ttl", "1s").exit_code == 0
+    assert remaining(kind, hf) > 590, "it never gets shorter"
+    released = call(release, "a", "--token", token)
+    assert (released.exit_code, released.output) == (0, "")
+    assert not KINDS[kind](hf).status().holders
+    for command in (extend, release):
+        words = ["--ttl", "1s"] if command is extend else []
+        over = call(command, "a", "--token", token, *words)
+        assert (over.exit_code, over.output) == (1, "handfast: the lease of 'a' has ended\n")
+
+
+def test_a_token_may_come_from_standard_input_or_the_environment(call, hf):
+    token = hf.lock("a").acquire().detach()
+    assert call(extend, "a", "--ttl", "1h", env={"HANDFAST_TOKEN": token}).exit_code == 0
+    assert remaining("lock", hf) > 3500
+    assert call(release, "a", "--token", "-", input=f"{token}\n").exit_code == 0
+    assert not hf.lock("a").status().holders
+
+
+def test_a_release_without_a_token_never_takes_that_of_the_environment(call, hf):
+    """Within `handfast run` it would release what that holds."""
+    token = hf.lock("a").acquire().detach()
+    assert call(release, "a", env={"HANDFAST_TOKEN": token}).exit_code == 64
+    assert hf.lock("a").status().holders
+
+
+def test_of_a_token_and_a_reason_one_is_needed(call, hf):
+    token = hf.lock("a").acquire().detach()
+    for words in ([], ["--token", token, "--reason", "why"]):
+        refused = call(release, "a", *words)
+        assert refused.exit_code == 64
+        assert "Use one of --token and --reason." in refused.output
+    assert call(extend, "a", "--ttl", "1s").exit_code == 64
+    assert hf.lock("a").status().holders
+
+
+@pytest.mark.parametrize("token", ["x", "", "lock.1.2.3"])
+def test_what_is_no_token_is_wrong_usage_and_not_shown(call, raw, token):
+    refused = call(extend, "a", "--token", token, "--ttl", "1s")
+    assert refused.exit_code == 64
+    assert "is not one that detach() returned" in refused.output
+
+
+def test_a_token_of_another_name_releases_nothing(call, hf):
+    token = hf.lock("a").acquire().detach()
+    assert call(release, "b", "--token", token).exit_code == 1
+    assert call(release, "a", "--token", token, "--kind", "semaphore").exit_code == 64
+    assert hf.lock("a").status().holders
+
+
+def test_a_run_of_once_stays_with_its_process(call, hf):
+    with hf.once("a") as run:
+        for command, words in ((extend, ["--ttl", "1s"]), (release, [])):
+            refused = call(command, "a", "--token", run.token, "--kind", "once", *words)
+            assert refused.exit_code == 64
+            assert "a run of once belongs to the process that runs it" in refused.output
+        run.check()

@@ -1,0 +1,108 @@
+"""The pages tell the truth: their examples run, in their order, on a real server."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?:\]\(|^\[[^\]]+\]: |(?:src|srcset|href)=\")([^)\"\s]+)", re.MULTILINE)
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+PAGES = [
+    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()
+]
+
+
+def charge(order, *, fence):
+    """What the README's examples protect."""
+    assert order == "orders:42"
+    assert fence > 0
+
+
+async def charge_later(order, *, fence):
+    charge(order, fence=fence)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
+    """A block with a title is a file beside them; a value that stands behind an expression is held against it."""
+    monkeypatch.chdir(tmp_path)
+    seen = {"charge": charge, "charge_later": charge_later, "order": "orders:42"}
+    ran = 0
+    with asyncio.Runner() as runner:
+        for language, title, text in BLOCK.findall(page.read_text()):
+            if title:
+                (tmp_path / title).write_text(text)
+                if language == "python":
+                    compile(text, title, "exec", dont_inherit=True)
+            elif language == "python":
+                here = text.replace("redis.Redis()", f"redis.Redis.from_url({server.url!r})")
+                here = here.replace('"redis://localhost:6379/0"', repr(server.url))
+                here = here.replace("Handfast.embedded()", f"Handfast({server.url!r})")
+                here = re.sub(r"^(\w+\.\w+\(.*\))  # (.+)$", r"assert repr(\1) == '''\2'''", here, flags=re.MULTILINE)
+                code = compile(here, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+                result = eval(code, seen)
+                if inspect.iscoroutine(result):
+                    runner.run(result)
+                ran += 1
+        made = [value for value in seen.values() if type(value).__name__ in {"Redis", "Handfast"}]
+        assert made or not ran, "the page has no client"
+        for client in made:
+            client.close()
+        for client in seen.values():
+            if type(client).__name__ == "AsyncHandfast":
+                runner.run(client.close())
+
+
+def test_the_commands_of_the_readme_run(server):
+    """Its shell lines, with a command that is there."""
+    [lines] = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    runs = re.findall(r"^\$ handfast (run .*?) -- ", lines, re.MULTILINE)
+    assert runs
+    for run in runs:
+        words = re.sub(r"redis://\S+", server.url, run).split()
+        subprocess.run([sys.executable, "-m", "handfast", *words, "--", "true"], check=True, timeout=30)
+
+
+@pytest.mark.parametrize("tool", ["refresh_docs.py", "draw_pictures.py"])
+def test_the_generated_sections_and_pictures_are_up_to_date(tool):
+    subprocess.run([sys.executable, ROOT / "tools" / tool, "--check"], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("project", [ROOT, ROOT / "lab"], ids=["product", "lab"])
+def test_every_link_of_a_package_description_is_absolute_and_leads_somewhere(project):
+    """The package index shows the README without the files beside it."""
+    metadata = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    links = LINK.findall((project / metadata["readme"]).read_text())
+    assert links
+    for link in links:
+        assert link.startswith(("https://", "#")), f"{link} is relative"
+        target, _, anchor = link.partition("#")
+        if path := file_of(target):
+            assert path.exists(), link
+            titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+            assert not anchor or anchor in map(slug, titles), link
+
+
+def file_of(url):
+    """Return the file of this repository that a URL of the project shows; None for other URLs."""
+    source, pages = f"{URLS['Source']}/blob/main/", f"{URLS['Documentation']}/"
+    if url.startswith(source):
+        return ROOT / url.removeprefix(source)
+    if url.startswith(pages):
+        path = re.sub(r"/$|^$", ".md", url.removeprefix(pages))
+        return ROOT / "docs" / ("index.md" if path == ".md" else path)
+    return None
+
+
+def slug(title):
+    return re.sub(r"[^\w-]+", "-", title.lower()).strip("-")

@@ -1,0 +1,238 @@
+"""Ways to the server, in both APIs: passwords, databases, TLS, Sentinel, and what else a user's client was told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import redis
+
+import handfast
+from handfast import ServerUnsupported
+from handfast.embedded import PrivateServer
+from tests._support.apis import SYNC, take, until_queued, use
+from tests._support.helpers import settled
+from tests._support.sentinel import free_port
+
+# --- an existing client
+
+
+@pytest.mark.parametrize("decode", [True, False])
+async def test_an_existing_client_serves_as_it_is(api, server, raw, decode):
+    async with api.users_client(unix_socket_path=server.socket, decode_responses=decode) as mine:
+        async with api.client(mine) as client:
+            await use(client)
+        assert await settled(mine.ping())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"protocol": 2},
+        {"health_check_interval": 1, "client_name": "mine"},
+        {"socket_timeout": 2, "max_connections": 1},
+        {"encoding": "latin-1", "decode_responses": True},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+async def test_the_settings_of_a_client_do_no_harm(api, server, raw, options):
+    async with api.users_client(unix_socket_path=server.socket, **options) as mine, api.client(mine) as client:
+        await use(client)
+        assert await settled(mine.ping())
+
+
+async def test_the_client_name_is_kept(api, server, raw):
+    async with api.users_client(unix_socket_path=server.socket, client_name="mine") as mine:
+        async with api.client(mine) as client:
+            await use(client)
+            assert "mine" in {found["name"] for found in raw.client_list()}
+
+
+async def test_a_connection_tells_the_server_whose_it_is(api, server, raw):
+    async with api.client(server.url) as client:
+        await use(client)
+        names = {found.get("lib-name") for found in raw.client_list()}
+    assert f"redis-py(handfast_v{handfast.__version__})" in names or raw.info()["redis_version"] < "7.2"
+
+
+# --- URLs and clients of other kinds
+
+
+async def test_a_client_of_valkey_py_serves_as_it_is(api, server, raw):
+    library = pytest.importorskip("valkey")
+    kind = library.Valkey if api is SYNC else library.asyncio.Valkey
+    mine = kind(unix_socket_path=server.socket, decode_responses=True)
+    async with api.client(mine) as client:
+        await use(client)
+    assert await settled(mine.ping())
+    await settled(mine.close() if api is SYNC else mine.aclose())
+
+
+@pytest.mark.parametrize("scheme", ["redis", "valkey"])
+async def test_urls_of_redis_and_of_valkey_mean_the_same(api, server, raw, scheme):
+    port = free_port()
+    raw.config_set("port", port)
+    try:
+        async with api.client(f"{scheme}://127.0.0.1:{port}/0") as client:
+            await use(client)
+    finally:
+        raw.config_set("port", 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "http://:s3cret@here",
+            r"'http://...@here' is wrong: its scheme must be one of redis, rediss, valkey, valkeys, unix, redis.sentinel",
+        ),
+        ("localhost:6379", "its scheme must be"),
+        ("redis+sentinel://here:26379", "must name Sentinels and a service"),
+        ("redis+sentinel:///mymaster", "must name Sentinels and a service"),
+        ("redis+cluster:///", "must name nodes and no database"),
+        ("redis+cluster://here:7000/1", "must name nodes and no database"),
+        ("redis+cluster://here:7000?db=1", "a cluster has no databases but 0"),
+        ("redis+other://here", "its scheme must be"),
+        ("unix+sentinel://here/mymaster", "its scheme must be"),
+        ("redis://:s3cret@here:port", r"'redis://...@here:port' is wrong"),
+        ("redis+sentinel://here:port/mymaster", "is wrong: Port could not be cast"),
+    ],
+)
+def test_a_wrong_url_is_refused_at_once_and_shown_without_its_secrets(api, url, said):
+    with pytest.raises(ValueError, match=said) as refused:
+        api.client(url)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_wrong_kind_of_server_is_refused_with_the_kinds_that_work(api, server):
+    mine = api.library.Redis(unix_socket_path=server.socket)
+    other = (redis.asyncio if api is SYNC else redis).Redis(unix_socket_path=server.socket)
+    for wrong, said in (
+        (5, "must be a URL, a .*Redis, the same of valkey-py, a .*RedisCluster, or None, not 5"),
+        (mine.pipeline(), "not a pipeline"),
+        (other, "needs (Async)?Handfast"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            api.client(wrong)
+
+
+def test_fakeredis_is_refused_with_what_to_use(api):
+    fakeredis = pytest.importorskip("fakeredis")
+    mine = fakeredis.FakeRedis() if api is SYNC else fakeredis.FakeAsyncRedis()
+    with pytest.raises(ServerUnsupported, match="ServerController"):
+        api.client(mine)
+
+
+def test_unknown_options_are_refused_at_once(api):
+    with pytest.raises(ValueError, match="settings are not valid"):
+        api.client("redis://127.0.0.1:1/0?nonsense=1")
+
+
+# --- passwords and databases
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that wants a password."""
+    with PrivateServer() as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.config_set("requirepass", "s3cret")
+        yield server
+
+
+async def test_a_password_in_the_url_or_in_the_client(api, guarded):
+    async with api.client(f"unix://:s3cret@{guarded.socket}") as client:
+        await use(client)
+    async with api.users_client(unix_socket_path=guarded.socket, password="s3cret") as mine:
+        async with api.client(mine) as client:
+            await use(client)
+
+
+@pytest.mark.parametrize("wrong", ["", ":guess@"])
+async def test_a_password_that_is_wrong_or_missing_fails_at_once(api, guarded, wrong):
+    async with api.client(f"unix://{wrong}{guarded.socket}") as client:
+        for ask in (client.lock("a").acquire, client.lock("a").try_acquire, client.lock("a").status):
+            with pytest.raises(redis.AuthenticationError, match=r"already authenticated|invalid username-password"):
+                await ask()
+
+
+async def test_a_database_of_its_own(api, server, raw):
+    async with api.client(f"{server.url}?db=3") as client:
+        await use(client)
+        assert not await client.lock("a").locked()
+    assert not list(raw.scan_iter())
+    with redis.Redis.from_url(f"{server.url}?db=3") as third:
+        found = list(third.scan_iter())
+        third.flushdb()
+    assert found
+    assert all(key.startswith(b"{hf:lock:a}") for key in found)
+
+
+# --- TLS
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """A server that speaks TLS, where there is a build of one that can: URL and certificate."""
+    binary = shutil.which("redis-server")
+    if binary is None or shutil.which("openssl") is None:
+        pytest.skip("needs a redis-server built with TLS, and openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-nodes", "-x509"]
+    subprocess.run(
+        ["openssl", "req", "-newkey", "rsa:2048", "-keyout", folder / "key", "-out", folder / "cert", *subject],
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
+    port = free_port()
+    options = {"tls-port": port, "tls-cert-file": folder / "cert", "tls-key-file": folder / "key"}
+    options |= {"tls-ca-cert-file": folder / "cert", "tls-auth-clients": "no", "bind": "127.0.0.1"}
+    before, os.environ["HANDFAST_SERVER"] = os.environ.get("HANDFAST_SERVER"), binary
+    try:
+        with PrivateServer(*(str(word) for key, value in options.items() for word in (f"--{key}", value))):
+            yield f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={folder / 'cert'}"
+    finally:
+        del os.environ["HANDFAST_SERVER"]
+        if before is not None:
+            os.environ["HANDFAST_SERVER"] = before
+
+
+async def test_tls(api, tls):
+    async with api.client(tls) as client, api.client(tls) as other:
+        await use(client)
+        lease = await client.lock("a").acquire()
+        with pytest.raises(TimeoutError):
+            await other.lock("a").acquire(timeout=0.1)
+        async with asyncio.TaskGroup() as tasks:
+            waiter = tasks.create_task(take(other.lock("a")))
+            await until_queued(client.lock("a"))
+            assert await lease.release() is True
+        assert waiter.result() > lease.fence
+        for _ in range(20):
+            await use(other)
+
+
+async def test_a_certificate_that_is_not_trusted_is_an_error_of_the_network(api, tls):
+    async with api.client(tls.partition("?")[0]) as client:
+        with pytest.raises(redis.ConnectionError, match=r"(?i)certificate"):
+            await client.lock("a").acquire(timeout=5)
+
+
+# --- embedded
+
+
+async def test_sentinels_that_name_no_primary_are_shown_by_their_addresses(api):
+    ports = free_port(), free_port()
+    sentinels = ",".join(f"127.0.0.1:{port}" for port in ports)
+    async with api.client(f"redis+sentinel://:secret@{sentinels}/mymaster") as client:
+        with pytest.raises(redis.ConnectionError, match="'mymaster'") as failed:
+            await client.lock("a").try_acquire()
+    message = str(failed.value)
+    assert all(f"127.0.0.1:{port}" in message for port in ports)
+    assert len(message) < 400
+    assert not re.search("secret|password|ConnectionPool", message)

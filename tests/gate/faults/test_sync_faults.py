@@ -1,0 +1,246 @@
+"""Replies lost, requests lost, connections cut, interrupts, forks: nothing is left behind, and no caller is misled."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+
+import handfast
+from handfast import AcquireTimeout, Handfast, LeaseLost
+from handfast._drivers.sync.driver import SyncDriver
+from handfast.embedded import PrivateServer, find_binary, supervisor
+from handfast.testing import FaultProxy, interrupt_at, script
+from tests._support.engine import Engine
+from tests._support.helpers import eventually
+
+ROUNDS = 30
+
+CALLS = {verb: script(f"permit_{verb}") for verb in ("acquire", "release", "renew", "cancel")}
+
+
+@pytest.fixture
+def proxy(server):
+    with FaultProxy(server.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def far(proxy, raw, hf):
+    """A client behind the proxy; the server knows all scripts already, and the client was connected once."""
+    with hf.lock("warm") as lease:
+        lease.extend(1)
+    lease = hf.lock("warm").acquire()
+    with pytest.raises(AcquireTimeout):
+        hf.lock("warm").acquire(timeout=0.001)
+    lease.release()
+    with Handfast(proxy.url) as client:
+        with client.lock("warm"):
+            pass
+        yield client
+
+
+def nothing_left(raw, name="a"):
+    engine = Engine(raw, name)
+    return engine.holders() == engine.queue() == []
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+@pytest.mark.parametrize("verb", ["acquire", "release"])
+def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
+    fences = []
+    for _ in range(ROUNDS):
+        fault = getattr(proxy, what)(CALLS[verb])
+        lease = far.lock("a").acquire(timeout=5)
+        assert len(Engine(raw).holders()) == 1
+        assert lease.release() is True
+        assert fault.spent
+        assert nothing_left(raw)
+        fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
+def test_a_lost_try_is_sent_again(far, proxy, raw, what):
+    getattr(proxy, what)(CALLS["acquire"])
+    lease = far.lock("a").try_acquire()
+    assert Engine(raw).holders() == [lease.token]
+    getattr(proxy, what)(CALLS["acquire"])
+    assert far.lock("a").try_acquire() is None
+    assert lease.release() is True
+
+
+def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
+    lease = far.lock("a", renew=False).acquire()
+    found = proxy.before(
+        CALLS["renew"], lambda _: far._driver._renewer.lose(lease._state, "its time was over"), times=1
+    )
+    with pytest.raises(LeaseLost):
+        lease.extend(30)
+    assert found.spent
+    assert lease.lost
+    assert lease.release() is False
+
+
+def test_a_lost_cancel_leaves_no_queue_entry(far, proxy, raw, hf):
+    with hf.lock("a") as lease:
+        for what in ("lose_reply", "lose_request") * 5:
+            fault = getattr(proxy, what)(CALLS["cancel"])
+            with pytest.raises(AcquireTimeout):
+                far.lock("a").acquire(timeout=0.01)
+            assert fault.spent
+            assert Engine(raw).queue() == []
+        assert Engine(raw).holders() == [lease.token]
+
+
+def test_a_waiter_whose_connection_is_cut_keeps_its_queue_entry(far, proxy, raw, hf):
+    with ThreadPoolExecutor(1) as threads:
+        lease = hf.lock("a").acquire()
+        waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
+        (token,) = eventually(lambda: Engine(raw).queue())
+        for _ in range(5):
+            seen = len(proxy.commands)
+            proxy.cut()
+            eventually(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
+        assert Engine(raw).queue() == [token]
+        lease.release()
+        assert waiter.result(20).release() is True
+
+
+def test_a_grant_whose_message_is_lost_is_found_by_polling(far, proxy, raw, hf):
+    with ThreadPoolExecutor(1) as threads:
+        lease = hf.lock("a").acquire()
+        waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
+        (token,) = eventually(lambda: Engine(raw).queue())
+        Engine(raw).run("release", token=lease.token)
+        proxy.cut()
+        assert waiter.result(20).token == token
+        assert waiter.result().release() is True
+    assert lease.release() is False, "another was granted it since, and no copy of this release was sent"
+
+
+def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):
+    with Handfast(f"unix://{tmp_path}/missing") as hf:
+        for ask in (hf.lock("a").acquire, hf.lock("a").try_acquire, hf.lock("a").status):
+            with pytest.raises(redis.ConnectionError):
+                ask()
+
+
+def test_a_server_that_comes_back_is_waited_for():
+    with PrivateServer() as server:
+        path = server.socket
+        hf = Handfast(server.url)
+        lease = hf.lock("a").acquire()
+    folder = Path(path).parent
+    folder.mkdir(0o700)
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(lambda: hf.lock("b").acquire(timeout=20))
+        again = supervisor.SupervisedServer(find_binary(), str(folder), remove_dir=True)
+        try:
+            assert waiter.result(20).release() is True
+            assert lease.release() is False, "a server that forgot everything has no lease to give up"
+            assert lease.lost
+        finally:
+            hf.close()
+            again.end()
+
+
+def test_a_release_that_was_interrupted_may_be_repeated_and_is_no_loss(hf, raw):
+    step, lost, run = 0, [], None
+    while run is None or run.struck:
+        lease = hf.lock("a").acquire()
+        lease.add_lost_callback(lambda: lost.append(step))
+        run = interrupt_at(lease.release, step := step + 1, within=handfast)
+        lease.release()
+        assert nothing_left(raw), run
+        assert not lease.lost, run
+    assert step > 30
+    assert not lost
+
+
+def test_a_second_interrupt_during_the_cleanup_leaves_nothing_behind(hf, raw, monkeypatch):
+    real, strikes = SyncDriver._run, iter([KeyboardInterrupt("first"), KeyboardInterrupt("second")])
+
+    def interrupted(*args, **options):
+        for strike in strikes:
+            raise strike
+        return real(*args, **options)
+
+    with pytest.raises(KeyboardInterrupt, match="second"):
+        with hf.lock("a"):
+            monkeypatch.setattr(SyncDriver, "_run", interrupted)
+    assert next(strikes, None) is None
+    assert nothing_left(raw)
+
+
+def test_leaving_a_block_that_was_never_entered_raises_that_error_and_no_other(hf):
+    with pytest.raises(RuntimeError, match="never entered") as caught:
+        hf.lock("a").__exit__(None, None, None)
+    assert caught.value.__context__ is None
+
+
+# --- threads
+
+
+def test_many_threads_share_one_lock_object(hf, raw):
+    lock, inside, most = hf.lock("a"), [], []
+
+    def work():
+        for _ in range(20):
+            with lock:
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(work) for _ in range(8)]:
+            done.result(50)
+    assert max(most) == 1
+    assert len(most) == 160
+    assert nothing_left(raw)
+
+
+def test_fewer_sessions_than_threads_neither_deadlock_nor_break_the_timeout(server, raw):
+    with Handfast(server.url, max_sessions=2) as hf, ThreadPoolExecutor(8) as threads:
+        lease = hf.lock("a").acquire()
+        waiters = [threads.submit(lambda: hf.lock("a").acquire(timeout=20).release()) for _ in range(6)]
+        eventually(lambda: hf.lock("a").status().waiting == 6)
+        with pytest.raises(AcquireTimeout):
+            hf.lock("a").acquire(timeout=0.05)
+        with hf.lock("b").acquire(timeout=20):
+            assert hf.lock("b").try_acquire() is None
+        assert lease.release() is True
+        assert all(waiter.result(20) for waiter in waiters)
+
+
+def test_a_lease_may_be_released_by_another_thread(hf, raw):
+    lease = hf.lock("a").acquire()
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(lease.release).result(10) is True
+    assert nothing_left(raw)
+
+
+def test_a_block_may_be_entered_by_one_thread_and_left_by_another(hf, raw):
+    lock = hf.lock("a")
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
+        one.submit(lock.__enter__).result(10)
+        two.submit(lock.__exit__, None, None, None).result(10)
+    assert nothing_left(raw)
+    assert not lock._entered
+    with pytest.raises(RuntimeError, match="never entered"):
+        lock.__exit__(None, None, None)
+
+
+def test_threads_that_nest_two_locks_do_not_block_each_other_out_of_sessions(server, raw):
+    with Handfast(server.url, max_sessions=2) as hf, ThreadPoolExecutor(6) as threads:
+
+        def nest():
+            for _ in range(5):
+                with hf.lock("a").acquire(timeout=40), hf.lock("b").acquire(timeout=40):
+                    pass
+            return True
+
+        assert all(done.result(50) for done in [threads.submit(nest) for _ in range(6)])
+    assert nothing_left(raw)

@@ -1,0 +1,40 @@
+"""lib/record.lua: Python reads the record of a token as the scripts do, and both sides have the same numbers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from handfast._engine import calls
+from handfast._engine.packing import doubles
+from handfast._engine.records import Record, owner_text, read_record
+from handfast._engine.script import load
+from tests.gate.lua.test_check_scripts import LUA
+
+LIB = (LUA / "lib/record.lua").read_text()
+
+READ = f"{LIB} return {{weight_of(ARGV[1]), inbox_of(ARGV[1]), weight_of(false)}}"
+
+RECORDS = [
+    Record(1_700_000_000_123_456, 1, 1, 2000, 4711, "hf:inbox:a:1", "hf:control:a", "host:42"),
+    Record(2**53 - 1, 3, 10**9, 0, 2**47, "i", "c", "a label of several words"),
+    Record(1, 2, 3, 4, 0, "i", "c", "web-3:1;task=a%20b"),
+    Record(1, 2, 3, 4, 5, "i", "c", " two  spaces\nand a line"),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_lua_and_python_read_the_same(raw, record):
+    text = doubles(*record[:5]) + owner_text(record.inbox, record.control, record.label).encode()
+    assert read_record(text) == record
+    assert raw.execute_command("EVAL", READ, 0, text) == [record.weight, record.inbox, 0]
+
+
+def test_a_record_that_was_evicted_is_none():
+    assert read_record(b"") is None
+
+
+def test_the_claim_window_is_the_same_for_waiters_of_one_and_of_several_names():
+    (window_us,) = re.findall(r"CLAIM_WINDOW_US = (\d+)", load("multi_acquire").source)
+    assert int(window_us) == calls.CLAIM_MS * 1000
