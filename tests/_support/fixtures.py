@@ -18,7 +18,7 @@ from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
 from tests._support.apis import ASYNCIO, SYNC
 from tests._support.helpers import THOROUGH, settled, until_alone
-from tests._support.least_privilege import LEAST, LEFT_OUT, USED, confine, employ, operators, refused
+from tests._support.least_privilege import confine, employ, operators, refused, used_by
 
 DATA = re.compile(r"(?!\{[^:}]+:\w+:)|\{[^:]+:(?:autocomplete|scores):[^}]*\}:(?!answer:)")
 """Keys that are data and may have no TTL: those of other programs, indexes of names, scores."""
@@ -46,56 +46,42 @@ def pytest_configure():
             signal.signal(number, handler)
 
 
-def pytest_collection_modifyitems(config, items):
-    """As the least privileged user, run only the modules whose rights are known, and skip what that user cannot do."""
-    if not LEAST:
-        return
-    left_out = [item for item in items if module_of(item) not in USED]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if module_of(item) in USED]
-    for item in items:
-        name = f"{module_of(item)}::{item.originalname}"
-        if name in LEFT_OUT:
-            item.add_marker(pytest.mark.skip(reason=LEFT_OUT[name]))
-
-
 def pytest_collection_finish():
     """Keep the collected tests out of garbage collection: many tests collect, and each would look through all of them."""
     gc.collect()
     gc.freeze()
 
 
-def module_of(item):
-    return item.module.__name__.rpartition(".")[2]
-
-
 @pytest.fixture(scope="session")
 def server():
     """The server of all tests of a worker that do not stop it."""
     with PrivateServer() as server:
-        if LEAST:
-            employ(server.url)
+        employ(server.url)
         yield server
 
 
 @pytest.fixture(scope="module", autouse=True)
 def rights(request):
-    """Give this module's clients their rights on the server: all, or the least."""
-    if LEAST:
-        confine(request.getfixturevalue("server").url, module_of(request))
+    """Give this module's clients their rights on the server: all, or the least. Return whether it is the least."""
+    module = request.module.__name__
+    if used_by(module) is None:
+        yield False
+    else:
+        with confine(request.getfixturevalue("server").url, module):
+            yield True
 
 
 @pytest.fixture
-def raw(server):
+def raw(server, rights):
     """A client of redis-py that sees everything. Afterwards it checks invariant 5 and empties the server."""
     client = redis.Redis.from_url(operators(server.url), decode_responses=True)
     if len(client.client_list()) > 1:
         until_alone(client)  # a test has dropped its client, which would disturb this one until it is collected
     client.flushall()
-    if LEAST:
+    if rights:
         refused(client)
     yield client
-    assert not LEAST or not refused(client)
+    assert not rights or not refused(client)
     immortal = [key for key in client.scan_iter(count=1000) if client.pttl(key) == -1 and not DATA.match(key)]
     assert not immortal, f"keys without a TTL: {immortal}"
     client.flushall()

@@ -1,21 +1,22 @@
-"""Run the tests as a user with only the rights that `handfast acl` prints: ``HANDFAST_TEST_USER=least``.
+"""The gate runs as a user with only the rights that `handfast acl` prints, ``HANDFAST_TEST_USER=all`` with all of them.
 
 That user is the server's ``default`` user, so every client that names no user is it: clients of both APIs, child processes,
-clients of redis-py. It has the rights of the module under test and no others. `raw` is an operator. Only the modules in USED
-run: others call scripts that are not the product's, or call them as the operator.
+clients of redis-py. It has the rights of the module under test and no others. `raw` is an operator. Modules that are not in USED
+have all rights: they call scripts that are not the product's, or call them as the operator.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import redis
 
 from handfast.acl import NAMESPACED, rights_for
 
-__all__ = ["LEAST", "LEFT_OUT", "confine", "employ", "operators", "refused"]
+__all__ = ["confine", "employ", "operators", "refused", "used_by"]
 
-LEAST = os.environ.get("HANDFAST_TEST_USER") == "least"
+LEAST = os.environ.get("HANDFAST_TEST_USER") != "all"
 
 OPERATOR = "operator", "secret"
 
@@ -78,33 +79,44 @@ MORE = {
 }
 """Rights for what the tests themselves do."""
 
-LEFT_OUT = {
-    "test_machines::test_a_planted_mistake_is_detected": "it plants mistakes in scripts, which then do more than the rights allow"
-}
-"""Tests that this user cannot run, and why."""
+EVERYTHING = "~*", "&*", "+@all"
+
+
+def used_by(module):
+    """Return what a module of the gate uses, or None if it has all rights."""
+    _, folder, *_, name = module.split(".")
+    return USED.get(name) if LEAST and folder == "gate" else None
 
 
 def operators(url):
     """Return the URL of the operator."""
     name, password = OPERATOR
-    return url.replace("unix://", f"unix://{name}:{password}@") if LEAST else url
+    return url.replace("unix://", f"unix://{name}:{password}@")
 
 
 def employ(url):
     """Create the operator on a new server."""
     name, password = OPERATOR
     with redis.Redis.from_url(url) as client:
-        client.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", "~*", "&*", "+@all")
+        client.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", *EVERYTHING)
 
 
+@contextlib.contextmanager
 def confine(url, module):
-    """Give the default user the rights that the module needs."""
-    keys = ["*"] if set(USED[module]) - set(NAMESPACED) else []
-    rules = list(rights_for(USED[module], keys=keys).rules())
-    for namespace in NAMESPACES.get(module, ()):
+    """Give the default user the rights that the module needs, and all rights at the end."""
+    used, name = used_by(module), module.rpartition(".")[2]
+    keys = ["*"] if set(used) - set(NAMESPACED) else []
+    rules = list(rights_for(used, keys=keys).rules())
+    for namespace in NAMESPACES.get(name, ()):
         # Only what is granted: the rules that take rights away stand at the start, once.
-        rules += [rule for rule in rights_for(USED[module], namespace=namespace).rules() if rule[0] in "~&"]
-    rules += MORE.get(module, [])
+        rules += [rule for rule in rights_for(used, namespace=namespace).rules() if rule[0] in "~&"]
+    _grant(url, rules + MORE.get(name, []))
+    yield
+    _grant(url, EVERYTHING)
+
+
+def _grant(url, rules):
+    """Give the default user these rights and no others."""
     with redis.Redis.from_url(operators(url)) as operator:
         operator.execute_command("ACL", "SETUSER", "default", "reset", "on", "nopass", *rules)
 
