@@ -36,6 +36,6 @@ dev: .venv/dev.done
 	touch $@
 
 .venv/dev.done: .venv/bin/python pyproject.toml lab/pyproject.toml
-	$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[demo,lint]' --editable 'lab[limiters,once]' --group dev --group docs
+	$(BIN)/python -m pip install --quiet uv  # five times faster than pip
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[demo,lint]' --editable 'lab[limiters,once]' --group dev --group docs
 	touch $@

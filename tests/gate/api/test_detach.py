@@ -12,7 +12,7 @@ from handfast._api.sync import primitive
 from handfast._drivers.sync import driver, renewer
 from handfast.testing import FaultProxy, interrupt_everywhere, script
 from tests._support.engine import Engine
-from tests._support.helpers import eventually, eventually_async
+from tests._support.helpers import eventually, eventually_async, more
 
 OURS = [driver, renewer, lease_module, primitive]
 
@@ -220,7 +220,7 @@ def test_no_interrupt_of_a_detach_leaves_a_lease_that_nothing_renews_or_releases
             held = [hf.lock("a").acquire()]
 
 
-@pytest.mark.parametrize("points", ["signals", pytest.param("bytecodes")])
+@pytest.mark.parametrize("points", ["signals", *more("bytecodes")])
 def test_no_interrupt_of_an_adoption_leaves_a_lease_that_is_renewed(server, raw, points):
     with Handfast(server.url) as hf, Handfast(server.url) as other:
         token, lock, got = hf.lock("a").acquire().detach(), other.lock("a"), []

@@ -25,7 +25,7 @@ import handfast.compat
 from handfast.compat import AsyncRedisLock, RedisLock
 from handfast.compat import _shared as shared
 from tests._support.apis import ASYNCIO, SYNC, Call
-from tests._support.helpers import eventually, eventually_async, settled
+from tests._support.helpers import eventually, eventually_async, more, settled
 
 OURS = {SYNC: RedisLock, ASYNCIO: AsyncRedisLock}
 
@@ -109,7 +109,7 @@ def raw(raw):
     eventually(lambda: not raw.pubsub_channels())
 
 
-@pytest.fixture(params=[False, pytest.param(True)], ids=["bytes", "decoded"])
+@pytest.fixture(params=[False, *more(True)], ids={False: "bytes", True: "decoded"}.get)
 async def world(request, api, server, raw):
     async with api.users_client(unix_socket_path=server.socket, decode_responses=request.param) as client:
         yield World(api, client, raw)

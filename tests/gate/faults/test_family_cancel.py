@@ -16,7 +16,7 @@ from handfast._drivers.sync.scope import LeaseScope, PrimitiveScope
 from handfast._protocol import lease as lease_module
 from handfast.testing import interrupt_at
 from tests._support.engine import Engine
-from tests._support.helpers import eventually
+from tests._support.helpers import THOROUGH, eventually
 
 LIMIT = 3
 
@@ -75,7 +75,7 @@ FORMS = {
 
 def forms(*quick):
     """All of them; the others are so much like these that once in a while is enough."""
-    return [form if form in quick else pytest.param(form) for form in FORMS]
+    return [form for form in FORMS if THOROUGH or form in quick]
 
 
 class Alarm(Exception):

@@ -24,7 +24,7 @@ from handfast._engine.script import load
 from handfast_lab.checker.models import MAX_PERMITS, Request, State
 from tests._support.apis import SYNC, Call, until_queued
 from tests._support.engine import CALLER, TTL_MS, WAIT_MS, Engine, hget
-from tests._support.helpers import eventually
+from tests._support.helpers import THOROUGH, eventually
 
 
 def orders(scripts):
@@ -398,7 +398,7 @@ QUICK = {
 
 
 def by_effort(scenes):
-    return [scene if scene in QUICK else pytest.param(scene) for scene in scenes]
+    return [scene for scene in scenes if THOROUGH or scene in QUICK]
 
 
 @pytest.mark.parametrize("scene", by_effort(SCENES))

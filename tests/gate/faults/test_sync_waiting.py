@@ -66,7 +66,7 @@ def test_a_thread_of_other_names_is_served_while_all_others_wait(server, hf):
         assert all(waiter.result(10) for waiter in first)
 
 
-@pytest.mark.parametrize("points", ["signals", "bytecodes"])
+@pytest.mark.parametrize("points", ["signals", *more("bytecodes")])
 @pytest.mark.parametrize("timeout", [60, *more(0.005)])
 def test_no_interrupt_of_a_thread_at_the_shared_connection_costs_the_others_anything(server, raw, hf, points, timeout):
     """Neither of one that times out nor of one that is granted what it waits for."""
