@@ -167,7 +167,7 @@ def matrix(session: nox.Session, redis_py: str) -> None:
         session.error("see above")
 
 
-@nox.session(python=SECOND)
+@nox.session(python=SECOND, venv_backend="virtualenv")  # uv cannot read the Python that .ci/pythons unpacks
 def oldest(session: nox.Session) -> None:
     """Run what these can change on a second Python, with the oldest redis-py, on the oldest server."""
     session.install("--editable", ".[demo,lint]", "--group", "dev", f"redis=={OLDEST_REDIS_PY}")

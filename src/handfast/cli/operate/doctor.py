@@ -79,7 +79,7 @@ def _rights(url: str, wanted: Sequence[str], namespace: str) -> Iterator[ServerF
     from handfast.acl import missing_rights, rights_for
 
     uses = ", ".join(wanted)
-    with redis.Redis(connection_pool=pool_of_url(url, redis)) as client:
+    with redis.Redis.from_pool(pool_of_url(url, redis)) as client:
         user = client.connection_pool.connection_kwargs.get("username") or "default"
         try:
             missing = missing_rights(client, rights_for(wanted, namespace=namespace))
