@@ -16,6 +16,10 @@ test: dev
 gate: test
 	$(BIN)/nox --no-error-on-missing-interpreters
 
+# All else, in parts of at most ten minutes: `.venv/bin/python tools/deep.py --list` shows them and runs them alone.
+deep: dev
+	$(BIN)/python tools/deep.py
+
 # Every server with the oldest and the newest redis-py, half an hour. It takes some servers from other releases of Debian.
 matrix: dev
 	$(BIN)/nox --session matrix

@@ -193,7 +193,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--list", action="store_true", help="list the parts and how each went last")
+    parser.add_argument("--names", action="store_true", help="print the names of the parts as JSON")
     options = parser.parse_args()
+    if options.names:
+        print(json.dumps(list(PARTS)))
+        return 0
     if unknown := [name for name in options.parts if name not in PARTS]:
         parser.error(f"unknown: {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
@@ -211,6 +215,7 @@ def main() -> int:
                 sep="\n",
                 end="\n" * bool(record[name][kind]),
             )
+    subprocess.run([sys.executable, "tools/refresh_docs.py"], cwd=ROOT, check=True)
     return any(row["failures"] for row in record.values())
 
 

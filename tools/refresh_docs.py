@@ -14,6 +14,7 @@ cannot say anything else than they do:
 - ``cutoffs``: leases that replicas had and had not, from R37 in ``results/reliability/trials.json``;
 - ``places``: the order of waiters that come back, with and without their tickets, from R34 there;
 - ``servers``: the tests on every server, from ``results/servers/*.json``;
+- ``deep``: the parts of the deep suite, from ``results/deep.json``;
 - ``reliability``: the summary of ``results/reliability/*.json``.
 """
 
@@ -322,6 +323,20 @@ def servers() -> Iterator[str]:
         yield f"| {versions} | {row['tests']:,} | {row['failed']:,} | {row['skipped']:,} | {machine['date'][:10]} |"
 
 
+def deep() -> Iterator[str]:
+    """How each part of the deep suite went, and which tests failed."""
+    yield "| part | tests | failed | flakes | minutes | commit | date |\n|---|--:|--:|--:|--:|---|---|"
+    record = _read("deep")
+    for name, row in record.items():
+        count = f"{row['tests']:,}" if "tests" in row else ""
+        found = f"{len(row['failures'])} | {len(row['flakes'])}"
+        yield f"| {name} | {count} | {found} | {row['seconds'] / 60:.1f} | {row['commit']} | {row['date'][:10]} |"
+    for kind in ("failures", "flakes"):
+        if tests := [f"- `{found['test']}` ({name})" for name, row in record.items() for found in row[kind]]:
+            yield f"\n{kind.capitalize()}:\n"
+            yield from tests
+
+
 def reliability() -> Iterator[str]:
     """What was tried, how often, and how often it went wrong."""
     figures = [figure for run in _read("reliability/trials") for figure in run["figures"]]
@@ -373,6 +388,7 @@ SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "cutoffs": cutoffs,
     "places": places,
     "servers": servers,
+    "deep": deep,
     "reliability": reliability,
 }
 

@@ -21,7 +21,7 @@ from handfast._drivers import primary_watch
 from tests._support.apis import SYNC, take, until_queued, use
 from tests._support.helpers import eventually, eventually_async
 from tests._support.sentinel import Watched
-from tests.gate.faults.test_aio_lifetime import CLOSED, SILENT, play
+from tests.deep.faults.test_aio_lifetime import CLOSED, SILENT, play
 
 
 @pytest.fixture

@@ -81,8 +81,12 @@ def test_the_generated_sections_and_pictures_are_up_to_date(tool):
 @pytest.mark.parametrize("project", [ROOT, ROOT / "lab"], ids=["product", "lab"])
 def test_every_link_of_a_package_description_is_absolute_and_leads_somewhere(project):
     """The package index shows the README without the files beside it."""
-    metadata = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-    links = LINK.findall((project / metadata["readme"]).read_text())
+    hatch = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["hatch"]
+    description = (project / "README.md").read_text()
+    for rule in hatch.get("metadata", {}).get("hooks", {}).get("fancy-pypi-readme", {}).get("substitutions", []):
+        description, count = re.subn(rule["pattern"], rule["replacement"], description)
+        assert count, f"{rule} changes nothing"
+    links = LINK.findall(description)
     assert links
     for link in links:
         assert link.startswith(("https://", "#")), f"{link} is relative"
@@ -91,6 +95,15 @@ def test_every_link_of_a_package_description_is_absolute_and_leads_somewhere(pro
             assert path.exists(), link
             titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
             assert not anchor or anchor in map(slug, titles), link
+
+
+def test_every_link_of_the_readme_leads_to_a_file_beside_it():
+    links = [
+        link for link in LINK.findall((ROOT / "README.md").read_text()) if not link.startswith(("#", "https://martin."))
+    ]
+    assert len(links) > 10
+    for link in links:
+        assert (ROOT / link.partition("#")[0]).is_file(), link
 
 
 def file_of(url):
