@@ -176,6 +176,15 @@ def oldest(session: nox.Session) -> None:
     session.run(*PYTEST, *OLD_REDIS_PY, *(session.posargs or OLDEST), env=env)
 
 
+@nox.session(venv_backend="none")
+def coverage(session: nox.Session) -> None:
+    """Measure which lines and branches the gate alone reaches."""
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", "-q", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report")
+
+
 @nox.session
 def frameworks(session: nox.Session) -> None:
     """Run programs in FastAPI, Celery, Django under gunicorn, APScheduler and gevent, most of them in several processes."""

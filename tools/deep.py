@@ -83,6 +83,7 @@ PARTS = {
         (*CLIENT, "tests"),
     ),
     "replicas": suite(*(f"tests/deep/faults/test_{name}.py" for name in REPLICAS), of=CLIENT),
+    "coverage": Part([*NOX, "coverage"], (*ALL, "tests/gate")),
     "frameworks": Part([*NOX, "frameworks"], (*ALL, "tests/deep/frameworks")),
     **{
         f"python {version}": Part([*NOX, f"tests-{version}"], (*ALL, "tests/gate"))

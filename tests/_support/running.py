@@ -49,7 +49,7 @@ def starting():
         process = subprocess.Popen(
             command,
             start_new_session=True,
-            preexec_fn=_mind_hangups,  # noqa: PLW1509 -- it takes no lock
+            preexec_fn=_take_signals,  # noqa: PLW1509 -- it takes no lock
             **pipes | options,
         )
         started.append(process)
@@ -62,9 +62,11 @@ def starting():
             _end(process)
 
 
-def _mind_hangups():
-    """Under ``nohup`` a process begins with SIGHUP ignored, and `handfast run` leaves it so."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def _take_signals():
+    """Ignore none, whatever the parent ignores: under ``nohup`` a process begins with SIGHUP ignored, in the background with SIGINT."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _end(process):

@@ -11,9 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from handfast.classic import watch
+from tests._support import listings
 from tests._support.helpers import eventually
 from tests._support.listings import Crash, Interrupted, commands, crash
 from tests.gate.classic.test_classic_locks import ACQUIRE_COMMAND, pausing
+
+conn, form = listings.conn, listings.form
+
 
 # --- flaws of the first form
 

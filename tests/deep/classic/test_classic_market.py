@@ -9,7 +9,10 @@ import pytest
 import redis
 
 from handfast.embedded import PrivateServer
+from tests._support import listings
 from tests._support.helpers import eventually
+
+form = listings.form
 
 
 def serves(node):

@@ -11,11 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from handfast.classic import watch
+from tests._support import listings
 from tests._support.actor import Actors, family_user
 from tests._support.helpers import eventually, kill_waiter
 from tests._support.listings import Crash, Interrupted, crash
 from tests.gate.classic import test_classic_semaphores as gate
 from tests.gate.classic.test_classic_semaphores import FAIR, FIRST, LOCKED, LUA, every_kind, free, trips
+
+conn, form = listings.conn, listings.form
+
 
 clock = gate.clock
 

@@ -235,7 +235,7 @@ async def main():
 
     async def hold(name):
         async with locks[name]:
-            await forever()
+            await asyncio.sleep(60)
 
     async def wait(name):
         await locks[name].acquire()
@@ -244,7 +244,7 @@ async def main():
     await asyncio.sleep(0.05)
     async with locks["c"]:
         print("ready", flush=True)
-        await (forever() if sys.argv[3] == "holds" else locks["a"].acquire())
+        await (asyncio.sleep(60) if sys.argv[3] == "holds" else locks["a"].acquire())
 
 asyncio.run(main())
 """

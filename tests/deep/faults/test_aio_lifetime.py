@@ -51,7 +51,7 @@ async def crowd(hf):
     \"\"\"Tasks that hold and tasks that wait, and are left alone with it.\"\"\"
     async def hold(name):
         async with hf.lock(name):
-            await forever()
+            await asyncio.sleep(60)
     async def wait(name):
         await hf.lock(name).acquire()
     tasks = [asyncio.create_task(how(name)) for how, name in zip((hold, hold, wait, wait, hold), "ababa")]
@@ -253,7 +253,7 @@ def lock(name):
 
 async def hold(name):
     async with lock(name):
-        await forever()
+        await asyncio.sleep(60)
 
 async def wait(name):
     await lock(name).acquire()
