@@ -58,7 +58,7 @@ class Part:
 
 def suite(*names: str, of: tuple[str, ...] = ALL) -> Part:
     """Return the part that runs these folders or files of tests."""
-    return Part([*PYTEST, *names], (*of, "tests"))
+    return Part([*PYTEST, *names], (*of, *names, "tests/_support"))
 
 
 def lab_tests(*names: str) -> Part:
@@ -72,7 +72,7 @@ def lab_tests(*names: str) -> Part:
 REPLICAS = ("acknowledged", "cluster", "cluster_inboxes", "cluster_lock_all", "failover", "fences", "sentinel")
 
 PARTS = {
-    "examples": Part([*PYTEST, "tests/gate"], (*ALL, "tests")),
+    "examples": suite("tests/gate"),
     "objects": suite("tests/deep/api", "tests/deep/lua", of=CLIENT),
     "packages": suite(
         *(f"tests/deep/{name}" for name in ("acl", "classic", "compat", "fencing", "script", "testing", "unit"))
@@ -80,7 +80,7 @@ PARTS = {
     "command": suite("tests/deep/cli", "tests/deep/docs", "tests/deep/embedded"),
     "faults": Part(
         [*PYTEST, "tests/deep/faults", *(f"--ignore=tests/deep/faults/test_{name}.py" for name in REPLICAS)],
-        (*CLIENT, "tests"),
+        (*CLIENT, "tests/deep/faults", "tests/_support"),
     ),
     "replicas": suite(*(f"tests/deep/faults/test_{name}.py" for name in REPLICAS), of=CLIENT),
     "coverage": Part([*NOX, "coverage"], (*ALL, "tests/gate")),

@@ -101,6 +101,7 @@ def test_flaw_there_is_no_queue_and_no_notification(kind, conn, hf, other, raw):
     assert kind.acquire(conn, "s", 1), "a later client may come first"
     assert kind.acquire(conn, "s", 1) is None
 
+    hf.semaphore("s", 2).acquire(permits=2).release()  # the server knows the scripts then
     lease = hf.semaphore("s", 2).acquire(permits=2)
     with ThreadPoolExecutor(1) as threads:
         short = other.semaphore("s", 2, ttl=2, renew=False)  # a longer one would be confirmed
