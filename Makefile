@@ -16,7 +16,7 @@ test: dev
 gate: test
 	$(BIN)/nox --no-error-on-missing-interpreters
 
-# All else, in parts of at most ten minutes: `.venv/bin/python tools/deep.py --list` shows them and runs them alone.
+# All else, in parts that may run alone: `.venv/bin/python tools/deep.py --list` shows them.
 deep: dev
 	$(BIN)/python tools/deep.py
 

@@ -1,4 +1,4 @@
-"""The deep suite: all that the gate leaves out, in parts of at most ten minutes, and a record of how each went.
+"""The deep suite: all that the gate leaves out, in parts that may run alone, and a record of how each went.
 
     python tools/deep.py --list             the parts, and how each went last
     python tools/deep.py                    every part without a record for the sources as they are committed
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "results/deep.json"
 
 LONGEST_S = 1200
-"""A part that takes longer is ended. On two cores each takes less than half of that."""
+"""A part that takes longer is ended."""
 
 LOG_LENGTH = 4000
 """Characters that are kept of the log of a failure: its end."""
