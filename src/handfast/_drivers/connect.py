@@ -19,6 +19,8 @@ from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_cl
 from handfast._drivers.failures import log_unheard
 from handfast._engine.defaults import EMBEDDED
 from handfast._engine.effects import Park
+from handfast._engine.resp import ErrorReply
+from handfast._engine.server_errors import takes_no_scripts
 from handfast._engine.slots import Node
 from handfast._version import __version__
 from handfast.errors import NoServer
@@ -62,6 +64,8 @@ class Connector:
 
     heard: bool = False
     """Whether a message ever reached one of these connections. They probe it until one has."""
+    sends_scripts: bool | None = None
+    """Whether the user may send the server a script in full; None until one was sent to find out."""
     _is_unheard_logged = False
     _reached = False
     _whole: Connector | None = None
@@ -127,6 +131,18 @@ class Connector:
         self.heard = True
         if self._whole is not None:
             self._whole.heard = True
+
+    def note_source(self, reply: Any) -> None:
+        """Take the reply to a script that was sent in full."""
+        if type(reply) is not ErrorReply:
+            self.sends_scripts = True
+        elif takes_no_scripts(reply):
+            self.sends_scripts = False
+
+    @property
+    def confirms_in_full(self) -> bool:
+        """Whether confirmations leave with their source. Its caller may not read the reply for long, so that must not be `NOSCRIPT`."""
+        return self.sends_scripts is not False
 
     def unheard(self, park: Park) -> Park:
         """Return what to wait for before a message ever came through: for less long."""

@@ -73,9 +73,9 @@ def pack(values: Iterable[Any]) -> bytes:
 
 @cache
 def load(name: str) -> LuaScript:
-    """Load the script of that name from ``lua/``, with its parts in place."""
+    """Load the script of that name from ``lua/`` as it is sent: its parts in place, and of all comments only the name."""
     text = lua_text(f"{name}.lua")
-    return LuaScript(name, include_parts(text), read_header(text))
+    return LuaScript(name, f"-- {name}\n{_without_comments(include_parts(text))}", read_header(text))
 
 
 def include_parts(text: str) -> str:
@@ -88,6 +88,12 @@ def _replace_includes(text: str, part: Callable[[str], str]) -> str:
         part(line.split()[-1]) if line.lstrip(" ").startswith(_INCLUDE) else line
         for line in text.splitlines(keepends=True)
     )
+
+
+def _without_comments(text: str) -> str:
+    """Drop the lines that are comments, and the indents. No string of ours has more than one line."""
+    lines = (line.lstrip(" ") for line in text.splitlines(keepends=True))
+    return "".join(line for line in lines if not line.startswith(("--", "\n")))
 
 
 def _body_of_part(name: str) -> str:

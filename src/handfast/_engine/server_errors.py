@@ -29,6 +29,7 @@ __all__ = [
     "refusal",
     "script_error",
     "subscribe_denied",
+    "takes_no_scripts",
 ]
 
 _CODE = (
@@ -44,6 +45,8 @@ _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 _COMMAND = r"run the '([\w|]+)' command"
 _RUNS_SCRIPTS = r"run the 'eval(?:sha)?' command"
 """In a NOPERM: the user may run no script, so none has begun. No script calls these commands."""
+
+_TAKES_NO_SCRIPTS = r"run the 'eval' command|(?i:unknown command .eval\b)"
 
 _TRANSIENT = frozenset({"LOADING", "BUSY", "TRYAGAIN", "TORN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
 _MAY_HAVE_WRITTEN = frozenset({"", "NOPERM", "TORN"})
@@ -108,6 +111,11 @@ def is_on_the_move(text: str) -> bool:
 def is_failover(text: str) -> bool:
     """Return whether another server may be the primary by now, so that a new connection finds it."""
     return _code(text) in _FAILOVER
+
+
+def takes_no_scripts(text: str) -> bool:
+    """Return whether the user may run only scripts that the server knows."""
+    return re.search(_TAKES_NO_SCRIPTS, text) is not None
 
 
 def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:

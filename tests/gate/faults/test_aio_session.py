@@ -7,7 +7,6 @@ import contextlib
 import logging
 import socket
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -17,7 +16,6 @@ from handfast import ServerRefused, ServerUnsupported
 from handfast._drivers.aio.session import BATCH, Session
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.clock import monotonic
-from handfast._drivers.connect import Connector
 from handfast._engine.calls import PermitRequest
 from handfast._engine.effects import GrantMessage, Park
 from handfast._engine.keys import KeySet
@@ -25,6 +23,7 @@ from handfast._engine.messages import Subscription
 from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import load
+from tests._support.connector import ScriptedConnector
 from tests._support.helpers import eventually_async
 
 TOKEN = b"t" * 32
@@ -102,10 +101,7 @@ class Stage:
     """A session, and each connection that it makes."""
 
     def __init__(self):
-        self.connector = SimpleNamespace(
-            connect=self.connect, response_timeout=5.0, reached=True, switches=0, heard=True
-        )
-        self.connector.may_recover = partial(Connector.may_recover, self.connector)
+        self.connector = ScriptedConnector(self.connect)
         self.peers = asyncio.Queue()
         self.all = []
         self.count = 0
@@ -485,16 +481,41 @@ async def parked(stage):
     park = Park(TOKEN, monotonic() + 60, PERMITS.renew_for(TOKEN, 1000))
     waiter = asyncio.create_task(stage.session.park(park))
     ((verb, *_),) = await peer.hear()
-    assert verb == b"EVALSHA"
+    assert verb == b"EVAL"
     return waiter, peer
 
 
-async def test_a_grant_is_confirmed_with_the_source_until_the_server_is_known_to_know_the_script(stage):
+NO_SCRIPTS = (
+    b"-NOPERM User app has no permissions to run the 'eval' command\r\n",
+    b"-NOPERM this user has no permissions to run the 'eval' command or its subcommand\r\n",
+    b"-ERR unknown command 'EVAL', with args beginning with: 'x'\r\n",
+    b"-ERR unknown command `EVAL`, with args beginning with: `x`, \r\n",
+)
+
+
+@pytest.mark.parametrize("reply", [b"", number(1), b"-LOADING the server is loading\r\n", *NO_SCRIPTS])
+async def test_a_grant_is_confirmed_with_the_source_unless_the_server_takes_none(stage, reply):
     waiter, peer = await parked(stage)
-    peer.say(GRANTED)
+    peer.say(reply, GRANTED)
     ((verb, source, *_),) = await peer.hear()
-    assert (verb, source) == (b"EVAL", load("permit_renew").source.encode())
+    script = load("permit_renew")
+    assert (verb, source.decode()) == ((b"EVALSHA", script.digest) if reply in NO_SCRIPTS else (b"EVAL", script.source))
     assert (await waiter).grant == GrantMessage(7, 2000, 3000)
+
+
+async def test_what_the_server_takes_is_tried_once(stage):
+    waiter, peer = await parked(stage)
+    peer.say(number(1), GRANTED)
+    await peer.hear()
+    await waiter
+    stage.session.inbox.register(TOKEN)
+    waiter = asyncio.create_task(stage.session.park(Park(TOKEN, monotonic() + 60, PERMITS.renew_for(TOKEN, 1000))))
+    (asked,) = send(stage, 5)
+    ((*_, token),) = await peer.hear()
+    assert token == b"%032d" % 5
+    peer.say(number(1), number(5))
+    assert await replies([asked]) == [5]
+    waiter.cancel()
 
 
 async def test_a_confirmation_that_was_sent_early_is_not_sent_again_for_a_waiter_that_left(stage):

@@ -21,6 +21,7 @@ from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import Seat
 from handfast._engine.calls import CLAIM_MS
 from handfast._protocol.lease import LeaseTable
+from handfast.acl import scripts_for
 from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.apis import ASYNCIO, until_queued
 from tests._support.engine import Engine
@@ -75,8 +76,8 @@ def there(client):
     return holder.remaining
 
 
-def until_primed(proxy):
-    """Wait until a waiter has made sure that the server knows the script of confirmations."""
+def until_tried(proxy):
+    """Wait until a waiter has found out how its confirmation is to be sent."""
     eventually(lambda: any(map(CONFIRMATION, proxy.commands)))
 
 
@@ -175,12 +176,54 @@ async def test_a_confirmation_without_a_reply_does_not_stretch_the_belief(suspen
         return lease
 
     def delay():
-        until_primed(proxy)
+        until_tried(proxy)
         proxy.delay(CONFIRMATION, seconds=0.3)
 
     lease = await hand_over(hf, far.lock("a", ttl=TTL_S), block, before=delay)
     assert await lease.release() is False
     assert lease.lost, "it stays lost"
+
+
+@pytest.mark.usefixtures("no_renewals")
+async def test_a_server_that_forgot_its_scripts_meanwhile_confirms_all_the_same(hf, here, raw):
+    """The reply is read when the caller awaits again, and that may be long after."""
+    for _ in range(2):
+        lease = await hand_over(
+            hf, here.lock("a", ttl=TTL_S), lambda lease: until_confirmed(hf, lease) or lease, before=raw.script_flush
+        )
+        assert await lease.release() is True
+
+
+@pytest.mark.usefixtures("no_renewals")
+def test_the_shared_connection_confirms_with_the_source(hf, server, raw):
+    """Its thread could send it again, but not while the process is stopped."""
+    with FaultProxy(server.url) as proxy, Handfast(proxy.url, max_sessions=1) as crowd:
+        lent = crowd._driver._pool.take()
+        lease = handed_over(hf, crowd)
+        assert lease.release() is True
+        crowd._driver._pool.give(lent)
+        (sent,) = (command for command in proxy.commands if CONFIRMATION(command))
+        assert sent.name == "EVAL"
+
+
+@pytest.mark.usefixtures("no_renewals")
+async def test_a_user_who_may_send_no_script_confirms_with_the_digest(hf, api, server, raw):
+    raw.execute_command("ACL", "SETUSER", "digests", "reset", "on", ">secret", "+@all", "-eval", "~*", "&*")
+    url = server.url.replace("unix://", "unix://digests:secret@")
+    try:
+        for needed in scripts_for(["lock"]):
+            raw.script_load(needed.source)
+        async with api.client(url) as client:
+            for _ in range(2):
+                lease = await hand_over(
+                    hf, client.lock("a", ttl=TTL_S), lambda lease: until_confirmed(hf, lease) or lease
+                )
+                assert await lease.release() is True
+        noted = [entry for entry in raw.acl_log() if entry["username"] == "digests"]
+        assert [(entry["object"], entry["count"]) for entry in noted] == [("eval", 1)]
+    finally:
+        raw.acl_deluser("digests")
+        raw.acl_log_reset()
 
 
 @both_kinds
@@ -189,7 +232,7 @@ async def test_a_lost_confirmation_is_repeated_within_the_claim_window(hf, far, 
     faults = []
 
     def lose():
-        until_primed(proxy)
+        until_tried(proxy)
         faults.append(getattr(proxy, fault)(CONFIRMATION))
 
     lease = await hand_over(hf, far.lock("a", ttl=TTL_S, renew=renew), before=lose)

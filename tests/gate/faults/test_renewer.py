@@ -9,10 +9,11 @@ import pytest
 
 from handfast import LeaseLost
 from handfast._drivers.sync import renewer as sync_renewer
+from handfast.acl import scripts_for
 from handfast.testing import FaultProxy, containing, script
-from tests._support.apis import until_queued
+from tests._support.apis import ASYNCIO, until_queued
 from tests._support.engine import Engine
-from tests._support.family import until_listening
+from tests._support.family import scripts_run, until_listening
 from tests._support.helpers import eventually_async
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
@@ -87,8 +88,13 @@ def test_a_revocation_that_comes_before_the_renewal_thread_listens_is_noticed(hf
 async def test_a_revocation_whose_message_is_lost_with_the_connection_is_noticed(api, server, there, raw, renew):
     with FaultProxy(server.url) as proxy:
         async with api.client(proxy.url) as client:
+            for known in scripts_for(["lock"]):
+                raw.script_load(known.source)
+            before = scripts_run(raw)
             lease = await client.lock("a", ttl=3600, renew=renew).acquire()
             await until_listening(raw)
+            # The renewal thread asks once, as soon as it listens; a revocation before that would be noticed by the answer.
+            await eventually_async(lambda: scripts_run(raw) == before + (1 if api is ASYNCIO else 2))
             lost = proxy.lose_pushes(containing(b"revoked"), times=1)
             assert await there.lock("a").force_release() == 1
             await eventually_async(lambda: lost.spent)

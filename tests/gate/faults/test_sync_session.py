@@ -20,6 +20,7 @@ from handfast._engine.messages import Subscription
 from handfast._engine.packing import doubles
 from handfast._engine.resp import ErrorReply, bulk
 from handfast._engine.script import load
+from tests._support.connector import ScriptedConnector
 
 TOKEN = b"t" * 32
 
@@ -47,7 +48,7 @@ def stage():
     """A session, and the server's end of its socket."""
     ours, theirs = socket.socketpair()
     connection = SimpleNamespace(_sock=ours, disconnect=ours.close)
-    connector = SimpleNamespace(connect=lambda _: connection, response_timeout=5.0, switches=0, heard=True)
+    connector = ScriptedConnector(lambda _: connection)
     revoked = []
     session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
     theirs.sendall(OPENED)
@@ -86,12 +87,7 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
     """No poll of the socket would report it: the renewer would notice at the next renewal, ten seconds later by default."""
     ours, theirs = socket.socketpair()
     revoked = []
-    connector = SimpleNamespace(
-        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close),
-        response_timeout=5.0,
-        switches=0,
-        heard=True,
-    )
+    connector = ScriptedConnector(lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close))
     session = Session(connector, SUBSCRIBE, on_revoked=lambda *message: revoked.append(message))
     behind = push(b"revoked abc deploy")
     theirs.sendall(OPENED + (b"" if replies else behind))
@@ -107,12 +103,7 @@ def test_a_revocation_in_one_segment_with_a_reply_is_delivered_at_once(replies):
 @pytest.mark.parametrize("reply", [b"*2\r\n" + bulk("inbox") + b":0\r\n", b"+PONG\r\n", RESP2])
 def test_a_connection_that_no_message_can_reach_is_closed(reply):
     ours, theirs = socket.socketpair()
-    connector = SimpleNamespace(
-        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close),
-        response_timeout=5.0,
-        switches=0,
-        heard=True,
-    )
+    connector = ScriptedConnector(lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close))
     session = Session(connector, SUBSCRIBE)
     theirs.sendall(reply)
     with pytest.raises(ServerUnsupported, match="PUBSUB NUMSUB"):

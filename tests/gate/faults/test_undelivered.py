@@ -9,6 +9,7 @@ import pytest
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.sync.session import Session
+from tests._support.connector import ScriptedConnector
 from tests.gate.faults.test_aio_session import played, send
 from tests.gate.faults.test_sync_session import CALL, OPENED, SUBSCRIBE
 
@@ -25,12 +26,7 @@ def connected():
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_sync_session_resets_its_connection_to_a_silent_server(silent):
     ours, theirs = connected()
-    connector = SimpleNamespace(
-        connect=lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close),
-        response_timeout=5.0,
-        switches=0,
-        heard=True,
-    )
+    connector = ScriptedConnector(lambda _: SimpleNamespace(_sock=ours, disconnect=ours.close))
     session = Session(connector, SUBSCRIBE)
     theirs.sendall(OPENED)
     session.open()

@@ -289,7 +289,9 @@ def handoff(name: str, *, renewed: bool = False) -> Case:
         given = tokens()
         holder = next(given)
         for waiter in given:
-            renewal = [packed(request.renew_for(waiter, TTL_MS))] if renewed else []
+            # A waiter confirms with the source, so that a server which has forgotten the script answers as well.
+            confirm = request.renew_for(waiter, TTL_MS)
+            renewal = [confirm.prefix.eval_source + confirm.args] if renewed else []
             yield [packed(request.acquire(waiter)), packed(request.release(holder)), *renewal]
             holder = waiter
 

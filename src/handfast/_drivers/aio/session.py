@@ -106,10 +106,8 @@ class Session:
         """The server refused a batch: there is none before this moment."""
         self._unknown: set[str] = set()
         """The scripts of batches that the server does not know."""
-        self._primed = False
-        """Whether the server knows the script of confirmations, by what was sent on this connection."""
-        self._primer: Future[Outcome] | None = None
-        """The latest request whose only purpose is that the server knows it."""
+        self._probe: Future[Outcome] | None = None
+        """The latest request that is to find out whether the server takes scripts from this user."""
         self._ticker: asyncio.TimerHandle | None = None
         self._silent_ticks = 0
         self._expiry: asyncio.TimerHandle | None = None
@@ -173,12 +171,12 @@ class Session:
             park = self._connector.unheard(park)
         if (
             park.confirm is None
-            or self._primed
+            or self._connector.sends_scripts is not None
             or not self.is_open
-            or not (self._primer is None or self._primer.done())
+            or not (self._probe is None or self._probe.done())
         ):
             return self.inbox.park(park)
-        return self._prime(park, park.confirm)
+        return self._park_first(park, park.confirm)
 
     def use_shard(self, slot: int) -> None:
         """Have the messages for the waiters of a slot come to a sharded inbox, as soon as the server has one."""
@@ -191,16 +189,13 @@ class Session:
             self._sent.append(PendingAside(partial(self._shards.refuse, slot)))
             transport.write(command)
 
-    async def _prime(self, park: Park, confirm: Call) -> Waking:
-        """Wait for the grant message, and send its confirmation early: for a waiter it changes nothing."""
-        self._primer = primer = self.send(confirm, on_answer=self._note_primed)
+    async def _park_first(self, park: Park, confirm: Call) -> Waking:
+        """Wait for the grant message, and try beforehand how its confirmation can be sent: for a waiter it changes nothing."""
+        self._probe = probe = self.send(confirm, by_source=True)
         try:
             return await self.inbox.park(park)
         finally:
-            primer.cancel()  # nothing is sent for a token after its end
-
-    def _note_primed(self, _: Answer) -> None:
-        self._primed = True
+            probe.cancel()  # nothing is sent for a token after its end
 
     def note_revoked(self, token: bytes, reason: str) -> None:
         """Keep the news that a grant was revoked before its waiter saw it."""
@@ -282,6 +277,8 @@ class Session:
         future, call = request.future, request.call
         if future.done():
             return
+        if request.by_source:
+            self._connector.note_source(frame)
         if type(frame) is not ErrorReply:
             self._tries = 0
             if call.waiter:
@@ -346,8 +343,9 @@ class Session:
     def _confirm(self, call: Call) -> Confirmation:
         """Send a confirmation within this step of the loop: the next one may take long."""
         confirmation = Confirmation()
-        confirmation.pending = self.send(call, on_answer=confirmation.settle, by_source=not self._primed)
-        self._primed = True
+        confirmation.pending = self.send(
+            call, on_answer=confirmation.settle, by_source=self._connector.confirms_in_full
+        )
         if self._reading:
             self._hurries = True
         else:
@@ -493,7 +491,6 @@ class Session:
         self._handshake = self._loop.create_future()
         self._sources_sent.clear()
         self._scripts.reconnect()
-        self._primed = False
         self._batches_from = -inf
         self._silent_ticks = 0
         try:

@@ -51,8 +51,6 @@ class Session(Transport):
         self._grants: dict[bytes, GrantMessage] = {}
         self._unanswered: deque[tuple[Confirmation | int, float]] = deque()
         """Confirmations without a reply, and when they were sent; and the slots whose sharded inboxes are not confirmed yet."""
-        self._primed = False
-        """Whether the server knows the script of confirmations."""
         self._parked = False
         self._has_moved = False
         """Whether the slot of who waits may have left the server."""
@@ -61,7 +59,6 @@ class Session(Transport):
     def open(self, within: float | None = None) -> None:
         """Connect and subscribe, each step within that many seconds."""
         self._grants.clear()
-        self._primed = False
         super().open(within)
         self._take_frames()
 
@@ -131,8 +128,8 @@ class Session(Transport):
         token, until, confirm, _ = park
         self._parked = True
         try:
-            if confirm is not None and not self._primed:
-                self._prime(confirm)
+            if confirm is not None and self._connector.sends_scripts is None:
+                self._try_to_send(confirm)
             while self._may_park:
                 self._take_frames()
                 message = self._grants.pop(token, None)
@@ -199,14 +196,10 @@ class Session(Transport):
         refusals = (one for one in (asked, reply, published, replicas) if type(one) is ErrorReply)
         return next(refusals, None) or make_answer((sent_at, reply, False, replicas))
 
-    def _prime(self, call: Call) -> None:
-        """See to it that the server knows the script of a confirmation. For a waiter it changes nothing."""
-        for command in (call.prefix.evalsha, call.prefix.eval_source):
-            self.write(command + call.args, self._connector.response_timeout)
-            reply = self._reply(self._connector.response_timeout)
-            if not (type(reply) is ErrorReply and is_noscript(reply)):
-                break
-        self._primed = True
+    def _try_to_send(self, call: Call) -> None:
+        """Find out how a confirmation can be sent. For a waiter it changes nothing."""
+        self.write(call.prefix.eval_source + call.args, self._connector.response_timeout)
+        self._connector.note_source(self._reply(self._connector.response_timeout))
 
     def _confirm(self, call: Call | None, message: GrantMessage | None) -> Confirmation | None:
         """Send the confirmation of a grant."""
@@ -214,15 +207,18 @@ class Session(Transport):
             return None
         confirmation = Confirmation(self)
         self._unanswered.append((confirmation, monotonic()))
-        self.write(call.prefix.evalsha + call.args, self._connector.response_timeout)
+        head = call.prefix.eval_source if self._connector.confirms_in_full else call.prefix.evalsha
+        self.write(head + call.args, self._connector.response_timeout)
         return confirmation
 
     def _on_confirmed(self, frame: Any) -> None:
         """Take the reply to the oldest confirmation, or what the server has against a sharded inbox."""
         confirmation, sent_at = self._unanswered.popleft()
         if not isinstance(confirmation, int):
-            self._primed = type(frame) is not ErrorReply
-            confirmation.settle(make_answer((sent_at, frame, False, 0)) if self._primed else None)
+            is_error = type(frame) is ErrorReply
+            if is_error:
+                self._connector.note_source(frame)
+            confirmation.settle(None if is_error else make_answer((sent_at, frame, False, 0)))
         elif self.shards is not None:
             self.shards.refuse(confirmation, frame)
 

@@ -299,6 +299,8 @@ class _SharedConnection(Transport):
         self._sent.popleft()
         if type(one.asked) is ErrorReply:
             reply = one.asked
+        if one.from_source:
+            self._connector.note_source(reply)
         if type(reply) is not ErrorReply:
             one.settle(Answer(one.sent_at, reply))
         elif is_noscript(reply) and not one.from_source:
@@ -317,6 +319,7 @@ class _SharedConnection(Transport):
         if mail.message is not None and mail.message.lease_us and mail.confirm is not None:
             confirming = _Confirming(mail.confirm)
             mail.confirmation = confirming.confirmation
+            confirming.from_source = self._connector.confirms_in_full
             self._send([confirming])
         mail.wake_up.now()
 
