@@ -26,6 +26,7 @@ __all__ = [
     "is_on_the_move",
     "is_refusal",
     "is_transient",
+    "may_have_written",
     "refusal",
     "script_error",
     "subscribe_denied",
@@ -113,6 +114,12 @@ def is_failover(text: str) -> bool:
     return _code(text) in _FAILOVER
 
 
+def may_have_written(text: str) -> bool:
+    """Return whether the script may have written something before the server refused the rest."""
+    code = _code(text)
+    return code in _MAY_HAVE_WRITTEN and not (code == "NOPERM" and re.search(_RUNS_SCRIPTS, text))
+
+
 def takes_no_scripts(text: str) -> bool:
     """Return whether the user may run only scripts that the server knows."""
     return re.search(_TAKES_NO_SCRIPTS, text) is not None
@@ -132,8 +139,7 @@ def refusal(text: str, name: str, *, again: bool = False) -> ServerRefused:
             "it does not run a command that the script needs, as services without TIME in scripts; use another server"
         )
     message = f"the server refused a script for {name!r}: {advice} ({text})"
-    unwritten = code not in _MAY_HAVE_WRITTEN or (code == "NOPERM" and re.search(_RUNS_SCRIPTS, text) is not None)
-    return ServerRefused(message, name=name, changed_nothing=unwritten and not again, reply=text)
+    return ServerRefused(message, name=name, changed_nothing=not (again or may_have_written(text)), reply=text)
 
 
 def subscribe_denied(text: str, channel: str) -> ServerRefused:

@@ -30,6 +30,8 @@ TOKEN = b"t" * 32
 
 PERMITS = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
 
+LOCKS = [PermitRequest(KeySet("hf", "lock", name), ttl_ms=1000, renew=True) for name in "bc"]
+
 QUEUED = b"*4\r\n$6\r\nqueued\r\n:1000\r\n:0\r\n:5000\r\n"
 
 NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
@@ -530,6 +532,31 @@ async def test_a_confirmation_that_was_sent_early_is_not_sent_again_for_a_waiter
     assert command[-1] == b"%032d" % 5, "the first one that is sent again"
     peer.say(number(5))
     assert await replies([asked]) == [5]
+
+
+# --- batches that the server refuses
+
+
+@pytest.mark.parametrize(
+    ("refused", "may_have_run"),
+    [
+        ("READONLY You can't write against a read only replica.", False),
+        ("OOM command not allowed when used memory > 'maxmemory'.", False),
+        ("NOPERM User app has no permissions to run the 'evalsha' command", False),
+        ("ERR Error running script: attempted to access a non local key in a cluster node", True),
+        ("ERR user_script:7: anything else", True),
+    ],
+)
+async def test_a_release_of_a_batch_that_was_refused_whole_has_not_run(stage, refused, may_have_run):
+    """So the server that answers its next copy with `unknown` had lost the lease: to take it for released would be silent."""
+    peer = await stage.open()
+    busy, *others = send(stage, 9), *(stage.session.send(one.release(TOKEN)) for one in LOCKS)
+    await peer.hear(2)
+    peer.say(number(9), f"-{refused}\r\n".encode())
+    assert len(await peer.hear(2)) == 2, "each goes alone"
+    peer.say(number(1), number(2))
+    answers = await asyncio.wait_for(asyncio.gather(*busy, *others), 10)
+    assert [answer.again for answer in answers] == [False, may_have_run, may_have_run]
 
 
 # --- connections that break

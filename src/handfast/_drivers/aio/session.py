@@ -46,7 +46,7 @@ from handfast._engine.batches import replies, split
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, make_answer
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push
-from handfast._engine.server_errors import is_noscript
+from handfast._engine.server_errors import is_noscript, may_have_written
 from handfast._engine.shards import Shards
 from handfast._engine.slots import ASKING
 from handfast._protocol.retry import pause_before
@@ -314,7 +314,7 @@ class Session:
         else:
             self._batches_from = monotonic() + BATCH_PAUSE_S
             for request in batch.requests:
-                request.again = True
+                request.again = request.again or may_have_written(frame)
         self._outbox += batch.requests
 
     def on_writable(self) -> None:
