@@ -15,10 +15,13 @@ try:
 except ImportError:
     click = None  # type: ignore[assignment]  # main() then names the extra to install
 
-__all__ = ["USAGE", "main"]
+__all__ = ["UNAVAILABLE", "USAGE", "main"]
 
 USAGE = 64
 """Exit code of every command for wrong usage (EX_USAGE of sysexits.h)."""
+
+UNAVAILABLE = 69
+"""Exit code of every command when the server cannot be reached or refuses (EX_UNAVAILABLE of sysexits.h)."""
 
 if click is not None:
     click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own
@@ -70,7 +73,11 @@ def main() -> None:
     """Run the command line; the entry point of the script ``handfast``."""
     if click is None:
         sys.exit("handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'")
-    _group()()
+    try:
+        _group()()
+    except OSError as error:  # such as one that keeps a module from being imported
+        sys.stderr.write(f"handfast: {error}\n")
+        sys.exit(UNAVAILABLE)
 
 
 def _group() -> click.Group:

@@ -11,6 +11,7 @@ import click
 
 from handfast._engine.defaults import EMBEDDED
 from handfast._engine.validate import encode_name
+from handfast.cli import UNAVAILABLE
 
 if TYPE_CHECKING:
     import redis
@@ -25,8 +26,6 @@ __all__ = [
     "unreachable",
 ]
 
-UNAVAILABLE = 69
-"""Exit code of every command when the server cannot be reached or refuses (EX_UNAVAILABLE of sysexits.h)."""
 
 T = TypeVar("T")
 

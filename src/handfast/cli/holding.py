@@ -90,11 +90,11 @@ def run_holding(lease: Lease, command: Sequence[str], signals: Signals, plan: Lo
     """Run the command to its end. From here on signals are forwarded to it, and raise nothing."""
     signals.collect()
     try:
-        child = Child(command, _environment(lease), say)
+        child = Child(command, _environment(lease), signals, say)
     except OSError as error:
         return Ended(refuse_to_run(command[0], error), ran=False, exited=False, knew_of_loss=False)
     lease.add_lost_callback(signals.notify_lost)
-    code = child.supervise(signals, plan)
+    code = child.supervise(plan)
     return Ended(code, ran=True, exited=child.exited, knew_of_loss=child.knew_of_loss)
 
 

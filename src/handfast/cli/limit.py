@@ -6,6 +6,7 @@ An admission is nothing to be held or released, so no process stays between the 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ import click
 from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
 from handfast.cli.durations import parse_duration_or_zero, span
 from handfast.cli.program import BUSY, ProgramCommand, refuse_to_run, say
+from handfast.cli.supervision.child import for_shell
 from handfast.cli.supervision.signals import ENDING, Interrupted, Signals
 
 if TYPE_CHECKING:
@@ -147,6 +149,12 @@ def _become(program: tuple[str, ...]) -> int:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and a program would inherit that
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvp(program[0], program)  # noqa: S606 -- becoming a command is what this is for
+        try:
+            os.execvp(program[0], program)  # noqa: S606 -- becoming a command is what this is for
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            shell = for_shell(program)
+            os.execv(shell[0], shell)  # noqa: S606
     except OSError as error:
         return refuse_to_run(program[0], error)

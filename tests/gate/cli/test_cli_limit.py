@@ -73,6 +73,13 @@ def test_a_command_that_cannot_run_exits_126_or_127(limit, command, code):
     assert err.startswith(f"handfast: cannot run {command!r}: ")
 
 
+def test_a_script_without_an_interpreter_line_is_for_the_shell(limit, tmp_path):
+    script = tmp_path / "job"
+    script.write_text('test "$1" = "a b" && exit 4')
+    script.chmod(0o700)
+    assert done(limit("5/h", "--", str(script), "a b"))[0] == 4
+
+
 def test_an_unreachable_server_exits_69(start, tmp_path):
     code, out, err = done(start(*LIMIT, "api", "5/s", "--url", f"unix://{tmp_path}/none", "--", "echo", "no"))
     assert (code, out) == (69, "")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
 from handfast.cli.durations import parse_duration, parse_duration_or_zero
-from tests._support.helpers import more
-from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, done, line_of, ready, starting
+from handfast.cli.supervision.signals import FORWARDED
+from tests._support.helpers import eventually, more
+from tests._support.running import BOUND, CAT, HANDFAST, LISTENER, PYTHON, done, line_of, ready, starting, until_queued
 
 
 @pytest.fixture
@@ -32,6 +35,17 @@ def job(hf):
     """The lock that the runs compete for."""
     return hf.lock("job")
 
+
+ECHO = """
+import os, signal
+heard = signal.valid_signals() - {signal.SIGCHLD}
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+os.write(1, b"ready\\n")
+while (number := int(signal.sigwait(heard))) != signal.SIGRTMAX:
+    os.write(1, b"%d\\n" % number)
+os.write(1, b"%d\\n" % number)
+"""
+"""A command that reports its signals by their numbers, and ends with the last one."""
 
 NOWHERE = {key: value for key, value in os.environ.items() if key not in {"HANDFAST_URL", "REDIS_URL"}}
 """An environment that names no server, as cron's does."""
@@ -114,6 +128,82 @@ def test_signals_are_forwarded_to_the_command(run):
         process.send_signal(signal.Signals[name])
         assert line_of(process) == f"{name}\n"
     assert done(process)[0] == 5
+
+
+def test_every_signal_that_can_be_caught_is_forwarded(run):
+    """But those that belong to this process, or to both."""
+    process = run("--", *PYTHON, ECHO)
+    ready(process)
+    numbers = sorted(FORWARDED - {signal.SIGPIPE, signal.SIGXFSZ})  # which Python has ignored since it began
+    assert len(numbers) > 40
+    for number in numbers:
+        process.send_signal(number)
+        assert int(line_of(process)) == number
+    assert done(process)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGABRT, signal.SIGALRM, *more(signal.SIGXCPU, signal.SIGRTMIN + 3)], ids=int
+)
+def test_every_signal_ends_the_wait(run, job, number):
+    with job.acquire():
+        process = run("--", "true")
+        until_queued(job)
+        process.send_signal(number)
+        assert done(process) == (128 + number, "", "")
+        assert not job.status().waiters
+
+
+@pytest.mark.parametrize(
+    "how", ["pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])", "signal(signal.SIGCHLD, signal.SIG_IGN)"]
+)
+def test_a_run_sees_the_end_of_a_command_whatever_became_of_sigchld(start, server, how):
+    """Some runtimes block it. The command finds it as it was."""
+    become = [*PYTHON, f"import os, signal, sys; signal.{how}; os.execv(sys.argv[1], sys.argv[1:])"]
+    blocked = "import signal, sys; print(*map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))); sys.exit(3)"
+    process = start(*become, *HANDFAST, "job", "--url", server.url, "--", *PYTHON, blocked)
+    assert done(process)[:2] == (3, f"{signal.SIGCHLD:d}\n" if "BLOCK" in how else "\n")
+
+
+def test_a_script_without_an_interpreter_line_is_for_the_shell(run, tmp_path):
+    """As for execvp(3), and so for env, nohup, flock and nice."""
+    script = tmp_path / "job"
+    script.write_text('test "$1" = "a b" && exit 4')
+    script.chmod(0o700)
+    assert done(run("--", str(script), "a b"))[0] == 4
+    assert done(run("--", "job", "a b", env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}))[0] == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux can do without process 1")
+def test_orphans_that_come_to_a_run_are_buried(start, server):
+    """As process 1 of a container it gets those of the command."""
+    become = [
+        *PYTHON,
+        "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])",
+    ]
+    orphans = "for n in 1 2 3; do sh -c 'true & exit 0'; done; echo ready; exec cat"
+    process = start(*become, *HANDFAST, "job", "--url", server.url, "--", "sh", "-c", orphans)
+    ready(process)
+    eventually(lambda: len(children(process.pid)) == 1)
+    assert done(process)[0] == 0
+
+
+def children(pid):
+    """Return the processes whose parent this is, zombies among them."""
+    found = []
+    for other in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = (other / "stat").read_text().rpartition(")")[2].split()
+            found += [other.name] * (int(fields[1]) == pid)
+    return found
+
+
+def test_too_few_files_are_an_error_and_no_traceback(start, server):
+    process = start("sh", "-c", 'ulimit -n 5; exec "$@"', "sh", *HANDFAST, "job", "--url", server.url, "--", "true")
+    code, _, err = done(process)
+    assert code == 69
+    assert err.count("\n") == 1
+    assert "Too many open files" in err
 
 
 @pytest.mark.parametrize(("on_lost", "expected"), [("term", 74), *more(("kill", 74), ("ignore", 7))])

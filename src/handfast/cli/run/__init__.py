@@ -46,7 +46,8 @@ HANDFAST_FENCE it has seen and refuse smaller ones. This works with plain runs a
 --slots and -s several holders are valid at once, and their fences say nothing about each other.
 
 Signals are forwarded to COMMAND only, not to processes that it starts. End a shell script with `exec` if its last
-program must receive them.
+program must receive them. All that can be caught are, but for those that stop and continue a job (TSTP, TTIN, TTOU, CONT) and
+those of a fault (SEGV, BUS, FPE, ILL, TRAP, SYS).
 """
 
 

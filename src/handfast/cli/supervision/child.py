@@ -10,7 +10,10 @@ between fork and exec, which is not safe in a process with threads.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from handfast.cli.supervision.signals import FORWARDED, LOST, Signals
 
-__all__ = ["Child", "LossPlan"]
+__all__ = ["Child", "LossPlan", "for_shell"]
 
 FROM_THE_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH})
 """A terminal sends these to every process of its foreground job."""
@@ -33,16 +36,34 @@ class LossPlan(NamedTuple):
     kill_after: float
 
 
+def for_shell(command: Sequence[str]) -> list[str]:
+    """Return the command for a file that the system cannot execute itself: a script without ``#!``, as in execvp(3)."""
+    return ["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]]
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    # Our own files are close-on-exec; the files that our caller opened for the program must stay open.
+    return subprocess.Popen(command, env=environment, close_fds=False)
+
+
 class Child:
     """A running program, with our standard streams and every other inherited file. ``say`` writes a message.
 
     Raises OSError, as exec does, if the program cannot be run.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], signals: Signals, say: Callable[[str], None]
+    ) -> None:
         self._say = say
-        # Our own files are close-on-exec; the files that our caller opened for the program must stay open.
-        self._process = subprocess.Popen(command, env=environment, close_fds=False)
+        self._signals = signals
+        with signals.as_inherited():
+            try:
+                self._process = _start(command, environment)
+            except OSError as error:
+                if error.errno != errno.ENOEXEC:
+                    raise
+                self._process = _start(for_shell(command), environment)
         self._title = f"{command[0]!r} (process {self._process.pid})"
         self.knew_of_loss: bool = False
         """Whether the loss was known, and acted on, before the program ended."""
@@ -52,20 +73,29 @@ class Child:
         """Whether the program ended by itself, and not by a signal."""
         return (self._process.returncode or 0) >= 0
 
-    def supervise(self, signals: Signals, plan: LossPlan) -> int:
+    def supervise(self, plan: LossPlan) -> int:
         """Forward signals until the program ends. Return its exit code as a shell does: 128+n for signal n."""
         kill_at = inf
-        while (status := self._process.poll()) is None:
-            for number in signals.wait(kill_at - monotonic()):
+        while (status := self._poll()) is None:
+            for number in self._signals.wait(kill_at - monotonic()):
                 if number == LOST:
                     kill_at = self._on_loss(plan)
                 elif number in FORWARDED and not self._terminal_sent(number):
-                    self._send(signal.Signals(number))
+                    self._send(number)
             if monotonic() >= kill_at:
                 kill_at = inf
                 if self._send(signal.SIGKILL):
                     self._say(f"sent SIGKILL to {self._title}")
         return 128 - status if status < 0 else status
+
+    def _poll(self) -> int | None:
+        """Return the program's status once it has ended. Take that of others, too: process 1 of a container gets all orphans."""
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if ended.si_pid == self._process.pid:
+                break
+            with contextlib.suppress(ChildProcessError):  # another thread has started it, and waited for it
+                os.waitpid(ended.si_pid, 0)
+        return self._process.poll()
 
     def _on_loss(self, plan: LossPlan) -> float:
         """Begin to end the program; return the time at which to kill it."""
@@ -80,11 +110,11 @@ class Child:
         self._send(signal.SIGCONT)  # a stopped program would not handle SIGTERM
         return monotonic() + plan.kill_after
 
-    def _send(self, number: signal.Signals) -> bool:
+    def _send(self, number: int) -> bool:
         try:
             self._process.send_signal(number)
         except PermissionError:
-            self._say(f"may not send {number.name} to {self._title}: it runs as another user")
+            self._say(f"may not send {signal.strsignal(number)!r} to {self._title}: it runs as another user")
             return False
         return True
 

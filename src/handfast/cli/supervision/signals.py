@@ -18,16 +18,24 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 __all__ = ["ENDING", "FORWARDED", "LOST", "Interrupted", "Signals"]
 
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_OWN = {
+    *(signal.SIGKILL, signal.SIGSTOP),  # which cannot be caught
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),  # faults of our own
+    *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT),  # right for both processes, as they are
+    *(signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH),  # nobody ends by these
+}
+
+ENDING = frozenset(signal.valid_signals() - _OWN)
 """Signals that end a wait; their default action ends a program."""
 
-FORWARDED = frozenset({*ENDING, signal.SIGWINCH})
-"""Signals for the program. SIGTSTP is not one of them: its default, to stop, is right for both processes."""
+FORWARDED = ENDING | {signal.SIGWINCH, signal.SIGURG}
+"""Signals for the program."""
 
 LOST = 0
 """The byte of `Signals.notify_lost`: no signal has this number."""
@@ -59,11 +67,11 @@ class Signals:
         self._poll = select.poll()
         self._poll.register(self._reader, select.POLLIN)
         self._former_pipe = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._former: dict[signal.Signals, Any] = {}
+        self._former: dict[int, Any] = {}
         self._waits = True
         self._raised: int | None = None
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._install(*ENDING)
-        self._former[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._raise_again)
         self._former_hook, sys.unraisablehook = sys.unraisablehook, self._on_ignored
         return self
 
@@ -75,13 +83,27 @@ class Signals:
         for number, handler in self._former.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._former_pipe)
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._mask & {signal.SIGCHLD})
         os.close(self._reader)
         os.close(self._writer)
 
     def collect(self) -> None:
-        """Stop raising: from now on `wait` returns the signals, and a child that ends or stops wakes it."""
+        """Stop raising: from now on `wait` returns the signals, and a child that ends or stops wakes it.
+
+        It does so, too, where our parent had SIGCHLD ignored or blocked, as some runtimes and window managers do.
+        """
         self._end_wait()
-        self._install(signal.SIGWINCH, signal.SIGCHLD)
+        self._install(*FORWARDED - ENDING, signal.SIGCHLD)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    @contextlib.contextmanager
+    def as_inherited(self) -> Iterator[None]:
+        """Block what was blocked when this process began, for a program that begins now."""
+        own = signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, own)
 
     def notify_lost(self) -> None:
         """Let `wait` return `LOST`. Callable from any thread."""
@@ -93,26 +115,23 @@ class Signals:
         limit = None if seconds == float("inf") else max(0.0, seconds * 1000)
         return os.read(self._reader, 4096) if self._poll.poll(limit) else b""
 
-    def _install(self, *numbers: signal.Signals) -> None:
+    def _install(self, *numbers: int) -> None:
         for number in numbers:
             if number is signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
                 self._former[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        # Raises once only: the first signal makes the main thread clean up, which a second one must not interrupt.
-        if self._waits and self._raised is None:
-            self._raised = number
-            raise Interrupted(number)
+        # Raises once only: the first signal makes the main thread clean up, which a second one must not interrupt. But our own
+        # SIGALRM says that a finalizer has ignored it.
+        if self._waits and (self._raised is None or number == signal.SIGALRM):
+            self._raised = self._raised or number
+            raise Interrupted(self._raised)
 
     def _on_ignored(self, ignored: sys.UnraisableHookArgs) -> None:
         if not isinstance(ignored.exc_value, Interrupted):
             self._former_hook(ignored)
         elif self._waits:
             signal.setitimer(signal.ITIMER_REAL, RAISE_AGAIN_S)
-
-    def _raise_again(self, _number: int, _frame: FrameType | None) -> None:
-        if self._waits and self._raised is not None:
-            raise Interrupted(self._raised)
 
     def _end_wait(self) -> None:
         """Raise nothing from now on."""
