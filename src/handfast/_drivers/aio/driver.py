@@ -41,6 +41,7 @@ from handfast._drivers.failures import (
     log_unfinished_cleanup,
     server_silent,
 )
+from handfast._drivers.forks import OfOneProcess
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.effects import Answer, Call, Park, Steps
 from handfast._engine.limits import LimitRequest
@@ -63,12 +64,11 @@ __all__ = ["AsyncDriver"]
 
 T = TypeVar("T")
 
-_drivers: weakref.WeakSet[AsyncDriver] = weakref.WeakSet()
 _parents: list[LoopContext] = []
 """The parent's contexts in a forked child, which may not finalize them."""
 
 
-class AsyncDriver:
+class AsyncDriver(OfOneProcess):
     """What one client has behind its API."""
 
     def __init__(
@@ -83,8 +83,8 @@ class AsyncDriver:
         self._contexts: dict[AbstractEventLoop, LoopContext] = {}
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
-        self._finalizer = weakref.finalize(self, _close_all, self._contexts)
-        _drivers.add(self)
+        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
+        super().__init__()
 
     @property
     def address(self) -> str:
@@ -312,7 +312,7 @@ class AsyncDriver:
             context.abandon()
         _parents.extend(self._contexts.values())
         self._contexts = {}
-        self._finalizer = weakref.finalize(self, _close_all, self._contexts)
+        self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
 
     async def _acquire_now(self, attempt: Attempt) -> LeaseState:
         lease = await self.try_acquire(attempt)
@@ -354,6 +354,7 @@ class AsyncDriver:
 
     def _context(self, name: str) -> LoopContext:
         """Return the context of the running loop, which is made at first use."""
+        self._in_this_process()
         loop = asyncio.get_running_loop()
         context = self._contexts.get(loop)
         if context is None:
@@ -543,15 +544,10 @@ def _blocks() -> tuple[object, ...]:
     return () if task is None else (task,)
 
 
-def _close_all(contexts: dict[AbstractEventLoop, LoopContext]) -> None:
+def _close_in(pid: int, contexts: dict[AbstractEventLoop, LoopContext]) -> None:
+    """Close what is of this process, and not what its parent had."""
+    if os.getpid() != pid:
+        return
     for context in list(contexts.values()):
         context.close_now()
     contexts.clear()
-
-
-def _after_fork_in_child() -> None:
-    for driver in list(_drivers):
-        driver.disown_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -36,6 +36,7 @@ from handfast._drivers.failures import (
     log_released,
     log_unfinished_cleanup,
 )
+from handfast._drivers.forks import OfOneProcess
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.callbacks import CallbackThread
 from handfast._drivers.sync.connect import SyncConnector
@@ -80,10 +81,8 @@ __all__ = ["SyncDriver"]
 
 T = TypeVar("T")
 
-_drivers: weakref.WeakSet[SyncDriver] = weakref.WeakSet()
 
-
-class SyncDriver:
+class SyncDriver(OfOneProcess):
     """What one client has behind its API."""
 
     def __init__(
@@ -105,7 +104,7 @@ class SyncDriver:
         self._release_at_exit = release_at_exit
         self._max_sessions = max_sessions
         self._start()
-        _drivers.add(self)
+        super().__init__()
 
     def _start(self) -> None:
         """Start empty, under a new client id: at first, and again in a forked child."""
@@ -160,7 +159,7 @@ class SyncDriver:
                 watch = PrimaryWatch(connector, pool.hang_up, renewer.hang_up)
         self._watch = watch
         self._finalizer = weakref.finalize(
-            self, _close_all, self._renewer, self._pool, watch, gives_up=self._release_at_exit
+            self, _close_in, os.getpid(), self._renewer, self._pool, watch, gives_up=self._release_at_exit
         )
 
     @property
@@ -203,6 +202,7 @@ class SyncDriver:
 
         It must be called from the very frame that returns the lease, since an interrupt may arrive at any point before.
         """
+        self._in_this_process()
         if self._pool.closed:
             raise ClientClosed(request.name)
         return Attempt(request, hexlify(os.urandom(16)), threading.get_native_id(), monotonic())
@@ -245,6 +245,7 @@ class SyncDriver:
 
     def limit_attempt(self, request: LimitRequest) -> limiting.LimitAttempt:
         """Start to be admitted by a limiter, as `attempt` does."""
+        self._in_this_process()
         if self._pool.closed:
             raise ClientClosed(request.name)
         return limiting.LimitAttempt(request, hexlify(os.urandom(16)), monotonic())
@@ -279,6 +280,7 @@ class SyncDriver:
     def release(self, lease: LeaseState, until: float = inf) -> bool:
         """Release a lease. Return False if it was lost or released before."""
         try:
+            self._in_this_process()
             status = lease.status_at(monotonic())
             if status is RELEASED or status is LOST_RELEASED:
                 return False
@@ -308,6 +310,7 @@ class SyncDriver:
         If the scope failed, its exception matters: errors of the release are only logged, and a server that is gone is not
         waited for. Nor is it after a loss that is known.
         """
+        self._in_this_process()
         if lease.lost(monotonic()) and not lease.is_released:
             for part in reversed(lease.parts):
                 if not part.is_released:
@@ -377,18 +380,21 @@ class SyncDriver:
 
     def run(self, steps: Steps[T], name: str, _attempt: BaseAttempt | None = None) -> T:
         """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
+        self._in_this_process()
         if self._pool.closed:
             raise ClientClosed(name)
         return self._run(steps, name)
 
     def look(self, steps: Steps[T], name: str, timeout: float | None = None) -> T:
         """Perform a protocol that changes nothing, for ``timeout`` seconds at most. It is not tried again in an outage."""
+        self._in_this_process()
         if self._pool.closed:
             raise ClientClosed(name)
         return self._run_once(steps, name, timeout)
 
     def close(self, *, release: bool | None) -> None:
         """Close the sessions, wake the threads that wait, and end the renewal thread. Release what is held, or let it run out."""
+        self._in_this_process()
         if self._finalizer.detach() is not None:
             gives_up = self._release_at_exit if release is None else release
             for lease in _close_all(self._renewer, self._pool, self._watch, gives_up=gives_up):
@@ -407,6 +413,7 @@ class SyncDriver:
             self._start()
 
     def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
+        self._in_this_process()
         if self._run(steps, lease.request.name, lease.deadline) and lease.loss is None:
             return True
         if self._leases.get(lease.token) is lease:
@@ -555,9 +562,9 @@ def _close_all(
     return renewer.stop(gives_up=gives_up)
 
 
-def _after_fork_in_child() -> None:
-    for driver in list(_drivers):
-        driver.disown_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+def _close_in(
+    pid: int, renewer: Renewer | Renewers, pool: Pool[Any], watch: PrimaryWatch | None, *, gives_up: bool
+) -> None:
+    """Close what is of this process. A child that was forked without Python's hooks, and has not called since, has nothing of its own."""
+    if os.getpid() == pid:
+        _close_all(renewer, pool, watch, gives_up=gives_up)

@@ -58,6 +58,7 @@ class PrimaryWatch:
         if not self._running.acquire(blocking=False):
             return
         self._thread = threading.current_thread()
+        self._waker.open()
         try:
             while not self._stopping:
                 self._wait(self._listen_to_one())
@@ -108,12 +109,11 @@ class PrimaryWatch:
     def _wait(self, seconds: float, sock: socket.socket | None = None) -> bool:
         """Wait that long, unless the watch is stopped. Return whether there is something to read."""
         poll = select.poll()
-        poll.register(self._waker, select.POLLIN)
         if sock is not None:
             if getattr(sock, "pending", int)():  # decrypted already
                 return True
             poll.register(sock, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(seconds * 1000)]
+        ready = [fd for fd, _ in poll.poll(self._waker.end(poll, seconds) * 1000)]
         return sock is not None and sock.fileno() in ready
 
     def _disconnect(self) -> None:

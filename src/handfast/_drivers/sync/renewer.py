@@ -207,6 +207,7 @@ class Renewer(LossNotifier):
         if not self._running.acquire(blocking=False):
             return
         self._thread = threading.current_thread()
+        self._waker.open()
         try:
             while not self._stopping:
                 try:
@@ -239,13 +240,11 @@ class Renewer(LossNotifier):
             self._wakes_at = min(due, monotonic() + TICK_S)
         self._wakes_at = min(self._wakes_at, self._silent_at, self._acknowledged.silent_at)
         poll = select.poll()
-        poll.register(self._waker, select.POLLIN)
         for session in self._sessions():
             poll.register(session, select.POLLIN)
-        timeout_ms = None if self._wakes_at == inf else max(0, self._wakes_at - monotonic()) * 1000
-        ready = [fd for fd, _ in poll.poll(timeout_ms)]
-        if self._waker.fileno() in ready:
-            self._waker.clear()
+        seconds = self._waker.end(poll, max(0.0, self._wakes_at - monotonic()))
+        ready = [fd for fd, _ in poll.poll(None if seconds == inf else seconds * 1000)]
+        self._waker.clear(ready)
         if self._session.is_open and self._session.fileno() in ready:
             self._try(partial(self._listen, self._session))
             if not self._session.is_open:

@@ -168,6 +168,7 @@ class _SharedConnection(Transport):
     def _run(self) -> None:
         # After the release it looks again: what was handed in before found the thread running.
         while not self._is_over() and self._running.acquire(blocking=False):
+            self._waker.open()
             try:
                 while not self._is_over():
                     self._turn()
@@ -197,15 +198,14 @@ class _SharedConnection(Transport):
     def _wait(self) -> bool:
         """Wait until there is something to do. Return whether bytes have come."""
         poll = select.poll()
-        poll.register(self._waker, select.POLLIN)
         if self.is_open:
             poll.register(self, select.POLLIN)
         until = self._silent_at() if self._sent else self._ends_at
         if not self._handed_in.empty() or (self.is_open and self.has_bytes()):
             until = 0.0
-        ready = [fd for fd, _ in poll.poll(max(0.0, until - monotonic()) * 1000)]
-        if self._waker.fileno() in ready:
-            self._waker.clear()
+        seconds = self._waker.end(poll, max(0.0, until - monotonic()))
+        ready = [fd for fd, _ in poll.poll(seconds * 1000)]
+        self._waker.clear(ready)
         return self.is_open and (self.fileno() in ready or self.has_bytes())
 
     def _serve(self, *, has_bytes: bool) -> None:

@@ -19,6 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers.descriptors import identity
 from handfast._drivers.failures import (
     connection_broke,
     handshake_failed,
@@ -70,7 +71,7 @@ class Transport:
                 raise
             raise refusal from error
         self._socket = cast("socket.socket", connection._sock)  # noqa: SLF001 -- redis-py has no public way to its socket
-        self._connection = connection
+        self._connection, self._identity = connection, identity(self._socket.fileno())
         self._socket.settimeout(0)  # with a timeout each send and each receive would begin with a poll
         self._has_decrypted = getattr(self._socket, "pending", int)
         self._reader = Reader()
@@ -94,12 +95,16 @@ class Transport:
         """Close the connection, whatever state it is in."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            if (
+                identity(self._socket.fileno()) != self._identity
+            ):  # somebody has closed it, and its number may be another file's
+                self._socket.detach()
             with contextlib.suppress(Exception):
                 connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
 
     def drop(self) -> None:
         """Close the connection after an error: requests may be on their way."""
-        if self._connection is not None:
+        if self._connection is not None and identity(self._socket.fileno()) == self._identity:
             drop_undelivered(self._socket)
         self.close()
 
