@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from handfast._engine.slots import Node
 from handfast.errors import ServerUnsupported
@@ -40,6 +41,10 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
     """Return a pool of ``library``, which is ``redis`` or ``redis.asyncio``. Raises ValueError for a URL that is wrong."""
     try:
         parts = urlsplit(url)
+        if "#" in url or ("@" in url and "@" not in parts.netloc and parts.scheme != "unix"):
+            raise ValueError(
+                "what is special in a password must be quoted: %23 for '#', %2F for '/', %3F for '?', %40 for '@'"
+            )
         scheme, plus, kind = parts.scheme.partition("+")
         if scheme not in SCHEMES or plus + kind not in ("", SENTINEL, CLUSTER) or (kind and scheme == "unix"):
             raise ValueError(
@@ -49,8 +54,10 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
             return _pool_of_service(parts._replace(scheme=SCHEMES[scheme]), library)
         if plus + kind == CLUSTER:
             return _pool_of_node(parts._replace(scheme=SCHEMES[scheme]), library)
-        return library.ConnectionPool.from_url(SCHEMES[scheme] + url[len(scheme) :])
-    except ValueError as error:
+        if scheme != "unix":
+            _check_database(parts.path.removeprefix("/"), parts.query)
+        return _pool(SCHEMES[scheme] + url[len(scheme) :], library)
+    except (ValueError, RedisError) as error:
         raise ValueError(f"the URL {_without_secrets(url)!r} is wrong: {error}") from None
 
 
@@ -118,6 +125,26 @@ def _pool_of_cluster(cluster: Any, library: ModuleType) -> Any:
     return library.ConnectionPool(connection_class=kind, **settings)
 
 
+def _pool(url: str, library: ModuleType) -> Any:
+    """Return the pool of a URL as redis-py understands it, and as Celery does: ``ssl_cert_reqs`` may have the names of Python's ssl."""
+    pool = library.ConnectionPool.from_url(url)
+    settings = pool.connection_kwargs
+    if isinstance(reqs := settings.get("ssl_cert_reqs"), str):
+        settings["ssl_cert_reqs"] = reqs.lower().removeprefix("cert_")
+    if settings.get("db", 0) < 0:
+        raise ValueError("the database must be a number from 0 on")
+    return pool
+
+
+def _check_database(path: str, query: str) -> None:
+    """Refuse what redis-py would take for database 0, as it does a name that was not filled in, or for no mistake."""
+    named = parse_qs(query).get("db", [])
+    if path and not (path.isascii() and path.isdigit()):
+        raise ValueError(f"the database must be a number, as in redis://host:6379/0, not {path!r}")
+    if any(int(one) != int(path) for one in named if path):
+        raise ValueError("it names two databases")
+
+
 def _hosts(parts: SplitResult, port: int) -> list[Node]:
     """Return what stands between the login and the path of a URL with several servers."""
     hosts = [urlsplit(f"//{one}") for one in parts.netloc.rpartition("@")[2].split(",")]
@@ -131,7 +158,7 @@ def _pool_of_node(parts: SplitResult, library: ModuleType) -> Any:
         raise ValueError("it must name nodes and no database, as in redis+cluster://host1:6379,host2:6379")
     first = hosts.partition(",")[0]
     _hosts(parts, PORT)  # refuses what can't be a port
-    pool = library.ConnectionPool.from_url(parts._replace(netloc=f"{login}@{first}" if login else first).geturl())
+    pool = _pool(parts._replace(netloc=f"{login}@{first}" if login else first).geturl(), library)
     if pool.connection_kwargs.get("db"):
         raise ValueError("a cluster has no databases but 0")
     return pool
@@ -140,13 +167,14 @@ def _pool_of_node(parts: SplitResult, library: ModuleType) -> Any:
 def _pool_of_service(parts: SplitResult, library: ModuleType) -> Any:
     """Return the pool of the primary of a Sentinel's service, which asks the Sentinels for each connection."""
     login, _, hosts = parts.netloc.rpartition("@")
-    service, _, database = parts.path.strip("/").partition("/")
+    service, _, database = parts.path.removeprefix("/").partition("/")
     if not hosts or not service:
         raise ValueError(
             "it must name Sentinels and a service, as in redis+sentinel://host1:26379,host2:26379/mymaster/0"
         )
     one = parts._replace(netloc=f"{login}@localhost" if login else "localhost", path=f"/{database}")
-    settings = library.ConnectionPool.from_url(one.geturl()).connection_kwargs
+    _check_database(database, parts.query)
+    settings = _pool(one.geturl(), library).connection_kwargs
     for replaced in ("host", "port"):
         settings.pop(replaced, None)
     if parts.scheme == "rediss":
@@ -180,5 +208,8 @@ def _checked(pool: Any) -> Any:
 
 def _without_secrets(url: str) -> str:
     scheme, separator, rest = url.partition("://")
-    rest = rest.partition("?")[0]
-    return f"{scheme}{separator}...@{rest.rpartition('@')[2]}" if "@" in rest else f"{scheme}{separator}{rest}"
+    login, at, place = rest.rpartition("@")
+    if "?" in login:  # in a password, or what follows has an "@"
+        return f"{scheme}{separator}..."
+    place = place.partition("?")[0]
+    return f"{scheme}{separator}...@{place}" if at else f"{scheme}{separator}{place}"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
 import redis
-from redis.exceptions import AuthenticationError
+from redis.exceptions import AuthenticationError, RedisError
 
 from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
 from handfast._drivers.failures import log_unheard
@@ -81,6 +82,9 @@ class Connector:
         whole: Connector | None = None,
     ) -> None:
         settings = pool.connection_kwargs
+        for name in ("socket_timeout", "socket_connect_timeout"):
+            if (seconds := settings.get(name)) is not None and not 0 <= seconds < inf:
+                raise ValueError(f"{name} must be a finite number of seconds from 0 on, not {seconds!r}")
         self._connection_class = pool.connection_class
         self._pool = pool  # connections of a Sentinel pool hold only a weak reference to it
         self._url = url
@@ -106,7 +110,7 @@ class Connector:
             self._settings |= _name_of_library()
         try:
             self._connection_class(**self._settings)  # does not connect yet
-        except TypeError as error:
+        except (TypeError, RedisError) as error:
             raise ValueError(f"the connection settings are not valid: {error}") from error
         self._whole = whole
         self.switches: int = 0

@@ -24,6 +24,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Push, Reader, bulk
 from handfast._engine.server_errors import is_transient
 
@@ -94,6 +95,7 @@ class ReleaseListener(_Listener):
         try:
             self._open(within)
         except Exception as error:  # noqa: BLE001 -- polling works without it
+            raise_from_handler(error)
             self._has_failed(error)
             self.close()
 
@@ -105,6 +107,7 @@ class ReleaseListener(_Listener):
                 if self._heard(left):
                     return
         except (OSError, RedisConnectionError) as error:
+            raise_from_handler(error)
             self._has_failed(error)
             self.close()
         if self._socket is None:
@@ -134,7 +137,8 @@ class ReleaseListener(_Listener):
         """Whether the next thing to be heard was a release; False too when nothing was."""
         try:
             heard = _is_message(self._frame(within))
-        except TimeoutError:
+        except TimeoutError as error:
+            raise_from_handler(error)
             return False
         while heard and self._reader.frame() is not INCOMPLETE:
             pass  # one look at the lock serves all that was told before it

@@ -175,7 +175,7 @@ def test_a_script_without_an_interpreter_line_is_for_the_shell(run, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux can do without process 1")
-def test_orphans_that_come_to_a_run_are_buried(start, server):
+def test_orphans_that_come_to_a_run_leave_no_zombies(start, server):
     """As process 1 of a container it gets those of the command."""
     become = [
         *PYTHON,

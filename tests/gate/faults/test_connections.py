@@ -100,12 +100,38 @@ async def test_urls_of_redis_and_of_valkey_mean_the_same(api, server, raw, schem
         ("unix+sentinel://here/mymaster", "its scheme must be"),
         ("redis://:s3cret@here:port", r"'redis://...@here:port' is wrong"),
         ("redis+sentinel://here:port/mymaster", "is wrong: Port could not be cast"),
+        ("redis://here/RedisDatabase.LOCKS", "the database must be a number, .* not 'RedisDatabase.LOCKS'"),
+        ("redis://here/$REDIS_DB", "the database must be a number"),
+        ("redis://here//2", "the database must be a number"),
+        ("valkeys://here/0/1", "the database must be a number"),
+        ("redis://here/-1", "the database must be a number"),
+        ("redis://here?db=-1", "the database must be a number from 0 on"),
+        ("redis://here?db=x", "Invalid value for 'db'"),
+        ("redis://here/1?db=2", "it names two databases"),
+        ("redis+sentinel://here/mymaster/zero", "the database must be a number"),
+        ("redis+sentinel://here/mymaster/0/1", "the database must be a number"),
+        ("redis+sentinel://here/mymaster?db=-1", "the database must be a number from 0 on"),
+        ("redis://:s3cr#s3cret@here", "must be quoted"),
+        ("redis://:s3cr/s3cret@here", "must be quoted"),
+        ("redis://:s3cr?s3cret@here", "must be quoted"),
+        ("redis+sentinel://:s3cr/s3cret@here/mymaster", "must be quoted"),
+        ("rediss://here?ssl_cert_reqs=CERT_SOMETIMES", "Invalid SSL Certificate Requirements"),
+        ("redis://here?socket_timeout=-1", "socket_timeout must be a finite number of seconds from 0 on"),
+        ("redis://here?socket_connect_timeout=nan", "socket_connect_timeout must be a finite number"),
+        ("redis+cluster://here?socket_timeout=inf", "socket_timeout must be a finite number"),
     ],
 )
 def test_a_wrong_url_is_refused_at_once_and_shown_without_its_secrets(api, url, said):
     with pytest.raises(ValueError, match=said) as refused:
         api.client(url)
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("reqs", ["CERT_NONE", "cert_optional", "CERT_REQUIRED", "none", "required"])
+def test_a_url_of_celery_is_understood(api, reqs):
+    """It has the names of Python's ssl."""
+    kept = api.client(f"rediss://here?ssl_cert_reqs={reqs}")._driver._connector._settings["ssl_cert_reqs"]
+    assert kept == reqs.lower().removeprefix("cert_")
 
 
 def test_a_wrong_kind_of_server_is_refused_with_the_kinds_that_work(api, server):

@@ -14,6 +14,7 @@ from redis.sentinel import MasterNotFoundError
 
 from handfast._drivers.connect import Connector
 from handfast._drivers.failures import no_primary
+from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call
 
 __all__ = ["SyncConnector"]
@@ -46,12 +47,17 @@ class SyncConnector(Connector):
         try:
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
         except MasterNotFoundError as error:
+            raise_from_handler(error)
             raise no_primary(error) from None
-        except RedisConnectionError:
+        except RedisConnectionError as error:
+            raise_from_handler(error)
             if self._restart_server is None:
                 raise
             self._restart_server()
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
+        except Exception as error:
+            raise_from_handler(error)
+            raise
         finally:
             for pool in self._pools_of_sentinels():
                 pool.disconnect()

@@ -16,6 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._drivers.sync.transport import MIN_TIMEOUT_S, Transport, translated
 from handfast._engine.effects import (
     Answer,
@@ -96,6 +97,7 @@ class Session(Transport):
                 reply = self._reply(within)
         except OSError as error:
             self.drop()
+            raise_from_handler(error)
             raise translated(error) from error
         except BaseException:
             self.drop()
@@ -138,8 +140,9 @@ class Session(Transport):
                     return Waking(now, message, self._confirm(confirm, message))
                 self._grants.clear()  # the others are for requests that were cancelled
                 self.receive(until - now)
-        except (OSError, RedisConnectionError):
+        except (OSError, RedisConnectionError) as error:
             self.drop()
+            raise_from_handler(error)
         except BaseException:
             self.drop()
             raise
@@ -154,8 +157,9 @@ class Session(Transport):
         try:
             self.write(command, self._connector.response_timeout)
             self._unanswered.append((slot, 0.0))
-        except OSError:
+        except OSError as error:
             self.drop()  # the wait ends by that
+            raise_from_handler(error)
         except BaseException:
             self.drop()
             raise

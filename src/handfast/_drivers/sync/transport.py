@@ -29,6 +29,7 @@ from handfast._drivers.failures import (
 )
 from handfast._drivers.linger import drop_undelivered
 from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call, GrantMessage
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import Push, Reader
@@ -95,12 +96,12 @@ class Transport:
         """Close the connection, whatever state it is in."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            if (
-                identity(self._socket.fileno()) != self._identity
-            ):  # somebody has closed it, and its number may be another file's
-                self._socket.detach()
-            with contextlib.suppress(Exception):
+            if identity(self._socket.fileno()) != self._identity:
+                self._socket.detach()  # it was closed elsewhere, and its number may be another file's
+            try:
                 connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
+            except Exception as error:  # noqa: BLE001 -- it is closed
+                raise_from_handler(error)
 
     def drop(self) -> None:
         """Close the connection after an error: requests may be on their way."""
@@ -190,6 +191,7 @@ class Transport:
             yield
         except OSError as error:
             self.drop()
+            raise_from_handler(error)
             raise translated(error) from error
         except BaseException:
             self.drop()

@@ -28,7 +28,7 @@ _OWN = {
     *(signal.SIGKILL, signal.SIGSTOP),  # which cannot be caught
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),  # faults of our own
     *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT),  # right for both processes, as they are
-    *(signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH),  # nobody ends by these
+    *(signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH),  # by which no program ends
 }
 
 ENDING = frozenset(signal.valid_signals() - _OWN)
