@@ -45,7 +45,7 @@ RULES: list[tuple[str, str]] = [
     (r"^import asyncio$", "import threading"),
     (r"\basyncio\.Event\b", "threading.Event"),
     (r"\basyncio\.sleep\b", "time.sleep"),
-    (r"_coroutine_function\b", "_plain_function"),
+    (r"\bcoroutine_function\b", "plain_function"),
     # the language
     (r"\(await ([^()]+\(\))\)", r"\1"),
     (r"\bawait ", ""),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
-__all__ = ["CallKey", "NameTemplate", "require_coroutine_function", "require_plain_function"]
+__all__ = ["CallKey", "NameTemplate", "coroutine_function", "plain_function"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class NameTemplate:
@@ -71,21 +75,43 @@ class CallKey:
         return [call.arguments[parameter] for parameter in self._by]
 
 
-def require_coroutine_function(function: Callable[..., Any]) -> None:
-    """Raise TypeError for a function that an object of AsyncHandfast can't decorate."""
+def coroutine_function(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function that an object of AsyncHandfast decorates. Raises TypeError for one that it can't."""
     _refuse_generators(function)
     if not _is(inspect.iscoroutinefunction, function):
         raise TypeError(f"{_shown(function)} is not a coroutine function; decorate it with what Handfast makes")
+    return function
 
 
-def require_plain_function(function: Callable[..., Any]) -> None:
-    """Raise TypeError for a function that an object of Handfast can't decorate."""
+def plain_function(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function that an object of Handfast decorates. Raises TypeError for one that it can't.
+
+    A plain function may be the wrapper of one that it can't, which shows only when it is called.
+    """
     _refuse_generators(function)
     if _is(inspect.iscoroutinefunction, function):
         raise TypeError(f"{_shown(function)} is a coroutine function; decorate it with what AsyncHandfast makes")
 
+    @functools.wraps(function)
+    def finishing(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            kind = type(result).__name__
+            if hasattr(result, "close"):
+                result.close()  # so that Python does not warn of one that was never awaited
+            raise TypeError(
+                f"{_shown(function)} returned a {kind}, whose body would run after the call; decorate the function that makes it "
+                "with what AsyncHandfast makes, or use a with block in it"
+            )
+        return result
+
+    return finishing
+
 
 def _refuse_generators(function: Callable[..., Any]) -> None:
+    if not callable(function):
+        advice = "; put @classmethod above this decorator" if isinstance(function, classmethod) else ""
+        raise TypeError(f"{function!r} can't be decorated, since it can't be called{advice}")
     if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):
         raise TypeError(
             f"{_shown(function)} is a generator function, whose body runs after the call; use a with block in it"
@@ -100,4 +126,5 @@ def _shown(function: Callable[..., Any]) -> str:
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
     """Return whether a function, or the ``__call__`` of a callable object, is of that kind."""
+    function = getattr(function, "__func__", function)  # of a static method
     return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004 -- the method itself is needed

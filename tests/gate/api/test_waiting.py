@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from datetime import timedelta
 from types import SimpleNamespace
@@ -250,6 +251,63 @@ def test_a_function_that_cannot_be_decorated_is_shown_as_it_is_called(api):
         api.handfast(NOWHERE).lock("a")(steps)
     with pytest.raises(ValueError, match=r"no parameter of named\(\); these are: order_id"):
         api.handfast(NOWHERE).lock("order:{id}")(api.function(named))
+
+
+@pytest.mark.parametrize("make", ["coroutine", "generator", "async_generator", "Future"])
+@pytest.mark.parametrize("how", ["lock", "limiter", "lock_all"])
+async def test_a_plain_function_that_returns_what_has_not_run_yet_is_refused_when_it_is_called(hf, make, how):
+    """It wraps one that can't be decorated, as decorators do that were written with a plain def."""
+
+    async def coroutine():
+        raise AssertionError("it runs without the lock")
+
+    def generator():
+        yield
+
+    async def async_generator():
+        yield
+
+    makes = {
+        "coroutine": coroutine,
+        "generator": generator,
+        "async_generator": async_generator,
+        "Future": asyncio.Future,
+    }
+    kind = {
+        "lock": lambda: hf.lock("a"),
+        "limiter": lambda: hf.limiter("a", "5/s"),
+        "lock_all": lambda: hf.lock_all(["a"]),
+    }
+
+    @kind[how]()
+    @functools.wraps(makes[make])
+    def work():
+        return makes[make]()
+
+    with pytest.raises(TypeError, match=f"returned a {make}, whose body would run after the call"):
+        work()
+    assert not hf.lock("a").locked()
+
+
+def test_static_methods_are_decorated_as_functions_are(hf):
+    class Job:
+        @hf.lock("a")
+        @staticmethod
+        def held():
+            return hf.lock("a").locked()
+
+    assert Job.held()
+    assert not hf.lock("a").locked()
+    for kind, wrong in (
+        (staticmethod, "is a generator function"),
+        (classmethod, "put @classmethod above this decorator"),
+    ):
+        with pytest.raises(TypeError, match=wrong):
+
+            @hf.lock("a")
+            @kind
+            def steps(_=None):
+                yield
 
 
 async def test_a_call_that_does_not_fit_the_function_acquires_nothing(api, plain, raw):

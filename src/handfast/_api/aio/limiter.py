@@ -6,7 +6,7 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from handfast._api.decorators import CallKey, require_coroutine_function
+from handfast._api.decorators import CallKey, coroutine_function
 from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
@@ -259,7 +259,7 @@ class AsyncLimiter(Uncopied):
             ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
                 names of locks: use ``by``.
         """
-        require_coroutine_function(function)
+        function = coroutine_function(function)
         key = CallKey(self._by, function, self.name)
 
         @functools.wraps(function)

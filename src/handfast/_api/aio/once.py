@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 from handfast._api.aio.blocks import AsyncBlocks
 from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
-from handfast._api.decorators import CallKey, require_coroutine_function
+from handfast._api.decorators import CallKey, coroutine_function
 from handfast._api.results import Codec
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import acquire_context
@@ -248,7 +248,7 @@ class AsyncOnce(AsyncRevocable, AsyncBlocks[AsyncRun]):
             ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
                 names of locks: use ``by``.
         """
-        require_coroutine_function(function)
+        function = coroutine_function(function)
         by = self._options.by
         key = CallKey(by, function, self.name)
 

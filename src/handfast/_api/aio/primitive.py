@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
 from handfast._api.aio.blocks import AsyncBlocks
 from handfast._api.aio.lease import AsyncLease
-from handfast._api.decorators import NameTemplate, require_coroutine_function
+from handfast._api.decorators import NameTemplate, coroutine_function
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import acquire_context
 from handfast._engine.calls import PermitRequest, Request
@@ -258,7 +258,7 @@ class AsyncPrimitive(AsyncBlocks[L]):
     def _decorated(
         self, function: Callable[P, Awaitable[R]], *, timeout: float | None, skips: bool
     ) -> Callable[P, Coroutine[Any, Any, R | None]]:
-        require_coroutine_function(function)
+        function = coroutine_function(function)
         template = NameTemplate.of(self._request.names, function)
         plain = self._like(self._request.adapted(str, timeout))
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from handfast._api.decorators import CallKey, require_plain_function
+from handfast._api.decorators import CallKey, plain_function
 from handfast._api.uncopied import Uncopied
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.driver import SyncDriver
@@ -260,7 +260,7 @@ class Limiter(Uncopied):
             ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
                 names of locks: use ``by``.
         """
-        require_plain_function(function)
+        function = plain_function(function)
         key = CallKey(self._by, function, self.name)
 
         @functools.wraps(function)

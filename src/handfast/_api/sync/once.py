@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Self, TypeVar
 
-from handfast._api.decorators import CallKey, require_plain_function
+from handfast._api.decorators import CallKey, plain_function
 from handfast._api.results import Codec
 from handfast._api.sync.blocks import Blocks
 from handfast._api.sync.inspectable import Revocable
@@ -247,7 +247,7 @@ class Once(Revocable, Blocks[Run]):
             ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
                 names of locks: use ``by``.
         """
-        require_plain_function(function)
+        function = plain_function(function)
         by = self._options.by
         key = CallKey(by, function, self.name)
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
-from handfast._api.decorators import NameTemplate, require_plain_function
+from handfast._api.decorators import NameTemplate, plain_function
 from handfast._api.sync.blocks import Blocks
 from handfast._api.sync.lease import Lease
 from handfast._drivers.sync.driver import SyncDriver
@@ -250,7 +250,7 @@ class Primitive(Blocks[L]):
         return decorate if function is None else decorate(function)
 
     def _decorated(self, function: Callable[P, R], *, timeout: float | None, skips: bool) -> Callable[P, R | None]:
-        require_plain_function(function)
+        function = plain_function(function)
         template = NameTemplate.of(self._request.names, function)
         plain = self._like(self._request.adapted(str, timeout))
 
