@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from handfast._engine.header import Header, read_header
 from handfast._engine.resp import bulk
 
-__all__ = ["CommandPrefix", "LuaScript", "command", "include_parts", "load", "lua_text", "pack"]
+__all__ = ["CommandPrefix", "LuaScript", "as_sent", "command", "include_parts", "load", "lua_text", "pack"]
 
 _LUA = files("handfast._engine") / "lua"
 _INCLUDE = "-- @include "
@@ -75,7 +75,7 @@ def pack(values: Iterable[Any]) -> bytes:
 def load(name: str) -> LuaScript:
     """Load the script of that name from ``lua/`` as it is sent: its parts in place, and of all comments only the name."""
     text = lua_text(f"{name}.lua")
-    return LuaScript(name, f"-- {name}\n{_without_comments(include_parts(text))}", read_header(text))
+    return LuaScript(name, f"-- {name}\n{as_sent(include_parts(text))}", read_header(text))
 
 
 def include_parts(text: str) -> str:
@@ -90,8 +90,8 @@ def _replace_includes(text: str, part: Callable[[str], str]) -> str:
     )
 
 
-def _without_comments(text: str) -> str:
-    """Drop the lines that are comments, and the indents. No string of ours has more than one line."""
+def as_sent(text: str) -> str:
+    """Drop the lines of a script that are comments, and the indents. No string of ours has more than one line."""
     lines = (line.lstrip(" ") for line in text.splitlines(keepends=True))
     return "".join(line for line in lines if not line.startswith(("--", "\n")))
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 
 import handfast._engine.calls
 from handfast import HandfastError
-from handfast._engine.script import LuaScript
+from handfast._engine.script import LuaScript, as_sent
 from tests.gate.api import test_machines as gate
 from tests.gate.api.test_machines import (
     BRIEF,
@@ -32,8 +32,8 @@ def script(names, *edits):
             sound = getattr(handfast._engine.calls, name)
             source = sound.source
             for old, new in edits:
-                assert source.count(old) == 1
-                source = source.replace(old, new)
+                assert source.count(as_sent(old)) == 1
+                source = source.replace(as_sent(old), as_sent(new))
             broken = LuaScript(sound.name, source, sound.header)
             monkeypatch.setattr(handfast._engine.calls, name, broken)
 
@@ -126,7 +126,7 @@ MISTAKES = {
     ),
     "only the first of several names is given back": (
         LockAllMachine,
-        script(["RELEASE"], ("for k = 1, #KEYS, 2 do\n  -- The short", "for k = 1, 2, 2 do\n  -- The short")),
+        script(["RELEASE"], ("for k = 1, #KEYS, 2 do\n  local text", "for k = 1, 2, 2 do\n  local text")),
     ),
     "a waiter for several names is overtaken": (
         LockAllMachine,

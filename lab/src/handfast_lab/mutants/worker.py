@@ -31,7 +31,7 @@ from handfast_lab.mutants.making import scripts
 
 __all__ = ["NEUTRAL", "LoadedScripts", "main"]
 
-NEUTRAL = "-- nothing else is changed\n"
+NEUTRAL = "\t\n"
 """Appended to every script: it changes the digest, and nothing else that a test may observe."""
 
 NO_KILL = ("the_digests_are_these",)

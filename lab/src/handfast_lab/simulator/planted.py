@@ -16,6 +16,7 @@ from importlib.resources import files
 from statistics import median
 from typing import Any, NamedTuple
 
+from handfast._engine.script import as_sent
 from handfast_lab.simulator.classic import ClassicSimulation, classic_scripts
 from handfast_lab.simulator.hunt import ENGINE, hunt
 from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer
@@ -1222,7 +1223,9 @@ def _classic(server: SimulatedServer, first: int, last: int) -> tuple[int, str] 
 def broken(planted: Planted, scripts: dict[str, str]) -> dict[str, str]:
     """Return the scripts with the mistake. Raises LookupError if its text is not found."""
     names = list(scripts) if planted.where == "scripts" else [planted.where]
-    changed = {name: scripts[name].replace(planted.old, planted.new) for name in names if planted.old in scripts[name]}
+    start = "\n" if planted.old.startswith("  ") else ""  # a whole line, and not the end of one
+    old, new = start + as_sent(planted.old), start + as_sent(planted.new)
+    changed = {name: scripts[name].replace(old, new) for name in names if old in scripts[name]}
     if not changed:
         raise LookupError(f"{planted.name!r}: its text is not in {planted.where} any more")
     return scripts | changed
