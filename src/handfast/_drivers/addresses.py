@@ -54,8 +54,7 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
             return _pool_of_service(parts._replace(scheme=SCHEMES[scheme]), library)
         if plus + kind == CLUSTER:
             return _pool_of_node(parts._replace(scheme=SCHEMES[scheme]), library)
-        if scheme != "unix":
-            _check_database(parts.path.removeprefix("/"), parts.query)
+        _check_database("" if scheme == "unix" else parts.path.removeprefix("/"), parts.query)
         return _pool(SCHEMES[scheme] + url[len(scheme) :], library)
     except (ValueError, RedisError) as error:
         raise ValueError(f"the URL {_without_secrets(url)!r} is wrong: {error}") from None
@@ -131,17 +130,16 @@ def _pool(url: str, library: ModuleType) -> Any:
     settings = pool.connection_kwargs
     if isinstance(reqs := settings.get("ssl_cert_reqs"), str):
         settings["ssl_cert_reqs"] = reqs.lower().removeprefix("cert_")
-    if settings.get("db", 0) < 0:
-        raise ValueError("the database must be a number from 0 on")
     return pool
 
 
 def _check_database(path: str, query: str) -> None:
     """Refuse what redis-py would take for database 0, as it does a name that was not filled in, or for no mistake."""
-    named = parse_qs(query).get("db", [])
-    if path and not (path.isascii() and path.isdigit()):
-        raise ValueError(f"the database must be a number, as in redis://host:6379/0, not {path!r}")
-    if any(int(one) != int(path) for one in named if path):
+    named = [*filter(None, [path]), *parse_qs(query).get("db", [])]
+    for one in named:
+        if not (one.isascii() and one.isdigit()):
+            raise ValueError(f"the database must be a number from 0 on, as in redis://host:6379/0, not {one!r}")
+    if len({int(one) for one in named}) > 1:
         raise ValueError("it names two databases")
 
 
@@ -156,6 +154,7 @@ def _pool_of_node(parts: SplitResult, library: ModuleType) -> Any:
     login, _, hosts = parts.netloc.rpartition("@")
     if not hosts or parts.path.strip("/") not in ("", "0"):
         raise ValueError("it must name nodes and no database, as in redis+cluster://host1:6379,host2:6379")
+    _check_database("", parts.query)
     first = hosts.partition(",")[0]
     _hosts(parts, PORT)  # refuses what can't be a port
     pool = _pool(parts._replace(netloc=f"{login}@{first}" if login else first).geturl(), library)
