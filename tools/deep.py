@@ -216,7 +216,7 @@ def main() -> int:
                 sep="\n",
                 end="\n" * bool(record[name][kind]),
             )
-    subprocess.run([sys.executable, "tools/refresh_docs.py"], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "tools/refresh_docs.py"], cwd=ROOT, check=True)
     return any(row["failures"] for row in record.values())
 
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from handfast import Handfast
 from handfast._drivers import clock
+from handfast._drivers.records import LoggerApart
 from handfast._drivers.sync import renewer
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user
@@ -69,6 +70,14 @@ def rights(request):
     else:
         with confine(request.getfixturevalue("server").url, module):
             yield True
+
+
+@pytest.fixture(autouse=True)
+def records_at_once(monkeypatch):
+    """Have records handled where they are made, so that a test finds them in ``caplog``. Return what does so for users."""
+    handle = LoggerApart.handle
+    monkeypatch.setattr(LoggerApart, "handle", lambda self, record: self._logger.handle(record))
+    return handle
 
 
 @pytest.fixture

@@ -27,6 +27,10 @@ SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "
 SENTINEL = "+sentinel"
 SENTINEL_PORT = 26379
 
+SENTINEL_S = 1.0
+"""Seconds that a Sentinel has for an answer before another one is asked, unless the URL says otherwise. They stand near their servers,
+and one whose machine is gone does not refuse."""
+
 CLUSTER = "+cluster"
 PORT = 6379
 
@@ -179,7 +183,9 @@ def _pool_of_service(parts: SplitResult, library: ModuleType) -> Any:
     if parts.scheme == "rediss":
         settings["ssl"] = True
     secrets = {name: settings.pop(f"sentinel_{name}", None) for name in ("username", "password")}
-    shared = {name: value for name, value in settings.items() if name.startswith(SHARED_WITH_SENTINELS)}
+    shared = {"socket_timeout": SENTINEL_S, "socket_connect_timeout": SENTINEL_S} | {
+        name: value for name, value in settings.items() if name.startswith(SHARED_WITH_SENTINELS)
+    }
     sentinels = [*_hosts(parts, SENTINEL_PORT)]
     at_once = {"retry": library.retry.Retry(NoBackoff(), 0)}  # where one Sentinel is down, another one is asked at once
     sentinel = library.Sentinel(sentinels, sentinel_kwargs=shared | secrets | at_once, **settings)

@@ -69,6 +69,8 @@ class Connector:
     """Whether the user may send the server a script in full; None until one was sent to find out."""
     _is_unheard_logged = False
     _reached = False
+    _answering: str | None = None
+    """Where the Sentinel is that answered last. The next connection asks it first."""
     _whole: Connector | None = None
 
     def __init__(
@@ -221,6 +223,7 @@ class Connector:
         self.reached = True
         if self.service is not None:
             self.primaries.add(f"{connection.host}:{connection.port}")
+            self._answering = _place(sentinels_of(self._pool_here())[0])  # redis-py puts it there
 
     @staticmethod
     def _here() -> object:
@@ -234,17 +237,34 @@ class Connector:
         here = self._here()
         if here not in self._pools:
             self._pools[here] = pool_of_url(self._url, self.library)
+            sentinels_of(self._pools[here]).sort(key=lambda client: _place(client) != self._answering)
         return self._pools[here]
 
-    def _pools_of_sentinels(self) -> list[Any]:
-        """Return our own pools of connections to Sentinels, which are closed as soon as they have named the primary."""
-        return [client.connection_pool for client in sentinels_of(self._pool_here())] if self._url else []
+    def _pools_of_sentinels(self, within: float = inf) -> list[Any]:
+        """Return our own pools of connections to Sentinels, which are closed as soon as they have named the primary.
+
+        All of them together have ``within`` seconds to connect, and as many to answer.
+        """
+        if not self._url or self.service is None:
+            return []
+        pools = [client.connection_pool for client in sentinels_of(self._pool_here())]
+        settings = sentinels_of(self._pool)[0].connection_pool.connection_kwargs
+        for pool in pools:
+            pool.reset()  # what it has was made with other limits
+            for name in ("socket_timeout", "socket_connect_timeout"):
+                pool.connection_kwargs[name] = min(settings[name], within / len(pools))
+        return pools
 
     def _make(self, **limits: float) -> Any:
         settings = self._settings | limits
         if self.service is not None:
             settings["connection_pool"] = self._pool_here().connection_kwargs["connection_pool"]
         return self._connection_class(**settings)
+
+
+def _place(client: Any) -> str:
+    settings = client.connection_pool.connection_kwargs
+    return f"{settings.get('host')}:{settings.get('port')}"
 
 
 def _without_maintenance_pushes() -> dict[str, Any]:

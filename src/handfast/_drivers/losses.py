@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from handfast._drivers.clock import monotonic
+from handfast._drivers.records import LoggerApart
 from handfast._engine.effects import Answer
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import EXPIRED, LeaseState, LeaseTable, Renewal
@@ -12,7 +13,7 @@ from handfast._protocol.outage import OutageBegins, OutageWatch
 
 __all__ = ["LossNotifier", "run_lost_callbacks"]
 
-logger = logging.getLogger("handfast.renewal")
+logger = LoggerApart("handfast.renewal")
 
 
 class LossNotifier:

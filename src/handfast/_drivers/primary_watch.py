@@ -6,17 +6,16 @@ Sentinel that tells of a new primary is also the first one that is asked for its
 
 from __future__ import annotations
 
-import logging
-
 from redis.exceptions import ResponseError
 
 from handfast._drivers.connect import Connector
+from handfast._drivers.records import LoggerApart
 from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.sentinel import address_in, question, subscription
 
 __all__ = ["ASK_EVERY_S", "PAUSE_S", "News"]
 
-logger = logging.getLogger("handfast.sentinel")
+logger = LoggerApart("handfast.sentinel")
 
 ASK_EVERY_S = 5.0
 """Time between two questions for the primary, in seconds. They find out that a Sentinel is gone, and what its messages did not tell.

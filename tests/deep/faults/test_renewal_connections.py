@@ -9,7 +9,7 @@ import redis
 
 from handfast import Handfast
 from handfast.testing import FaultProxy, script
-from tests._support.helpers import eventually, more, until_alone
+from tests._support.helpers import BOUND_S, eventually, more, until_alone
 
 pytestmark = pytest.mark.usefixtures("short_ticks")
 
@@ -77,3 +77,27 @@ def test_a_lease_with_a_short_ttl_starves_no_other_on_a_slow_link(server, raw):
         slow.clear()
         assert long.release() is True
         short.release()
+
+
+def test_while_a_name_is_looked_up_leases_are_renewed_through_an_idle_session(server, raw, monkeypatch):
+    """A lookup has no limit of time. The same holds for a credential provider, and for Sentinels that do not answer."""
+    with FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
+        lease = hf.lock("a", ttl=1.5).acquire()
+        eventually(lambda: hf._driver._renewer._session.is_open)
+        connect, found, asked = hf._driver._connector.connect, threading.Event(), []
+
+        def look_up(*limits):
+            asked.append(threading.current_thread().name)
+            found.wait(BOUND_S)
+            return connect(*limits)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(hf._driver._connector, "connect", look_up)
+            hf._driver._renewer.hang_up()
+            eventually(lambda: asked)
+            assert is_renewed(lease, 4)
+            assert asked == ["handfast-connect"], "one lookup at a time"
+            assert not hf._driver._renewer._session.is_open
+            found.set()
+            eventually(lambda: hf._driver._renewer._session.is_open)
+        assert lease.release() is True

@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 
 from handfast import AsyncHandfast, Handfast, LeaseLost
 from handfast._drivers import primary_watch
+from handfast.embedded import find_binary
 from tests._support.apis import SYNC, take, until_queued, use
 from tests._support.helpers import eventually, eventually_async
 from tests._support.sentinel import Watched
@@ -27,10 +29,7 @@ from tests.deep.faults.test_aio_lifetime import CLOSED, SILENT, play
 @pytest.fixture
 def watched():
     """A primary that a Sentinel watches over."""
-    binary = shutil.which("redis-server")
-    if binary is None:
-        pytest.skip("needs a redis-server")
-    watched = Watched(binary)
+    watched = Watched(shutil.which("redis-server") or find_binary())
     try:
         watched.start()
         yield watched
@@ -247,3 +246,34 @@ async def test_another_sentinel_is_asked_when_one_falls_silent(api, watched, mon
         with watched.stopped():
             await asyncio.sleep(0.5)
         await eventually_async(lambda: watched.watching() not in ([], before))
+
+
+@pytest.fixture
+def mute():
+    """A Sentinel whose machine is gone, as a proxy or a firewall makes it look: it accepts, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+async def test_a_sentinel_that_does_not_answer_is_asked_once(api, watched, mute):
+    login, _, rest = watched.url.rpartition("@")
+    url = f"{login}@127.0.0.1:{mute.getsockname()[1]},{rest}"
+    async with api.client(url) as client:
+        lease = await client.lock("a", ttl=6).acquire(timeout=4)
+        with watched.client(watched.primary) as primary:
+            await eventually_async(primary.pubsub_channels)
+            await eventually_async(watched.watching)
+            before = lease._state.deadline
+            for one in primary.client_list():
+                if "handfast" in one.get("lib-name", ""):
+                    primary.client_kill_filter(one["id"])
+        await eventually_async(lambda: lease._state.deadline > before)
+        await use(client, name="b")
+        assert await lease.release() is True
+    asked = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            mute.accept()[0].close()
+            asked += 1
+    assert asked == 1

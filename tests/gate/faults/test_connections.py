@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from math import inf
 
 import pytest
 import redis
@@ -128,6 +129,30 @@ def test_a_wrong_url_is_refused_at_once_and_shown_without_its_secrets(api, url, 
     with pytest.raises(ValueError, match=said) as refused:
         api.client(url)
     assert "s3cret" not in str(refused.value)
+
+
+async def test_a_sentinel_has_a_second_to_answer_and_all_together_have_the_callers_time(api):
+    """One whose machine is gone does not refuse: the next one is asked soon."""
+
+    def limits(within=inf):
+        pools = connector._pools_of_sentinels(within)
+        return [(pool.connection_kwargs["socket_timeout"], pool.make_connection().socket_timeout) for pool in pools]
+
+    connector = api.client("redis+sentinel://one,two/mymaster")._driver._connector
+    assert limits() == [(1, 1)] * 2
+    assert limits(0.5) == [(0.25, 0.25)] * 2
+    assert limits(60) == [(1, 1)] * 2
+    connector = api.client("redis+sentinel://one,two/mymaster?socket_timeout=3")._driver._connector
+    assert limits() == [(3, 3)] * 2
+    assert limits(2) == [(1, 1)] * 2
+
+
+async def test_the_sentinel_that_answered_last_is_asked_first_by_all(api):
+    connector = api.client("redis+sentinel://one,two,three/mymaster")._driver._connector
+    connector._answering = "two:26379"
+    assert [one.address for one in connector.sentinels()] == [
+        f"redis://{name}:26379/0" for name in ("two", "one", "three")
+    ]
 
 
 @pytest.mark.parametrize("reqs", ["CERT_NONE", "cert_optional", "CERT_REQUIRED", "none", "required"])

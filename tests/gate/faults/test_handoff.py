@@ -309,7 +309,7 @@ def test_the_reply_to_a_confirmation_is_read_before_the_server_keeps_the_renewal
             suspend(stalls.pop())
         raise redis.ConnectionError
 
-    monkeypatch.setattr(other._driver._renewer._session, "open", stall)
+    monkeypatch.setattr(other._driver._renewer._link, "open", stall)
     lease = handed_over(hf, other)
     eventually(lambda: not stalls)
     eventually(lambda: lease.lost or lease.remaining() > CLAIM_S)

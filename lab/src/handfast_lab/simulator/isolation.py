@@ -8,8 +8,10 @@ event loop is running.
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import os
+import pkgutil
 import secrets
 import sys
 import warnings
@@ -19,13 +21,19 @@ from contextlib import contextmanager
 from functools import lru_cache
 from types import ModuleType
 
-from handfast._api.aio import once  # noqa: F401 -- as below
-from handfast._drivers.aio import acknowledged, cluster, router  # noqa: F401 -- the library imports these when it needs them: here that is too late
+from handfast._api import aio as api
+from handfast._drivers import aio as driver
 from handfast._drivers.clock import monotonic
 from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.world import Process
 
 __all__ = ["isolated", "readers_of_the_clock"]
+
+for package in (api, driver):
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(
+            found.name
+        )  # the library imports some when it needs them: in a simulation that is too late
 
 
 def _running() -> Process | None:

@@ -55,6 +55,7 @@ class AsyncConnector(Connector):
             return b""
 
     async def _connect(self) -> asyncio.StreamWriter:
+        pools = self._pools_of_sentinels()
         connection: Any = self._make()
         try:
             await connection.connect()
@@ -67,7 +68,7 @@ class AsyncConnector(Connector):
                 raise error.__cause__ from None
             raise
         finally:
-            for pool in self._pools_of_sentinels():
+            for pool in pools:
                 await pool.disconnect()
         writer: asyncio.StreamWriter = connection._writer  # noqa: SLF001 -- redis-py has no public way to its streams
         connection._reader = connection._writer = None  # noqa: SLF001 -- they belong to the session from here on

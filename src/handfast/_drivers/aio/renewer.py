@@ -12,7 +12,6 @@ The renewer also runs background cleanup: an undo that could not be finished in 
 from __future__ import annotations
 
 import asyncio
-import logging
 from asyncio import Future
 from collections.abc import Callable
 from contextvars import Context
@@ -25,6 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.clock import monotonic
 from handfast._drivers.losses import LossNotifier
+from handfast._drivers.records import LoggerApart
 from handfast._engine.effects import Call, Steps
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 from handfast._protocol.retry import CLEANUP_FOR, Cleanup
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from handfast._drivers.aio.session import Session
 
 __all__ = ["Renewer"]
+
+cleanup_log = LoggerApart("handfast.cleanup")
 
 TICK_S = 0.5
 """Longest time that a timer is set for, in seconds. Timers stand still while the machine is suspended and the clock does
@@ -197,7 +199,7 @@ class Renewer(LossNotifier):
     def _on_cleanup(self, cleanup: Cleanup, done: Future[Any], sent: Future[Outcome]) -> None:
         error = sent.exception()
         if error is not None:
-            logging.getLogger("handfast.cleanup").debug("gave up a background cleanup: %s", error)
+            cleanup_log.debug("gave up a background cleanup: %s", error)
             cleanup.expire(inf)
             self._send_cleanup(cleanup, done)
         elif cleanup.settle(sent.result(), monotonic()):

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from handfast._drivers.clock import monotonic
+from handfast._drivers.sync.reopening import Reopening
 from handfast._drivers.sync.session import Session
 from handfast._engine.effects import Answer, Call, widest
 from handfast._engine.resp import ErrorReply
@@ -20,10 +21,10 @@ __all__ = ["AcknowledgedRenewals"]
 
 
 class AcknowledgedRenewals:
-    """Sends renewals on its session, and calls ``settle`` with each lease and the outcome."""
+    """Sends renewals on its own session, and calls ``settle`` with each lease and the outcome."""
 
-    def __init__(self, session: Session, settle: Callable[[LeaseState, Answer | ErrorReply], object]) -> None:
-        self.session = session
+    def __init__(self, link: Reopening, settle: Callable[[LeaseState, Answer | ErrorReply], object]) -> None:
+        self.link = link
         self._settle = settle
         self._due: dict[LeaseState, Call] = {}
         self._sent: list[LeaseState] = []
@@ -44,12 +45,17 @@ class AcknowledgedRenewals:
         """Renew these as soon as the replies to those before them have come."""
         self._due |= {lease: lease.renewal for lease in leases}
 
-    def open(self, within: float) -> None:
-        """Open the session if something is due. Raises the errors of the network."""
+    @property
+    def session(self) -> Session:
+        """The session of now."""
+        return self.link.session
+
+    def open(self, within: float, wait: float) -> None:
+        """Open the session if something is due, and wait that many seconds for it. Raises the errors of the network."""
         if not self.session.is_open:
             self.forget()
             if self._due:
-                self.session.open(within)
+                self.link.open(within, wait)
 
     def send(self, within: float, is_renewed: Callable[[LeaseState], bool]) -> None:
         """Send what is due and still renewed, unless replies are due. Raises the errors of the network."""
@@ -79,6 +85,6 @@ class AcknowledgedRenewals:
 
     def close(self) -> None:
         """Close the connection, and forget what was to come by it. The table has it sent again."""
-        self.session.close()
+        self.link.close()
         self.forget()
         self._due = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import threading
+from math import inf
 from typing import Any, ClassVar
 
 import redis
@@ -16,6 +18,7 @@ from handfast._drivers.connect import Connector
 from handfast._drivers.failures import no_primary
 from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call
+from handfast.errors import ServerUnsupported
 
 __all__ = ["SyncConnector"]
 
@@ -42,7 +45,13 @@ class SyncConnector(Connector):
 
     def connect(self, timeout: float | None = None) -> AbstractConnection:
         """Open a connection and complete its handshake. Errors of the client library pass through."""
+        if not hasattr(select, "poll"):
+            raise ServerUnsupported(
+                "select.poll is missing: eventlet's monkey_patch() takes it away, and Handfast does not work with eventlet; use threads, gevent "
+                "or asyncio"
+            )
         limits = {} if timeout is None else {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+        pools = self._pools_of_sentinels(inf if timeout is None else timeout)
         connection: AbstractConnection = self._make(**limits)
         try:
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
@@ -59,7 +68,7 @@ class SyncConnector(Connector):
             raise_from_handler(error)
             raise
         finally:
-            for pool in self._pools_of_sentinels():
+            for pool in pools:
                 pool.disconnect()
         self._note_reached(connection)
         return connection

@@ -10,8 +10,9 @@ while it holds ``_gate``; a release first removes its lease from the table and t
 and nothing else is waited for: a signal handler may acquire and release in the middle of any of these steps.
 
 The thread waits for no reply: it takes those that have arrived, in the order of the calls, beside everything else. So a
-slow answer, or a lease that ends before its own arrives, keeps no other lease from being renewed. If no connection can be
-opened, for example because the server has no more to give, renewals go through an idle session of the client's pool.
+slow answer, or a lease that ends before its own arrives, keeps no other lease from being renewed. While no connection can be
+opened, because the server has no more to give or to look up its name takes long, renewals go through an idle session of the
+client's pool.
 
 The thread also runs background cleanup: an undo that could not be finished in time goes on until the server replies, and
 for UNDO_WAIT seconds after the client is closed.
@@ -20,7 +21,6 @@ for UNDO_WAIT seconds after the client is closed.
 from __future__ import annotations
 
 import contextlib
-import logging
 import select
 import threading
 import time
@@ -34,7 +34,9 @@ from redis.exceptions import RedisError
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import log_unreleased, server_silent
 from handfast._drivers.losses import LossNotifier
+from handfast._drivers.records import LoggerApart
 from handfast._drivers.sync.acknowledged import AcknowledgedRenewals
+from handfast._drivers.sync.reopening import Reopening
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.waker import Waker
 from handfast._engine.effects import Answer, Call, Steps
@@ -46,7 +48,7 @@ from handfast.errors import HandfastError
 
 __all__ = ["Renewer"]
 
-logger = logging.getLogger("handfast.renewal")
+logger = LoggerApart("handfast.renewal")
 
 Settle: TypeAlias = Callable[[Any, Answer | ErrorReply], None]
 """Judges the reply to what was sent."""
@@ -89,8 +91,11 @@ class Renewer(LossNotifier):
         """Called with a lease or a cleanup and the error reply to its call; returns whether it took it over."""
         self.on_failure: Callable[[], object] = lambda: None
         """Called when the server could not be reached."""
-        self._session = make_session(self.revoked)
-        self._acknowledged = AcknowledgedRenewals(make_session(lambda _token, _reason: None), self._on_acknowledged)
+        self._waker = Waker()
+        self._link = Reopening(partial(make_session, self.revoked), self._waker.wake)
+        self._acknowledged = AcknowledgedRenewals(
+            Reopening(partial(make_session, lambda _token, _reason: None), self._waker.wake), self._on_acknowledged
+        )
         self._pool = pool
         self._response_timeout = response_timeout
         self._cleanups: list[Cleanup] = []
@@ -109,7 +114,10 @@ class Renewer(LossNotifier):
         self._running = threading.Lock()
         """Held by the thread while it runs, and for good after the end. Never waited for."""
         self._thread: threading.Thread | None = None
-        self._waker = Waker()
+
+    @property
+    def _session(self) -> Session:
+        return self._link.session
 
     def add(self, lease: LeaseState) -> None:
         """Renew this lease from now on."""
@@ -186,13 +194,13 @@ class Renewer(LossNotifier):
 
     def hang_up(self) -> None:
         """End the connections, from another thread: new ones are opened, and every lease is renewed on them."""
-        self._session.hang_up()
-        self._acknowledged.session.hang_up()
+        self._link.hang_up()
+        self._acknowledged.link.hang_up()
 
     def abandon(self) -> None:
         """Drop everything in a forked child, which does not have the thread."""
         self._stopping = True
-        self._session.close()
+        self._link.close()
         self._acknowledged.close()
         self._waker.close()
 
@@ -220,7 +228,7 @@ class Renewer(LossNotifier):
                     time.sleep(TICK_S)
             self._finish_cleanups()
         finally:
-            self._session.close()
+            self._link.close()
             self._acknowledged.close()
             if self._stopping:
                 self._waker.close()
@@ -270,7 +278,7 @@ class Renewer(LossNotifier):
         if not self._session.is_open:
             self._forget_unanswered()
             if self._leases or self._cleanups:
-                unreachable = self._try(partial(self._open, self._patience()))
+                unreachable = self._try(partial(self._open, self._patience(), self._spare_time()))
         was_open, has_broken = self._session.is_open, self._broke
         if was_open:
             self._try(partial(self._renew, self._session))
@@ -295,8 +303,9 @@ class Renewer(LossNotifier):
         for lease in self._leases.all():
             self._pool.receive(lease, pauses=(0.0,))
 
-    def _open(self, within: float) -> None:
-        self._session.open(within)
+    def _open(self, within: float, wait: float) -> None:
+        if not self._link.open(within, wait):
+            return
         self._leases.renew_all(monotonic())  # the message that one was revoked may have been missed
         for cleanup in self._cleanups:
             cleanup.due_at = -inf
@@ -330,7 +339,7 @@ class Renewer(LossNotifier):
             self.note_failure(server_silent())
         if not acknowledged:
             return
-        self._try(partial(acknowledged.open, self._patience()))
+        self._try(partial(acknowledged.open, self._patience(), self._spare_time()))
         with self.sending():
             self._try(partial(acknowledged.send, self._patience(), lambda lease: lease.token in self._leases))
 
@@ -399,7 +408,8 @@ class Renewer(LossNotifier):
         while self._cleanups and monotonic() < until:
             if not self._session.is_open:
                 self._forget_unanswered()
-                self._try(partial(self._open, until - monotonic()))
+                left = until - monotonic()
+                self._try(partial(self._open, left, left))
             if self._session.is_open:
                 self._try(self._clean_up)
             if self._session.is_open:
@@ -432,6 +442,11 @@ class Renewer(LossNotifier):
         """Seconds to wait for the server: at most until the last lease ends."""
         now, ends = monotonic(), [lease.deadline for lease in self._leases.all()]
         return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
+
+    def _spare_time(self) -> float:
+        """Seconds to wait for a connection before leases are renewed on another one: at most a tick, and until the first lease ends."""
+        now, ends = monotonic(), [lease.deadline for lease in self._leases.all()]
+        return max(0.0, min(TICK_S, min(ends, default=inf) - now))
 
     def _try(self, action: Callable[[], object]) -> Exception | None:
         """Do what the network may prevent, or a missing right, and return its error; the table knows when to try again."""
