@@ -28,6 +28,10 @@ if click is not None:
 
 COMMANDS = {
     "run": ("handfast.cli.run:command", "Run COMMAND while holding NAME."),
+    "acquire": (
+        "handfast.cli.acquire:command",
+        "Take NAME and write a token, with which a later step extends or releases it.",
+    ),
     "once": ("handfast.cli.once:command", "Run COMMAND unless it was done already."),
     "limit": ("handfast.cli.limit:command", "Wait for the turn of NAME under RATE, then become COMMAND."),
     "ls": ("handfast.cli.operate.ls:command", "List the names that are held and waited for."),

@@ -225,7 +225,7 @@ class ProxiedConnection:
                 return
             self._late = True
         _shut(self._client, socket.SHUT_RDWR)
-        self._rules.wait(lambda: self._ended, fault.seconds)
+        self._rules.wait(lambda: self._ended or fault.cleared, fault.seconds)
         if self._ended:  # the proxy was closed, so the duplicate is not sent
             fault.unclaim()
             return

@@ -158,7 +158,8 @@ class FaultProxy:
         """Cut the connection, and send the command to the server later.
 
         A client that retries sends the command a second time, and the first copy arrives late. The fault counts as happened
-        when the server has executed the late copy. `cut` and `retarget` do not prevent that; `close` does.
+        when the server has executed the late copy. `cut` and `retarget` do not prevent that; `close` does; `Fault.clear` has it sent
+        at once.
 
         Args:
             match: Which commands are hit.

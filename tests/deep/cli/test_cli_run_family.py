@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from handfast import Holder, LockStatus, Waiter
-from handfast.cli.run.messages import describe_conflict
-from handfast.cli.run.notice import describe_wait
-from handfast.cli.run.options import Options
+from handfast.cli.taking.messages import describe_conflict
+from handfast.cli.taking.notice import describe_wait
+from handfast.cli.taking.options import Options
 from tests._support.engine import Engine
 from tests._support.running import BOUND, CAT, HANDFAST, done, line_of, ready, starting, until_queued
 

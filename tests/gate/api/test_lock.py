@@ -452,7 +452,7 @@ async def test_a_request_that_arrives_after_its_retry_was_refused_leaves_no_leas
         async with api.client(proxy.url) as far:
             async with far.lock("warm"):
                 pass
-            late = proxy.duplicate(script("permit_acquire"), after=0.3)
+            late = proxy.duplicate(script("permit_acquire"), after=600)
             if what == "full":
                 with pytest.raises(QueueFull):
                     await far.lock("a", max_waiters=1).acquire()
@@ -461,6 +461,7 @@ async def test_a_request_that_arrives_after_its_retry_was_refused_leaves_no_leas
             await held.release()
             if waiter is not None:
                 await waiter
+            late.clear()
             await eventually_async(lambda: late.happened)
             assert Engine(raw).holders() == Engine(raw).queue() == []
 

@@ -63,7 +63,8 @@ def test_handfast_run_imports_only_what_it_uses(server):
         "handfast.cli.durations",
         "handfast.cli.holding",
         "handfast.cli.program",
-        *(f"handfast.cli.run{part}" for part in ("", ".acquire", ".main", ".messages", ".notice", ".options")),
+        *(f"handfast.cli.run{part}" for part in ("", ".main")),
+        *(f"handfast.cli.taking{part}" for part in ("", ".acquire", ".messages", ".notice", ".options")),
         *(f"handfast.cli.supervision{part}" for part in ("", ".child", ".signals")),
         "handfast.cli.primitives",
     }

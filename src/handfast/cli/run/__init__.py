@@ -1,7 +1,6 @@
 """``handfast run``: run a command while holding a lock, as ``flock(1)`` does within one machine.
 
-This module declares the options. `options` parses and checks them, `main` is the flow of a run, `acquire` makes and
-acquires the primitive, `notice` says for whom it waits, and `messages` words what it says.
+What to take is declared in `handfast.cli.taking`, which `handfast acquire` uses as well; `main` is the flow of a run.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from typing import Any
 
 import click
 
-from handfast.cli.connect import namespace_option, parse_name, server_options
-from handfast.cli.durations import parse_duration, parse_duration_or_zero
-from handfast.cli.holding import label_option, loss_options, ttl_option
-from handfast.cli.program import BUSY, ProgramCommand
-from handfast.cli.run import options
+from handfast.cli.holding import loss_options, ttl_option
+from handfast.cli.program import ProgramCommand
 from handfast.cli.run.main import run
+from handfast.cli.supervision.child import LossPlan
 from handfast.cli.supervision.signals import Interrupted, Signals
+from handfast.cli.taking.options import Options, taking_options
 
 __all__ = ["command"]
 
@@ -51,60 +49,18 @@ those of a fault (SEGV, BUS, FPE, ILL, TRAP, SYS).
 """
 
 
+def _own_options(command: Any) -> Any:
+    """Add what says how long the lease lasts while COMMAND runs and what happens to both."""
+    skip_ok = click.option(
+        "--skip-ok",
+        is_flag=True,
+        help="If NAME is taken, exit 0 without a message. Does not wait unless -w is given.",
+    )
+    return skip_ok(ttl_option(loss_options(command)))
+
+
 @click.command(cls=ProgramCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})
-@click.argument("name", callback=parse_name)
-@click.option(
-    "--slots",
-    type=int,
-    metavar="N",
-    callback=options.parse_slots,
-    help="Semaphore: let up to N runs hold NAME at a time. If N differs, each run waits until fewer than its own N hold it.",
-)
-@click.option("-s", "--shared", is_flag=True, help="Read-write lock: hold NAME together with other -s runs.")
-@click.option(
-    "-x",
-    "--exclusive",
-    is_flag=True,
-    help="Read-write lock: hold NAME alone, without any -s or other -x run.",
-)
-@click.option("-n", "--nonblock", is_flag=True, help="Do not wait if NAME is taken.")
-@click.option(
-    "-w",
-    "--wait",
-    callback=parse_duration_or_zero,
-    metavar="TIME",
-    help="Wait at most this long; 0 does not wait.  [default: no limit]",
-)
-@click.option(
-    "-E",
-    "--conflict-exit-code",
-    type=click.IntRange(0, 255),
-    metavar="N",
-    default=BUSY,
-    show_default=True,
-    help="Exit code if NAME is taken.",
-)
-@click.option(
-    "--skip-ok", is_flag=True, help="If NAME is taken, exit 0 without a message. Does not wait unless -w is given."
-)
-@ttl_option
-@click.option(
-    "--at-least",
-    callback=parse_duration,
-    metavar="TIME",
-    help="Keep NAME taken for at least this long, even if COMMAND ends earlier: for jobs that several machines start.",
-)
-@loss_options
-@server_options
-@namespace_option
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="After a second of waiting, say on standard error who holds NAME and how many wait before. On a terminal it does so "
-    "in any case.",
-)
-@label_option
+@taking_options(_own_options)
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Run COMMAND while holding NAME.
@@ -115,17 +71,11 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     Without --slots, -s or -x, runs of the same NAME go one at a time. Plain runs, runs with --slots and runs with -s or
     -x are three separate locks: use only one kind for each NAME.
     """
-    chosen = options.Options(**given)
-    if chosen.nonblock and chosen.wait:
-        raise click.UsageError("Use either --nonblock or --wait.", ctx)
-    if (chosen.slots is not None) + chosen.shared + chosen.exclusive > 1:
-        raise click.UsageError("Use only one of --slots, --shared and --exclusive.", ctx)
-    if chosen.at_least and (chosen.slots is not None or chosen.shared or chosen.exclusive):
-        raise click.UsageError("Use --at-least without --slots, --shared and --exclusive.", ctx)
+    options, command, plan = Options.of(ctx, given), given["command"], LossPlan(given["on_lost"], given["kill_after"])
     logging.basicConfig(format="handfast: %(message)s")  # the library's warnings look like our messages
     try:
         with Signals() as signals:
-            code = run(chosen, signals)
+            code = run(options, command, plan, signals)
     except Interrupted as interruption:
         code = 128 + interruption.number
     ctx.exit(code)

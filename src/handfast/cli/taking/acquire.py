@@ -14,8 +14,8 @@ from handfast.cli.connect import UNAVAILABLE, server_url, unreachable
 from handfast.cli.durations import limit
 from handfast.cli.holding import fences_around
 from handfast.cli.program import say
-from handfast.cli.run.messages import describe_conflict, describe_taken
-from handfast.cli.run.options import Options
+from handfast.cli.taking.messages import describe_conflict, describe_taken
+from handfast.cli.taking.options import Options
 
 if TYPE_CHECKING:
     from handfast import Handfast, Lease, Lock, ReadLock, Semaphore, WriteLock

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from handfast.cli.durations import span
-from handfast.cli.run.options import Options
+from handfast.cli.taking.options import Options
 
 if TYPE_CHECKING:
     from handfast import Holder, LockStatus

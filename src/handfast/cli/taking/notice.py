@@ -16,12 +16,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from handfast.cli.program import say
-from handfast.cli.run.messages import describe_conflict, describe_taken
-from handfast.cli.run.options import Options
+from handfast.cli.taking.messages import describe_conflict, describe_taken
+from handfast.cli.taking.options import Options
 
 if TYPE_CHECKING:
     from handfast import LockStatus
-    from handfast.cli.run.acquire import Primitive
+    from handfast.cli.taking.acquire import Primitive
 
 __all__ = ["Notice", "describe_wait"]
 

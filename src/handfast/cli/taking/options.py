@@ -1,0 +1,132 @@
+"""The options that say what to take and how long to wait, parsed and checked before any server is contacted or started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TypeVar
+
+import click
+
+from handfast._engine.validate import check_int
+from handfast.cli.connect import namespace_option, parse_name, server_options
+from handfast.cli.durations import parse_duration, parse_duration_or_zero
+from handfast.cli.holding import label_option
+from handfast.cli.program import BUSY
+
+__all__ = ["Options", "taking_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Options(NamedTuple):
+    """What to take. Durations are in seconds."""
+
+    name: str
+    slots: int | None
+    shared: bool
+    exclusive: bool
+    nonblock: bool
+    wait: float | None
+    conflict_exit_code: int
+    ttl: float
+    at_least: float | None
+    url: str
+    namespace: str
+    label: str | None
+    verbose: bool
+    skip_ok: bool = False
+
+    @classmethod
+    def of(cls, ctx: click.Context, given: dict[str, Any]) -> Self:
+        """Take what is ours out of the command line. Raises click's UsageError for options that exclude each other."""
+        options = cls(**{field: given.pop(field) for field in cls._fields if field in given})
+        family = options.slots is not None or options.shared or options.exclusive
+        if options.nonblock and options.wait:
+            raise click.UsageError("Use either --nonblock or --wait.", ctx)
+        if (options.slots is not None) + options.shared + options.exclusive > 1:
+            raise click.UsageError("Use only one of --slots, --shared and --exclusive.", ctx)
+        if options.at_least and family:
+            raise click.UsageError("Use --at-least without --slots, --shared and --exclusive.", ctx)
+        return options
+
+    @property
+    def wait_timeout(self) -> float | None:
+        """Seconds to wait in the queue: 0 does not wait, None waits indefinitely."""
+        return self.wait if self.wait is not None or not (self.nonblock or self.skip_ok) else 0.0
+
+    @property
+    def busy_code(self) -> int:
+        """The exit code if the name is taken."""
+        return 0 if self.skip_ok else self.conflict_exit_code
+
+
+def parse_slots(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
+    """Check the limit of a semaphore as the library does."""
+    from handfast._engine.calls import MAX_PERMITS
+
+    try:
+        return None if value is None else check_int(value, "the number of slots", MAX_PERMITS)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def taking_options(own: Callable[[F], F]) -> Callable[[F], F]:
+    """Add NAME and the options of `Options`, with those that only this command has among them."""
+    before: list[Callable[[F], F]] = [
+        click.argument("name", callback=parse_name),
+        click.option(
+            "--slots",
+            type=int,
+            metavar="N",
+            callback=parse_slots,
+            help="Semaphore: let up to N hold NAME at a time. If N differs, each waits until fewer than its own N hold it.",
+        ),
+        click.option(
+            "-s", "--shared", is_flag=True, help="Read-write lock: hold NAME together with others that use -s."
+        ),
+        click.option(
+            "-x", "--exclusive", is_flag=True, help="Read-write lock: hold NAME alone, without any that uses -s or -x."
+        ),
+        click.option("-n", "--nonblock", is_flag=True, help="Do not wait if NAME is taken."),
+        click.option(
+            "-w",
+            "--wait",
+            callback=parse_duration_or_zero,
+            metavar="TIME",
+            help="Wait at most this long; 0 does not wait.  [default: no limit]",
+        ),
+        click.option(
+            "-E",
+            "--conflict-exit-code",
+            type=click.IntRange(0, 255),
+            metavar="N",
+            default=BUSY,
+            show_default=True,
+            help="Exit code if NAME is taken.",
+        ),
+    ]
+    after: list[Callable[..., Any]] = [
+        click.option(
+            "--at-least",
+            callback=parse_duration,
+            metavar="TIME",
+            help="Keep NAME taken for at least this long, even if it is released earlier: for jobs that several machines start.",
+        ),
+        server_options,
+        namespace_option,
+        click.option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            help="After a second of waiting, say on standard error who holds NAME and how many wait before. On a terminal it "
+            "does so in any case.",
+        ),
+        label_option,
+    ]
+
+    def add(command: F) -> F:
+        for option in reversed([*before, own, *after]):
+            command = option(command)
+        return command
+
+    return add
