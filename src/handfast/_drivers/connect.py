@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
 import redis
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import RedisError
 
 from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
 from handfast._drivers.failures import log_unheard
@@ -166,10 +166,6 @@ class Connector:
     def remap(self, node: Node) -> Node:
         """Return where a node of the cluster is that another one has named."""
         return node if self._remap is None else Node(*self._remap(node))
-
-    def may_recover(self, error: Exception) -> bool:
-        """Return whether connecting again may help after this error."""
-        return self.reached and not isinstance(error, AuthenticationError)
 
     @property
     def service(self) -> str | None:

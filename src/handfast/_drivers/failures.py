@@ -6,10 +6,11 @@ import contextlib
 import copy
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.clock import monotonic
@@ -39,6 +40,7 @@ __all__ = [
     "outside_cluster",
     "primary_changed",
     "server_silent",
+    "setup_failed",
 ]
 
 OWN_ERRORS = (RedisError, HandfastError)
@@ -63,6 +65,14 @@ def primary_changed() -> RedisConnectionError:
 
 def server_silent() -> RedisTimeoutError:
     return RedisTimeoutError("the server did not answer in time")
+
+
+def setup_failed(error: Exception, settings: Mapping[str, Any]) -> RedisConnectionError:
+    """Return the error for what a credential provider, or other code of the user's that takes part in connecting, has raised."""
+    said = f"{type(error).__name__}: {error}"
+    if settings.get("credential_provider") is not None:
+        return AuthenticationError(f"there are no credentials for the server: {said}")
+    return RedisConnectionError(f"the connection could not be set up: {said}")
 
 
 def hello_refused(error: Exception) -> Exception | None:

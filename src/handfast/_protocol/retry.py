@@ -135,7 +135,10 @@ class Retry:
         return Verdict(None, pause, reconnect)
 
     def after_break(self, error: Exception, now: float, *, may_recover: bool, silent: bool = False) -> Verdict:
-        """Judge a broken connection, or a missing reply if ``silent``. ``may_recover``: the server was there before and lets us in."""
+        """Judge a broken connection, or a missing reply if ``silent``. ``may_recover``: the server was there before, and had let us in.
+
+        So a password that is refused now may be one that is being replaced.
+        """
         pause = next(self._pauses)
         self.may_have_run = True
         if self._once or not may_recover or not self._goes_on(now + pause, reconnect=not silent):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import secrets
 import shutil
 import subprocess
 from math import inf
@@ -16,7 +17,8 @@ import handfast
 from handfast import ServerUnsupported
 from handfast.embedded import PrivateServer
 from tests._support.apis import SYNC, take, until_queued, use
-from tests._support.helpers import settled
+from tests._support.engine import Engine
+from tests._support.helpers import BOUND_S, eventually_async, settled
 from tests._support.sentinel import free_port
 
 # --- an existing client
@@ -212,6 +214,115 @@ async def test_a_password_that_is_wrong_or_missing_fails_at_once(api, guarded, w
         for ask in (client.lock("a").acquire, client.lock("a").try_acquire, client.lock("a").status):
             with pytest.raises(redis.AuthenticationError, match=r"already authenticated|invalid username-password"):
                 await ask()
+
+
+# --- credentials that change
+
+
+class Provider(redis.CredentialProvider):
+    """Gives the password of a user, or what else a test has it do, once: the next connection gets the password again."""
+
+    def __init__(self, raw, server):
+        self._raw, self._path = raw, server.socket
+        self.asked, self.instead = 0, []
+        self.rotate(kill=False)
+
+    def get_credentials(self):
+        self.asked += 1
+        if self.instead:
+            given = self.instead.pop(0)
+            if isinstance(given, Exception):
+                raise given
+            return given
+        return "worker", self.password
+
+    async def get_credentials_async(self):
+        return self.get_credentials()
+
+    def rotate(self, *, kill=True):
+        """Give the user a new password, and cut its connections off, as services do when a token has ended."""
+        self.password = f"p{secrets.token_hex(8)}"
+        self._raw.execute_command(
+            "ACL", "SETUSER", "worker", "reset", "on", f">{self.password}", "~*", "&*", "+@all", "-@admin"
+        )
+        if kill:
+            self._raw.execute_command("CLIENT", "KILL", "USER", "worker")
+
+
+@pytest.fixture
+def provider(raw, server):
+    yield Provider(raw, server)
+    raw.execute_command("ACL", "DELUSER", "worker")
+
+
+WRONG = {
+    "an old token": lambda: ("worker", "ended"),
+    "an error of its own": lambda: LookupError("the metadata service is gone"),
+    "an error of its network": lambda: OSError(101, "Network is unreachable"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_credentials_that_are_refused_once_throw_no_one_out(api, server, raw, provider, wrong):
+    """The holder keeps its lease, the waiter its place: a token of fifteen minutes may end at any moment."""
+    async with api.users_client(unix_socket_path=server.socket, credential_provider=provider) as mine:
+        async with api.client(mine, retry_for=BOUND_S) as client:
+            lease = await client.lock("a").acquire()
+            waiter = asyncio.create_task(take(client.lock("a")))
+            await until_queued(client.lock("a"))
+            [before] = Engine(raw).queue()
+            asked = provider.asked
+            provider.instead += [WRONG[wrong]() for _ in range(3)]
+            provider.rotate()
+            async with client.lock("b").acquire(timeout=20):
+                pass
+            await eventually_async(lambda: provider.asked > asked + 3)
+            await until_queued(client.lock("a"))
+            assert Engine(raw).queue() == [before]
+            assert await lease.release() is True
+            assert await waiter > lease.fence
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_credentials_that_were_never_let_in_fail_at_once(api, server, provider, wrong):
+    async with api.users_client(unix_socket_path=server.socket, credential_provider=provider) as mine:
+        async with api.client(mine, retry_for=3600) as client:
+            provider.instead += [WRONG[wrong]() for _ in range(2)]
+            # redis-py's asyncio connection calls each OSError one of its own network.
+            kind = redis.ConnectionError if wrong == "an error of its network" else redis.AuthenticationError
+            with pytest.raises(kind, match=None if wrong == "an old token" else WRONG[wrong]().args[-1]):
+                await client.lock("a").acquire()
+
+
+async def test_credentials_that_stay_refused_take_as_long_as_the_caller_allows(api, server, provider):
+    async with api.users_client(unix_socket_path=server.socket, credential_provider=provider) as mine:
+        async with api.client(mine, retry_for=0.1) as client:
+            await use(client)
+            provider.instead += [("worker", "ended")] * 1000
+            provider.rotate()
+            with pytest.raises(redis.AuthenticationError):
+                await client.lock("a").acquire()
+            provider.instead.clear()
+            await use(client)
+
+
+async def test_what_the_users_own_code_raises_while_it_connects_is_a_broken_connection(api, server, raw):
+    failures = []
+
+    class Own(api.library.UnixDomainSocketConnection):
+        def _connect(self):
+            if failures:
+                raise failures.pop()
+            return super()._connect()
+
+    async with api.users_client(
+        connection_pool=api.library.ConnectionPool(connection_class=Own, path=server.socket)
+    ) as mine:
+        async with api.client(mine) as client:
+            failures.append(LookupError("no session"))
+            with pytest.raises(redis.ConnectionError, match="could not be set up: LookupError: no session"):
+                await client.lock("a").acquire()
+            await use(client)
 
 
 async def test_a_database_of_its_own(api, server, raw):

@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from handfast._drivers.connect import Connector
-from handfast._drivers.failures import no_primary
+from handfast._drivers.failures import no_primary, setup_failed
 
 __all__ = ["AsyncConnector"]
 
@@ -66,6 +66,11 @@ class AsyncConnector(Connector):
                 raise no_primary(error) from None
             if isinstance(error.__cause__, RedisError):  # some connection classes wrap the real error
                 raise error.__cause__ from None
+            real = (
+                error.__cause__ if type(error) is RedisConnectionError else error
+            )  # and all wrap what they do not expect
+            if isinstance(real, Exception) and not isinstance(real, RedisError | OSError | EOFError):
+                raise setup_failed(real, self._settings) from real
             raise
         finally:
             for pool in pools:

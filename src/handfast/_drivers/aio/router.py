@@ -304,7 +304,7 @@ class Router:
                 self._held.append(request)
 
     def _may_recover(self, error: Exception) -> bool:
-        return isinstance(error, RedisConnectionError | RedisTimeoutError) and self._connector.may_recover(error)
+        return isinstance(error, RedisConnectionError | RedisTimeoutError) and self._connector.reached
 
 
 async def _wake_at_once() -> Waking:

@@ -460,7 +460,7 @@ class Session:
                     if not self._connector.reached:
                         self._tries = 0
                     self.on_unreachable(error)
-                    self._fail(error, monotonic() if self._connector.may_recover(error) else inf)
+                    self._fail(error, monotonic() if self._connector.reached else inf)
                 except Exception as error:  # noqa: BLE001 -- pending requests get every error
                     self.trouble = error
                     self.on_unreachable(error)

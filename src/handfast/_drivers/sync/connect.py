@@ -11,11 +11,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from handfast._drivers.connect import Connector
-from handfast._drivers.failures import no_primary
+from handfast._drivers.failures import no_primary, setup_failed
 from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call
 from handfast.errors import ServerUnsupported
@@ -66,7 +67,10 @@ class SyncConnector(Connector):
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
         except Exception as error:
             raise_from_handler(error)
-            raise
+            connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
+            if isinstance(error, RedisError):
+                raise
+            raise setup_failed(error, self._settings) from error
         finally:
             for pool in pools:
                 pool.disconnect()

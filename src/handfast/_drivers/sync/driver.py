@@ -496,8 +496,8 @@ class SyncDriver(OfOneProcess):
         """Send a call again after a failure that may pass. Raise one that does not."""
         while True:
             if isinstance(failure, Exception):
-                recovers, silent = self._connector.may_recover(failure), isinstance(failure, RedisTimeoutError)
-                verdict = retry.after_break(failure, monotonic(), may_recover=recovers, silent=silent)
+                reached, silent = self._connector.reached, isinstance(failure, RedisTimeoutError)
+                verdict = retry.after_break(failure, monotonic(), may_recover=reached, silent=silent)
             else:
                 verdict = retry.after_refusal(failure, monotonic())
             if verdict.reconnect:
