@@ -225,7 +225,7 @@ class Provider(redis.CredentialProvider):
     def __init__(self, raw, server):
         self._raw, self._path = raw, server.socket
         self.asked, self.instead = 0, []
-        self.rotate(kill=False)
+        self.rotate(cut=False)
 
     def get_credentials(self):
         self.asked += 1
@@ -239,13 +239,13 @@ class Provider(redis.CredentialProvider):
     async def get_credentials_async(self):
         return self.get_credentials()
 
-    def rotate(self, *, kill=True):
+    def rotate(self, *, cut=True):
         """Give the user a new password, and cut its connections off, as services do when a token has ended."""
         self.password = f"p{secrets.token_hex(8)}"
         self._raw.execute_command(
             "ACL", "SETUSER", "worker", "reset", "on", f">{self.password}", "~*", "&*", "+@all", "-@admin"
         )
-        if kill:
+        if cut:
             self._raw.execute_command("CLIENT", "KILL", "USER", "worker")
 
 
