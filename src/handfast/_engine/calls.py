@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from struct import Struct
 from typing import Any, ClassVar, Self
 
@@ -54,7 +55,7 @@ def _with_ticket(request: bytes, ticket: int) -> bytes:
 class Request(ABC):
     """What a caller acquires, as calls that can be sent."""
 
-    __slots__ = ("_max_waiters", "acknowledgement", "grant_ms", "name", "renew", "timeout", "ttl_ms")
+    __slots__ = ("_max_waiters", "acknowledgement", "grant_ms", "max_hold", "name", "renew", "timeout", "ttl_ms")
 
     trusts_messages: ClassVar[bool] = True
     """Whether a grant message is a grant. Else it only wakes the waiter, which then asks again."""
@@ -68,6 +69,7 @@ class Request(ABC):
         max_waiters: int,
         timeout: float | None,
         acknowledgement: Acknowledgement | None,
+        max_hold: float,
     ) -> None:
         self.name: str = name
         self.ttl_ms: int = ttl_ms
@@ -79,6 +81,8 @@ class Request(ABC):
         self._max_waiters = max_waiters
         self.acknowledgement: Acknowledgement | None = acknowledgement
         """What grants and renewals wait for; None where that is their replies alone."""
+        self.max_hold: float = max_hold
+        """Seconds after which a lease ends whatever its holder does; inf without a limit. No ttl is longer."""
 
     def is_acknowledged(self, answer: Answer) -> bool:
         """Return whether as many replicas as were asked for have what this renewal wrote."""
@@ -160,6 +164,7 @@ class PermitRequest(Request):
         timeout: float | None = None,
         at_least_ms: int = 0,
         acknowledgement: Acknowledgement | None = None,
+        max_hold: float = inf,
     ) -> None:
         super().__init__(
             place.name,
@@ -168,6 +173,7 @@ class PermitRequest(Request):
             max_waiters=max_waiters,
             timeout=timeout,
             acknowledgement=acknowledgement,
+            max_hold=max_hold,
         )
         grant_ms = max(ttl_ms, at_least_ms)
         self.grant_ms: int = grant_ms
@@ -271,6 +277,7 @@ class PermitRequest(Request):
             timeout=timeout,
             at_least_ms=self.at_least_ms,
             acknowledgement=self.acknowledgement,
+            max_hold=self.max_hold,
         )
 
     def _call(self, script: LuaScript, *args: bytes | str | int) -> Call:
@@ -291,11 +298,17 @@ class MultiRequest(Request):
         max_waiters: int,
         timeout: float | None = None,
         acknowledgement: Acknowledgement | None = None,
+        max_hold: float = inf,
         name: str | None = None,
     ) -> None:
-        name = name or ", ".join(place.name for place in places)
         super().__init__(
-            name, ttl_ms, renew=renew, max_waiters=max_waiters, timeout=timeout, acknowledgement=acknowledgement
+            name or ", ".join(place.name for place in places),
+            ttl_ms,
+            renew=renew,
+            max_waiters=max_waiters,
+            timeout=timeout,
+            acknowledgement=acknowledgement,
+            max_hold=max_hold,
         )
         self._parts = tuple(PermitRequest(place, ttl_ms=ttl_ms, renew=renew) for place in places)
         self._groups: tuple[MultiRequest, ...] = ()
@@ -357,6 +370,7 @@ class MultiRequest(Request):
             max_waiters=self._max_waiters,
             timeout=timeout,
             acknowledgement=self.acknowledgement,
+            max_hold=self.max_hold,
             name=name,
         )
 

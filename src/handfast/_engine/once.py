@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from copy import copy
 from hashlib import sha256
+from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from handfast._engine.calls import WAIT_MS, PermitRequest
@@ -86,8 +87,9 @@ class OnceRequest(PermitRequest):
         refresh_ms: int,
         max_waiters: int,
         timeout: float | None,
+        max_hold: float = inf,
     ) -> None:
-        super().__init__(place, ttl_ms=ttl_ms, renew=True, max_waiters=max_waiters, timeout=timeout)
+        super().__init__(place, ttl_ms=ttl_ms, renew=True, max_waiters=max_waiters, timeout=timeout, max_hold=max_hold)
         self._lock = None  # no batch knows of records
         self.keep_ms: int = keep_ms
         self.refresh_ms: int = refresh_ms
@@ -111,6 +113,7 @@ class OnceRequest(PermitRequest):
             refresh_ms=self.refresh_ms,
             max_waiters=self._max_waiters,
             timeout=self.timeout,
+            max_hold=self.max_hold,
         )
 
     def for_call(self, timeout: float | None, fingerprint: bytes) -> OnceRequest:

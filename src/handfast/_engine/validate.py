@@ -33,6 +33,7 @@ __all__ = [
     "encode_name",
     "fingerprint_bytes",
     "key_parts",
+    "lease_times",
     "milliseconds",
     "parameter_names",
     "replica_milliseconds",
@@ -85,6 +86,15 @@ def milliseconds(value: Duration, what: str) -> int:
         raise ValueError(f"{what} must be at least a millisecond (0.001), not {value!r}")
     # Rounded first: 0.003 * 1000 may be slightly above 3, and ceil() would make 4 of it.
     return math.ceil(round(seconds * 1000, 6))
+
+
+def lease_times(ttl: Duration, max_hold: Duration | None) -> tuple[int, float]:
+    """Convert the ttl of a lease to milliseconds, and the longest time that it is held to seconds. The ttl is no longer than that."""
+    ttl_ms = milliseconds(ttl, "ttl")
+    if max_hold is None:
+        return ttl_ms, math.inf
+    longest_ms = milliseconds(max_hold, "max_hold")
+    return min(ttl_ms, longest_ms), longest_ms / 1000
 
 
 def reply_seconds(timeout: Duration | None) -> float | None:

@@ -45,6 +45,7 @@ class GroupedLease(LeaseState):
         """The smallest: no resource takes it from a holder that a later one has followed, whichever name that one has."""
         self.asked_at = min(part.asked_at for part in parts)
         self.acquired_at = max(part.acquired_at for part in parts)
+        self.ends_at = min(part.ends_at for part in parts)
         self.callbacks = []
         for part in parts:
             part.callbacks, part.companions = self.callbacks, tokens

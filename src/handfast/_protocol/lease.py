@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 from handfast._engine.calls import CLAIM_MS, PermitRequest, Request
@@ -77,6 +77,7 @@ TRANSITIONS: dict[LeaseStatus, dict[LeaseEvent, LeaseStatus]] = {
 """Every event may come in every status: the holder releases in one thread while a renewer loses the lease in another."""
 
 EXPIRED = "its ttl ended before it was renewed or released"
+HELD_TOO_LONG = "it was held for max_hold, {:g} s"
 FAILED = "its ttl ended before it was renewed or released; the last renewal failed: {}"
 NO_ANSWER = "the server did not answer"
 GONE = "the server no longer had it when it was to be {}"
@@ -120,7 +121,9 @@ class LeaseState:
         "deadline",
         "due_at",
         "ended_at",
+        "ends_at",
         "fence",
+        "left_ms",
         "loss",
         "not_before",
         "owner",
@@ -143,6 +146,10 @@ class LeaseState:
         self.deadline = deadline
         self.asked_at: float = asked_at
         self.acquired_at: float = deadline - lease
+        self.ends_at: float = self.acquired_at + request.max_hold
+        """When its holder has had it for long enough, and it ends in any case."""
+        self.left_ms: int | None = None
+        """What is left of that time when it is renewed, in milliseconds; None without a limit."""
         self.ended_at: float = inf
         self.unconfirmed: bool = lease * 1000 <= CLAIM_MS < request.grant_ms
         """Whether it lasts the claim window and no longer yet: then it is renewed even without renewal."""
@@ -202,7 +209,7 @@ class LeaseState:
         """The call that renews it; without renewal, the one that only asks whether the server still has it."""
         request = self.request
         ttl_ms = request.grant_ms if self.unconfirmed else request.ttl_ms if request.renew else ASK_MS
-        return request.renew_for(self.token, ttl_ms)
+        return request.renew_for(self.token, ttl_ms if self.left_ms is None else min(ttl_ms, self.left_ms))
 
     def status_at(self, now: float) -> LeaseStatus:
         """Return the status; a lease that reached its deadline is lost, and nothing is waited for (invariant 9).
@@ -214,7 +221,8 @@ class LeaseState:
                 self.owner.receive(self)
             if now >= self.deadline:
                 failed = self.trouble is not None and self.is_renewed
-                self.lose(FAILED.format(self.trouble) if failed else EXPIRED, self.deadline)
+                reason = FAILED.format(self.trouble) if failed else EXPIRED
+                self.lose(HELD_TOO_LONG.format(self.request.max_hold) if now >= self.ends_at else reason, self.deadline)
         return self.status
 
     def lost(self, now: float) -> bool:
@@ -259,9 +267,17 @@ class LeaseState:
     def renewed(self, sent_at: float, lease_us: int) -> None:
         """Set the new deadline, counted from before the renewal was sent. It never moves back."""
         self.trouble = None
-        self.deadline = max(self.deadline, sent_at + lease_us / 1e6)
+        self.deadline = max(self.deadline, min(self.ends_at, sent_at + lease_us / 1e6))
         self.unconfirmed = self.unconfirmed and lease_us <= CLAIM_MS * 1000
-        self.due_at = sent_at + self.period if self.request.renew else self.deadline
+        is_renewed = self.request.renew and self.deadline < self.ends_at
+        self.due_at = sent_at + self.period if is_renewed else self.deadline
+
+    def limited(self, ttl_ms: int, now: float) -> int:
+        """Return how long it may be extended from now, in milliseconds: until it has been held for long enough."""
+        if self.ends_at == inf:
+            return ttl_ms
+        self.left_ms = max(ASK_MS, ceil((self.ends_at - now) * 1000))
+        return min(ttl_ms, self.left_ms)
 
     def answered(self, answer: Answer | None) -> None:
         """Take the reply to a renewal in the step that reads it. Any other than that it was renewed makes it due at once."""
@@ -320,6 +336,7 @@ class LeaseTable(dict[bytes, LeaseState]):
         due = [lease for lease in renewed if lease.due_at <= now + lease.period * EARLY_FRACTION]
         for lease in due:
             lease.trouble = lease.trouble or NO_ANSWER
+            lease.limited(0, now)
             lease.due_at = min(lease.deadline, now + min(MAX_RETRY_S, max(MIN_RETRY_S, lease.period / 4)))
         return due
 

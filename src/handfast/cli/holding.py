@@ -22,7 +22,16 @@ from handfast.cli.supervision.signals import Signals
 if TYPE_CHECKING:
     from handfast import Lease
 
-__all__ = ["LOST", "Ended", "fences_around", "label_option", "loss_options", "run_holding", "ttl_option"]
+__all__ = [
+    "LOST",
+    "Ended",
+    "fences_around",
+    "label_option",
+    "loss_options",
+    "max_hold_option",
+    "run_holding",
+    "ttl_option",
+]
 
 LOST = 74
 """Exit code if the lease was lost while the command ran (EX_IOERR of sysexits.h)."""
@@ -39,6 +48,14 @@ ttl_option: Callable[[F], F] = click.option(
     default=f"{DEFAULT_TTL_S:g}",
     show_default=True,
     help="Duration of the lease. It is renewed while COMMAND runs; if this process dies, NAME is free after this time.",
+)
+
+max_hold_option: Callable[[F], F] = click.option(
+    "--max-hold",
+    callback=parse_duration,
+    metavar="TIME",
+    help="Hold NAME no longer than this: then the lease is lost, as if the server had lost it (see --on-lost). Against a COMMAND that "
+    "hangs.",
 )
 
 label_option: Callable[[F], F] = click.option(

@@ -15,7 +15,15 @@ import click
 from handfast.cli import USAGE
 from handfast.cli.connect import UNAVAILABLE, namespace_option, parse_name, server_options, server_url
 from handfast.cli.durations import parse_duration, parse_duration_or_zero, span
-from handfast.cli.holding import Ended, fences_around, label_option, loss_options, run_holding, ttl_option
+from handfast.cli.holding import (
+    Ended,
+    fences_around,
+    label_option,
+    loss_options,
+    max_hold_option,
+    run_holding,
+    ttl_option,
+)
 from handfast.cli.program import BUSY, ProgramCommand, say
 from handfast.cli.supervision.child import LossPlan
 from handfast.cli.supervision.signals import Interrupted, Signals
@@ -62,6 +70,7 @@ class Options(NamedTuple):
     rerun: bool
     any_exit: bool
     ttl: float
+    max_hold: float | None
     on_lost: Literal["term", "kill", "ignore"]
     kill_after: float
     url: str
@@ -122,6 +131,7 @@ class Undone(Exception):
 )
 @click.option("--any-exit", is_flag=True, help="Count it as done whatever its exit code, unless a signal ended it.")
 @ttl_option
+@max_hold_option
 @loss_options
 @server_options
 @namespace_option
@@ -187,6 +197,7 @@ def _primitive(client: Handfast, options: Options) -> Once:
         options.name,
         keep=options.keep,
         ttl=options.ttl,
+        max_hold=options.max_hold,
         rerun=options.rerun,
         on_running="wait" if options.waits else "raise",
         timeout=options.wait or None,

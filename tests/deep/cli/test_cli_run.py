@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -319,6 +320,30 @@ def test_lost_lease_ends_the_command_with_sigterm(run, job):
     assert "SIGTERM\n" in out
     assert "lost the lease of 'job'" in err
     assert "sent SIGTERM to" in err
+
+
+@pytest.mark.parametrize("kind", [[], ["--slots", "2"], ["-s"], ["-x"]], ids="".join)
+def test_a_command_that_hangs_is_ended_when_it_was_held_for_long_enough(run, kind):
+    code, _, err = done(run("--ttl", "1", "--max-hold", "2", *kind, "--", "sleep", "60"))
+    assert code == 74
+    assert "it was held for max_hold, 2 s" in err
+
+
+def test_a_command_that_ends_while_signals_are_sent_to_it_keeps_its_exit_code():
+    """`Popen.send_signal` looks first whether it has ended, and takes its status."""
+    script = """
+import os, signal
+from handfast.cli.supervision.child import Child, LossPlan
+from handfast.cli.supervision.signals import Signals
+with Signals() as signals:
+    signals.collect()
+    child = Child(["sh", "-c", "exit 3"], os.environ, signals, print)
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    child._send(signal.SIGCONT)
+    print(child.supervise(LossPlan("term", 1.0)))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=BOUND, check=False)
+    assert (ended.stdout, ended.stderr) == ("3\n", "")
 
 
 def test_command_that_ignores_sigterm_is_killed_after_the_grace_period(run, job):

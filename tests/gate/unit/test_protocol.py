@@ -443,3 +443,55 @@ def test_a_record_that_was_evicted_is_shown_with_what_is_known():
     assert (waiter.weight, waiter.position, waiter.waited_for, waiter.label) == (2, 0, 0.5, "some label")
     assert (holder.owner, waiter.owner) == ("", "c1.17")
     assert (holder.exclusive, waiter.exclusive) == (False, True)
+
+
+# --- a limit of the time that it is held
+
+
+def test_what_is_renewed_ends_when_it_was_held_for_long_enough():
+    lease = LeaseState(permits(max_hold=75.0), TOKEN, Grant(7, 130.0, 30.0))
+    table = LeaseTable({TOKEN: lease})
+    for now, asked_ms in ((110.0, 30_000), (120.0, 30_000), (150.0, 25_000)):
+        assert table.due(now) == [lease]
+        assert lease.renewal == lease.request.renew_for(TOKEN, asked_ms)
+        lease.renewed(now, asked_ms * 1000)
+        assert lease.deadline == now + asked_ms / 1000
+    assert table.due(174.9) == []
+    assert not lease.lost(174.999)
+    assert lease.lost(175.0)
+    assert lease.loss == "it was held for max_hold, 75 s"
+    assert lease.held_for(300.0) == 75.0
+
+
+def test_no_reply_and_no_extension_lets_it_last_longer():
+    lease = LeaseState(permits(max_hold=30.0), TOKEN, Grant(7, 130.0, 30.0))
+    lease.renewed(100.5, 30_000_000)  # the confirmation of a grant that was handed over
+    assert (lease.deadline, lease.due_at) == (130.0, 130.0)
+    assert lease.limited(600_000, 129.0) == 1000
+    assert lease.limited(500, 129.0) == 500
+    assert lease.limited(600_000, 131.0) == 1
+    assert LeaseState(permits(), TOKEN, Grant(7, 130.0, 30.0)).limited(600_000, 129.0) == 600_000
+
+
+def test_an_outage_that_ends_with_that_time_is_not_the_reason():
+    lease = LeaseState(permits(max_hold=30.0), TOKEN, Grant(7, 130.0, 30.0))
+    lease.trouble = "Connection refused"
+    assert lease.lost(130.0)
+    assert lease.loss == "it was held for max_hold, 30 s"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        permits(max_hold=75.0).adapted(str.upper, None),
+        permits(max_hold=75.0, limit=3).with_weight(2),
+        MultiRequest(
+            [KeySet("hf", "lock", name) for name in "ab"], ttl_ms=1000, renew=True, max_waiters=1, max_hold=75.0
+        )
+        .adapted(str.upper, None)
+        .groups[0],
+    ],
+    ids=["renamed", "weighted", "group"],
+)
+def test_a_request_that_is_made_of_another_keeps_the_limit(request_):
+    assert request_.max_hold == 75.0

@@ -129,7 +129,8 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
     async def extend(self, ttl: Duration) -> None:
         """Extend the lease to ``ttl`` seconds from now, unless it lasts longer already. Takes one round trip.
 
-        A renewed lease needs this only to bridge a time in which the process can't renew it.
+        A renewed lease needs this only to bridge a time in which the process can't renew it. It does not last longer than the lock's
+        ``max_hold``.
 
         Args:
             ttl: Seconds from now (a number or a timedelta), from 0.001 s to 366 days.
@@ -143,7 +144,7 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        ttl_ms = milliseconds(ttl, "ttl")
+        ttl_ms = self._state.limited(milliseconds(ttl, "ttl"), monotonic())
         self.check()
         if not await self._driver.extend(self._state, ttl_ms):
             self.check()

@@ -42,6 +42,7 @@ from handfast._engine.validate import (
     check_on_limit,
     check_on_lost,
     check_on_running,
+    lease_times,
     milliseconds,
     parameter_names,
     replica_milliseconds,
@@ -169,6 +170,7 @@ class Handfast(Uncopied):
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
         at_least: Duration | None = None,
+        max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> Lock:
@@ -191,6 +193,9 @@ class Handfast(Uncopied):
             at_least: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the name stays taken since a lease
                 was granted, by the server's clock, even if its holder releases it earlier or dies. For work that is to run once a
                 period on machines whose clocks differ: choose a little less than the period. None frees the name at once.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
+                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
+                it without a limit.
             min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
                 a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
             replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
@@ -211,6 +216,7 @@ class Handfast(Uncopied):
             max_waiters=max_waiters,
             timeout=timeout,
             at_least=at_least,
+            max_hold=max_hold,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         return Lock(self._driver, permits, check_on_lost(on_lost))
@@ -224,6 +230,7 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> RLock:
@@ -241,6 +248,9 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
+                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
+                it without a limit.
             min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
                 a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
             replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
@@ -260,6 +270,7 @@ class Handfast(Uncopied):
             renew=renew,
             max_waiters=max_waiters,
             timeout=timeout,
+            max_hold=max_hold,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         return RLock(self._driver, permits, check_on_lost(on_lost), self._reentrant_holds)
@@ -273,6 +284,7 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> LockAll:
@@ -293,6 +305,9 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
+                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
+                it without a limit.
             min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
                 a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
             replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
@@ -309,13 +324,14 @@ class Handfast(Uncopied):
             raise TypeError(f"names must be several names, not the str {names!r}; use lock() for one name")
         places = [KeySet(self._namespace, "lock", name) for name in dict.fromkeys(names)]
         check_int(len(places), "the number of names", MAX_NAMES)
-        ttl_ms, max_waiters = milliseconds(ttl, "ttl"), check_int(max_waiters, "max_waiters", MAX_PERMITS)
+        ttl_ms, longest = lease_times(ttl, max_hold)
         request = MultiRequest(
             places,
             ttl_ms=ttl_ms,
             renew=renew,
-            max_waiters=max_waiters,
+            max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=wait_seconds(timeout),
+            max_hold=longest,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
         return LockAll(self._driver, request, check_on_lost(on_lost))
@@ -330,6 +346,7 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> Semaphore:
@@ -350,6 +367,9 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
+                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
+                it without a limit.
             min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
                 a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
             replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
@@ -370,6 +390,7 @@ class Handfast(Uncopied):
             renew=renew,
             max_waiters=max_waiters,
             timeout=timeout,
+            max_hold=max_hold,
             limit=limit,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
@@ -384,6 +405,7 @@ class Handfast(Uncopied):
         on_lost: OnLost = "raise",
         max_waiters: int = DEFAULT_MAX_WAITERS,
         timeout: Duration | None = None,
+        max_hold: Duration | None = None,
         min_replicas: int = 0,
         replica_timeout: Duration = DEFAULT_REPLICA_TIMEOUT_S,
     ) -> RWLock:
@@ -405,6 +427,9 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
                 or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
+                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
+                it without a limit.
             min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
                 a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
             replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
@@ -424,6 +449,7 @@ class Handfast(Uncopied):
             renew=renew,
             max_waiters=max_waiters,
             timeout=timeout,
+            max_hold=max_hold,
             limit=MAX_PERMITS,
             acknowledgement=self._acknowledgement(min_replicas, replica_timeout, ttl),
         )
@@ -494,6 +520,7 @@ class Handfast(Uncopied):
         rerun: bool = True,
         on_running: OnRunning = "wait",
         timeout: Duration | None = None,
+        max_hold: Duration | None = None,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         by: str | Iterable[str] | None = None,
         dumps: Callable[[Any], bytes] | None = None,
@@ -524,6 +551,8 @@ class Handfast(Uncopied):
             on_running: What a call does while another one runs it: "wait" for the result, or "raise" AlreadyRunning.
             timeout: Seconds that a call waits at most unless it says otherwise: a number or a timedelta; 0 or less does not wait. None,
                 or more than 366 days, waits indefinitely.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which a run counts as lost though its process
+                lives: its lease is not renewed any longer. None renews it without a limit.
             max_waiters: Queue length at which a call raises QueueFull, from 1 to 1,000,000,000.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several; see `Once.keyed`.
             dumps: Function that turns a result into bytes, 1 MiB at most. None stores JSON. ``bytes`` stores bytes as they are.
@@ -541,7 +570,7 @@ class Handfast(Uncopied):
         waits = check_on_running(on_running) == "wait"
         if not waits and timeout is not None:
             raise ValueError("timeout has no use with on_running='raise', which does not wait; leave one of them out")
-        keep_ms = milliseconds(keep, "keep")
+        keep_ms, (ttl_ms, longest) = milliseconds(keep, "keep"), lease_times(ttl, max_hold)
         refresh_ms = NEVER if refresh is None else milliseconds(refresh, "refresh")
         if refresh_ms >= keep_ms:
             raise ValueError(f"refresh must be less than keep, {keep_ms / 1000:g} s, not {refresh!r}")
@@ -550,11 +579,12 @@ class Handfast(Uncopied):
         failure_ms = milliseconds(keep_failure, "keep_failure") if keep_failure is not None else None
         request = OnceRequest(
             KeySet(self._namespace, "once", name),
-            ttl_ms=milliseconds(ttl, "ttl"),
+            ttl_ms=ttl_ms,
             keep_ms=keep_ms,
             refresh_ms=refresh_ms,
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=wait_seconds(timeout) if waits else 0.0,
+            max_hold=longest,
         )
         if failure_ms is None and not rerun:
             failure_ms = keep_ms
@@ -703,16 +733,22 @@ class Handfast(Uncopied):
         timeout: Duration | None,
         limit: int = 1,
         at_least: Duration | None = None,
+        max_hold: Duration | None = None,
         acknowledgement: Acknowledgement | None = None,
     ) -> PermitRequest:
+        ttl_ms, longest = lease_times(ttl, max_hold)
+        at_least_ms = 0 if at_least is None else milliseconds(at_least, "at_least")
+        if at_least_ms > longest * 1000:
+            raise ValueError(f"at_least must not be longer than max_hold, {longest:g} s, and is {at_least!r}")
         return PermitRequest(
             KeySet(self._namespace, kind, name),
-            ttl_ms=milliseconds(ttl, "ttl"),
+            ttl_ms=ttl_ms,
             renew=renew,
             limit=limit,
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=wait_seconds(timeout),
-            at_least_ms=0 if at_least is None else milliseconds(at_least, "at_least"),
+            at_least_ms=at_least_ms,
+            max_hold=longest,
             acknowledgement=acknowledgement,
         )
 

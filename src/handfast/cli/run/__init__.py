@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from handfast.cli.holding import loss_options, ttl_option
+from handfast.cli.holding import loss_options, max_hold_option, ttl_option
 from handfast.cli.program import ProgramCommand
 from handfast.cli.run.main import run
 from handfast.cli.supervision.child import LossPlan
@@ -24,7 +24,7 @@ EPILOG = """
 Exit codes: that of COMMAND, or 128+n if signal n ended it; otherwise
    64  wrong usage, or NAME is held by a run that this one is inside
    69  the server cannot be reached, or it refused the request
-   74  the lease was lost while COMMAND ran (not with --on-lost ignore)
+   74  the lease was lost while COMMAND ran (see --max-hold and --on-lost)
    75  NAME is taken (see -E and --skip-ok)
   126  COMMAND cannot be executed
   127  COMMAND was not found
@@ -56,7 +56,7 @@ def _own_options(command: Any) -> Any:
         is_flag=True,
         help="If NAME is taken, exit 0 without a message. Does not wait unless -w is given.",
     )
-    return skip_ok(ttl_option(loss_options(command)))
+    return skip_ok(ttl_option(max_hold_option(loss_options(command))))
 
 
 @click.command(cls=ProgramCommand, epilog=EPILOG, context_settings={"allow_extra_args": True})

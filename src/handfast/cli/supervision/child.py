@@ -90,11 +90,12 @@ class Child:
 
     def _poll(self) -> int | None:
         """Return the program's status once it has ended. Take that of others, too: process 1 of a container gets all orphans."""
-        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-            if ended.si_pid == self._process.pid:
-                break
-            with contextlib.suppress(ChildProcessError):  # another thread has started it, and waited for it
-                os.waitpid(ended.si_pid, 0)
+        with contextlib.suppress(ChildProcessError):  # to send it a signal has shown that it had ended
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if ended.si_pid == self._process.pid:
+                    break
+                with contextlib.suppress(ChildProcessError):  # another thread has started it, and waited for it
+                    os.waitpid(ended.si_pid, 0)
         return self._process.poll()
 
     def _on_loss(self, plan: LossPlan) -> float:

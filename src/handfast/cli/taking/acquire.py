@@ -40,13 +40,14 @@ def connect(options: Options) -> tuple[Handfast, Primitive]:
 
 
 def _primitive(client: Handfast, options: Options) -> Primitive:
+    name, ttl, max_hold = options.name, options.ttl, options.max_hold
     if options.slots is not None:
-        return client.semaphore(options.name, options.slots, ttl=options.ttl)
+        return client.semaphore(name, options.slots, ttl=ttl, max_hold=max_hold)
     if options.shared:
-        return client.rwlock(options.name, ttl=options.ttl).read()
+        return client.rwlock(name, ttl=ttl, max_hold=max_hold).read()
     if options.exclusive:
-        return client.rwlock(options.name, ttl=options.ttl).write()
-    return client.lock(options.name, ttl=options.ttl, at_least=options.at_least)
+        return client.rwlock(name, ttl=ttl, max_hold=max_hold).write()
+    return client.lock(name, ttl=ttl, at_least=options.at_least, max_hold=max_hold)
 
 
 def acquire(options: Options, primitive: Primitive) -> Lease:

@@ -35,6 +35,7 @@ class Options(NamedTuple):
     label: str | None
     verbose: bool
     skip_ok: bool = False
+    max_hold: float | None = None
 
     @classmethod
     def of(cls, ctx: click.Context, given: dict[str, Any]) -> Self:

@@ -1,0 +1,73 @@
+"""``max_hold``: a lease ends when it was held for long enough, whatever its holder does. In both APIs, for every kind."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from handfast import LeaseLost
+from tests._support.helpers import BOUND_S, eventually_async
+
+KINDS = {
+    "lock": lambda client, **options: client.lock("a", **options),
+    "rlock": lambda client, **options: client.rlock("a", **options),
+    "lock_all": lambda client, **options: client.lock_all(["a", "b"], **options),
+    "semaphore": lambda client, **options: client.semaphore("a", 2, **options),
+    "read": lambda client, **options: client.rwlock("a", **options).read(),
+    "write": lambda client, **options: client.rwlock("a", **options).write(),
+}
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+async def test_no_ttl_is_longer(here, kind):
+    async with KINDS[kind](here, ttl=600, max_hold=100) as lease:
+        assert 90 < lease.remaining() <= 100
+        assert not lease.lost
+
+
+async def test_extend_does_not_last_longer(here, raw):
+    async with here.lock("a", ttl=60, max_hold=100) as lease:
+        await lease.extend(3600)
+        assert 90 < lease.remaining() <= 100
+        [holder] = (await here.lock("a").status()).holders
+        assert holder.remaining <= 101
+
+
+@kinds
+async def test_a_block_that_lasts_longer_has_lost_its_lease_and_the_next_one_gets_in(here, there, kind):
+    with pytest.raises(LeaseLost, match=r"was lost: it was held for max_hold, 0\.05 s"):
+        async with KINDS[kind](here, ttl=60, max_hold=0.05) as lease:
+            await eventually_async(lambda: lease.lost)
+    assert lease.held_for == pytest.approx(0.05)
+    async with KINDS[kind](there).acquire(timeout=BOUND_S) as after:
+        assert after.fence > lease.fence
+
+
+@pytest.mark.parametrize("wrong", [0, -1, inf, 366 * 86400 + 1])
+@kinds
+def test_what_is_out_of_range_is_refused_before_anything_is_sent(api, kind, wrong):
+    client = api.client("redis://nowhere.invalid")
+    with pytest.raises(ValueError, match="max_hold must be"):
+        KINDS[kind](client, max_hold=wrong)
+    with pytest.raises(TypeError, match="max_hold must be"):
+        KINDS[kind](client, max_hold="60")
+    with pytest.raises(ValueError, match="max_hold must be"):
+        client.once("a", max_hold=wrong)
+
+
+def test_what_keeps_a_name_taken_is_not_longer(api):
+    client = api.client("redis://nowhere.invalid")
+    with pytest.raises(ValueError, match="at_least must not be longer than max_hold, 10 s, and is 11"):
+        client.lock("a", at_least=11, max_hold=10)
+    client.lock("a", at_least=10, max_hold=10)
+
+
+async def test_a_run_of_once_that_lasts_longer_is_run_again(here, there):
+    with pytest.raises(LeaseLost, match="max_hold"):
+        async with here.once("a", ttl=60, max_hold=0.05) as run:
+            await eventually_async(lambda: run.lost)
+    async with there.once("a", timeout=BOUND_S) as run:
+        assert not run.done
