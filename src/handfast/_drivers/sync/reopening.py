@@ -16,7 +16,7 @@ __all__ = ["Reopening"]
 
 
 class Opening:
-    """One try to open a session. ``when_over`` is called on its thread."""
+    """One try to open a session. ``when_over`` is called on its thread if it was asked for before."""
 
     def __init__(self, session: Session, within: float, when_over: Callable[[], object]) -> None:
         self.session = session
@@ -25,6 +25,7 @@ class Opening:
         self._when_over = when_over
         self._over = threading.Event()
         self._is_wanted = True
+        self._is_late = False
         self._error: BaseException | None = None
         try:
             threading.Thread(target=self._run, name="handfast-connect", daemon=True).start()
@@ -34,14 +35,17 @@ class Opening:
     def take(self, wait: float) -> Session | None:
         """Return the session, or None if it is not open after that many seconds. Raises the error that it failed with."""
         if not self._over.wait(wait):
-            return None
+            # `_run` notes that it is over before it looks whether it is late. One of the two always sees the other.
+            self._is_late = True
+            if not self._over.is_set():
+                return None
         if self._error is not None:
             raise self._error
         return self.session
 
     def abandon(self) -> None:
         """Have nothing stay open: not now, and not later."""
-        # `_run` notes that it is over before it looks whether it is wanted. One of the two always sees the other.
+        # As in `take`.
         self._is_wanted = False
         if self._over.is_set():
             self.session.close()
@@ -52,10 +56,10 @@ class Opening:
         except BaseException as error:  # noqa: BLE001 -- raised where it is taken
             self._error = error
         self._over.set()
-        if self._is_wanted:
-            self._when_over()
-        else:
+        if not self._is_wanted:
             self.session.close()
+        elif self._is_late:
+            self._when_over()
 
 
 class Reopening:
@@ -70,7 +74,7 @@ class Reopening:
     def open(self, within: float, wait: float) -> bool:
         """Open the session, each step within ``within`` seconds. Return whether it is open after ``wait`` seconds.
 
-        If not, call it again when ``when_over`` has been called. Raises the errors of the network.
+        If not, it goes on, and ``when_over`` is called when it is to be called again. Raises the errors of the network.
         """
         if self.session.is_open:
             return True
