@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
 from handfast._drivers.failures import log_unheard
-from handfast._engine.defaults import EMBEDDED
+from handfast._engine.defaults import EMBEDDED, NULL
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import takes_no_scripts
@@ -192,8 +192,8 @@ class Connector:
         return f"{scheme}://{settings.get('host', 'localhost')}:{settings.get('port', 6379)}/{database}"
 
     @classmethod
-    def of(cls, server: object) -> Self:
-        """Return the connector for a URL, for a client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``.
+    def of(cls, server: object) -> Self | None:
+        """Return the connector for a URL, for a client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``. None for no server, ``null:``.
 
         A connector is returned as it is: the simulator has one of its own.
         """
@@ -206,6 +206,8 @@ class Connector:
                     "no server is configured: pass a URL or a redis-py client, set HANDFAST_URL or REDIS_URL, "
                     "or try it out with .embedded()"
                 )
+        if server == NULL:
+            return None
         if server == EMBEDDED:
             from handfast.embedded import shared_url
 

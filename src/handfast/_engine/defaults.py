@@ -10,6 +10,7 @@ __all__ = [
     "DEFAULT_RETRY_S",
     "DEFAULT_TTL_S",
     "EMBEDDED",
+    "NULL",
 ]
 
 DEFAULT_TTL_S = 30.0
@@ -33,3 +34,6 @@ DEFAULT_MAX_SESSIONS = 16
 
 EMBEDDED = "embedded:"
 """In place of a URL: the user's shared embedded server."""
+
+NULL = "null:"
+"""In place of a URL: no server, and nothing that is coordinated."""

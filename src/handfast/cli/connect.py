@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from handfast._engine.defaults import EMBEDDED
+from handfast._engine.defaults import EMBEDDED, NULL
 from handfast._engine.validate import encode_name
 from handfast.cli import UNAVAILABLE
 
@@ -78,6 +78,8 @@ def server_url(named: str) -> str:
 
     Raises NoServer if it cannot be started.
     """
+    if named == NULL:
+        click.echo(f"handfast: {NULL} is no server, so nothing is coordinated", err=True)
     if named != EMBEDDED:
         return named
     from handfast.embedded import shared_url

@@ -28,6 +28,7 @@ from handfast.testing.injection import (
     interrupt_at,
     interrupt_everywhere,
 )
+from handfast.testing.off import deactivate
 from handfast.testing.processes import ProcessGroup, run_in_subprocess
 from handfast.testing.proxy import FaultProxy
 from handfast.testing.scripted import FakeClock, ScriptedDriver
@@ -58,6 +59,7 @@ __all__ = [
     "cancel_everywhere",
     "command",
     "containing",
+    "deactivate",
     "interrupt_after",
     "interrupt_at",
     "interrupt_everywhere",

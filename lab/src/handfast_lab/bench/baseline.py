@@ -17,7 +17,7 @@ import secrets
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._engine.calls import PermitRequest
@@ -51,7 +51,7 @@ class Bare:
         identity = secrets.token_hex(8)
         inbox, home = inbox_channel("bench", identity, 1), control_channel("bench", identity)
         self._address = f"{inbox} {home} {os.uname().nodename}:{os.getpid()}".encode()
-        connection: Any = SyncConnector.of(url).connect()  # redis-py's methods are untyped
+        connection: Any = cast("SyncConnector", SyncConnector.of(url)).connect()  # redis-py's methods are untyped
         for script in map(load, ("permit_acquire", "permit_release")):
             connection.send_command("SCRIPT", "LOAD", script.source)
             connection.read_response()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, cast, get_args
 from weakref import WeakSet
 
 from handfast._api.per_caller import PerCaller, ReentrantHold
@@ -88,7 +88,8 @@ class Handfast(Uncopied):
         server: A URL such as ``redis://localhost:6379/0`` or ``redis+cluster://host1:6379,host2:6379``, or a ``redis.Redis``
             or ``redis.RedisCluster`` whose settings are used (its class, TLS, password, Sentinel), but not its
             connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
-            URL ``embedded:`` is the server that `embedded` starts.
+            URL ``embedded:`` is the server that `embedded` starts. With ``null:`` there is none: every request is granted, to any number
+            of holders. That is for unit tests of code that uses locks, as is `handfast.testing.deactivate`.
         namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing. In braces, such as
             ``{bank}``, it is the hash tag of all keys: in a cluster they are on one primary, and `lock_all` acquires them in one step.
         label: How `status` shows the leases of this client; 1 to 200 bytes of UTF-8. By default the host name and the process
@@ -129,15 +130,21 @@ class Handfast(Uncopied):
         if label is not None:
             utf8(label, "label", MAX_LABEL_BYTES)
         self._namespace = namespace
+        retry_s = retry_seconds(retry_for)
         connector = SyncConnector.of(server)
-        self._driver = _driver_for(connector)(
-            connector,
-            namespace,
-            label,
-            retry_seconds(retry_for),
-            max_sessions,
-            release_at_exit=release_at_exit,
-        )
+        if connector is None:
+            from handfast._drivers.sync.null import SyncNullDriver
+
+            self._driver = cast("SyncDriver", SyncNullDriver(label))
+        else:
+            self._driver = _driver_for(connector)(
+                connector,
+                namespace,
+                label,
+                retry_s,
+                max_sessions,
+                release_at_exit=release_at_exit,
+            )
         self._reentrant_holds: PerCaller[ReentrantHold] = PerCaller()
         self._entered_rw_leases: PerCaller[WeakSet[RWLease]] = PerCaller()
 

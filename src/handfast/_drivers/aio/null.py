@@ -1,0 +1,41 @@
+"""No server, for tasks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.null import NullDriver
+
+__all__ = ["AsyncNullDriver"]
+
+
+def _awaitable(method: Callable[..., Any]) -> Any:
+    @functools.wraps(method)
+    async def awaitable(self: AsyncNullDriver, *args: Any, **options: Any) -> Any:
+        return method(self, *args, **options)
+
+    return awaitable
+
+
+class AsyncNullDriver(NullDriver):
+    """What a client has behind its API that coordinates nothing."""
+
+    caller, is_over = staticmethod(AsyncDriver.caller), staticmethod(AsyncDriver.is_over)
+
+    acquire = _awaitable(NullDriver.acquire)
+    acquire_in_turns = _awaitable(NullDriver.acquire_in_turns)
+    try_acquire = _awaitable(NullDriver.try_acquire)
+    admit = _awaitable(NullDriver.admit)
+    undo = _awaitable(NullDriver.undo)
+    release = _awaitable(NullDriver.release)
+    leave = _awaitable(NullDriver.leave)
+    extend = _awaitable(NullDriver.extend)
+    downgrade = _awaitable(NullDriver.downgrade)
+    detach = _awaitable(NullDriver.detach)
+    adopt = _awaitable(NullDriver.adopt)
+    run = _awaitable(NullDriver.run)
+    look = _awaitable(NullDriver.look)
+    close = _awaitable(NullDriver.close)

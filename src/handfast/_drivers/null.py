@@ -1,0 +1,201 @@
+"""What a client has where there is no server: every request is granted at once, to any number of holders. For unit tests of code that uses locks.
+
+The protocols are those of the real drivers, and get the replies of a server on which every name is free. So the bounds of arguments, the
+errors of a lease that was released, and the end of one that is not renewed are as they are with a server.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import hexlify
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar, cast
+
+from handfast._drivers.clock import monotonic, wall_clock
+from handfast._drivers.connect import RESPONSE_TIMEOUT
+from handfast._engine.calls import Request
+from handfast._engine.defaults import NULL
+from handfast._engine.effects import Answer, Call, Steps
+from handfast._engine.limits import LimitRequest
+from handfast._engine.packing import doubles
+from handfast._protocol import limiting
+from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, try_acquire
+from handfast._protocol.detached import DetachedLease, adopt
+from handfast._protocol.lease import LeaseState, downgrade, release, renew
+from handfast.arguments import CancelEvent
+from handfast.errors import AcquireCancelled, ClientClosed, ServerUnsupported
+
+__all__ = ["NullDriver"]
+
+T = TypeVar("T")
+
+
+def _now_us() -> int:
+    return int(wall_clock().timestamp() * 1e6)
+
+
+def _last_argument(call: Call) -> bytes:
+    last, rest = b"", call.args
+    while rest:
+        size, _, rest = rest.removeprefix(b"$").partition(b"\r\n")
+        last, rest = rest[: int(size)], rest[int(size) + 2 :]
+    return last
+
+
+_REPLIES: Mapping[str, Callable[[Call], Any]] = {
+    "permit_renew": lambda call: b"renewed " + doubles(int(_last_argument(call)) * 1000),
+    "permit_release": lambda _: b"released " + doubles(0),
+    "permit_cancel": lambda _: b"cancelled " + doubles(0),
+    "permit_lower": lambda _: b"lowered " + doubles(0),
+    "permit_resize": lambda _: b"resized " + doubles(0),
+    "permit_revoke": lambda _: b"revoked " + doubles(0, 0, 0),
+    "permit_inspect": lambda _: [b"state", _now_us(), 0, 0, 0, 0, 0, 0, 0, b"", [], []],
+    "once_record": lambda _: b"recorded " + doubles(0),
+    "once_cancel": lambda _: b"cancelled " + doubles(0),
+    "limit_acquire": lambda _: b"admitted " + doubles(_now_us(), 0),
+    "limit_settle": lambda _: b"settled " + doubles(0),
+    "limit_inspect": lambda call: [b"state", _now_us(), 0, [0] * (len(_last_argument(call)) // 8)],
+    "GET": lambda _: None,
+    "DEL": lambda _: 0,
+}
+"""What is answered to a script or a command; a grant needs to know the request as well."""
+
+
+def _answer(call: Call) -> Answer:
+    try:
+        reply = _REPLIES[call.prefix.name](call)
+    except KeyError:
+        raise ServerUnsupported(
+            f"{call.prefix.name!r} needs a server, and there is none behind {NULL!r}; in tests, use "
+            "handfast.testing.ServerController or .embedded()"
+        ) from None
+    replicas = 0 if call.acknowledgement is None else call.acknowledgement.replicas
+    return Answer(monotonic(), reply, replicas=replicas)
+
+
+def _perform(steps: Steps[T], first: Answer | None = None) -> T:
+    """Run a protocol to its end. ``first`` answers its first call."""
+    try:
+        call = next(steps)
+        while True:
+            call = steps.send(first or _answer(cast("Call", call)))  # nothing is waited for
+            first = None
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+class NullDriver:
+    """What both drivers do alike. Nothing here waits, so in asyncio the same methods are awaitable."""
+
+    address, hears, is_cluster, reply_s = NULL, True, False, RESPONSE_TIMEOUT
+
+    def __init__(self, label: str | None = None) -> None:
+        self._label = label
+        self._last_fence = 0
+        self._closed = False
+        self.callbacks = self
+
+    @property
+    def label(self) -> str:
+        """What people call this client: by default its host and process."""
+        return self._label or f"{os.uname().nodename}:{os.getpid()}"
+
+    @staticmethod
+    def call(callback: Callable[[], object], _name: str) -> None:
+        """Call a callback for a lost lease, here and now."""
+        callback()
+
+    def receive(self, lease: LeaseState) -> None:
+        """Renew a lease that is at its end, as a thread would have done before."""
+        if lease.is_renewed:
+            lease.renewed(monotonic(), lease.request.ttl_ms * 1000)
+
+    def attempt(self, request: Request) -> Attempt:
+        """Start to acquire."""
+        if self._closed:
+            raise ClientClosed(request.name)
+        return Attempt(request, hexlify(os.urandom(16)), 0, monotonic(), self)
+
+    def acquire(self, attempt: Attempt, _timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
+        """Return a lease."""
+        if cancel is not None and cancel.is_set():
+            raise AcquireCancelled(attempt.request.name)
+        self._last_fence = max(self._last_fence + 1, _now_us())
+        first = Answer(monotonic(), b"granted " + doubles(self._last_fence, attempt.request.grant_ms * 1000))
+        grant = cast("Grant", _perform(try_acquire(attempt), first))
+        return LeaseState(attempt.request, attempt.token, grant, self, attempt.asked_at)
+
+    def acquire_in_turns(self, attempt: Attempt, timeout: float | None, _question: Hashable) -> LeaseState:
+        """Return a lease."""
+        return NullDriver.acquire(self, attempt, timeout)
+
+    def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState:
+        """Return a lease."""
+        return NullDriver.acquire(self, attempt, timeout)
+
+    def limit_attempt(self, request: LimitRequest) -> limiting.LimitAttempt:
+        """Start to be admitted by a limiter."""
+        if self._closed:
+            raise ClientClosed(request.name)
+        return limiting.LimitAttempt(request, hexlify(os.urandom(16)), monotonic())
+
+    def admit(self, attempt: limiting.LimitAttempt, _timeout: float | None) -> limiting.Decision:
+        """Be admitted."""
+        return _perform(limiting.acquire(attempt, monotonic()))
+
+    def undo(self, attempt: BaseAttempt) -> None:
+        """Do nothing: there is nothing to leave behind."""
+
+    def release(self, lease: LeaseState, _until: float = 0.0) -> bool:
+        """Release a lease. Return False if it was lost or released before."""
+        if lease.lost(monotonic()) or lease.is_released:
+            lease.let_go(monotonic())
+            return False
+        return _perform(release(lease)) and lease.claim_release()
+
+    def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
+        """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost."""
+        return NullDriver.release(self, lease) or lease.loss is None or error is not None
+
+    def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
+        """Extend a lease to that long from now. Return False if it was lost."""
+        return _perform(renew(lease, ttl_ms))
+
+    def downgrade(self, lease: LeaseState, request: Any) -> bool:
+        """Keep only these permits of a lease."""
+        return _perform(downgrade(lease, request))
+
+    def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
+        """Leave a lease to another client."""
+        _perform(renew(lease, ttl_ms))
+        lease.let_go(monotonic())
+        return True
+
+    def check_adoptable(self, detached: DetachedLease, name: str) -> None:
+        """Do nothing: any token may be adopted."""
+
+    def adopt(self, detached: DetachedLease, request: Any) -> LeaseState:
+        """Hold a lease that another client acquired."""
+        return _perform(adopt(request, detached, self))
+
+    def forget(self, detached: DetachedLease) -> None:
+        """Do nothing."""
+
+    def stop_renewing(self, _lease: LeaseState) -> bool:
+        """Return False: no lease that is dropped stays taken."""
+        return False
+
+    def run(self, steps: Steps[T], name: str, _attempt: BaseAttempt | None = None) -> T:
+        """Perform a protocol."""
+        if self._closed:
+            raise ClientClosed(name)
+        return _perform(steps)
+
+    def look(self, steps: Steps[T], name: str, _timeout: float | None = None) -> T:
+        """Perform a protocol that changes nothing."""
+        return NullDriver.run(self, steps, name)
+
+    def close(self, *, release: bool | None) -> None:  # noqa: ARG002 -- there is nothing to release
+        """Have every further call raise ClientClosed."""
+        self._closed = True

@@ -1,0 +1,86 @@
+"""Switch coordination off, for unit tests of code that uses locks."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from handfast._drivers.aio.cluster import AsyncClusterDriver
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._drivers.aio.null import AsyncNullDriver
+from handfast._drivers.null import NullDriver
+from handfast._drivers.sync.cluster import SyncClusterDriver
+from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.null import SyncNullDriver
+from handfast._engine.defaults import NULL
+from handfast._protocol.lease import LeaseState
+
+__all__ = ["deactivate"]
+
+REPLACED: dict[type, type[NullDriver]] = {
+    SyncDriver: SyncNullDriver,
+    SyncClusterDriver: SyncNullDriver,
+    AsyncDriver: AsyncNullDriver,
+    AsyncClusterDriver: AsyncNullDriver,
+}
+
+KEPT = "caller", "is_over", "call", "receive"
+"""What a driver goes on doing itself."""
+
+SERVERS = "HANDFAST_URL", "REDIS_URL"
+
+
+@contextlib.contextmanager
+def deactivate() -> Iterator[None]:
+    """Have every client of this process grant every request at once, without a server, in both APIs.
+
+    Blocks, decorators, timeouts, fences and errors work as they do with a server on which every name is free. No one is kept out, and
+    ``status()`` shows no holder. It holds for clients that exist as well, such as one that a module makes when it is imported. ``Handfast()``
+    needs no variable that names a server. What needs data of a server, such as ``autocomplete`` and ``scores``, raises ServerUnsupported.
+
+    A lease that was granted before is released and renewed at its server. One that is granted here is to end here. With pytest, the fixture
+    ``handfast_deactivated`` does the same for a test.
+
+    Example:
+        with deactivate():
+            assert charge("orders:42") == "charged"  # a function with @hf.lock("{order}")
+    """
+    nulls: WeakKeyDictionary[Any, NullDriver] = WeakKeyDictionary()
+    with contextlib.ExitStack() as undone:
+        for driver, null in REPLACED.items():
+            for name in vars(NullDriver):
+                if (
+                    name in vars(driver)
+                    and not name.startswith("_")
+                    and name not in KEPT
+                    and callable(vars(driver)[name])
+                ):
+                    own = vars(driver)[name]
+                    undone.callback(setattr, driver, name, own)
+                    setattr(driver, name, _instead(own, name, null, nulls))
+        if not any(map(os.environ.get, SERVERS)):
+            undone.callback(os.environ.pop, SERVERS[0], None)
+            os.environ[SERVERS[0]] = NULL
+        yield
+
+
+def _instead(
+    own: Callable[..., Any], name: str, null: type[NullDriver], nulls: WeakKeyDictionary[Any, NullDriver]
+) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def method(driver: Any, *args: Any, **options: Any) -> Any:
+        lease = args[0] if args else None
+        if isinstance(lease, LeaseState) and not isinstance(lease.parts[0].owner, NullDriver):
+            return own(driver, *args, **options)
+        if driver not in nulls:
+            nulls[driver] = null(driver.label)
+        if name == "close":
+            NullDriver.close(nulls[driver], **options)
+            return own(driver, **options)
+        return getattr(nulls[driver], name)(*args, **options)
+
+    return method

@@ -1,0 +1,189 @@
+"""No server: a client of ``null:``, and every client while `deactivate` is in force. In both APIs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from datetime import timedelta
+
+import pytest
+
+from handfast import ClientClosed, HandfastError, LeaseLost, NotHeld, ServerUnsupported
+from handfast.testing import deactivate
+from tests._support.helpers import eventually_async
+
+SOON = timedelta(milliseconds=10)
+"""After this a lease without renewal has ended. One that is renewed is so when it is asked, however late that is."""
+
+NOWHERE = ["redis://nowhere.invalid", "redis+sentinel://nowhere.invalid/mymaster", "redis+cluster://nowhere.invalid"]
+
+
+@pytest.fixture(params=["null:", *NOWHERE])
+async def client(request, api):
+    """A client that reaches no server. Those that name one were made before."""
+    made = api.client(request.param)
+    with deactivate() if request.param != "null:" else contextlib.nullcontext():
+        yield made
+    await made.close()
+
+
+KINDS = {
+    "lock": lambda client, **options: client.lock("a", **options),
+    "rlock": lambda client, **options: client.rlock("a", **options),
+    "lock_all": lambda client, **options: client.lock_all(["a", "b", "c"], **options),
+    "semaphore": lambda client, **options: client.semaphore("a", 1, **options),
+    "read": lambda client, **options: client.rwlock("a", **options).read(),
+    "write": lambda client, **options: client.rwlock("a", **options).write(),
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rlock"])
+async def test_every_acquire_is_granted_and_fences_grow(client, kind):
+    first = await KINDS[kind](client).acquire()
+    async with KINDS[kind](client, ttl=60).acquire(timeout=0) as second:
+        assert second.fence >= first.fence
+        assert 0 < second.remaining() <= 60
+        await second.extend(90)
+        assert 60 < second.remaining() <= 90
+    third = await KINDS[kind](client).try_acquire()
+    assert third.fence > first.fence
+    for lease in (first, third):
+        assert await lease.release() is True
+        assert await lease.release() is False
+    with pytest.raises(NotHeld):
+        second.check()
+
+
+async def test_a_reentrant_lock_is_one_lease_for_its_owner(client):
+    async with client.rlock("a") as outer, client.rlock("a") as inner:
+        assert inner.fence == outer.fence
+    async with client.rlock("a") as again:
+        assert again.fence > outer.fence
+
+
+async def test_a_lease_is_renewed_as_long_as_it_is_held_and_not_without_renewal(client):
+    async with client.lock("a", ttl=SOON, renew=True) as renewed:
+        ending = await client.lock("a", ttl=SOON, renew=False).acquire()
+        await eventually_async(lambda: ending.lost)
+        renewed.check()
+    assert await ending.release() is False
+    with pytest.raises(LeaseLost, match="max_hold"):
+        async with client.lock("a", ttl=SOON, max_hold=0.02) as held:
+            await eventually_async(lambda: held.lost)
+
+
+async def test_decorators_run_with_their_lease(api, client):
+    @client.lock("order:{number}", timeout=5)
+    @api.function
+    def work(number):
+        return number
+
+    assert await work(7) == 7
+
+
+async def test_the_rest_of_what_locks_can_do(client):
+    async with client.rwlock("a").write() as writer:
+        await writer.downgrade()
+        writer.check()
+    token = await (await client.lock("a").acquire()).detach(ttl=60)
+    assert await (await client.lock("a").adopt(token)).release() is True
+    await client.semaphore("a", 2).resize(3)
+    assert (await client.lock("a").status()).holders == ()
+    assert not await client.lock("a").locked()
+    assert await client.lock("a").force_release() == 0
+
+
+async def test_what_is_done_once_is_done_each_time(api, client):
+    done, once = [], client.once("a")
+
+    def work():
+        done.append(len(done))
+        return done[-1]
+
+    assert [await once.run(api.function(work)) for _ in range(2)] == [0, 1]
+    assert (await once.status()).state == "idle"
+    assert await once.forget() is False
+
+
+async def test_a_limiter_admits_all(client):
+    limiter = client.limiter("a", "1/h; 2/d")
+    for _ in range(3):
+        async with limiter:
+            pass
+    assert await limiter.try_acquire()
+    assert [rate.used for rate in (await limiter.status()).rates] == [0, 0]
+
+
+async def test_what_needs_data_says_so(client):
+    with pytest.raises(ServerUnsupported, match="needs a server, and there is none behind 'null:'"):
+        await client.scores("a").newest()
+    with pytest.raises(ServerUnsupported, match="'ZADD' needs a server"):
+        await client.autocomplete("a").add(["b"])
+
+
+async def test_wrong_arguments_are_refused_as_ever(client):
+    with pytest.raises(TypeError, match="ttl must be"):
+        client.lock("a", ttl="30")
+    with pytest.raises(HandfastError, match="was closed"):
+        await client.close()
+        await client.lock("a").acquire()
+
+
+async def test_after_close_nothing_is_granted(api):
+    client = api.client("null:")
+    await client.close()
+    for call in (client.lock("a").acquire, client.lock("a").try_acquire, client.limiter("a", "1/s").acquire):
+        with pytest.raises(ClientClosed):
+            await call()
+
+
+async def test_many_callers_hold_it_at_once(client):
+    held, everyone = [], asyncio.Event()
+
+    async def work():
+        async with client.lock("a") as lease:
+            held.append(lease.fence)
+            if len(held) == 10:
+                everyone.set()
+            await everyone.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(10):
+            tasks.create_task(work())
+    assert len(set(held)) == 10
+
+
+# --- while it is in force
+
+
+async def test_outside_of_it_the_client_is_as_before(here, raw):
+    async with here.lock("a") as lease:
+        with deactivate():
+            async with here.lock("a").acquire(timeout=0):
+                assert not await here.lock("a").locked()
+            assert await lease.extend(60) is None
+        assert await here.lock("a").locked()
+        [holder] = (await here.lock("a").status()).holders
+        assert holder.remaining > 50
+        with deactivate():
+            assert await lease.release() is True
+    assert not await here.lock("a").locked()
+
+
+def test_a_client_needs_no_name_of_a_server_in_it(api, monkeypatch):
+    for name in ("HANDFAST_URL", "REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with deactivate():
+        with deactivate():
+            assert "null:" in repr(api.client())
+        assert "null:" in repr(api.client())
+    with pytest.raises(HandfastError, match="no server is configured"):
+        api.client()
+    assert "HANDFAST_URL" not in os.environ
+
+
+@pytest.mark.usefixtures("handfast_deactivated")
+async def test_the_fixture_does_it_for_a_test(api):
+    async with api.client("redis://nowhere.invalid") as client, client.lock("a"):
+        assert not await client.lock("a").locked()
