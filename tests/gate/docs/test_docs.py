@@ -119,3 +119,15 @@ def file_of(url):
 
 def slug(title):
     return re.sub(r"[^\w-]+", "-", title.lower()).strip("-")
+
+
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
+    """A message that was reworded is searched for in vain."""
+    page = (ROOT / "docs/how-to/troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", page.partition("## By message")[2], re.MULTILINE)
+    source = "".join(path.read_text() for path in (ROOT / "src/handfast").rglob("*.py"))
+    source = re.sub(r'"\s*(?:\n\s*)?f?"', "", source)  # literals that stand behind each other are one
+    shown = [message for row in rows for message in re.findall(r"`([^`]+)`", row) if "cron's mail" not in row]
+    missing = [one for one in shown for part in one.split("…") if part.strip() not in source]
+    assert len(shown) > 15
+    assert not missing

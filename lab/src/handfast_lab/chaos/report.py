@@ -66,7 +66,12 @@ RIVAL_LIMITERS = "R38", "R39", "R40", "R41"
 RIVAL_ONCE = "R42", "R43", "R44", "R45"
 """Rows that all that do something once are tested for."""
 
-HEAD = """# Reliability
+HEAD = """---
+search:
+  exclude: true
+---
+
+# Reliability
 
 The faults under which Handfast was tested, and the violations that were found. This page is generated from the raw results in
 `results/reliability/`, made by the commands that each section names. Where the target is 0, any other number is a bug or a
