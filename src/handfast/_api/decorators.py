@@ -20,6 +20,7 @@ class NameTemplate:
 
     def __init__(self, signature: inspect.Signature) -> None:
         self._signature = signature
+        self._formatter = _Fields()
 
     @classmethod
     def of(cls, names: Iterable[str], function: Callable[..., Any]) -> Self | None:
@@ -45,10 +46,23 @@ class NameTemplate:
         return cls(signature)
 
     def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[str], str]:
-        """Return what fills a name with the arguments of one call. Raises TypeError if the call does not fit the function."""
+        """Return what fills a name with the arguments of one call. Raises TypeError if the call does not fit the function.
+
+        What fills it raises ValueError for None: all callers without a value would share one name.
+        """
         call = self._signature.bind(*args, **kwargs)
         call.apply_defaults()
-        return lambda name: name.format_map(call.arguments)
+        return lambda name: self._formatter.vformat(name, (), call.arguments)
+
+
+class _Fields(Formatter):
+    """Fills fields with values, and with no None."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value, first = super().get_field(field_name, args, kwargs)
+        if value is None:
+            raise ValueError(f"the field {field_name!r} of a decorator's name is None in this call; give it a value")
+        return value, first
 
 
 class CallKey:
@@ -109,6 +123,8 @@ def plain_function(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _refuse_generators(function: Callable[..., Any]) -> None:
+    if isinstance(function, type):
+        raise TypeError(f"{_shown(function)} is a class, which a decorator would replace; decorate its methods")
     if not callable(function):
         advice = "; put @classmethod above this decorator" if isinstance(function, classmethod) else ""
         raise TypeError(f"{function!r} can't be decorated, since it can't be called{advice}")

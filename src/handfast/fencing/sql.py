@@ -196,7 +196,8 @@ def _paramstyle(connection: object) -> str:
 
 def _cursor(connection: Any) -> AbstractContextManager[Any]:
     """Return a cursor of the connection, closed at the end; a cursor that was given is not closed."""
-    cursor = connection.cursor() if hasattr(connection, "cursor") else connection
+    make = getattr(connection, "cursor", None)  # a cursor may have one as well, and Django's has that which it wraps
+    cursor = make() if callable(make) else connection
     if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
         raise TypeError(
             f"{connection!r} belongs to an asyncio driver, not to DB-API 2.0; write the statement yourself, as in docs/how-to/fence-a-write.md"

@@ -637,3 +637,12 @@ async def test_an_inner_block_is_found_after_the_outer_block_released_its_lease(
                 await rwlock.write().acquire(timeout=5)
         async with rwlock.write().acquire(timeout=5) as lease:
             assert lease.writes
+
+
+def test_who_has_not_chosen_a_side_gets_advice(api):
+    rwlock = api.handfast(NOWHERE).rwlock("a")
+    for method in ("acquire", "try_acquire"):
+        with pytest.raises(AttributeError, match=f"has no attribute '{method}'; use its read\\(\\) or write\\(\\)"):
+            getattr(rwlock, method)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        rwlock.nothing  # noqa: B018 -- the error is the purpose

@@ -228,6 +228,30 @@ def named(order_id):
     return order_id
 
 
+@pytest.mark.parametrize("template", ["order:{order_id}", "order:{order_id[0]}", "order:{order_id:>4}"])
+async def test_a_field_without_a_value_is_refused_before_anything_is_asked(api, template):
+    """All callers without one would share a name."""
+    ran = []
+    client = api.handfast(NOWHERE)
+
+    @client.lock(template)
+    @api.function
+    def work(order_id=None):
+        ran.append(order_id)
+
+    for value in ([], [None]) if "[" not in template else ([[None]],):
+        with pytest.raises(
+            ValueError, match=r"^the field 'order_id(\[0\])?' of a decorator's name is None in this call"
+        ):
+            await settled(work(*value))
+    assert not ran
+
+
+def test_a_class_is_not_replaced_by_a_decorator(api):
+    with pytest.raises(TypeError, match="is a class, which a decorator would replace; decorate its methods"):
+        api.handfast(NOWHERE).lock("a")(type("Work", (), {}))
+
+
 async def test_what_acquire_returns_is_no_decorator(api, plain, raw):
     """Neither the lease nor, in asyncio, what is awaited for one: that has sent nothing yet."""
     acquired = plain.lock("a").acquire(timeout=1)

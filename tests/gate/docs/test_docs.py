@@ -122,7 +122,7 @@ def slug(title):
 
 
 def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
-    """A message that was reworded is searched for in vain."""
+    """A message that was reworded is not found by those who search for it."""
     page = (ROOT / "docs/how-to/troubleshooting.md").read_text()
     rows = re.findall(r"^\| (`.*?) \|", page.partition("## By message")[2], re.MULTILINE)
     source = "".join(path.read_text() for path in (ROOT / "src/handfast").rglob("*.py"))

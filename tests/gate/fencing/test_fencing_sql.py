@@ -191,6 +191,20 @@ def test_given_cursor_is_used_and_stays_open(db):
     assert cursor.execute("SELECT body FROM reports WHERE id = 7").fetchone() == ("a",)
 
 
+def test_a_cursor_that_shows_what_it_wraps_is_used(db):
+    """Django's does, as its `cursor`."""
+
+    class Wrapper:
+        def __init__(self, cursor):
+            self.cursor = cursor
+
+        def __getattr__(self, name):
+            return getattr(self.cursor, name)
+
+    update(Wrapper(db.cursor()), "a", NOW, paramstyle="qmark")
+    refused(Wrapper(db.cursor()), "b", OLD, paramstyle="qmark")
+
+
 def test_own_cursor_is_closed_at_the_end(db):
     made = []
     kind = type("Watched", (Speaking,), {"cursor": lambda self: made.append(SpeakingCursor(self)) or made[-1]})

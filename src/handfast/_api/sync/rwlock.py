@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, NoReturn, Self
 from weakref import WeakSet
 
 from handfast._api.per_caller import PerCaller
@@ -175,6 +175,15 @@ class RWLock(Uncopied, Inspectable):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         return bool(self.status().holders)
+
+    if not TYPE_CHECKING:  # type checkers refuse these by themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError: who looks for a method of a lock has not chosen a side."""
+            advice = "; use its read() or write()" if hasattr(ReadLock, name) else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
+            )
 
     def read(self) -> ReadLock:
         """Return the read side: shared with other readers. No I/O."""
