@@ -129,7 +129,7 @@ def run(name: str, part: Part) -> dict[str, Any]:
             row |= run_tests(part.command, Path(folder, "report.xml"))
         else:
             code, output = run_command(part.command)
-            row |= {"failures": [] if code == 0 else [{"test": name, "log": output[-LOG_LENGTH:]}], "flakes": []}
+            row |= {"failures": [] if code == 0 else [{"test": name, "log": kept(output)}], "flakes": []}
             row["said"] = output.strip().splitlines()[-1:]
     return row | {"seconds": round(time.monotonic() - began)}
 
@@ -138,15 +138,15 @@ def run_tests(command: list[str], report: Path) -> dict[str, Any]:
     """Run tests, and those that fail once more."""
     code, output = run_command([*command, f"--junit-xml={report}"])
     if not report.exists():
-        return {"failures": [{"test": "the run itself", "log": output[-LOG_LENGTH:]}], "flakes": []}
+        return {"failures": [{"test": "the run itself", "log": kept(output)}], "flakes": []}
     suite = ET.parse(report).getroot()[0]  # noqa: S314 -- pytest has written it
     failures: list[dict[str, str]] = []
     flakes: list[dict[str, str]] = []
     for test, log in failed(suite):
         again, _ = run_command([*PYTEST, "-n", "0", test])
-        (failures if again else flakes).append({"test": test, "log": log[-LOG_LENGTH:]})
+        (failures if again else flakes).append({"test": test, "log": kept(log)})
     if code and not failures and not flakes:
-        failures.append({"test": "the run itself", "log": output[-LOG_LENGTH:]})
+        failures.append({"test": "the run itself", "log": kept(output)})
     counts = {"tests": int(suite.attrib["tests"]), "skipped": int(suite.attrib["skipped"])}
     return counts | {"failures": failures, "flakes": flakes}
 
@@ -178,6 +178,18 @@ def run_command(command: list[str]) -> tuple[int, str]:
     except subprocess.TimeoutExpired as error:
         return 1, f"{error.output or ''}\nended after {LONGEST_S} s"
     return done.returncode, done.stdout
+
+
+def kept(log: str) -> str:
+    """Return what is kept of a log: its end, without the folders of this machine."""
+    for folder, name in (
+        (str(ROOT), "."),
+        (sys.base_prefix, "python"),
+        (tempfile.gettempdir(), "tmp"),
+        (str(Path.home()), "~"),
+    ):
+        log = log.replace(folder, name)
+    return log[-LOG_LENGTH:]
 
 
 def summary(name: str, row: dict[str, Any] | None, part: Part) -> str:

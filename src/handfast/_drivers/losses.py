@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from handfast._drivers.clock import monotonic
-from handfast._drivers.records import LoggerApart
+from handfast._drivers.loggers import LoggerApart
 from handfast._engine.effects import Answer
 from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import EXPIRED, LeaseState, LeaseTable, Renewal

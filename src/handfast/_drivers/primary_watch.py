@@ -9,7 +9,7 @@ from __future__ import annotations
 from redis.exceptions import ResponseError
 
 from handfast._drivers.connect import Connector
-from handfast._drivers.records import LoggerApart
+from handfast._drivers.loggers import LoggerApart
 from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.sentinel import address_in, question, subscription
 

@@ -28,6 +28,7 @@ __all__ = [
     "LOST_RELEASED",
     "RELEASED",
     "RELEASING",
+    "RENEWALS_PER_TTL",
     "LeaseEvent",
     "LeaseState",
     "LeaseStatus",

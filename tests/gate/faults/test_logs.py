@@ -12,7 +12,7 @@ import pytest
 from handfast import LeaseLost, ServerRefused
 from handfast._drivers import background
 from handfast._drivers.background import Background
-from handfast._drivers.records import LoggerApart
+from handfast._drivers.loggers import LoggerApart
 from tests._support.apis import until_queued
 from tests._support.family import until_listening
 from tests._support.helpers import BOUND_S, eventually, eventually_async

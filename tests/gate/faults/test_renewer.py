@@ -67,6 +67,13 @@ def test_a_revocation_that_arrives_before_its_lease_is_added_is_not_missed(hf, m
     assert lease.release() is False
 
 
+def test_a_connection_is_waited_for_no_longer_than_a_part_of_what_the_first_lease_has_left(hf, monkeypatch):
+    """Then leases are renewed on an idle one: to wait for all of it would lose that lease."""
+    monkeypatch.setattr(sync_renewer, "TICK_S", 3600.0)
+    with hf.lock("long", ttl=600), hf.lock("short", ttl=60) as lease:
+        assert 0 < hf._driver._renewer._spare_time() < lease.remaining() / 2
+
+
 def test_revocations_of_unknown_leases_do_not_pile_up(hf):
     renewer = hf._driver._renewer
     for number in range(1000):

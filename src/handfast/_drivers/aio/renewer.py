@@ -23,8 +23,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.clock import monotonic
+from handfast._drivers.loggers import LoggerApart
 from handfast._drivers.losses import LossNotifier
-from handfast._drivers.records import LoggerApart
 from handfast._engine.effects import Call, Steps
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 from handfast._protocol.retry import CLEANUP_FOR, Cleanup

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from handfast._drivers.background import Background
-from handfast._drivers.records import LoggerApart
+from handfast._drivers.loggers import LoggerApart
 
 __all__ = ["CallbackThread"]
 

@@ -33,8 +33,8 @@ from redis.exceptions import RedisError
 
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import log_unreleased, server_silent
+from handfast._drivers.loggers import LoggerApart
 from handfast._drivers.losses import LossNotifier
-from handfast._drivers.records import LoggerApart
 from handfast._drivers.sync.acknowledged import AcknowledgedRenewals
 from handfast._drivers.sync.reopening import Reopening
 from handfast._drivers.sync.session import Session
@@ -42,7 +42,7 @@ from handfast._drivers.sync.waker import Waker
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_noscript
-from handfast._protocol.lease import LeaseState, LeaseTable, Renewal, release
+from handfast._protocol.lease import RENEWALS_PER_TTL, LeaseState, LeaseTable, Renewal, release
 from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
 from handfast.errors import HandfastError
 
@@ -444,9 +444,9 @@ class Renewer(LossNotifier):
         return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
 
     def _spare_time(self) -> float:
-        """Seconds to wait for a connection before leases are renewed on another one: at most a tick, and until the first lease ends."""
+        """Seconds to wait for a connection before leases are renewed on another one: a tick at most, and a part of what the first has left."""
         now, ends = monotonic(), [lease.deadline for lease in self._leases.all()]
-        return max(0.0, min(TICK_S, min(ends, default=inf) - now))
+        return max(0.0, min(TICK_S, (min(ends, default=inf) - now) / RENEWALS_PER_TTL))
 
     def _try(self, action: Callable[[], object]) -> Exception | None:
         """Do what the network may prevent, or a missing right, and return its error; the table knows when to try again."""
