@@ -11,7 +11,7 @@ from handfast._engine.resp import ErrorReply
 from handfast._protocol.lease import EXPIRED, LeaseState, LeaseTable, Renewal
 from handfast._protocol.outage import OutageBegins, OutageWatch
 
-__all__ = ["LossNotifier", "run_lost_callbacks"]
+__all__ = ["LossNotifier", "counted", "run_lost_callbacks"]
 
 logger = LoggerApart("handfast.renewal")
 
@@ -69,7 +69,7 @@ class LossNotifier:
             name = change.first.request.name
             logger.warning(
                 "cannot renew %s (%s); the first, of %r, ends in %.1f s",
-                _counted(change.leases),
+                counted(change.leases),
                 change.reason,
                 name,
                 change.ends_in,
@@ -78,13 +78,14 @@ class LossNotifier:
         elif change is not None:
             logger.info(
                 "renewing %s again after %.1f s",
-                _counted(change.leases),
+                counted(change.leases),
                 change.lasted,
                 extra={"leases": change.leases, "lasted": change.lasted},
             )
 
 
-def _counted(leases: int) -> str:
+def counted(leases: int) -> str:
+    """Return a number of leases in words."""
     return f"{leases} lease{'' if leases == 1 else 's'}"
 
 

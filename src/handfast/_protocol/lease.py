@@ -335,11 +335,18 @@ class LeaseTable(dict[bytes, LeaseState]):
         if not any(lease.due_at <= now for lease in renewed):
             return []
         due = [lease for lease in renewed if lease.due_at <= now + lease.period * EARLY_FRACTION]
-        for lease in due:
-            lease.trouble = lease.trouble or NO_ANSWER
-            lease.limited(0, now)
-            lease.due_at = min(lease.deadline, now + min(MAX_RETRY_S, max(MIN_RETRY_S, lease.period / 4)))
-        return due
+        return _put_off(due, now)
+
+    def overdue_at(self, now: float) -> float | None:
+        """Return the moment from which a renewal is overdue; None if there is none to come.
+
+        That is when a quarter of the time is over that was left when it was due: for so long its renewer has not even tried.
+        """
+        return min(map(_overdue_at, self._live(now)), default=None)
+
+    def overdue(self, now: float) -> list[LeaseState]:
+        """Return the leases whose renewals are overdue, put off as `due` does it."""
+        return _put_off([lease for lease in self._live(now) if _overdue_at(lease) <= now], now)
 
     def renew_all(self, now: float) -> None:
         """Make every lease due: messages may have been missed, among them that one was revoked."""
@@ -395,12 +402,29 @@ class LeaseTable(dict[bytes, LeaseState]):
             return Renewal.LOST
         return Renewal.SETTLED
 
+    def _live(self, now: float) -> list[LeaseState]:
+        """Return the leases that have not ended, and are to be renewed before they do."""
+        return [lease for lease in self.all() if now < lease.deadline > lease.due_at]
+
     def _drop(self, lease: LeaseState) -> bool:
         """Remove a lost lease with its companions. Return whether it was there."""
         was_there = self.pop(lease.token, None) is not None
         for token in lease.companions:
             self.pop(token, None)
         return was_there
+
+
+def _overdue_at(lease: LeaseState) -> float:
+    return lease.due_at + (lease.deadline - lease.due_at) / 4
+
+
+def _put_off(leases: list[LeaseState], now: float) -> list[LeaseState]:
+    """Have leases that are renewed now be due again soon, in case that fails."""
+    for lease in leases:
+        lease.trouble = lease.trouble or NO_ANSWER
+        lease.limited(0, now)
+        lease.due_at = min(lease.deadline, now + min(MAX_RETRY_S, max(MIN_RETRY_S, lease.period / 4)))
+    return leases
 
 
 def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:

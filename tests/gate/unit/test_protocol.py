@@ -389,6 +389,45 @@ def test_a_removed_lease_is_neither_due_nor_expired():
     assert table.next_due() is None
 
 
+def test_a_renewal_is_overdue_when_a_quarter_of_the_time_from_then_on_is_over():
+    table, lease = LeaseTable(), holding()
+    table[lease.token] = lease
+    assert table.overdue_at(100.0) == 115.0
+    assert table.overdue(114.9) == []
+    assert table.overdue(115.0) == [lease]
+    assert table.overdue(115.0) == [], "put off until it is tried again"
+    assert lease.trouble == "the server did not answer"
+    assert table.due(115.9) == []
+    lease.renewed(111.0, 30_000_000)
+    assert table.overdue_at(115.0) == 126.0
+
+
+def test_a_handed_over_lease_is_overdue_within_its_claim_window():
+    lease = LeaseState(permits(), TOKEN, Grant(7, 102.0, 2.0))
+    assert LeaseTable({TOKEN: lease}).overdue_at(100.0) == pytest.approx(101.0)
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        LeaseState(permits(renew=False), TOKEN, Grant(7, 130.0, 30.0)),
+        LeaseState(permits(max_hold=30.0), TOKEN, Grant(7, 130.0, 30.0)),
+    ],
+    ids=["without renewal", "held for long enough"],
+)
+def test_what_is_not_renewed_is_never_overdue(lease):
+    table = LeaseTable({TOKEN: lease})
+    lease.renewed(100.0, 30_000_000)
+    assert table.overdue_at(100.0) is None
+    assert table.overdue(129.9) == []
+
+
+def test_what_has_ended_is_never_overdue():
+    table = LeaseTable({TOKEN: holding()})
+    assert table.overdue_at(130.0) is None
+    assert table.overdue(130.0) == []
+
+
 def test_force_release_names_the_latest_grant_that_it_saw():
     seen = Answer(1.0, [b"state", 1_000_000, 42, 0, 1, 1, 0, 1, 0, b"", [], []])
     effects, count = perform(

@@ -106,6 +106,7 @@ def leaves_nothing(attempt: BaseAttempt) -> bool:
 class SimulatedConnector(AsyncConnector):
     """Makes connections to the simulated server, or to a node of the simulated cluster. No Sentinel watches over them."""
 
+    takes_threads = False
     service: str | None = None
     _remap = None
 

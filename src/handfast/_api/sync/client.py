@@ -79,8 +79,9 @@ class Handfast(Uncopied):
     """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
     Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection
-    for each event loop, which all tasks share. The sync API opens one for each thread that waits or calls, ``max_sessions`` at most, one
-    that further threads share, and one that renews leases. In a cluster it is that for each primary in use.
+    for each event loop, which all tasks share, and another one to renew leases while code blocks the loop. The sync API opens one
+    for each thread that waits or calls, ``max_sessions`` at most, one that further threads share, and one that renews leases. In a
+    cluster it is that for each primary in use.
 
     After a fork, the child may use the client: it starts without connections and without the parent's leases.
 

@@ -29,6 +29,8 @@ class AsyncConnector(Connector):
     library: ClassVar[Any] = redis.asyncio
     no_retry: ClassVar[Any] = Retry(NoBackoff(), 0)
     other: ClassVar[str] = "Handfast"
+    takes_threads: ClassVar[bool] = True
+    """Whether it connects on event loops of other threads, too. The simulator's has one for everything."""
 
     @staticmethod
     def _here() -> object:

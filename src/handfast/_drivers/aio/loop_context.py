@@ -21,7 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.renewer import Renewer
-from handfast._drivers.aio.session import Session
+from handfast._drivers.aio.sessions import Sessions
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import log_unreleased
 from handfast._drivers.losses import run_lost_callbacks
@@ -34,9 +34,9 @@ from handfast._protocol.retry import UNDO_WAIT
 from handfast.errors import ClientClosed
 
 if TYPE_CHECKING:
-    from handfast._drivers.aio.lookout import Lookout
     from handfast._drivers.aio.primary_watch import PrimaryWatch
     from handfast._drivers.aio.router import Router
+    from handfast._drivers.aio.session import Session
     from handfast._drivers.aio.shared_waits import SharedWaits
 
 __all__ = ["LoopContext", "call_on", "current_task", "runs_here"]
@@ -61,27 +61,20 @@ class LoopContext:
         def subscribe_to_nothing() -> Subscription:
             return Subscription((inbox_channel(namespace, client_id, next(numbers)),), "")
 
-        def make(connector: AsyncConnector) -> Session:
-            return Session(connector, subscribe, retry_for)
-
-        def make_acknowledged(connector: AsyncConnector) -> Session:
-            from handfast._drivers.aio.acknowledged import AcknowledgedSession
-
-            return AcknowledgedSession(connector, subscribe_to_nothing, retry_for)
+        def make_sessions() -> Sessions:
+            return Sessions(connector, subscribe_to_nothing, subscribe_to_nothing, retry_for)
 
         self.leases = LeaseTable()
         self._waits: SharedWaits | None = None
-        self._connector, self._retry_for = connector, retry_for
-        self._lookout: Lookout | None = None
-        self.session: Session | Router = self._reach(make)
-        self._make_acknowledged = make_acknowledged
-        self._acknowledged: Session | Router | None = None
+        self._sessions = Sessions(connector, subscribe, subscribe_to_nothing, retry_for)
+        self.session: Session | Router = self._sessions.main
+        self.session_for: Callable[[Call], Session | Router] = self._sessions.session_for
         self._watch: PrimaryWatch | None = None
         if connector.service is not None:
             from handfast._drivers.aio.primary_watch import PrimaryWatch
 
             self._watch = PrimaryWatch(connector, self.reconnect)
-        self.renewer = Renewer(self.session_for, self.leases)
+        self.renewer = Renewer(self.session_for, self.leases, make_sessions if connector.takes_threads else None)
         self.session.on_revoked = self._on_revoked
         self.session.on_break = self.renewer.on_break
         self.session.on_unreachable = self.renewer.on_unreachable
@@ -90,16 +83,6 @@ class LoopContext:
         self._loop_end = self._at_loop_end()
         with contextlib.suppress(StopIteration):
             self._loop_end.__anext__().send(None)  # up to its yield: from then on the loop knows the generator
-
-    def _reach(self, make: Callable[[AsyncConnector], Session]) -> Session | Router:
-        """Return the session of the server, or what leads to those of a cluster."""
-        if not self._connector.seeds:
-            return make(self._connector)
-        from handfast._drivers.aio.lookout import Lookout
-        from handfast._drivers.aio.router import Router
-
-        self._lookout = self._lookout or Lookout(self._connector)
-        return Router(self._connector, self._lookout, make, self._retry_for)
 
     @property
     def waits(self) -> SharedWaits:
@@ -110,20 +93,9 @@ class LoopContext:
             self._waits = SharedWaits()
         return self._waits
 
-    def session_for(self, call: Call) -> Session | Router:
-        """Return the session by which a call travels: those that wait for replicas have one of their own."""
-        if call.acknowledgement is None:
-            return self.session
-        if self._acknowledged is None:
-            self._acknowledged = self._reach(self._make_acknowledged)
-            self._acknowledged.on_unreachable = self.renewer.on_unreachable
-            if self._ended:
-                self._acknowledged.end(ClientClosed())
-        return self._acknowledged
-
     def reconnect(self) -> None:
         """Open new connections: another server is the primary."""
-        for session in self._sessions():
+        for session in self._sessions.all():
             session.reconnect()
 
     def remove(self, lease: LeaseState) -> None:
@@ -135,7 +107,7 @@ class LoopContext:
     def receive(self, _lease: LeaseState) -> None:
         """Take the replies that have arrived, in case the loop is or was blocked. Other threads than its own cannot."""
         if runs_here(self.loop):
-            for session in self._sessions():
+            for session in self._sessions.all():
                 session.receive()
 
     def lose(self, lease: LeaseState, reason: str) -> None:
@@ -175,11 +147,8 @@ class LoopContext:
         for connection in self._connections():
             connection.abandon()
 
-    def _sessions(self) -> list[Session | Router]:
-        return [self.session] if self._acknowledged is None else [self.session, self._acknowledged]
-
     def _connections(self) -> list[Session | Router | PrimaryWatch]:
-        return [*self._sessions(), *([] if self._watch is None else [self._watch])]
+        return [*self._sessions.all(), *([] if self._watch is None else [self._watch])]
 
     def _on_revoked(self, token: bytes, reason: str) -> None:
         """Take a revocation: it concerns a lease that is held, or a grant that its waiter has not seen yet."""
@@ -189,8 +158,7 @@ class LoopContext:
     def _end(self, error: Exception) -> None:
         self._ended = True
         self.renewer.stop_renewing()
-        for session in self._sessions():
-            session.end(error)
+        self._sessions.end(error)
         if self._watch is not None:
             self._watch.stop()
         with contextlib.suppress(
@@ -215,7 +183,7 @@ class LoopContext:
             await asyncio.sleep(0.001)
 
     def _is_busy(self) -> bool:
-        return not (self.renewer.is_idle and all(session.is_idle for session in self._sessions()))
+        return not (self.renewer.is_idle and all(session.is_idle for session in self._sessions.all()))
 
     async def _at_loop_end(self) -> AsyncGenerator[None]:
         try:

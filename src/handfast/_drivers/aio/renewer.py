@@ -2,7 +2,8 @@
 
 The renewer is a timer of the loop and not a task: no code can cancel it by accident, it still runs while the scopes of
 an ending program are left, and nothing is pending when the loop goes away. It looks at the table at the moment of the
-next renewal or expiry; renewals that are due together leave together.
+next renewal or expiry; renewals that are due together leave together. While code that does not await keeps the loop from it, the
+stand-in renews.
 
 A release withdraws the renewal of its lease: one that was sent stays sent, but none is sent after that (invariant 10).
 
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.pending import Outcome
+from handfast._drivers.aio.stand_in import StandIn
 from handfast._drivers.clock import monotonic
 from handfast._drivers.loggers import LoggerApart
 from handfast._drivers.losses import LossNotifier
@@ -32,6 +34,7 @@ from handfast._protocol.retry import CLEANUP_FOR, Cleanup
 if TYPE_CHECKING:
     from handfast._drivers.aio.router import Router
     from handfast._drivers.aio.session import Session
+    from handfast._drivers.aio.sessions import Sessions
 
 __all__ = ["Renewer"]
 
@@ -51,9 +54,15 @@ CLEANUP_PAUSE_S = 0.5
 class Renewer(LossNotifier):
     """Renews what is in the table. Only the loop's own thread may call it."""
 
-    def __init__(self, session_for: Callable[[Call], Session | Router], leases: LeaseTable) -> None:
+    def __init__(
+        self,
+        session_for: Callable[[Call], Session | Router],
+        leases: LeaseTable,
+        make_sessions: Callable[[], Sessions] | None,
+    ) -> None:
         super().__init__(leases)
         self._session_for = session_for
+        self._stand_in = StandIn(leases, make_sessions, self.notify_lost)
         self._loop = asyncio.get_running_loop()
         self.renewals: dict[bytes, Future[Outcome]] = {}
         """The renewals in progress, by token."""
@@ -74,6 +83,8 @@ class Renewer(LossNotifier):
             self._watch(lease, self._session_for(lease.renewal), lease.confirmation.pending)
         if lease.due_at < self._wakes_at:
             self._wake_at(lease.due_at)
+        if not self._stand_in.is_awake and lease.due_at < lease.deadline:
+            self._stand_in.wake()
 
     def remove(self, lease: LeaseState) -> None:
         """Stop renewing this lease. When this returns, no renewal is sent for it again."""
@@ -118,6 +129,7 @@ class Renewer(LossNotifier):
     def stop_renewing(self) -> None:
         """Let the leases run out. Holders with callbacks are still notified of that."""
         self._stopped = True
+        self._stand_in.stop()
         self._leases.stop_renewing()
         for token in self.renewals.keys() - self._leases.keys():
             self.renewals.pop(token).cancel()

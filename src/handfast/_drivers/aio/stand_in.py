@@ -1,0 +1,171 @@
+"""Renew the leases of an event loop that is blocked, from a thread.
+
+Code that does not await keeps its loop from everything else, also from renewing leases. So while any are held, a thread looks
+every TICK_S seconds whether a renewal is overdue. If one is, it asks the loop for a sign of life. As long as there is none, the thread
+renews what is overdue by an event loop of its own, on connections of its own, which are closed when the first loop goes on. A loop
+that does not run at all, since nothing runs it, is not stood in for: what is left of its leases would be renewed without end.
+
+No lease costs more than a look at whether the thread runs. It ends when nothing is held, and the next lease starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from asyncio import Future
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from handfast._drivers.aio.pending import Outcome
+from handfast._drivers.aio.sessions import Sessions
+from handfast._drivers.background import Background
+from handfast._drivers.clock import monotonic
+from handfast._drivers.loggers import LoggerApart
+from handfast._drivers.losses import counted
+from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
+
+if TYPE_CHECKING:
+    from handfast._drivers.aio.router import Router
+    from handfast._drivers.aio.session import Session
+
+__all__ = ["StandIn"]
+
+logger = LoggerApart("handfast.renewal")
+
+TICK_S = 0.5
+"""Longest time between two looks at the leases, in seconds."""
+
+MIN_TICK_S = 0.05
+"""Shortest time between them."""
+
+SIGN_S = 0.1
+"""How long a loop has for a sign of life before it counts as blocked, in seconds."""
+
+
+class StandIn:
+    """Renews what is in the table whenever the running loop, in which this is made, is blocked.
+
+    ``make_sessions`` is called on the other loop; None if there is to be no thread. ``notify_lost`` is called on this one, with each
+    lease that turns out to be lost.
+    """
+
+    def __init__(
+        self,
+        leases: LeaseTable,
+        make_sessions: Callable[[], Sessions] | None,
+        notify_lost: Callable[[LeaseState], object],
+    ) -> None:
+        self.is_awake = make_sessions is None
+        """Whether the leases are looked at. If not, `wake` is to be called for each that is added."""
+        self._leases = leases
+        self._make_sessions = make_sessions
+        self._notify_lost = notify_lost
+        self._loop = asyncio.get_running_loop()
+        self._thread = Background("handfast-stand-in", daemon=True)
+        self._stopped = False
+
+    def wake(self) -> None:
+        """Have the leases looked at from now on."""
+        with contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter is ending
+            self._thread.call(self._run)
+
+    def stop(self) -> None:
+        """Stand in no more."""
+        self._stopped = True
+
+    def _has_work(self) -> bool:
+        return not (self._stopped or self._loop.is_closed()) and self._leases.overdue_at(monotonic()) is not None
+
+    def _run(self) -> None:
+        while self._has_work():
+            self.is_awake = True
+            try:
+                while self._has_work():
+                    self._look()
+            finally:
+                self.is_awake = False
+            # It looks again: a lease that was added before found it awake.
+
+    def _look(self) -> None:
+        """Wait until something is overdue, for a tick at most; then see whether the loop is blocked."""
+        overdue_at = self._leases.overdue_at(monotonic())
+        seconds = TICK_S if overdue_at is None else overdue_at - monotonic()
+        time.sleep(min(TICK_S, max(MIN_TICK_S, seconds)))
+        if seconds > TICK_S or overdue_at is None or not self._loop.is_running():
+            return
+        absence = Absence()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(absence.end)
+            time.sleep(SIGN_S)
+            if not absence.is_over:
+                try:
+                    asyncio.run(self._stand_in(absence))
+                except Exception:
+                    logger.exception("could not renew the leases of an event loop that is blocked")
+
+    async def _stand_in(self, absence: Absence) -> None:
+        """Renew what is overdue until the loop is back."""
+        began = monotonic()
+        count = len(self._leases)
+        logger.warning(
+            "the event loop is blocked; a thread renews %s until it goes on", counted(count), extra={"leases": count}
+        )
+        assert self._make_sessions is not None  # noqa: S101 -- else there is no thread
+        sessions = self._make_sessions()
+        try:
+            while self._loop.is_running() and not absence.is_over and self._has_work():
+                for lease in self._leases.overdue(monotonic()):
+                    if lease.token not in absence.renewals:
+                        session = sessions.session_for(lease.renewal)
+                        absence.add(lease, session, session.send(lease.renewal, on_answer=lease.answered))
+                await asyncio.sleep(MIN_TICK_S)
+                for renewal in absence.take_answered():
+                    self._settle(*renewal)
+        finally:
+            absence.end()
+            sessions.end(RedisConnectionError("the event loop goes on"))
+            await asyncio.sleep(0)  # for the transport's connection_lost
+        lasted = monotonic() - began
+        logger.info("the event loop goes on after %.1f s", lasted, extra={"lasted": lasted})
+
+    def _settle(self, lease: LeaseState, session: Session | Router, breaks: int, sent: Future[Outcome]) -> None:
+        if (error := sent.exception()) is not None:
+            self._leases.note_failure(error)
+            return
+        verdict = self._leases.settle(lease, sent.result(), monotonic())
+        if verdict is Renewal.LOST:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._notify_lost, lease)
+        elif verdict is Renewal.RECONNECT:
+            session.reconnect(breaks)
+
+
+class Absence:
+    """A time in which a loop is blocked, and the renewals that are sent meanwhile."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.renewals: dict[bytes, tuple[LeaseState, Session | Router, int, Future[Outcome]]] = {}
+        """Those without a reply, by token, each with how many connections had broken before."""
+
+    def add(self, lease: LeaseState, session: Session | Router, sent: Future[Outcome]) -> None:
+        self.renewals[lease.token] = lease, session, session.breaks, sent
+        # `end` writes what this reads, and reads what this writes. One of the two always sees the other.
+        if self.is_over:
+            sent.cancel()
+
+    def end(self) -> None:
+        """Note that the loop is back, in its thread. What was not sent by now is not sent any more: it may be released next."""
+        self.is_over = True
+        for *_, sent in list(self.renewals.values()):
+            sent.cancel()  # which only marks it: it has no callbacks
+
+    def take_answered(self) -> list[tuple[LeaseState, Session | Router, int, Future[Outcome]]]:
+        """Return what has been answered or has failed, and forget it."""
+        over = [renewal for renewal in self.renewals.values() if renewal[-1].done()]
+        for lease, *_ in over:
+            del self.renewals[lease.token]
+        return [renewal for renewal in over if not renewal[-1].cancelled()]
