@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
 from handfast._drivers.failures import log_unheard
-from handfast._engine.defaults import EMBEDDED, NULL
+from handfast._engine.defaults import EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import takes_no_scripts
@@ -179,17 +179,25 @@ class Connector:
 
     @property
     def address(self) -> str:
-        """Where the server is: a URL without secrets."""
+        """Where the server is: a URL without secrets. A user without a password may be a password that stands in the wrong place."""
         settings = self._settings
         database = settings.get("db") or 0
+        user = f"{settings['username']}@" if settings.get("username") and settings.get("password") else ""
         if self.service is not None:
-            return f"redis+sentinel://…/{self.service}/{database}"
+            return f"redis+sentinel://{user}…/{self.service}/{database}"
         if "path" in settings:
-            return f"unix://{settings['path']}?db={database}"
+            return f"unix://{user}{settings['path']}?db={database}"
         scheme = "rediss" if issubclass(self._connection_class, self.library.SSLConnection) else "redis"
         if self.seeds:
-            return f"{scheme}+cluster://{','.join(f'{node.host}:{node.port}' for node in self.seeds)}"
-        return f"{scheme}://{settings.get('host', 'localhost')}:{settings.get('port', 6379)}/{database}"
+            return f"{scheme}+cluster://{user}{','.join(f'{node.host}:{node.port}' for node in self.seeds)}"
+        return f"{scheme}://{user}{settings.get('host', 'localhost')}:{settings.get('port', 6379)}/{database}"
+
+    def blame(self, error: BaseException) -> None:
+        """Have an error of redis-py that leaves the driver name the server, and the variable that has its URL."""
+        variables = [f" (the URL in ${name})" for name in VARIABLES if self._url and os.environ.get(name) == self._url]
+        where = f"cannot use {self.address}{''.join(variables[:1])}: "
+        if isinstance(error, RedisError) and not str(error).startswith(where):
+            error.args = (f"{where}{error}",)
 
     @classmethod
     def of(cls, server: object) -> Self | None:
@@ -200,7 +208,7 @@ class Connector:
         if isinstance(server, cls):
             return server
         if server is None:
-            server = os.environ.get("HANDFAST_URL") or os.environ.get("REDIS_URL")
+            server = next(filter(None, map(os.environ.get, VARIABLES)), None)
             if server is None:
                 raise NoServer(
                     "no server is configured: pass a URL or a redis-py client, set HANDFAST_URL or REDIS_URL, "

@@ -48,6 +48,8 @@ OWN_ERRORS = (RedisError, HandfastError)
 
 _NO_RESP3 = r"(?is)^(?:ERR )?unknown command\W+HELLO|^NOPROTO\b"
 
+_NOAUTH = r"(?i)\bHELLO must be called with the client already authenticated\b"
+
 _SENTINEL = r"(?s)<redis\.(?:asyncio\.)?client\.Redis\(.*?\bhost=([^,)]+),port=(\d+).*?>\)>\)>"
 """A client as redis-py shows it in its error, with its host and its port."""
 
@@ -76,9 +78,11 @@ def setup_failed(error: Exception, settings: Mapping[str, Any]) -> RedisConnecti
 
 
 def hello_refused(error: Exception) -> Exception | None:
-    """Return the error for a server that is not ready, or that does not speak RESP3; None for other errors."""
+    """Return the error for a server that is not ready, wants a password, or does not speak RESP3; None for other errors."""
     if is_transient(str(error)):
         return RedisConnectionError(f"the server is not ready: {error}")
+    if re.search(_NOAUTH, str(error)):
+        return AuthenticationError("the server wants a password, and neither the URL nor the settings have one")
     if not re.search(_NO_RESP3, str(error)):
         return None
     return ServerUnsupported(

@@ -11,6 +11,7 @@ __all__ = [
     "DEFAULT_TTL_S",
     "EMBEDDED",
     "NULL",
+    "VARIABLES",
 ]
 
 DEFAULT_TTL_S = 30.0
@@ -37,3 +38,6 @@ EMBEDDED = "embedded:"
 
 NULL = "null:"
 """In place of a URL: no server, and nothing that is coordinated."""
+
+VARIABLES = "HANDFAST_URL", "REDIS_URL"
+"""What the URL of the server is taken from where none is passed: the first that is set."""

@@ -200,7 +200,7 @@ def _check(url: str, rights: Rights) -> int:
         click.echo(f"handfast: {error}", err=True)
         return USAGE
     except (HandfastError, redis.RedisError, OSError) as error:
-        click.echo(f"handfast: {unreachable(error)}", err=True)
+        click.echo(f"handfast: {unreachable(error, url)}", err=True)
         return UNAVAILABLE
     if missing:
         click.echo(" ".join(map(_quoted, ("ACL", "SETUSER", user, *missing))))

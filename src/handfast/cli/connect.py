@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from handfast._engine.defaults import EMBEDDED, NULL
+from handfast._engine.defaults import EMBEDDED, NULL, VARIABLES
 from handfast._engine.validate import encode_name
 from handfast.cli import UNAVAILABLE
 
@@ -62,7 +62,7 @@ def server_options(command: Callable[..., T]) -> Callable[..., T]:
     def with_url(*args: Any, url: str | None, embedded: bool, **options: Any) -> T:
         if url and embedded:
             raise click.UsageError("Use either --url or --embedded.")
-        named = EMBEDDED if embedded else url or os.environ.get("HANDFAST_URL") or os.environ.get("REDIS_URL")
+        named = EMBEDDED if embedded else url or next(filter(None, map(os.environ.get, VARIABLES)), None)
         if not named:
             raise click.UsageError(
                 "No server is named. Use --url, or set HANDFAST_URL or REDIS_URL. Use --embedded for a server on this "
@@ -110,10 +110,21 @@ def redis_client(named: str, **settings: Any) -> redis.Redis | redis.RedisCluste
     return redis.RedisCluster(startup_nodes=nodes, **shared)
 
 
-def unreachable(error: Exception) -> str:
-    """Return an error as a message shows it: that of a server which does not answer says so."""
+def unreachable(error: Exception, named: str | None = None) -> str:
+    """Return an error as a message shows it: that of a server which does not answer says so.
+
+    ``named`` is the server, where the error comes from a client of `redis_client`, and so does not say which one it is.
+    """
+    from redis.exceptions import RedisError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
     silent = "the server did not answer"
-    said = not isinstance(error, RedisTimeoutError) or silent in str(error)
-    return str(error) if said else f"{silent}: {error}"
+    if isinstance(error, RedisTimeoutError) and silent not in str(error):
+        error = RedisTimeoutError(f"{silent}: {error}")
+    if named not in (None, EMBEDDED) and isinstance(error, RedisError):
+        from handfast._drivers.sync.connect import SyncConnector
+
+        connector = SyncConnector.of(named)
+        if connector is not None:
+            connector.blame(error)
+    return str(error)

@@ -16,7 +16,7 @@ from handfast._drivers.null import NullDriver
 from handfast._drivers.sync.cluster import SyncClusterDriver
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._drivers.sync.null import SyncNullDriver
-from handfast._engine.defaults import NULL
+from handfast._engine.defaults import NULL, VARIABLES
 from handfast._protocol.lease import LeaseState
 
 __all__ = ["deactivate"]
@@ -30,8 +30,6 @@ REPLACED: dict[type, type[NullDriver]] = {
 
 KEPT = "caller", "is_over", "call", "receive"
 """What a driver goes on doing itself."""
-
-SERVERS = "HANDFAST_URL", "REDIS_URL"
 
 
 @contextlib.contextmanager
@@ -62,9 +60,9 @@ def deactivate() -> Iterator[None]:
                     own = vars(driver)[name]
                     undone.callback(setattr, driver, name, own)
                     setattr(driver, name, _instead(own, name, null, nulls))
-        if not any(map(os.environ.get, SERVERS)):
-            undone.callback(os.environ.pop, SERVERS[0], None)
-            os.environ[SERVERS[0]] = NULL
+        if not any(map(os.environ.get, VARIABLES)):
+            undone.callback(os.environ.pop, VARIABLES[0], None)
+            os.environ[VARIABLES[0]] = NULL
         yield
 
 

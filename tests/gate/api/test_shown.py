@@ -15,7 +15,8 @@ from tests._support.helpers import eventually
 @pytest.mark.parametrize(
     ("server", "shown"),
     [
-        ("redis://user:secret@example.org:6390/2", "redis://example.org:6390/2"),
+        ("redis://user:secret@example.org:6390/2", "redis://user@example.org:6390/2"),
+        ("redis://secret@example.org", "redis://example.org:6379/0"),
         ("valkeys://:secret@example.org", "rediss://example.org:6379/0"),
         ("unix:///run/redis.sock?password=secret&db=3", "unix:///run/redis.sock?db=3"),
         ("redis+sentinel://:secret@one.example.org,two.example.org/primary/1", "redis+sentinel://…/primary/1"),

@@ -7,9 +7,11 @@ from click.testing import CliRunner
 
 from handfast.acl import scripts_for
 from handfast.cli.acl import command as acl
+from handfast.cli.acquire import command as acquire
 from handfast.cli.demo.command import command as demo
 from handfast.cli.operate.doctor import command as doctor
 from handfast.cli.operate.ls import command as ls
+from handfast.cli.run import command as run
 from handfast.cli.script import command as script
 from tests._support.sentinel import free_port
 
@@ -47,7 +49,10 @@ def test_a_url_of_valkey_means_the_same_as_one_of_redis(over_tcp, scheme):
 
 @pytest.mark.parametrize(
     ("url", "code", "said"),
-    [("http://u:secret@here", 64, "its scheme must be"), ("redis://127.0.0.1:1", 69, "refused")],
+    [
+        ("http://u:secret@here", 64, "its scheme must be"),
+        ("redis://web:secret@127.0.0.1:1/3", 69, "cannot use redis://web@127.0.0.1:1/3: "),
+    ],
 )
 def test_an_address_that_is_wrong_or_where_no_server_is_has_one_exit_code_each(url, code, said):
     for command, *words in ((script, "run", "-"), (script, "load"), (ls,), (doctor,), (demo,)):
@@ -55,5 +60,26 @@ def test_an_address_that_is_wrong_or_where_no_server_is_has_one_exit_code_each(u
         assert done.exit_code == code, (command.name, done.output)
         assert said in done.stderr
         assert "secret" not in done.output
-    done = called(acl, "--check", url)
-    assert (done.exit_code, said in done.stderr) == (code, True)
+    for command, *words in (
+        (acl, "--check", url),
+        (run, "x", "--url", url, "--", "true"),
+        (acquire, "x", "--ttl", "9", "--url", url),
+    ):
+        done = called(command, *words)
+        assert (done.exit_code, said in done.stderr) == (code, True), (command.name, done.output)
+        assert "secret" not in done.output
+
+
+def test_an_error_names_the_variable_that_the_address_is_from(monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://web:secret@127.0.0.1:1")
+    monkeypatch.delenv("HANDFAST_URL", raising=False)
+    for command, *words in (
+        (ls,),
+        (doctor,),
+        (script, "run", "-"),
+        (run, "x", "--", "true"),
+        (acquire, "x", "--ttl", "9"),
+    ):
+        done = called(command, *words, given="return 1")
+        assert "cannot use redis://web@127.0.0.1:1/0 (the URL in $REDIS_URL): " in done.stderr, command.name
+        assert done.stderr.count("cannot use") == 1

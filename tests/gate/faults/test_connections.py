@@ -208,12 +208,48 @@ async def test_a_password_in_the_url_or_in_the_client(api, guarded):
             await use(client)
 
 
-@pytest.mark.parametrize("wrong", ["", ":guess@"])
-async def test_a_password_that_is_wrong_or_missing_fails_at_once(api, guarded, wrong):
+@pytest.mark.parametrize(
+    ("wrong", "said"), [("", "the server wants a password"), (":guess@", "invalid username-password")]
+)
+async def test_a_password_that_is_wrong_or_missing_fails_at_once(api, guarded, wrong, said):
     async with api.client(f"unix://{wrong}{guarded.socket}") as client:
         for ask in (client.lock("a").acquire, client.lock("a").try_acquire, client.lock("a").status):
-            with pytest.raises(redis.AuthenticationError, match=r"already authenticated|invalid username-password"):
+            with pytest.raises(redis.AuthenticationError, match=f"cannot use unix://{guarded.socket}.db=0: {said}"):
                 await ask()
+
+
+@pytest.mark.parametrize(
+    ("variable", "passed"),
+    [("HANDFAST_URL", False), ("REDIS_URL", False), ("HANDFAST_URL", True), ("REDIS_URL", True), (None, True)],
+)
+async def test_an_error_names_the_server_and_where_its_address_is_from(api, monkeypatch, variable, passed):
+    url = "redis://web:s3cret@127.0.0.1:1/3"
+    monkeypatch.setenv("HANDFAST_URL", "")
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    if variable:
+        monkeypatch.setenv(variable, url)
+    found_in = rf" \(the URL in \${variable}\)" if variable else ""
+    async with api.client(url if passed else None) as client:
+        lock = client.lock("a")
+        for ask in (lock.acquire, lock.try_acquire, lock.status, lock.locked, client.limiter("l", "1/s").acquire):
+            with pytest.raises(
+                redis.ConnectionError, match=f"^cannot use redis://web@127.0.0.1:1/3{found_in}: "
+            ) as caught:
+                await ask()
+            assert "s3cret" not in str(caught.value)
+            assert str(caught.value).count("cannot use") == 1
+
+
+async def test_an_error_of_a_server_that_is_gone_names_it(api):
+    with PrivateServer() as server:
+        async with api.client(server.url, retry_for=0.01) as client:
+            lease = await client.lock("a").acquire()
+            server.close()
+            for ask in (lease.release, client.lock("b").acquire, client.lock("b").status):
+                with pytest.raises(
+                    (redis.ConnectionError, redis.TimeoutError), match=f"^cannot use unix://{server.socket}"
+                ):
+                    await ask()
 
 
 # --- credentials that change

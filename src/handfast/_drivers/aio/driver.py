@@ -24,6 +24,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
@@ -455,6 +456,9 @@ async def run(
         return result
     except ClientClosed as closed:  # of the session, which has no name
         closed.name = name
+        raise
+    except RedisError as error:
+        context.connector.blame(error)
         raise
 
 

@@ -64,6 +64,7 @@ class LoopContext:
         def make_sessions() -> Sessions:
             return Sessions(connector, subscribe_to_nothing, subscribe_to_nothing, retry_for)
 
+        self.connector = connector
         self.leases = LeaseTable()
         self._waits: SharedWaits | None = None
         self._sessions = Sessions(connector, subscribe, subscribe_to_nothing, retry_for)

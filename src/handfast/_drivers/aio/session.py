@@ -25,8 +25,8 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
@@ -481,7 +481,7 @@ class Session:
     async def _open(self) -> None:
         try:
             self._transport = await FrameTransport.open(self._connector, self)
-        except ResponseError as error:
+        except (ResponseError, AuthenticationError) as error:
             if (refusal := hello_refused(error)) is None:
                 raise
             raise refusal from error

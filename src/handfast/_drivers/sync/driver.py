@@ -484,8 +484,9 @@ class SyncDriver(OfOneProcess):
             return result
         except HandfastError:
             raise
-        except BaseException:
+        except BaseException as error:
             session.close()
+            self._connector.blame(error)
             raise
         finally:
             self._pool.give(session)

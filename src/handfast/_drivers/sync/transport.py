@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from redis.connection import AbstractConnection
+from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.descriptors import identity
@@ -67,7 +67,7 @@ class Transport:
         switches = self._connector.switches
         try:
             connection = self._connector.connect(max(timeout, MIN_TIMEOUT_S))
-        except ResponseError as error:
+        except (ResponseError, AuthenticationError) as error:
             if (refusal := hello_refused(error)) is None:
                 raise
             raise refusal from error

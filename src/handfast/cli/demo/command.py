@@ -60,5 +60,5 @@ def command(ctx: click.Context, url: str | None, processes: int, seconds: float)
         except ValueError as error:
             raise click.UsageError(str(error), ctx) from None
         except (HandfastError, RedisError) as error:
-            click.echo(f"handfast: {unreachable(error)}", err=True)
+            click.echo(f"handfast: {unreachable(error, url)}", err=True)
             ctx.exit(UNAVAILABLE)

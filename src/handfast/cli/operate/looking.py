@@ -43,7 +43,7 @@ def connected(url: str, **options: Any) -> Iterator[Handfast]:
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     except (HandfastError, RedisError, OSError) as error:
-        click.echo(f"handfast: {unreachable(error)}", err=True)
+        click.echo(f"handfast: {unreachable(error, url)}", err=True)
         raise click.exceptions.Exit(UNAVAILABLE) from None
 
 

@@ -56,7 +56,7 @@ def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ..
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
     except (NoServer, redis.RedisError, OSError) as error:
-        click.echo(f"handfast: {unreachable(error)}", err=True)
+        click.echo(f"handfast: {unreachable(error, url)}", err=True)
         is_refusal = isinstance(error, redis.ResponseError) and not isinstance(
             error, redis.exceptions.NoPermissionError
         )

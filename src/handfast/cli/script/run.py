@@ -122,7 +122,7 @@ def _call(ctx: click.Context, name: str, source: str, values: Mapping[str, Any],
     except redis.ResponseError as error:
         click.echo(f"(error) {error}", err=True)
     except (HandfastError, redis.RedisError, OSError) as error:
-        click.echo(f"handfast: {unreachable(error)}", err=True)
+        click.echo(f"handfast: {unreachable(error, url)}", err=True)
         raise click.exceptions.Exit(UNAVAILABLE) from None
     except ValueError as error:  # the header does not list this reply
         click.echo(f"handfast: {error}", err=True)
