@@ -48,9 +48,9 @@ _GLOB = re.compile(r"\\(?P<plain>.)|\[(?P<not>\^?)(?P<one>[^\]]*)\]|(?P<many>\*)
 def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
     """Return the rights that the user of a client lacks.
 
-    Changes nothing, and writes nothing to the server's ACL LOG. If the user may not run scripts or may use none of the keys,
-    only that is returned: grant it and call again. If the user may use none of the channels, they are returned together
-    with the commands on channels, because the reason may be either.
+    Changes nothing, and writes nothing to the server's ACL LOG. A script asks, so if the user may not run scripts, all commands are
+    returned, and it takes a second call to find what keys and channels it lacks. If it may use none of the keys, or none of the channels,
+    they are returned with all commands on them, which cannot be asked about either.
 
     Args:
         client: A client of redis-py, logged in as the user.
@@ -78,10 +78,8 @@ def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
     try:
         refused = _refused(client, first)
     except NoPermissionError as error:
-        if "'eval'" not in str(error):
-            return ("+evalsha",)
-        if "eval" in rights.running:
-            return ("+eval",)
+        if "'eval'" not in str(error) or "eval" in rights.running:
+            return tuple(rule for rule in rights.rules() if rule[0] == "+")
         message = f"the script that checks rights is not loaded, and the user may not send it; run handfast script load ({error})"
         raise ServerRefused(message, name=CHECK.name, changed_nothing=True, reply=str(error)) from error
     unusable = {pattern for pattern in channels if all(f"&{pattern} {command}" in refused for command in senders)}
@@ -90,7 +88,7 @@ def missing_rights(client: Any, rights: Rights) -> tuple[str, ...]:
     examples = {f"+{command}": _example_of(command, key, channel) for command in rights.commands}
     missing = {f"~{pattern}" for pattern in keys} & set(refused) | {f"&{pattern}" for pattern in unusable}
     missing |= set(_refused(client, {rule: example for rule, example in examples.items() if example is not None}))
-    missing |= {f"+{command}" for command in senders if channel is None}
+    missing |= {rule for rule, example in examples.items() if example is None}
     return tuple(rule for rule in rights.rules() if rule in missing)
 
 

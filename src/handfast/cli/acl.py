@@ -204,7 +204,9 @@ def _check(url: str, rights: Rights) -> int:
         return UNAVAILABLE
     if missing:
         click.echo(" ".join(map(_quoted, ("ACL", "SETUSER", user, *missing))))
-        click.echo(f"handfast: {user!r} lacks {len(missing)} of these rights; run this line as an operator", err=True)
+        rest = ", and check again: without +eval and +evalsha it can't be asked what else is missing"
+        said = rest if {"+eval", "+evalsha"} & {*missing} else ""
+        click.echo(f"handfast: {user!r} lacks rights; run this line as an operator to grant them{said}", err=True)
         return MISSING
     click.echo(f"handfast: {user!r} has all these rights", err=True)
     return 0
