@@ -237,4 +237,4 @@ if not TYPE_CHECKING:  # type checkers would take it for a promise that any name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "annotations", "import_module"})

@@ -14,8 +14,10 @@ import pytest
 import redis
 
 import handfast
-from handfast import ServerUnsupported
+from handfast import ServerRefused, ServerUnsupported
+from handfast.acl import rights_for
 from handfast.embedded import PrivateServer
+from handfast.testing import FaultProxy, script
 from tests._support.apis import SYNC, take, until_queued, use
 from tests._support.engine import Engine
 from tests._support.helpers import BOUND_S, eventually_async, settled
@@ -250,6 +252,44 @@ async def test_an_error_of_a_server_that_is_gone_names_it(api):
                     (redis.ConnectionError, redis.TimeoutError), match=f"^cannot use unix://{server.socket}"
                 ):
                     await ask()
+
+
+async def test_what_was_never_sent_needs_no_cleanup(api, server, raw, caplog):
+    """The session is refused when it is opened, so nothing was asked of the server."""
+    rules = [rule for rule in rights_for(["lock", "limiter"]).rules() if rule != "+subscribe"]
+    raw.execute_command("ACL", "SETUSER", "deaf", "reset", "on", ">x", *rules)
+    try:
+        async with api.client(server.url.replace("unix://", "unix://deaf:x@")) as client:
+            for ask in (client.lock("a").acquire, client.lock("a").try_acquire, client.limiter("l", "1/s").acquire):
+                with pytest.raises(ServerRefused, match=r"\+subscribe"):
+                    await ask()
+    finally:
+        raw.execute_command("ACL", "DELUSER", "deaf")
+    assert not [record for record in caplog.records if record.name == "handfast.cleanup"]
+
+
+async def test_what_may_have_run_is_undone_though_the_next_connection_is_refused(api, server, raw):
+    """The reply to the acquire is lost, and the user may not subscribe any more when the client connects again."""
+    raw.execute_command("ACL", "SETUSER", "deaf", "reset", "on", ">x", *rights_for(["lock"]).rules())
+    try:
+        with FaultProxy(server.url) as proxy:
+            async with api.client(proxy.url.replace("unix://", "unix://deaf:x@")) as client:
+                await client.lock("b").locked()
+                proxy.before(
+                    script("permit_acquire"), lambda _: raw.execute_command("ACL", "SETUSER", "deaf", "-subscribe")
+                )
+                proxy.lose_reply(script("permit_acquire"))
+                asking = asyncio.ensure_future(client.lock("a", ttl=600).acquire())
+                await eventually_async(
+                    lambda: [c.name for c in proxy.commands].count("SUBSCRIBE") > 2
+                )  # the second was refused
+                assert Engine(raw, "a").holders()
+                raw.execute_command("ACL", "SETUSER", "deaf", "+subscribe")
+                with pytest.raises(ServerRefused, match=r"\+subscribe"):
+                    await asking
+                await eventually_async(lambda: not Engine(raw, "a").holders())
+    finally:
+        raw.execute_command("ACL", "DELUSER", "deaf")
 
 
 # --- credentials that change

@@ -440,17 +440,16 @@ async def run(
             session = context.session if effect.acknowledgement is None else context.session_for(effect)
             breaks, sent = session.breaks, session.send(effect, retry_for)
             give_up_at = inf if until == inf else _end_of_call(until, effect)
-            outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
-            if isinstance(outcome, Answer):
-                effect = steps.send(outcome)
-                continue
             try:
-                retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
-                answer = await _call_again(session, effect, outcome, breaks, retry)
-            except ServerRefused as error:
+                outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
+                if not isinstance(outcome, Answer):
+                    retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
+                    outcome = await _call_again(session, effect, outcome, breaks, retry)
+            except ServerRefused as error:  # the call, or the connection that was opened for it
+                error.changed_nothing = error.changed_nothing and session.breaks == breaks
                 effect = steps.throw(error)
             else:
-                effect = steps.send(answer)
+                effect = steps.send(outcome)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -210,11 +210,14 @@ class Renewer(LossNotifier):
 
     def _on_cleanup(self, cleanup: Cleanup, done: Future[Any], sent: Future[Outcome]) -> None:
         error = sent.exception()
-        if error is not None:
-            cleanup_log.debug("gave up a background cleanup: %s", error)
-            cleanup.expire(inf)
-            self._send_cleanup(cleanup, done)
-        elif cleanup.settle(sent.result(), monotonic()):
+        if error is not None:  # no more than a connection is refused
+            cleanup.expire(inf if self._stopped else monotonic())
+            is_next = cleanup.call is None
+            if is_next:
+                cleanup_log.debug("gave up a background cleanup: %s", error)
+        else:
+            is_next = cleanup.settle(sent.result(), monotonic())
+        if is_next:
             self._send_cleanup(cleanup, done)
         else:
             self._loop.call_later(CLEANUP_PAUSE_S, self._send_cleanup, cleanup, done)

@@ -468,16 +468,16 @@ class SyncDriver(OfOneProcess):
                     session.aim(effect)
                     self._ensure_open(session, name)
                 try:
-                    outcome: Answer | ErrorReply | Exception = session.call(effect, within)
-                except (RedisConnectionError, RedisTimeoutError) as error:
-                    outcome = error
-                if not isinstance(outcome, Answer):
                     try:
+                        outcome: Answer | ErrorReply | Exception = session.call(effect, within)
+                    except (RedisConnectionError, RedisTimeoutError) as error:
+                        outcome = error
+                    if not isinstance(outcome, Answer):
                         retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
                         outcome = self._retry(session, effect, outcome, retry)
-                    except ServerRefused as error:
-                        effect = steps.throw(error)
-                        continue
+                except ServerRefused as error:  # the call, or the session that was opened for it
+                    effect = steps.throw(error)
+                    continue
                 effect = steps.send(outcome)
         except StopIteration as end:
             result: T = end.value
@@ -510,6 +510,9 @@ class SyncDriver(OfOneProcess):
                 outcome = session.call(call, min(self._connector.response_timeout, retry.time_left(monotonic())))
             except (RedisConnectionError, RedisTimeoutError) as error:
                 failure = error
+            except ServerRefused as error:  # the session that was opened anew
+                error.changed_nothing = not retry.may_have_run
+                raise
             else:
                 if isinstance(outcome, Answer):
                     return outcome._replace(again=retry.may_have_run)
