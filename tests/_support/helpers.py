@@ -32,7 +32,11 @@ def without_coverage():
 def until_alone(raw):
     """Wait until the server has noticed that all other connections are closed, those of clients that tests dropped, too."""
     gc.collect()
-    eventually(lambda: len(raw.client_list()) == 1)
+    try:
+        eventually(lambda: len(raw.client_list()) == 1)
+    except AssertionError:
+        last = [(client["lib-name"], client["name"], client["cmd"]) for client in raw.client_list()]
+        raise AssertionError(f"of these, only the last that asks is expected: {last}") from None
 
 
 def kill_waiter(process, raw):

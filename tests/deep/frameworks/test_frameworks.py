@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import importlib
 import os
 import signal
 import socket
@@ -22,6 +23,8 @@ import pytest
 from tests._support.helpers import eventually
 
 ROOT = Path(__file__).parents[3]
+
+TASKS = "tests.deep.frameworks.celery_app"
 
 
 @contextlib.contextmanager
@@ -50,6 +53,14 @@ def running(server, *command, log, **options):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(20)
         print(Path(log).read_text()[-4000:])
+
+
+def disconnect(app):
+    """Close what Celery keeps open for the whole process."""
+    from kombu import pools
+
+    app.close()
+    pools.reset()
 
 
 def free_port():
@@ -102,7 +113,7 @@ def test_fastapi_with_two_workers(server, raw, hf, tmp_path):
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
     port = free_port()
-    command = ["-m", "uvicorn", "tests.frameworks.fastapi_app:app", "--workers", "2", "--port", str(port)]
+    command = ["-m", "uvicorn", "tests.deep.frameworks.fastapi_app:app", "--workers", "2", "--port", str(port)]
     with running(server, *command, log=tmp_path / "log"):
         eventually(lambda: answers(port, "/busy"), within=30)
         for path in ("sync", "asyncio"):
@@ -140,42 +151,39 @@ def assert_charged_once(port, raw):
     assert [raw.get(f"charges:{key}") for key in ("k1", "k2")] == ["1", "1"]
 
 
-def test_celery_with_a_prefork_pool(server, raw, hf, tmp_path, monkeypatch):
+@pytest.fixture
+def tasks(server, raw, monkeypatch):
+    """The program with Celery's tasks, which this process sends. Afterwards all its connections are closed."""
     pytest.importorskip("celery")
     monkeypatch.setenv("HANDFAST_URL", server.url)
-    from tests.deep.frameworks.celery_app import app, hangs, skips, waits
+    tasks = importlib.import_module(TASKS)
+    yield tasks
+    disconnect(tasks.app)
+    tasks.hf.close()
+    del sys.modules[TASKS]
 
-    command = [
-        "-m",
-        "celery",
-        "-A",
-        "tests.frameworks.celery_app",
-        "worker",
-        "--concurrency",
-        "2",
-        "--loglevel",
-        "INFO",
-    ]
+
+def test_celery_with_a_prefork_pool(server, raw, hf, tmp_path, tasks):
+    command = ["-m", "celery", "-A", TASKS, "worker", "--concurrency", "2", "--loglevel", "INFO"]
     with running(server, *command, log=tmp_path / "log"):
         for _ in range(10):
-            waits.delay(account=1)
-            waits.delay(account=2)
+            tasks.waits.delay(account=1)
+            tasks.waits.delay(account=2)
         for account in (1, 2):
             eventually(lambda account=account: raw.get(f"account {account}:total") == "10", within=30)
             eventually(lambda account=account: raw.get(f"account {account}:inside") == "0")
             check(raw, f"account {account}", 10)
-        running_task = hangs.delay()
+        running_task = tasks.hangs.delay()
         eventually(lambda: raw.get("celery:hangs"), within=30)
         assert_idle(hf, "terminated")
-        app.control.revoke(running_task.id, terminate=True)
+        tasks.app.control.revoke(running_task.id, terminate=True)
         eventually(lambda: not hf.lock("terminated").locked())
         for _ in range(3):
-            skips.delay()
-        waits.delay(account=3)
+            tasks.skips.delay()
+        tasks.waits.delay(account=3)
         eventually(lambda: raw.get("account 3:total"), within=30)
         assert raw.get("celery:ran") == "1"
         raw.set("celery:go on", 1)
-    app.close()
     assert_idle(hf)
 
 
@@ -183,7 +191,7 @@ def test_django_under_gunicorn_with_two_preloaded_workers(server, raw, hf, tmp_p
     pytest.importorskip("django")
     pytest.importorskip("gunicorn")
     port = free_port()
-    command = ["-m", "gunicorn", "tests.frameworks.django_app", "--preload", "-w", "2", "--threads", "4"]
+    command = ["-m", "gunicorn", "tests.deep.frameworks.django_app", "--preload", "-w", "2", "--threads", "4"]
     with running(server, *command, "-b", f"127.0.0.1:{port}", log=tmp_path / "log"):
         eventually(lambda: answers(port, "/busy"), within=30)
         with ThreadPoolExecutor(2) as pool:
@@ -201,7 +209,7 @@ def test_django_under_gunicorn_with_two_preloaded_workers(server, raw, hf, tmp_p
 def test_apscheduler_in_two_processes(server, raw, hf, tmp_path):
     pytest.importorskip("apscheduler")
     begin = datetime.now(UTC) + timedelta(seconds=2)
-    command = "-m", "tests.frameworks.apscheduler_app"
+    command = "-m", "tests.deep.frameworks.apscheduler_app"
     late = begin + timedelta(seconds=0.1)  # by its clock the other process is behind
     with (
         running(server, *command, begin.isoformat(), log=tmp_path / "one", stdin=subprocess.PIPE),
@@ -214,27 +222,21 @@ def test_apscheduler_in_two_processes(server, raw, hf, tmp_path):
 
 def test_gevent(server, raw, tmp_path):
     pytest.importorskip("gevent")
-    with running(server, "-m", "tests.frameworks.gevent_app", log=tmp_path / "log") as process:
+    with running(server, "-m", "tests.deep.frameworks.gevent_app", log=tmp_path / "log") as process:
         assert process.wait(50) == 0
     assert (tmp_path / "log").read_text().split()[-1] == "closing", "the last part of the program"
     check(raw, "gevent", 20)
 
 
-def test_celery_with_a_gevent_pool(server, raw, hf, tmp_path, monkeypatch):
-    pytest.importorskip("celery")
+def test_celery_with_a_gevent_pool(server, raw, hf, tmp_path, tasks):
     pytest.importorskip("gevent")
-    monkeypatch.setenv("HANDFAST_URL", server.url)
-    from tests.deep.frameworks.celery_app import app, waits
-
-    app_name = "tests.frameworks.celery_app"
-    command = ["-m", "celery", "-A", app_name, "worker", "--pool", "gevent", "--concurrency", "20"]
+    command = ["-m", "celery", "-A", TASKS, "worker", "--pool", "gevent", "--concurrency", "20"]
     with running(server, *command, log=tmp_path / "log"):
         for _ in range(10):
-            waits.delay(account=1)
-            waits.delay(account=2)
+            tasks.waits.delay(account=1)
+            tasks.waits.delay(account=2)
         for account in (1, 2):
             eventually(lambda account=account: raw.get(f"account {account}:total") == "10", within=30)
             eventually(lambda account=account: raw.get(f"account {account}:inside") == "0")
             check(raw, f"account {account}", 10)
-    app.close()
     assert_idle(hf)

@@ -442,14 +442,20 @@ async def run(
             give_up_at = inf if until == inf else _end_of_call(until, effect)
             try:
                 outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
-                if not isinstance(outcome, Answer):
-                    retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
-                    outcome = await _call_again(session, effect, outcome, breaks, retry)
-            except ServerRefused as error:  # the call, or the connection that was opened for it
-                error.changed_nothing = error.changed_nothing and session.breaks == breaks
+            except ServerRefused as error:  # the connection that was opened for the call, or the one after a break
+                error.changed_nothing = session.breaks == breaks
+                effect = steps.throw(error)
+                continue
+            if isinstance(outcome, Answer):
+                effect = steps.send(outcome)
+                continue
+            try:
+                retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
+                answer = await _call_again(session, effect, outcome, breaks, retry)
+            except ServerRefused as error:
                 effect = steps.throw(error)
             else:
-                effect = steps.send(outcome)
+                effect = steps.send(answer)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -479,6 +485,9 @@ async def _call_again(session: Session | Router, call: Call, refused: ErrorReply
         try:
             until = monotonic() + retry.time_left(monotonic())
             outcome = await _within(session, session.send(call, retry.retry_for), until)
+        except ServerRefused as error:
+            error.changed_nothing = not retry.may_have_run and session.breaks == breaks
+            raise
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise refusal(refused, retry.name, again=True) from error
         if isinstance(outcome, Answer):

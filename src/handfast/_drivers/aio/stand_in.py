@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import weakref
 from asyncio import Future
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -70,41 +72,33 @@ class StandIn:
     def wake(self) -> None:
         """Have the leases looked at from now on."""
         with contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter is ending
-            self._thread.call(self._run)
+            self._thread.call(partial(_look_on, weakref.ref(self)))
 
     def stop(self) -> None:
         """Stand in no more."""
         self._stopped = True
 
-    def _has_work(self) -> bool:
-        return not (self._stopped or self._loop.is_closed()) and self._leases.overdue_at(monotonic()) is not None
-
-    def _run(self) -> None:
-        while self._has_work():
-            self.is_awake = True
-            try:
-                while self._has_work():
-                    self._look()
-            finally:
-                self.is_awake = False
-            # It looks again: a lease that was added before found it awake.
-
-    def _look(self) -> None:
-        """Wait until something is overdue, for a tick at most; then see whether the loop is blocked."""
-        overdue_at = self._leases.overdue_at(monotonic())
-        seconds = TICK_S if overdue_at is None else overdue_at - monotonic()
-        time.sleep(min(TICK_S, max(MIN_TICK_S, seconds)))
-        if seconds > TICK_S or overdue_at is None or not self._loop.is_running():
-            return
-        absence = Absence()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(absence.end)
-            time.sleep(SIGN_S)
-            if not absence.is_over:
-                try:
+    def look(self) -> float | None:
+        """Renew what is overdue if the loop is blocked, in the thread. Return the seconds until the next look; None if it is over."""
+        self.is_awake = True
+        overdue_at = self._overdue_at()
+        if overdue_at is not None and monotonic() >= overdue_at and self._loop.is_running():
+            absence = Absence()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(absence.end)
+                time.sleep(SIGN_S)
+                if not absence.is_over:
                     asyncio.run(self._stand_in(absence))
-                except Exception:
-                    logger.exception("could not renew the leases of an event loop that is blocked")
+        if overdue_at is None:
+            self.is_awake = False
+            overdue_at = self._overdue_at()  # again: a lease that was added before found it awake
+        if overdue_at is None:
+            return None
+        seconds = overdue_at - monotonic()
+        return min(TICK_S, max(MIN_TICK_S, seconds)) if seconds > 0 else TICK_S
+
+    def _overdue_at(self) -> float | None:
+        return None if self._stopped or self._loop.is_closed() else self._leases.overdue_at(monotonic())
 
     async def _stand_in(self, absence: Absence) -> None:
         """Renew what is overdue until the loop is back."""
@@ -116,7 +110,7 @@ class StandIn:
         assert self._make_sessions is not None  # noqa: S101 -- else there is no thread
         sessions = self._make_sessions()
         try:
-            while self._loop.is_running() and not absence.is_over and self._has_work():
+            while self._loop.is_running() and not absence.is_over and self._overdue_at() is not None:
                 for lease in self._leases.overdue(monotonic()):
                     if lease.token not in absence.renewals:
                         session = sessions.session_for(lease.renewal)
@@ -141,6 +135,20 @@ class StandIn:
                 self._loop.call_soon_threadsafe(self._notify_lost, lease)
         elif verdict is Renewal.RECONNECT:
             session.reconnect(breaks)
+
+
+def _look_on(of: weakref.ref[StandIn]) -> None:
+    """Look at the leases again and again, without keeping them alive."""
+    while (stand_in := of()) is not None:
+        try:
+            seconds = stand_in.look()
+        except Exception:
+            logger.exception("could not renew the leases of an event loop that is blocked; retrying in %g s", TICK_S)
+            seconds = TICK_S
+        del stand_in
+        if seconds is None:
+            break
+        time.sleep(seconds)
 
 
 class Absence:

@@ -1,0 +1,213 @@
+"""The programs of the documentation, as they stand there, in the frameworks that they are for."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from handfast.compat import RedisLock
+from handfast.fencing import StaleFence, update_if_newer
+from tests._support.helpers import eventually
+from tests.deep.frameworks.test_frameworks import answers, disconnect, free_port, request, running
+
+PAGES = Path(__file__).parents[3] / "docs/how-to"
+
+
+@pytest.fixture
+def written(server, tmp_path, monkeypatch):
+    """Return a function that writes the programs of a page into a folder, from which they can be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    made = []
+
+    def write(page):
+        text = (PAGES / page).read_text()
+        text = text.replace("redis://localhost:6379/0", server.url)
+        text = text.replace("redis://localhost:6379/1", server.url.replace("unix://", "redis+socket://"))
+        for title, program in re.findall(r'^```python title="(\w+)\.py"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL):
+            (tmp_path / f"{title}.py").write_text(program)
+            made.append(title)
+        return tmp_path
+
+    yield write
+    for title in made:
+        sys.modules.pop(title, None)
+
+
+@pytest.fixture
+def serve(server, written, tmp_path):
+    """Return a function that serves the FastAPI program of a page and returns its port."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    with contextlib.ExitStack() as programs:
+
+        def start(page):
+            port = free_port()
+            command = "-m", "uvicorn", "app:app", "--app-dir", str(written(page)), "--port", str(port)
+            programs.enter_context(running(server, *command, log=tmp_path / "log"))
+            eventually(lambda: answers(port, "/docs"), within=30)
+            return port
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def django(server):
+    """Django, set up once for this process, with a database in memory."""
+    django = pytest.importorskip("django")
+    from django.conf import settings
+
+    settings.configure(
+        HANDFAST_URL=server.url,
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        CACHES={"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}},
+    )
+    django.setup()
+    return django
+
+
+def test_fastapi_pays_an_order_once_at_a_time(serve, hf, raw):
+    port = serve("frameworks.md")
+    status, body = request(port, "POST", "/orders/7/pay")
+    assert (status, [*json.loads(body)]) == (200, ["fence"])
+    with hf.lock("order:7"):
+        status, body = request(port, "POST", "/orders/7/pay")
+    assert (status, json.loads(body)["detail"]) == (423, "this order is being processed")
+
+
+def test_fastapi_answers_429(serve, raw):
+    port = serve("limit-a-rate.md")
+    replies = [request(port, "GET", "/search?q=x", None, {"X-User": "ann"}) for _ in range(8)]
+    assert [status for status, _ in replies[:5]] == [200] * 5
+    assert 429 in {status for status, _ in replies}
+    assert request(port, "GET", "/search?q=x", None, {"X-User": "bob"})[0] == 200
+
+
+def test_fastapi_charges_once_for_each_idempotency_key(serve, raw):
+    port = serve("do-it-once.md")
+
+    def charge(body, **headers):
+        return request(port, "POST", "/charges", body, {"User": "ann", **headers})
+
+    key = {"Idempotency-Key": "k1"}
+    assert charge("10 euros", **key) == charge("10 euros", **key) == (200, '{"charged":"10 euros"}')
+    assert charge("11 euros", **key)[0] == 422
+    assert charge("10 euros")[0] == 422
+
+
+def test_celery_tries_again_later(server, written, hf, raw, tmp_path):
+    pytest.importorskip("celery")
+    folder = written("frameworks.md")
+    program = folder / "tasks.py"
+    program.write_text(program.read_text().replace("countdown=10", "countdown=0.2"))
+    tasks = importlib.import_module("tasks")
+    command = (
+        "-m",
+        "celery",
+        "--workdir",
+        str(folder),
+        "-A",
+        "tasks",
+        "worker",
+        "--pool",
+        "prefork",
+        "-c",
+        "2",
+        "-l",
+        "INFO",
+    )
+    with running(server, *command, log=tmp_path / "log"):
+        tasks.rebuild.delay(7)
+        eventually(lambda: hf.lock("rebuild:7").status().grants == 1, within=30)
+        with hf.lock("rebuild:8"):
+            tasks.rebuild.delay(8)
+            eventually(lambda: (tmp_path / "log").read_text().count("Retry in") > 1, within=30)
+        eventually(lambda: hf.lock("rebuild:8").status().grants == 2, within=30)
+    disconnect(tasks.app)
+
+
+def test_a_command_of_django_runs_once_at_a_time(django, written, hf, raw):
+    from django.core.management import CommandError, call_command
+
+    written("frameworks.md")
+    command = importlib.import_module("close_month").Command()
+    call_command(command)
+    assert hf.lock("close-month").status().grants == 1
+    with hf.lock("close-month"), pytest.raises(CommandError, match="already running: "):
+        call_command(command)
+    sys.modules["coordination"].hf.close()
+
+
+def test_cursors_and_querysets_of_django_refuse_old_fences(django, raw):
+    from django.db import connection, models
+    from django.db.models import Q
+
+    class Report(models.Model):  # noqa: DJ008 -- it is not shown
+        body = models.TextField()
+        fence = models.BigIntegerField(null=True)
+
+        class Meta:
+            app_label = "recipes"
+            db_table = "reports"
+
+    with connection.schema_editor() as editor:
+        editor.create_model(Report)
+    Report.objects.create(pk=7, body="none")
+    for target in (connection, connection.cursor()):
+        update_if_newer(target, "reports", {"body": "ours"}, 40, where={"id": 7}, paramstyle="format")
+        with pytest.raises(StaleFence):
+            update_if_newer(target, "reports", {"body": "late"}, 39, where={"id": 7}, paramstyle="format")
+
+    def write(fence, body):
+        return Report.objects.filter(Q(fence=None) | Q(fence__lte=fence), pk=7).update(body=body, fence=fence)
+
+    assert (write(41, "newer"), write(40, "late")) == (1, 0)
+    assert Report.objects.get(pk=7).body == "newer"
+
+
+def test_a_statement_of_sqlalchemy_refuses_old_fences():
+    pytest.importorskip("sqlalchemy")
+    from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, create_engine, insert, or_, update
+
+    engine, metadata = create_engine("sqlite://"), MetaData()
+    report = Table("reports", metadata, Column("id", Integer), Column("body", String), Column("fence", BigInteger))
+    metadata.create_all(engine)
+
+    def write(connection, fence, body):
+        newer = or_(report.c.fence.is_(None), report.c.fence <= fence)
+        return connection.execute(update(report).where(report.c.id == 7, newer).values(body=body, fence=fence)).rowcount
+
+    with engine.begin() as connection:
+        connection.execute(insert(report).values(id=7, body="none"))
+        assert [write(connection, fence, "x") for fence in (40, 39, 41)] == [1, 0, 1]
+
+
+def test_django_redis_takes_our_lock_by_its_client(django, raw):
+    pytest.importorskip("django_redis")
+    from django.core.cache import cache
+    from django_redis import get_redis_connection
+
+    with pytest.raises(TypeError):
+        cache.lock("a", lock_class=RedisLock)
+    connection = get_redis_connection("default")
+    with connection.lock("a", lock_class=RedisLock, timeout=30) as lock:
+        assert isinstance(lock, RedisLock)
+        assert raw.exists("a")
+    assert not raw.exists("a")
+    connection.connection_pool.disconnect()
+
+
+def test_fixtures_of_a_test_suite(written):
+    folder = written("testing.md")
+    (folder / "test_mine.py").write_text(
+        "import redis\n\n\ndef test_mine(proxy):\n    conn = redis.Redis.from_url(proxy.url)\n    assert conn.ping()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider", str(folder)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
