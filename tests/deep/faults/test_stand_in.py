@@ -6,6 +6,7 @@ These tests need real time; the others are in the gate.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 
 import pytest
@@ -15,6 +16,7 @@ from handfast.embedded import PrivateServer
 from handfast.testing import FaultProxy, ServerController
 from tests._support.apis import until_queued
 from tests._support.cluster import Cluster
+from tests._support.helpers import eventually, eventually_async
 
 TTL_S = 1.0
 BLOCKED_S = 3.5
@@ -69,6 +71,26 @@ async def test_a_lease_that_was_just_handed_over_is_renewed_where_only_the_loop_
             lease = await waiter
             assert not lease.lost
             assert await lease.release() is True
+
+
+async def test_a_child_that_is_forked_meanwhile_keeps_no_connection_of_the_stand_in(server, raw):
+    async with AsyncHandfast(server.url) as mine, mine.lock("a", ttl=TTL_S) as lease:
+        alone = len(raw.client_list())
+        before = lease._state.deadline
+        eventually(lambda: lease._state.deadline > before)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(writing)
+            os.read(reading, 1)  # until the parent has ended or closed it
+            os._exit(0)
+        os.close(reading)
+        try:
+            await eventually_async(lambda: len(raw.client_list()) == alone)
+        finally:
+            os.close(writing)
+            os.waitpid(child, 0)  # noqa: ASYNC222 -- it ends at once
+        assert not lease.lost
 
 
 async def test_a_lease_is_lost_if_the_server_is_gone_as_well():

@@ -147,6 +147,7 @@ class LoopContext:
             lease.disown(monotonic())
         for connection in self._connections():
             connection.abandon()
+        self.renewer.abandon()
 
     def _connections(self) -> list[Session | Router | PrimaryWatch]:
         return [*self._sessions.all(), *([] if self._watch is None else [self._watch])]

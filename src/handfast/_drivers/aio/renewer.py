@@ -148,6 +148,10 @@ class Renewer(LossNotifier):
         for lease in self._leases.all():
             self.remove(lease)
 
+    def abandon(self) -> None:
+        """Drop the connections of the stand-in in a forked child."""
+        self._stand_in.abandon()
+
     def _wake_at(self, moment: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()

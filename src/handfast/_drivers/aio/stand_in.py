@@ -67,6 +67,8 @@ class StandIn:
         self._notify_lost = notify_lost
         self._loop = asyncio.get_running_loop()
         self._thread = Background("handfast-stand-in", daemon=True)
+        self._sessions: Sessions | None = None
+        """What it renews by while the loop is blocked."""
         self._stopped = False
 
     def wake(self) -> None:
@@ -77,6 +79,11 @@ class StandIn:
     def stop(self) -> None:
         """Stand in no more."""
         self._stopped = True
+
+    def abandon(self) -> None:
+        """Drop its connections in a forked child: they are the parent's."""
+        for session in () if self._sessions is None else self._sessions.all():
+            session.abandon()
 
     def look(self) -> float | None:
         """Renew what is overdue if the loop is blocked, in the thread. Return the seconds until the next look; None if it is over."""
@@ -108,7 +115,7 @@ class StandIn:
             "the event loop is blocked; a thread renews %s until it goes on", counted(count), extra={"leases": count}
         )
         assert self._make_sessions is not None  # noqa: S101 -- else there is no thread
-        sessions = self._make_sessions()
+        sessions = self._sessions = self._make_sessions()
         try:
             while self._loop.is_running() and not absence.is_over and self._overdue_at() is not None:
                 for lease in self._leases.overdue(monotonic()):
@@ -122,6 +129,7 @@ class StandIn:
             absence.end()
             sessions.end(RedisConnectionError("the event loop goes on"))
             await asyncio.sleep(0)  # for the transport's connection_lost
+            self._sessions = None
         lasted = monotonic() - began
         logger.info("the event loop goes on after %.1f s", lasted, extra={"lasted": lasted})
 
