@@ -15,9 +15,10 @@ from weakref import WeakKeyDictionary
 
 import redis
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
-from handfast._drivers.failures import log_unheard
+from handfast._drivers.failures import SILENT, log_unheard
 from handfast._engine.defaults import EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
@@ -195,9 +196,12 @@ class Connector:
     def blame(self, error: BaseException) -> None:
         """Have an error of redis-py that leaves the driver name the server, and the variable that has its URL."""
         variables = [f" (the URL in ${name})" for name in VARIABLES if self._url and os.environ.get(name) == self._url]
-        where = f"cannot use {self.address}{''.join(variables[:1])}: "
-        if isinstance(error, RedisError) and not str(error).startswith(where):
-            error.args = (f"{where}{error}",)
+        where, said = f"cannot use {self.address}{''.join(variables[:1])}: ", str(error)
+        if not isinstance(error, RedisError) or said.startswith(where):
+            return
+        if isinstance(error, RedisTimeoutError) and SILENT not in said:
+            said = f"{SILENT}: {said}"
+        error.args = (f"{where}{said}",)
 
     @classmethod
     def of(cls, server: object) -> Self | None:

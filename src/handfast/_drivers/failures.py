@@ -22,6 +22,7 @@ from handfast.errors import HandfastError, ServerRefused, ServerUnsupported
 
 __all__ = [
     "OWN_ERRORS",
+    "SILENT",
     "already_held",
     "connection_broke",
     "copy_exception",
@@ -46,6 +47,8 @@ __all__ = [
 OWN_ERRORS = (RedisError, HandfastError)
 """The errors of an operation itself. All others came from outside, such as an interrupt."""
 
+SILENT = "the server did not answer"
+
 _NO_RESP3 = r"(?is)^(?:ERR )?unknown command\W+HELLO|^NOPROTO\b"
 
 _NOAUTH = r"(?i)\bHELLO must be called with the client already authenticated\b"
@@ -66,7 +69,7 @@ def primary_changed() -> RedisConnectionError:
 
 
 def server_silent() -> RedisTimeoutError:
-    return RedisTimeoutError("the server did not answer in time")
+    return RedisTimeoutError(f"{SILENT} in time")
 
 
 def setup_failed(error: Exception, settings: Mapping[str, Any]) -> RedisConnectionError:

@@ -111,17 +111,11 @@ def redis_client(named: str, **settings: Any) -> redis.Redis | redis.RedisCluste
 
 
 def unreachable(error: Exception, named: str | None = None) -> str:
-    """Return an error as a message shows it: that of a server which does not answer says so.
+    """Return an error as a message shows it.
 
     ``named`` is the server, where the error comes from a client of `redis_client`, and so does not say which one it is.
     """
-    from redis.exceptions import RedisError
-    from redis.exceptions import TimeoutError as RedisTimeoutError
-
-    silent = "the server did not answer"
-    if isinstance(error, RedisTimeoutError) and silent not in str(error):
-        error = RedisTimeoutError(f"{silent}: {error}")
-    if named not in (None, EMBEDDED) and isinstance(error, RedisError):
+    if named not in (None, EMBEDDED):
         from handfast._drivers.sync.connect import SyncConnector
 
         connector = SyncConnector.of(named)

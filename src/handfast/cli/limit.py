@@ -140,7 +140,7 @@ def _connected(ctx: click.Context, url: str, namespace: str) -> Iterator[Handfas
         say(str(error))
         raise click.exceptions.Exit(UNAVAILABLE) from None
     except (RedisError, OSError) as error:
-        say(f"not admitted, since the server did not answer: {error}")
+        say(f"not admitted: {error}")
         raise click.exceptions.Exit(UNAVAILABLE) from None
 
 

@@ -244,7 +244,7 @@ def _connected(ctx: click.Context, options: Options) -> Iterator[Handfast]:
         say(str(error))
         raise click.exceptions.Exit(UNAVAILABLE) from None
     except (RedisError, OSError) as error:
-        say(f"{options.name!r} was not run, since the server did not answer: {error}")
+        say(f"{options.name!r} was not run: {error}")
         raise click.exceptions.Exit(UNAVAILABLE) from None
 
 

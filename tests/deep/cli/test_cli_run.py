@@ -93,7 +93,9 @@ def test_a_server_that_does_not_answer_is_no_reason_to_skip_a_run(start, words):
         server.pause()
         code, output, errors = done(start(*HANDFAST, "job", *options, *words, "--", "echo", "ran"))
         assert (code, output) == (69, "")
-        assert re.fullmatch("handfast: 'job' was not acquired: the server did not answer: .+\n", errors)
+        assert re.fullmatch(
+            "handfast: 'job' was not acquired: cannot use unix:.*: the server did not answer: .+\n", errors
+        )
         server.resume()
 
 
