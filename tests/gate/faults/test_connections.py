@@ -258,11 +258,18 @@ async def test_what_was_never_sent_needs_no_cleanup(api, server, raw, caplog):
     raw.execute_command("ACL", "SETUSER", "deaf", "reset", "on", ">x", *rules)
     try:
         async with api.client(server.url.replace("unix://", "unix://deaf:x@")) as client:
-            for ask in (client.lock("a").acquire, client.lock("a").try_acquire, client.limiter("l", "1/s").acquire):
+            limiter = client.limiter("l", "1/s")
+            for ask in (client.lock("a").acquire, client.lock("a").try_acquire, limiter.acquire, limiter.try_acquire):
                 with pytest.raises(ServerRefused, match=r"\+subscribe"):
                     await ask()
+            with pytest.raises(ServerRefused, match=r"\+subscribe"):
+                await client.check_server()
     finally:
         raw.execute_command("ACL", "DELUSER", "deaf")
+    with PrivateServer("--port", str(port := free_port()), "--bind", "127.0.0.1"):
+        async with api.client(f"redis+cluster://127.0.0.1:{port}") as client:
+            with pytest.raises(ServerUnsupported, match="not part of a cluster"):
+                await client.lock("a").acquire()
     assert not [record for record in caplog.records if record.name == "handfast.cleanup"]
 
 

@@ -54,7 +54,7 @@ from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import GONE, LOST, LOST_RELEASED, RELEASED, LeaseState, downgrade, release, renew
 from handfast._protocol.retry import UNDO_WAIT, Retry, time_left
 from handfast._protocol.waiting import Watch
-from handfast.errors import AcquireTimeout, ClientClosed, NotHeld, ServerRefused
+from handfast.errors import AcquireTimeout, ClientClosed, NotHeld, ServerRefused, ServerUnsupported
 
 if TYPE_CHECKING:
     from handfast._drivers.aio.router import Router
@@ -177,7 +177,8 @@ class AsyncDriver(OfOneProcess):
         if timeout == 0:
             gives_up_at, retry_for = self._soon(None), 0.0
         try:
-            decision = await run(context, limiting.acquire(attempt, until), name, gives_up_at, retry_for=retry_for)
+            steps = limiting.acquire(attempt, until)
+            decision = await run(context, steps, name, gives_up_at, retry_for=retry_for, attempt=attempt)
         except GeneratorExit:  # the coroutine is closed, and may not await anything
             self._begin_undo(attempt)
             raise
@@ -389,7 +390,7 @@ class AsyncDriver(OfOneProcess):
         """Perform an acquire, and renew what it grants."""
         context: LoopContext = attempt.owner
         try:
-            grant = await run(context, steps, attempt.request.name, until, retry_for=retry_for)
+            grant = await run(context, steps, attempt.request.name, until, retry_for=retry_for, attempt=attempt)
         except GeneratorExit:  # the coroutine is closed, and may not await anything
             self._begin_undo(attempt)
             raise
@@ -427,9 +428,18 @@ class AsyncDriver(OfOneProcess):
 
 
 async def run(
-    context: LoopContext, steps: Steps[T], name: str, until: float = inf, *, retry_for: float | None = None
+    context: LoopContext,
+    steps: Steps[T],
+    name: str,
+    until: float = inf,
+    *,
+    retry_for: float | None = None,
+    attempt: BaseAttempt | None = None,
 ) -> T:
-    """Perform a protocol, until that moment at most, and return its result."""
+    """Perform a protocol, until that moment at most, and return its result.
+
+    An attempt is told of a call that was not sent, since the connection for it was refused.
+    """
     retry_for = context.session.retry_for if retry_for is None else retry_for
     try:
         effect = next(steps)
@@ -442,10 +452,13 @@ async def run(
             give_up_at = inf if until == inf else _end_of_call(until, effect)
             try:
                 outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
-            except ServerRefused as error:  # the connection that was opened for the call, or the one after a break
-                error.changed_nothing = session.breaks == breaks
-                effect = steps.throw(error)
-                continue
+            except (
+                ServerRefused,
+                ServerUnsupported,
+            ):  # the connection for the call was refused, or the one after a break
+                if attempt is not None and session.breaks == breaks:
+                    attempt.apply(AttemptEvent.REFUSE)
+                raise
             if isinstance(outcome, Answer):
                 effect = steps.send(outcome)
                 continue

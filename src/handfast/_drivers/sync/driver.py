@@ -69,7 +69,15 @@ from handfast._protocol.lease import (
 from handfast._protocol.retry import UNDO_WAIT, Retry, time_left
 from handfast._protocol.waiting import Watch
 from handfast.arguments import CancelEvent
-from handfast.errors import AcquireCancelled, AcquireTimeout, ClientClosed, HandfastError, NotHeld, ServerRefused
+from handfast.errors import (
+    AcquireCancelled,
+    AcquireTimeout,
+    ClientClosed,
+    HandfastError,
+    NotHeld,
+    ServerRefused,
+    ServerUnsupported,
+)
 
 if TYPE_CHECKING:
     from handfast._drivers.sync.primary_watch import PrimaryWatch
@@ -219,7 +227,7 @@ class SyncDriver(OfOneProcess):
         until = inf if timeout is None else attempt.asked_at + timeout
         make_watch = self._make_watch if cancel is None else partial(self._make_watch, cancel=cancel)
         try:
-            grant = self._run(acquire(attempt, until, make_watch), attempt.request.name, until)
+            grant = self._run(acquire(attempt, until, make_watch), attempt.request.name, until, attempt=attempt)
         except (RedisConnectionError, RedisTimeoutError):
             attempt.apply(AttemptEvent.SILENCE)
             raise
@@ -234,7 +242,7 @@ class SyncDriver(OfOneProcess):
     def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
         """Return the lease, or None if it is not free. One round trip, for ``timeout`` seconds at most."""
         try:
-            grant = self._run_once(try_acquire(attempt), attempt.request.name, timeout)
+            grant = self._run_once(try_acquire(attempt), attempt.request.name, timeout, attempt)
         except (RedisConnectionError, RedisTimeoutError):
             attempt.apply(AttemptEvent.SILENCE)
             raise
@@ -255,7 +263,10 @@ class SyncDriver(OfOneProcess):
         until = inf if timeout is None else attempt.asked_at + timeout
         steps, name = limiting.acquire(attempt, until), attempt.request.name
         try:
-            decision = self._run_once(steps, name, None) if timeout == 0 else self._run(steps, name, until)
+            if timeout == 0:
+                decision = self._run_once(steps, name, None, attempt)
+            else:
+                decision = self._run(steps, name, until, attempt=attempt)
         except (RedisConnectionError, RedisTimeoutError):
             attempt.apply(AttemptEvent.SILENCE)
             raise
@@ -442,13 +453,24 @@ class SyncDriver(OfOneProcess):
             name, status = self._run_once(who_is_there(attempt.request), name, UNDO_WAIT)
         return AcquireTimeout(attempt.request.name, timeout, status, attempt.position, name)
 
-    def _run_once(self, steps: Steps[T], name: str, timeout: float | None) -> T:
+    def _run_once(self, steps: Steps[T], name: str, timeout: float | None, attempt: BaseAttempt | None = None) -> T:
         """Perform a protocol without retries, for ``timeout`` seconds at most, or for the time that the server has for a reply."""
         within = self._connector.response_timeout if timeout is None else timeout
-        return self._run(steps, name, monotonic() + within, retry_for=0)
+        return self._run(steps, name, monotonic() + within, retry_for=0, attempt=attempt)
 
-    def _run(self, steps: Steps[T], name: str, until: float = inf, *, retry_for: float | None = None) -> T:
-        """Perform a protocol on a session of the pool, until that moment at most, and return its result."""
+    def _run(  # noqa: PLR0912 -- the hot path is written out
+        self,
+        steps: Steps[T],
+        name: str,
+        until: float = inf,
+        *,
+        retry_for: float | None = None,
+        attempt: BaseAttempt | None = None,
+    ) -> T:
+        """Perform a protocol on a session of the pool, until that moment at most, and return its result.
+
+        An attempt is told of a call that was not sent, since the session for it was refused.
+        """
         retry_for = self._retry_for if retry_for is None else retry_for
         session, within = self._pool.take(), self._connector.response_timeout
         try:
@@ -468,16 +490,20 @@ class SyncDriver(OfOneProcess):
                     session.aim(effect)
                     self._ensure_open(session, name)
                 try:
+                    outcome: Answer | ErrorReply | Exception = session.call(effect, within)
+                except (RedisConnectionError, RedisTimeoutError) as error:
+                    outcome = error
+                except (ServerRefused, ServerUnsupported):
+                    if attempt is not None:
+                        attempt.apply(AttemptEvent.REFUSE)
+                    raise
+                if not isinstance(outcome, Answer):
                     try:
-                        outcome: Answer | ErrorReply | Exception = session.call(effect, within)
-                    except (RedisConnectionError, RedisTimeoutError) as error:
-                        outcome = error
-                    if not isinstance(outcome, Answer):
                         retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
                         outcome = self._retry(session, effect, outcome, retry)
-                except ServerRefused as error:  # the call, or the session that was opened for it
-                    effect = steps.throw(error)
-                    continue
+                    except ServerRefused as error:
+                        effect = steps.throw(error)
+                        continue
                 effect = steps.send(outcome)
         except StopIteration as end:
             result: T = end.value
