@@ -21,7 +21,7 @@ USAGE = 64
 """Exit code of every command for wrong usage (EX_USAGE of sysexits.h)."""
 
 UNAVAILABLE = 69
-"""Exit code of every command when the server cannot be reached or refuses (EX_UNAVAILABLE of sysexits.h)."""
+"""Exit code of every command when the server cannot be reached or refuses, or the extra is not installed (EX_UNAVAILABLE of sysexits.h)."""
 
 if click is not None:
     click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own
@@ -76,7 +76,8 @@ Environment:
 def main() -> None:
     """Run the command line; the entry point of the script ``handfast``."""
     if click is None:
-        sys.exit("handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'")
+        sys.stderr.write("handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'\n")
+        sys.exit(UNAVAILABLE)
     try:
         _group()()
     except OSError as error:  # such as one that keeps a module from being imported

@@ -81,3 +81,13 @@ def test_the_list_says_what_the_command_says_of_itself(name):
     target, text = COMMANDS[name]
     module, _, attribute = target.partition(":")
     assert getattr(importlib.import_module(module), attribute).get_short_help_str(100) == text
+
+
+def test_a_command_without_its_extra_says_what_to_install():
+    """Not with 1, which a job that ran and failed has."""
+    code = "import sys; sys.modules['click'] = None; from handfast.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 69
+    assert done.stderr == (
+        "handfast: the command needs click and rich; install them with: pip install 'handfast[cli]'\n"
+    )
