@@ -438,7 +438,7 @@ async def run(
 ) -> T:
     """Perform a protocol, until that moment at most, and return its result.
 
-    An attempt is told of a call that was not sent, since the connection for it was refused.
+    An attempt learns of a call that was not sent, since the connection for it was refused.
     """
     retry_for = context.session.retry_for if retry_for is None else retry_for
     try:

@@ -469,7 +469,7 @@ class SyncDriver(OfOneProcess):
     ) -> T:
         """Perform a protocol on a session of the pool, until that moment at most, and return its result.
 
-        An attempt is told of a call that was not sent, since the session for it was refused.
+        An attempt learns of a call that was not sent, since the session for it was refused.
         """
         retry_for = self._retry_for if retry_for is None else retry_for
         session, within = self._pool.take(), self._connector.response_timeout
