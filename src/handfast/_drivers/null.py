@@ -159,7 +159,7 @@ class NullDriver:
         return NullDriver.release(self, lease) or lease.loss is None or error is not None
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend a lease to that long from now. Return False if it was lost."""
+        """Extend a lease to ``ttl_ms`` from now. Return False if it was lost."""
         return _perform(renew(lease, ttl_ms))
 
     def downgrade(self, lease: LeaseState, request: Any) -> bool:

@@ -6,7 +6,7 @@ its ordinary call is sent. So a batch promises nothing: any part of its names ma
 finds by its token what a batch did before it.
 
 A request that is alone goes the usual way, which is shorter. So does one for a lock that a batch has not served, until an
-acquire finds the lock free: those that tasks contend for would only be asked for twice, and enter the queue that much later.
+acquire finds the lock free: a contended lock would only cost a second call, and enter the queue that much later.
 
 In a cluster the names of a batch must share a slot, as those of a namespace in braces do.
 """

@@ -44,7 +44,7 @@ PARTS = "state", "tokens"
 """The keys of a name."""
 
 _pack_caller = Struct("<d").pack
-"""The last of the numbers that a record has behind its mark."""
+"""The caller's number, packed: the last number of a record."""
 
 
 def _with_ticket(request: bytes, ticket: int) -> bytes:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class LockPlace:
-    """What the calls for one lock need to join batches, and whether they had better."""
+    """The batch key of a lock, and whether its last reply found it free."""
 
     __slots__ = ("is_free", "key", "ttl")
 
@@ -177,7 +177,7 @@ class Confirmation:
             self._take(answer)
 
     def then(self, take: Callable[[Answer | None], object]) -> None:
-        """Call a function with the reply, now or when it comes; twice if it comes just now."""
+        """Call a function with the reply, now or when it comes. The function must tolerate a second call with the same reply."""
         self._take = take
         for answer in self._answers:
             take(answer)

@@ -64,7 +64,7 @@ class AttemptState(StrEnum):
     CANCELLING = "cancelling"
     """Any of these; background cleanup is cancelling it, and the caller has nothing left to do."""
     DONE = "done"
-    """Nothing, and nothing can come of it: a tombstone stops copies of the request that arrive later."""
+    """Cancelled. A tombstone stops late copies of the request."""
 
 
 class AttemptEvent(StrEnum):

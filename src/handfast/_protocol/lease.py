@@ -93,7 +93,7 @@ EARLY_FRACTION = 0.1
 batches per ttl to about 30 for any number of leases."""
 
 ASK_MS = 1
-"""What a lease without renewal is extended to where it is only asked for, in milliseconds: no lease gets shorter by that."""
+"""TTL, in milliseconds, of a renewal that only asks whether the lease still exists: a renewal never shortens a lease."""
 
 MIN_RETRY_S = 0.02
 """Shortest pause before a renewal that failed is tried again, in seconds."""
@@ -105,7 +105,7 @@ MAX_RETRY_S = 1.0
 class LeaseState:
     """One lease. Moments are on the local monotonic clock, in seconds.
 
-    ``owner`` is what reads its replies: the driver finds it there without a search. ``confirmation`` is that of its grant until its
+    ``owner`` is the pool or loop context that reads the replies for this lease. ``confirmation`` is that of its grant until its
     reply came. ``copies`` is whether a copy of its acquire may still be on its way to the server.
     """
 
@@ -153,7 +153,7 @@ class LeaseState:
         """What is left of that time when it is renewed, in milliseconds; None without a limit."""
         self.ended_at: float = inf
         self.unconfirmed: bool = lease * 1000 <= CLAIM_MS < request.grant_ms
-        """Whether it lasts the claim window and no longer yet: then it is renewed even without renewal."""
+        """Whether only the claim window was granted so far. Such a lease is renewed once, even with ``renew=False``."""
         self.due_at: float = deadline
         if request.renew or self.unconfirmed:
             self.due_at -= lease - min(lease, request.ttl_ms / 1000) / RENEWALS_PER_TTL
@@ -323,7 +323,7 @@ class LeaseTable(dict[bytes, LeaseState]):
         return min((lease.due_at for lease in self.all()), default=None)
 
     def remove_expired(self, now: float) -> list[LeaseState]:
-        """Remove the leases that are lost by now, and return them. Those that are gone already, others take care of."""
+        """Remove the leases that are lost by now, and return them. Skips leases that another thread has just removed."""
         return [lease for lease in self.all() if lease.lost(now) and self._drop(lease)]
 
     def due(self, now: float) -> list[LeaseState]:

@@ -57,7 +57,7 @@ MAX_MS = 2**53
 """Milliseconds: above it a number in Lua is not exact any more."""
 
 MAX_POLL_S = 3600.0
-"""Seconds after which a waiter asks again in any case; much longer ones are none for a clock."""
+"""Seconds after which a waiter asks again in any case; a longer pause overflows a timer."""
 
 EXPIRY_SLACK_S = 0.001
 """Seconds added to a TTL: the server counts in whole milliseconds, and one of them has begun."""
@@ -112,7 +112,7 @@ def more_ms(seconds: Any, what: str) -> int:
     """Seconds of either sign in whole milliseconds, rounded up. Raises ValueError for what is no length of time."""
     if not abs(seconds) * 1000 < MAX_MS:
         raise ValueError(f"{what} must be finite and not that long, not {seconds!r}")
-    # A float such as 0.003 * 1000 may come out a hair above 3: that hair is no millisecond.
+    # 2.007 * 1000 is 2007.0000000000002, which must not be rounded up to 2008.
     ms: int = math.ceil(round(seconds * 1000, 6))
     return ms
 

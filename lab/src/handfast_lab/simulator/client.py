@@ -107,6 +107,7 @@ class SimulatedConnector(AsyncConnector):
     """Makes connections to the simulated server, or to a node of the simulated cluster. No Sentinel watches over them."""
 
     takes_threads = False
+    _url = ""
     service: str | None = None
     _remap = None
 

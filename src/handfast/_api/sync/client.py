@@ -419,7 +419,7 @@ class Handfast(Uncopied):
     ) -> RWLock:
         """Return the read-write lock of a name: many readers or one writer at a time. No I/O.
 
-        It has nothing to do with ``lock()`` of the same name.
+        Independent of ``lock()`` of the same name.
 
         Example:
             with hf.rwlock("config").read():

@@ -65,7 +65,7 @@ class AsyncClusterDriver(AsyncDriver):
         return released
 
     async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend the leases of all groups to that long from now. Return False if one was lost."""
+        """Extend the leases of all groups to ``ttl_ms`` from now. Return False if one was lost."""
         for part in lease.parts:
             if not await super().extend(part, ttl_ms):
                 return False

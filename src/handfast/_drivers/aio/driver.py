@@ -70,7 +70,7 @@ _parents: list[LoopContext] = []
 
 
 class AsyncDriver(OfOneProcess):
-    """What one client has behind its API."""
+    """Performs protocols for one client: it has a `LoopContext` on each event loop."""
 
     def __init__(
         self, connector: AsyncConnector, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
@@ -242,7 +242,7 @@ class AsyncDriver(OfOneProcess):
         return error is not None
 
     async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend a lease to that long from now. Return False if it was lost. Raises NotHeld if it is being released."""
+        """Extend a lease to ``ttl_ms`` from now. Return False if it was lost. Raises NotHeld if it is being released."""
         return await self._change(lease, renew(lease, ttl_ms), "extended")
 
     async def downgrade(self, lease: LeaseState, request: PermitRequest) -> bool:
@@ -250,7 +250,7 @@ class AsyncDriver(OfOneProcess):
         return await self._change(lease, downgrade(lease, request), "downgraded")
 
     async def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend a lease to that long from now, and leave it to another client. Return False if it was lost."""
+        """Extend a lease to ``ttl_ms`` from now, and leave it to another client. Return False if it was lost."""
         if not await self.extend(lease, ttl_ms):
             return False
         lease.let_go(monotonic())

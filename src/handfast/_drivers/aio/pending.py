@@ -36,9 +36,9 @@ class PendingCall:
     )
 
     number: int
-    """How many requests were sent on this session up to this one, and ..."""
+    """Sequence number on its session, set when it is sent."""
     sent_at: float
-    """... when it was sent; both are set by then."""
+    """When it was sent."""
 
     def __init__(
         self, call: Call, future: Future[Outcome], retry_for: float, on_answer: Callable[[Answer], object] | None

@@ -101,7 +101,7 @@ class Session:
         self._reading = False
         """Whether frames are being delivered."""
         self._hurries = False
-        """Whether there is something to send as soon as they have been."""
+        """Whether the outbox is to be sent once the frames at hand are delivered."""
         self._batches_from = -inf
         """The server refused a batch: there is none before this moment."""
         self._unknown: set[str] = set()

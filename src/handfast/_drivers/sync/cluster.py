@@ -85,7 +85,7 @@ class SyncClusterDriver(SyncDriver):
         return released
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend the leases of all groups to that long from now. Return False if one was lost."""
+        """Extend the leases of all groups to ``ttl_ms`` from now. Return False if one was lost."""
         extend = super().extend
         return all(extend(part, ttl_ms) for part in lease.parts)
 

@@ -91,7 +91,7 @@ T = TypeVar("T")
 
 
 class SyncDriver(OfOneProcess):
-    """What one client has behind its API."""
+    """Performs protocols for one client: it has its connections, its leases and its renewal thread."""
 
     def __init__(
         self,
@@ -340,7 +340,7 @@ class SyncDriver(OfOneProcess):
             return True
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend a lease to that long from now. Return False if it was lost. Raises NotHeld if it is being released."""
+        """Extend a lease to ``ttl_ms`` from now. Return False if it was lost. Raises NotHeld if it is being released."""
         return self._change(lease, renew(lease, ttl_ms), "extended")
 
     def downgrade(self, lease: LeaseState, request: PermitRequest) -> bool:
@@ -348,7 +348,7 @@ class SyncDriver(OfOneProcess):
         return self._change(lease, downgrade(lease, request), "downgraded")
 
     def detach(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend a lease to that long from now, and leave it to another client. Return False if it was lost."""
+        """Extend a lease to ``ttl_ms`` from now, and leave it to another client. Return False if it was lost."""
         if not self.extend(lease, ttl_ms):
             return False
         try:
