@@ -50,12 +50,22 @@ def test_several_rates_are_decided_together_where_the_contender_has_them(contend
         assert limiter.used() == 2
 
 
+@pytest.fixture
+def wait_for_others():
+    """Some libraries keep connections for the life of the process."""
+    return lambda _raw: None
+
+
 def test_admissions_of_the_server_are_recorded_with_their_cost(contender, server, raw):
-    with contender.open(server.url) as make, admissions_of(contender, raw) as found:
-        limiter = make("a", [HOURLY])
-        assert [limiter.try_acquire(cost) for cost in (1, 2, 3, 2)] == [True, True, False, True]
-        if contender.most_rates > 1:
-            assert make("b", [Rate(4, 60.0), Rate(5, 3600.0)]).try_acquire(4)
+    with contender.open(server.url) as make:
+        make(
+            "first", [HOURLY]
+        ).try_acquire()  # this call may have the source of its script as an argument, which no one reads here
+        with admissions_of(contender, raw) as found:
+            limiter = make("a", [HOURLY])
+            assert [limiter.try_acquire(cost) for cost in (1, 2, 3, 2)] == [True, True, False, True]
+            if contender.most_rates > 1:
+                assert make("b", [Rate(4, 60.0), Rate(5, 3600.0)]).try_acquire(4)
     now = float(".".join(f"{part:06}" for part in raw.time()))
     assert [one.cost for one in found] == [1, 2, 2, *([4] if contender.most_rates > 1 else [])]
     assert all(now - 60 < one.at <= now for one in found)

@@ -356,7 +356,8 @@ class AsyncDriver(OfOneProcess):
 
     def _context(self, name: str) -> LoopContext:
         """Return the context of the running loop, which is made at first use."""
-        self._in_this_process()
+        if self._pid != os.getpid():  # asked here, without a frame for it
+            self._in_this_process()
         loop = asyncio.get_running_loop()
         context = self._contexts.get(loop)
         if context is None:

@@ -210,7 +210,8 @@ class SyncDriver(OfOneProcess):
 
         It must be called from the very frame that returns the lease, since an interrupt may arrive at any point before.
         """
-        self._in_this_process()
+        if self._pid != os.getpid():  # asked here, without a frame for it
+            self._in_this_process()
         if self._pool.closed:
             raise ClientClosed(request.name)
         return Attempt(request, hexlify(os.urandom(16)), threading.get_native_id(), monotonic())
@@ -291,7 +292,8 @@ class SyncDriver(OfOneProcess):
     def release(self, lease: LeaseState, until: float = inf) -> bool:
         """Release a lease. Return False if it was lost or released before."""
         try:
-            self._in_this_process()
+            if self._pid != os.getpid():
+                self._in_this_process()
             status = lease.status_at(monotonic())
             if status is RELEASED or status is LOST_RELEASED:
                 return False
