@@ -121,6 +121,18 @@ def slug(title):
     return re.sub(r"[^\w-]+", "-", title.lower()).strip("-")
 
 
+def test_every_file_that_a_page_names_is_there():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        (page.name, path)
+        for page in pages
+        if page.parent.name != "results"  # a record names what there was
+        for path in re.findall(r"\b(?:src|tests|lab|tools|examples)/[\w/-]+\.(?:py|lua)\b", page.read_text())
+    }
+    assert len(named) > 15
+    assert not {(page, path) for page, path in named if not (ROOT / path).is_file()}
+
+
 def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
     """A message that was reworded is not found by those who search for it."""
     page = (ROOT / "docs/how-to/troubleshooting.md").read_text()
