@@ -35,7 +35,7 @@ LOG_LENGTH = 4000
 """Characters that are kept of the log of a failure: its end."""
 
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
-NOX = [sys.executable, "-m", "nox", "-s"]
+NOX = [sys.executable, "-m", "nox", "--error-on-missing-interpreters", "-s"]
 LAB = [sys.executable, "-m"]
 
 ENGINE = ("src/handfast/_engine", "src/handfast/_protocol")

@@ -48,6 +48,16 @@ async def test_no_one_else_gets_in_while_the_loop_is_blocked(options):
                 assert other.lock("a").try_acquire().release()
 
 
+async def test_a_loop_that_is_blocked_again_and_again_keeps_its_lease(server, raw):
+    """Between two blocks it has a moment, in which it may send a renewal and not read the reply."""
+    with Handfast(server.url) as other:
+        async with AsyncHandfast(server.url) as mine, mine.lock("a", ttl=TTL_S) as lease:
+            for length in (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3):
+                blocked(length, other.lock("a").try_acquire)
+                await asyncio.sleep(0)
+            assert not lease.lost
+
+
 async def test_no_one_else_gets_in_at_any_primary_of_a_cluster():
     with Cluster() as cluster:
         async with AsyncHandfast(cluster.url) as mine, mine.lock_all(["a", "b", "c"], ttl=TTL_S) as lease:

@@ -96,13 +96,15 @@ class StandIn:
                 time.sleep(SIGN_S)
                 if not absence.is_over:
                     asyncio.run(self._stand_in(absence))
+            overdue_at = self._overdue_at()
         if overdue_at is None:
             self.is_awake = False
             overdue_at = self._overdue_at()  # again: a lease that was added before found it awake
-        if overdue_at is None:
-            return None
-        seconds = overdue_at - monotonic()
-        return min(TICK_S, max(MIN_TICK_S, seconds)) if seconds > 0 else TICK_S
+            if overdue_at is None:
+                return None
+        if not self._loop.is_running():
+            return TICK_S
+        return min(TICK_S, max(MIN_TICK_S, overdue_at - monotonic()))
 
     def _overdue_at(self) -> float | None:
         return None if self._stopped or self._loop.is_closed() else self._leases.overdue_at(monotonic())
