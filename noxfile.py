@@ -112,7 +112,7 @@ def docs(session: nox.Session) -> None:
     session.run("mkdocs", "build", "--strict")
 
 
-@nox.session(python=PYTHONS)
+@nox.session(python=PYTHONS, venv_backend="virtualenv")  # as for ``oldest``
 def tests(session: nox.Session) -> None:
     """Run what ``make test`` runs, in an environment of its own."""
     session.install("--editable", ".[demo,lint]", "--editable", "lab", "--group", "dev")
