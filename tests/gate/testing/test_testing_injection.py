@@ -150,8 +150,11 @@ async def test_stepper_forwards_results_and_errors():
 
     async def work():
         await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        failing = loop.create_future()
+        loop.call_soon(failing.set_exception, ZeroDivisionError())
         with pytest.raises(ZeroDivisionError):
-            await asyncio.get_running_loop().run_in_executor(None, lambda: 1 / 0)
+            await failing
         return 5
 
     stepper = Stepper(work(), before=seen.append, at=lambda *at: seen.append(at))
