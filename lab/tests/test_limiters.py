@@ -50,12 +50,6 @@ def test_several_rates_are_decided_together_where_the_contender_has_them(contend
         assert limiter.used() == 2
 
 
-@pytest.fixture
-def wait_for_others():
-    """Some libraries keep connections for the life of the process."""
-    return lambda _raw: None
-
-
 def test_admissions_of_the_server_are_recorded_with_their_cost(contender, server, raw):
     with contender.open(server.url) as make:
         make(
