@@ -93,9 +93,9 @@ class StandIn:
             absence = Absence()
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(absence.end)
-                time.sleep(SIGN_S)
-                if not absence.is_over:
-                    asyncio.run(self._stand_in(absence))
+            time.sleep(SIGN_S)
+            if not absence.is_over and not self._loop.is_closed():
+                asyncio.run(self._stand_in(absence))
             overdue_at = self._overdue_at()
         if overdue_at is None:
             self.is_awake = False
