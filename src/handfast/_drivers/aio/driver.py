@@ -453,10 +453,8 @@ async def run(
             give_up_at = inf if until == inf else _end_of_call(until, effect)
             try:
                 outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
-            except (
-                ServerRefused,
-                ServerUnsupported,
-            ):  # the connection for the call was refused, or the one after a break
+            except (ServerRefused, ServerUnsupported):
+                # The connection that was opened for the call was refused, or the one after a break: then it may have run.
                 if attempt is not None and session.breaks == breaks:
                     attempt.apply(AttemptEvent.REFUSE)
                 raise

@@ -214,7 +214,7 @@ class Renewer(LossNotifier):
 
     def _on_cleanup(self, cleanup: Cleanup, done: Future[Any], sent: Future[Outcome]) -> None:
         error = sent.exception()
-        if error is not None:  # no more than a connection is refused
+        if error is not None:  # the connection was refused, which may pass, or the time is over
             cleanup.expire(inf if self._stopped else monotonic())
             is_next = cleanup.call is None
             if is_next:
