@@ -36,7 +36,7 @@ for waiters of several names."""
 WAIT_MS = 60_000
 """The wait-lease in ms: after this time without a call a waiter counts as gone. Waiters call at least three times as often."""
 
-ACQUIRE, RELEASE, RENEW = load("permit_acquire"), load("permit_release"), load("permit_renew")
+ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire", "confirm", "renew", "release"))
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")
 LOWER, RESIZE, MULTI_ACQUIRE = load("permit_lower"), load("permit_resize"), load("multi_acquire")
 
@@ -238,7 +238,7 @@ class PermitRequest(Request):
         if self.grant_ms <= CLAIM_MS:
             return None
         args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._whole_grant)
-        return make_call((RENEW.prefix, args, b"", b"", False, b"", None, None, None))
+        return make_call((CONFIRM.prefix, args, b"", b"", False, b"", None, None, None))
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""

@@ -15,7 +15,7 @@ from typing import get_args
 
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.batches import join
-from handfast._engine.calls import MultiRequest, PermitRequest
+from handfast._engine.calls import CLAIM_MS, MultiRequest, PermitRequest
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
@@ -59,11 +59,12 @@ def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable[Call]] = lambda _: ()) -> Use:
-    permits = PermitRequest(KeySet(namespace, kind, "-"), ttl_ms=1, renew=True)
+    permits = PermitRequest(KeySet(namespace, kind, "-"), ttl_ms=2 * CLAIM_MS, renew=True)
     calls = [
         permits.acquire(_TOKEN),
         permits.try_acquire(_TOKEN),
         permits.release(_TOKEN),
+        permits.confirm(_TOKEN),
         permits.renew_for(_TOKEN, 1),
         permits.cancel(_TOKEN),
         permits.inspect(),
@@ -150,8 +151,8 @@ def _scores(namespace: str) -> Use:
     return _use([*calls, board.oldest(1), board.newest(1), board.since(0, 1)], namespace, "scores")
 
 
-def _use(calls: Iterable[Call], namespace: str, kind: str) -> Use:
-    heads = {call.prefix.name: call.prefix for call in calls}
+def _use(calls: Iterable[Call | None], namespace: str, kind: str) -> Use:
+    heads = {call.prefix.name: call.prefix for call in calls if call}
     scripts = tuple(load(head.name) for head in heads.values() if head.digest)
     plain = frozenset(head.name.lower() for head in heads.values() if not head.digest)
     return Use(scripts, plain, (keys_of_kind(namespace, kind),))

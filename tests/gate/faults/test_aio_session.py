@@ -29,6 +29,7 @@ from tests._support.helpers import eventually_async
 TOKEN = b"t" * 32
 
 PERMITS = PermitRequest(KeySet("hf", "lock", "a"), ttl_ms=1000, renew=True)
+CONFIRM = PermitRequest(PERMITS.place, ttl_ms=30_000, renew=True).confirm(TOKEN)
 
 LOCKS = [PermitRequest(KeySet("hf", "lock", name), ttl_ms=1000, renew=True) for name in "bc"]
 
@@ -480,7 +481,7 @@ async def parked(stage):
     """A waiter, and the server, which has been asked to confirm its grant early."""
     peer = await stage.open()
     stage.session.inbox.register(TOKEN)
-    park = Park(TOKEN, monotonic() + 60, PERMITS.renew_for(TOKEN, 1000))
+    park = Park(TOKEN, monotonic() + 60, CONFIRM)
     waiter = asyncio.create_task(stage.session.park(park))
     ((verb, *_),) = await peer.hear()
     assert verb == b"EVAL"
@@ -500,7 +501,7 @@ async def test_a_grant_is_confirmed_with_the_source_unless_the_server_takes_none
     waiter, peer = await parked(stage)
     peer.say(reply, GRANTED)
     ((verb, source, *_),) = await peer.hear()
-    script = load("permit_renew")
+    script = load("permit_confirm")
     assert (verb, source.decode()) == ((b"EVALSHA", script.digest) if reply in NO_SCRIPTS else (b"EVAL", script.source))
     assert (await waiter).grant == GrantMessage(7, 2000, 3000)
 
@@ -511,7 +512,7 @@ async def test_what_the_server_takes_is_tried_once(stage):
     await peer.hear()
     await waiter
     stage.session.inbox.register(TOKEN)
-    waiter = asyncio.create_task(stage.session.park(Park(TOKEN, monotonic() + 60, PERMITS.renew_for(TOKEN, 1000))))
+    waiter = asyncio.create_task(stage.session.park(Park(TOKEN, monotonic() + 60, CONFIRM)))
     (asked,) = send(stage, 5)
     ((*_, token),) = await peer.hear()
     assert token == b"%032d" % 5

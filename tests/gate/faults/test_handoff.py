@@ -31,7 +31,7 @@ CLAIM_S = CLAIM_MS / 1000
 
 TTL_S = 30.0
 
-CONFIRMATION = script("permit_renew")
+CONFIRMATION = script("permit_confirm")
 
 OURS = [handfast._api, handfast._drivers.sync, handfast._protocol, handfast._engine]
 

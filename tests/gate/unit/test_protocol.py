@@ -74,7 +74,7 @@ def test_a_waiter_brings_the_confirmation_of_its_grant_along_unless_that_is_for_
         steps = acquire(Attempt(request, TOKEN), 1e9)
         next(steps)
         park = steps.send(queued(100.0))
-        assert park.confirm == (request.renew_for(TOKEN, ttl_ms) if confirms else None)
+        assert (park.confirm and park.confirm.args) == (request.renew_for(TOKEN, ttl_ms).args if confirms else None)
     several = MultiRequest([KeySet("hf", "lock", "a")], ttl_ms=30_000, renew=True, max_waiters=9)
     assert several.confirm(TOKEN) is None, "its waiters are only woken"
 
@@ -198,9 +198,7 @@ def test_a_waiter_polls_when_the_earliest_lease_ends():
         acquire(Attempt(lock, TOKEN), 1e9), queued(100.0, retry_us=500_000), Waking(100.6, None), granted(100.6)
     )
     assert effects[0] == lock.acquire(TOKEN)
-    assert effects[1] == Park(
-        TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, lock.renew_for(TOKEN, 30_000), 100.0 + UNHEARD_POLL_S
-    )
+    assert effects[1] == Park(TOKEN, 100.0 + 0.5 + EXPIRY_SLACK_S, lock.confirm(TOKEN), 100.0 + UNHEARD_POLL_S)
     assert effects[2] == lock.acquire(TOKEN, TICKET), "the same call, with the ticket of its place"
 
 

@@ -290,12 +290,12 @@ def handoff(name: str, *, renewed: bool = False) -> Case:
         holder = next(given)
         for waiter in given:
             # A waiter confirms with the source, so that a server which has forgotten the script answers as well.
-            confirm = request.renew_for(waiter, TTL_MS)
-            renewal = [confirm.prefix.eval_source + confirm.args] if renewed else []
+            confirm = request.confirm(waiter)
+            renewal = [confirm.prefix.eval_source + confirm.args] if renewed and confirm else []
             yield [packed(request.acquire(waiter)), packed(request.release(holder)), *renewal]
             holder = waiter
 
-    begin = loads(request.acquire(b""), request.release(b""), request.renew_for(b"", TTL_MS))
+    begin = loads(request.acquire(b""), request.release(b""))
     return Case(name, [*begin, packed(request.acquire(next(tokens())))], cycles, subscribes=True)
 
 

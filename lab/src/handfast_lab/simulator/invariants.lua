@@ -272,7 +272,7 @@ local function check_kept(name, state, script, caller, argv, now)
       end
     end
   end
-  if script == 'permit_renew' then
+  if script == 'permit_renew' or script == 'permit_confirm' then
     local deadline, before = state.holders.scores[caller], name.held[caller]
     if deadline and (not before or deadline > math.max(before, now + tonumber(argv[2]) * 1000)) then
       complain(4, name, '%s is renewed for %.0f us', caller, deadline - now)
@@ -371,7 +371,7 @@ local function check_reply(name, state, script, reply, caller, several, now)
       complain(4, name, '%s holds, and the reply is %s', caller, tag)
     elseif name.was_cut and tag == 'busy' then
       return -- the client knows that its first copy was cut off, and cancels
-    elseif state.queue.scores[caller] and script ~= 'permit_release' and script ~= 'permit_renew' and not lost then
+    elseif state.queue.scores[caller] and script ~= 'permit_release' and script ~= 'permit_renew' and script ~= 'permit_confirm' and not lost then
       complain(4, name, '%s waits, and the reply is %s', caller, tag)
     end
   end

@@ -11,7 +11,7 @@
 -- REPLY finished
 --
 -- request is ttl_ms wait_ms max_waiters ticket, packed as doubles.
--- ttl_ms is the lease of a grant that this script gives.
+-- ttl_ms is the lease of a grant that this script gives, or that permit_confirm gives a waiter: the keys live for it.
 -- wait_ms is the wait-lease, which every call renews; 0 asks without entering the queue.
 -- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
 --   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
@@ -46,7 +46,7 @@ if text and ticket == 0 then
     soonest = out > 0 and soonest or math.huge
   end
   local is_plain = not known
-    and keep > its_end + HOUR_US + 60000000 -- an hour, also for a waiter
+    and keep > its_end + HOUR_US + 62000000 -- an hour, also for a waiter that is granted and confirms at the last moment
     and set_limit == 0
     and soonest > now
     and (memory == 0 or memory > now and not redis.call('ZSCORE', KEYS[2], token))
@@ -152,7 +152,7 @@ end
 if ticket == 0 then
   ticket = has_place or math.max(now, waiting + 1)
 end
-enter_queue(token, ticket, struct.pack('<d', now + wait_ms * 1000) .. wants, wait_ms + claim_ms)
+enter_queue(token, ticket, struct.pack('<d', now + wait_ms * 1000) .. wants, wait_ms + claim_ms + ttl_ms)
 local more, my_fence = 0, nil
 if is_out < limit_in_force then
   more, my_fence = hand_over(token, ttl_ms)
