@@ -15,11 +15,11 @@ from handfast._engine import batches
 from handfast._engine.calls import (
     ACQUIRE,
     CANCEL,
+    CONFIRM,
     INSPECT,
     LOWER,
     MULTI_ACQUIRE,
     RELEASE,
-    CONFIRM,
     RENEW,
     RESIZE,
     REVOKE,
