@@ -39,7 +39,7 @@ dev: .venv/dev.done
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	touch $@
 
-.venv/dev.done: .venv/bin/python pyproject.toml lab/pyproject.toml
+.venv/dev.done: .venv/bin/python pyproject.toml lint/pyproject.toml lab/pyproject.toml
 	$(BIN)/python -m pip install --quiet uv  # five times faster than pip
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[demo,lint]' --editable 'lab[limiters,once]' --group dev --group docs
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[demo]' --editable lint --editable 'lab[limiters,once]' --group dev --group docs
 	touch $@

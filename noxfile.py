@@ -115,7 +115,7 @@ def docs(session: nox.Session) -> None:
 @nox.session(python=PYTHONS, venv_backend="virtualenv")  # as for ``oldest``
 def tests(session: nox.Session) -> None:
     """Run what ``make test`` runs, in an environment of its own."""
-    session.install("--editable", ".[demo,lint]", "--editable", "lab", "--group", "dev")
+    session.install("--editable", ".[demo]", "--editable", "lint", "--editable", "lab", "--group", "dev")
     session.run("python", "-m", "pytest", *session.posargs)
 
 
@@ -140,7 +140,8 @@ def program_of(session: nox.Session, server: str) -> str:
 def matrix(session: nox.Session, redis_py: str) -> None:
     """Run what users see on every server, with the newest and the oldest redis-py. Without arguments, record how it went."""
     session.install(
-        "--editable", ".[demo,lint]", "--group", "dev", *([] if redis_py == "newest" else [f"redis=={redis_py}"])
+        *("--editable", ".[demo]", "--editable", "lint", "--group", "dev"),
+        *([] if redis_py == "newest" else [f"redis=={redis_py}"]),
     )
     session.install("--no-deps", "--editable", "lab")
     rows = []
@@ -170,7 +171,7 @@ def matrix(session: nox.Session, redis_py: str) -> None:
 @nox.session(python=SECOND, venv_backend="virtualenv")  # uv cannot read the Python that .ci/pythons unpacks
 def oldest(session: nox.Session) -> None:
     """Run what these can change on a second Python, with the oldest redis-py, on the oldest server."""
-    session.install("--editable", ".[demo,lint]", "--group", "dev", f"redis=={OLDEST_REDIS_PY}")
+    session.install("--editable", ".[demo]", "--editable", "lint", "--group", "dev", f"redis=={OLDEST_REDIS_PY}")
     session.install("--no-deps", "--editable", "lab")
     env = {"HANDFAST_SERVER": program_of(session, "redis-6.2")}
     session.run(*PYTEST, *OLD_REDIS_PY, *(session.posargs or OLDEST), env=env)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from handfast._engine.script import LuaScript, include_parts, load
-from handfast.lint import check
+from handfast_lint import check
 
 LUA = Path(__file__).parent.parent / "src/handfast/_engine/lua"
 QUESTIONS = ("TWICE", "LATE", "MEMORY")

@@ -42,7 +42,7 @@ BANNED = (
     "whatever becomes",
     "whoever",
 )
-CHECKED = ("src", "lab", "docs", "tests", "tools", "examples", ".ci", ".github")
+CHECKED = ("src", "lint", "lab", "docs", "tests", "tools", "examples", ".ci", ".github")
 """Folders. The files beside them are checked too; ``results`` holds what programs wrote."""
 
 LEFT_OUT = {"tools/check_words.py", "uv.lock"}

@@ -34,7 +34,7 @@ from typing import Any
 import click
 
 from handfast.cli import COMMANDS
-from handfast.lint import RULES
+from handfast_lint import RULES
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -82,8 +82,9 @@ def main() -> int:
 
 
 def commands() -> Iterator[str]:
-    """The reference of the command line."""
-    for name, (target, _) in COMMANDS.items():
+    """The reference of the command line, with that of the linter at the end."""
+    linter = {"script": ("handfast_lint.command:command", "")}
+    for name, (target, _) in (COMMANDS | linter).items():
         module, _, attribute = target.partition(":")
         yield from _command(getattr(import_module(module), attribute), f"handfast {name}", 2)
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from handfast.lint.parsing import parse
 from handfast_lab.mutants import __main__ as mutate_scripts
 from handfast_lab.mutants import making, running
 from handfast_lab.mutants.making import ROOT, Mutant
 from handfast_lab.mutants.running import MutationRun, SuiteFails, Verdict, suites
+from handfast_lint.parsing import parse
 
 # --- generated mutants
 

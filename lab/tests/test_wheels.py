@@ -45,10 +45,22 @@ def pip(environment, *args):
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
-    ran(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, ROOT / "lab")
-    product, lab = sorted(folder.glob("*.whl"))
-    assert (product.name.split("-")[0], lab.name.split("-")[0]) == ("handfast", "handfast_lab")
-    return product, lab
+    ran(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        folder,
+        ROOT,
+        ROOT / "lint",
+        ROOT / "lab",
+    )
+    product, lab, lint = sorted(folder.glob("*.whl"))
+    assert [wheel.name.split("-")[0] for wheel in (product, lint, lab)] == ["handfast", "handfast_lint", "handfast_lab"]
+    return product, lint, lab
 
 
 def environment(folder):
@@ -63,11 +75,12 @@ def with_extras(wheels, tmp_path_factory):
     return home
 
 
-def test_the_product_wheel_contains_no_file_of_the_lab(wheels):
-    names, of_lab = (zipfile.ZipFile(wheel).namelist() for wheel in wheels)
-    assert {name.partition("/")[0].split("-")[0] for name in names} == {"handfast"}
-    assert not [name for name in names if "bench" in name or "chaos" in name or "simulator" in name]
-    assert {name.partition("/")[0].split("-")[0] for name in of_lab} == {"handfast_lab"}
+def test_each_wheel_contains_its_own_package_only(wheels):
+    names = [zipfile.ZipFile(wheel).namelist() for wheel in wheels]
+    roots = [{name.partition("/")[0].split("-")[0] for name in of_wheel} for of_wheel in names]
+    assert roots == [{"handfast"}, {"handfast_lint"}, {"handfast_lab"}]
+    assert len({Path(wheel).name.split("-")[1] for wheel in wheels}) == 1, "they have one version"
+    assert not [name for name in names[0] if "bench" in name or "chaos" in name or "simulator" in name]
 
 
 def test_no_link_of_a_description_is_relative(wheels):
@@ -95,12 +108,17 @@ def test_its_extras_provide_the_command_and_the_fault_kit(with_extras, server, r
     assert ran(with_extras / "bin/python", "-I", "-c", FAULT_KIT) == "held True\n"
     help_ = ran(command, "--help")
     assert "demo" in help_
-    assert "bench" not in help_
-    assert "torture" not in help_
+    assert not [name for name in ("bench", "torture", "script") if name in help_]
+
+
+def test_the_linter_adds_its_command(wheels, with_extras, tmp_path):
+    pip(with_extras, wheels[1])
+    (tmp_path / "one.lua").write_text("return 1")
+    assert "no findings" in ran(with_extras / "bin/handfast", "script", "check", tmp_path / "one.lua")
 
 
 def test_the_lab_adds_its_commands(wheels, with_extras, server, raw):
-    pip(with_extras, "--no-deps", wheels[1])
+    pip(with_extras, "--no-deps", wheels[2])
     command = with_extras / "bin/handfast"
     help_ = ran(command, "--help")
     assert "bench" in help_

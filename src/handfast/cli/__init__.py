@@ -48,7 +48,6 @@ COMMANDS = {
         "handfast.cli.operate.doctor:command",
         "Check whether the server keeps what the locks promise.",
     ),
-    "script": ("handfast.cli.script:command", "Check Lua scripts, run them on a server, or load them."),
     "acl": ("handfast.cli.acl:command", "Print the ACL SETUSER command for a user with least privilege."),
     "demo": (
         "handfast.cli.demo.command:command",
@@ -57,11 +56,11 @@ COMMANDS = {
 }
 """The commands of the product and what each does, in the order of the help: that and completion import none of them."""
 
-OF_THE_LAB = "bench", "torture"
-"""Commands of ``handfast-lab``. Who misses one learns where it is."""
+ELSEWHERE = {"script": "handfast-lint", "bench": "handfast-lab", "torture": "handfast-lab"}
+"""Commands of our other distributions. Who misses one learns where it is."""
 
 GROUP = "handfast.commands"
-"""The entry-point group through which other distributions add commands, such as ``handfast-lab``."""
+"""The entry-point group through which other distributions add commands, such as ``handfast-lint``."""
 
 EPILOG = """
 \b
@@ -100,8 +99,8 @@ def _group() -> click.Group:
                 command: click.Command = getattr(importlib.import_module(module), attribute)
                 return command
             plugin = _plugins().get(cmd_name)
-            if plugin is None and cmd_name in OF_THE_LAB and not ctx.resilient_parsing:
-                ctx.fail(f"{cmd_name!r} comes with another package; install it with: pip install handfast-lab")
+            if plugin is None and cmd_name in ELSEWHERE and not ctx.resilient_parsing:
+                ctx.fail(f"{cmd_name!r} comes with another package; install it with: pip install {ELSEWHERE[cmd_name]}")
             return None if plugin is None else cast("click.Command", plugin.load())
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature

@@ -57,9 +57,9 @@ def of_use(use, **options):
 def test_commands_of_finds_what_the_parser_finds(script):
     pytest.importorskip("tree_sitter")
     from handfast._engine.header import read_header
-    from handfast.lint.parsing import build, parse
-    from handfast.lint.script import CheckedScript
-    from handfast.lint.versions import DEFAULT
+    from handfast_lint.parsing import build, parse
+    from handfast_lint.script import CheckedScript
+    from handfast_lint.versions import DEFAULT
 
     source = script.source
     checked = CheckedScript(script.name, source, read_header(source), build(parse(source), source), DEFAULT)

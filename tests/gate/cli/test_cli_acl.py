@@ -15,7 +15,7 @@ from handfast import Handfast
 from handfast.acl import NAMESPACED, USES, rights_for, scripts_for
 from handfast.acl.check import CHECK
 from handfast.cli.acl import PASSWORD, command
-from handfast.cli.script import command as script
+from handfast_lint.command import command as script
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/least-privilege.md"
 UNREACHABLE = "redis://127.0.0.1:1/0"

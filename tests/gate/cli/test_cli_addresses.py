@@ -12,7 +12,7 @@ from handfast.cli.demo.command import command as demo
 from handfast.cli.operate.doctor import command as doctor
 from handfast.cli.operate.ls import command as ls
 from handfast.cli.run import command as run
-from handfast.cli.script import command as script
+from handfast_lint.command import command as script
 from tests._support.sentinel import free_port
 
 

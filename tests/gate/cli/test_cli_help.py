@@ -68,11 +68,12 @@ def test_every_help_page_fits_80_columns():
     assert wide == []
 
 
-def test_a_command_of_the_laboratory_says_where_it_is(monkeypatch):
+def test_a_command_of_another_package_says_where_it_is(monkeypatch):
     monkeypatch.setattr(cli, "_plugins", dict)
-    done = CliRunner().invoke(cli._group(), ["torture"])
-    assert done.exit_code == 64
-    assert "pip install handfast-lab" in done.stderr
+    for command, package in (("torture", "handfast-lab"), ("script", "handfast-lint")):
+        done = CliRunner().invoke(cli._group(), [command])
+        assert done.exit_code == 64
+        assert f"pip install {package}" in done.stderr
     assert "No such command 'tortue'" in CliRunner().invoke(cli._group(), ["tortue"]).stderr
 
 

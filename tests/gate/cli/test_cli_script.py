@@ -7,14 +7,13 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from handfast.cli.script import command
-from handfast.lint import RULES
+from handfast_lint import RULES
+from handfast_lint.command import command
 
 ROOT = Path(__file__).parents[3]
 
@@ -174,25 +173,15 @@ def test_check_reports_a_file_that_is_not_utf8(files, handfast):
     assert "raw.lua:2:1: error [syntax] this is not UTF-8" in done.stdout
 
 
-def test_check_names_the_extra_if_the_parser_is_missing(files, handfast, monkeypatch):
-    files(good=GOOD)
-    monkeypatch.setitem(sys.modules, "tree_sitter", None)
-    done = handfast("check", "good.lua")
-    assert done.exit_code == 64
-    assert "pip install 'handfast[lint]'" in done.stderr
-
-
 def test_check_rules_lists_the_rules(handfast):
     done = handfast("check", "--rules")
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(RULES)
 
 
-def test_pre_commit_hook_installs_the_dependencies_of_the_extras():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+def test_pre_commit_hook_installs_the_linter_of_its_own_commit():
     hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
-    (listed,) = re.findall(r"^  additional_dependencies: \[(.*)\]$", hook, re.MULTILINE)
-    assert re.findall(r'"([^"]*)"', listed) == [*extras["cli"], *extras["lint"]]
+    assert '  additional_dependencies: ["./lint"]\n' in hook
     assert "- id: handfast-script-check" in hook
     assert "  entry: handfast script check\n" in hook
     assert "  language: python\n" in hook
@@ -205,7 +194,7 @@ def test_run_command_does_not_import_the_linter():
     source = "import sys; from handfast.cli import _group; _group().get_command(None, 'run'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=30)
     assert "handfast.cli.run" in loaded.stdout.split()
-    assert not [name for name in loaded.stdout.split() if name.startswith(("handfast.lint", "tree_sitter"))]
+    assert not [name for name in loaded.stdout.split() if name.startswith(("handfast_lint", "tree_sitter"))]
 
 
 # run

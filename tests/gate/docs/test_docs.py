@@ -78,7 +78,7 @@ def test_the_generated_sections_and_pictures_are_up_to_date(tool):
     subprocess.run([sys.executable, ROOT / "tools" / tool, "--check"], check=True, timeout=60)
 
 
-@pytest.mark.parametrize("project", [ROOT, ROOT / "lab"], ids=["product", "lab"])
+@pytest.mark.parametrize("project", [ROOT, ROOT / "lint", ROOT / "lab"], ids=["product", "lint", "lab"])
 def test_every_link_of_a_package_description_is_absolute_and_leads_somewhere(project):
     """The package index shows the README without the files beside it."""
     hatch = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["hatch"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import handfast
+import handfast_lint
 from handfast._engine.script import load
-from handfast.lint import FIXED, RULES, Finding, ParserMissing, check
+from handfast_lint import FIXED, RULES, Finding, check
 
 CASES = Path(__file__).parent / "cases"
 SOURCE = Path(handfast.__file__).parent
@@ -154,20 +154,14 @@ def test_messages_name_the_code_and_the_remedy(source, words):
 
 
 def test_linter_imports_only_the_header_of_the_engine_and_the_naming():
-    folder = SOURCE / "lint"
+    folder = Path(handfast_lint.__file__).parent
     imported = {
         node.module
         for path in folder.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("handfast") and "lint" not in node.module
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("handfast.") and "command" not in path.parts
     }
     assert imported == {"handfast._engine.header", "handfast._naming"}
-
-
-def test_missing_parser_raises_with_the_extra_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tree_sitter_lua", None)
-    with pytest.raises(ParserMissing, match=r"pip install 'handfast\[lint\]'"):
-        check("return 1")
 
 
 def test_self_references_and_recursion_end():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from handfast.lint import RULES, check
+from handfast_lint import RULES, check
 from tests.gate.lint.test_lint import scripts
 
 REFUSED = r"""

@@ -10,8 +10,8 @@ import redis
 
 from handfast._engine.header import read_header
 from handfast.embedded import PrivateServer
-from handfast.lint import commands, versions
-from handfast.lint.rules.names import GLOBALS, SOME
+from handfast_lint import commands, versions
+from handfast_lint.rules.names import GLOBALS, SOME
 
 SAMPLES = {
     "BITOP": ["AND", "a", "b", "c"],

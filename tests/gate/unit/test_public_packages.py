@@ -16,7 +16,7 @@ PACKAGES = (
     "handfast.classic.watch",
     "handfast.embedded",
     "handfast.fencing",
-    "handfast.lint",
+    "handfast_lint",
     "handfast.testing",
 )
 

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from handfast.lint.parsing import Node, build, parse
+from handfast_lint.parsing import Node, build, parse
 
 __all__ = ["FOLDERS", "ROOT", "Mutant", "make", "mutants_of", "scripts"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-__all__ = ["fitted", "lines", "width"]
+__all__ = ["fitted", "lines", "printable", "width"]
 
 GAP = "  "
 LEAST = 12
@@ -52,3 +52,9 @@ def fitted(text: str, most: int | None) -> str:
         return text
     tail = (most - 1) // 2
     return f"{set_cell_size(text, most - 1 - tail).rstrip()}…{set_cell_size(text[::-1], tail)[::-1].lstrip()}"
+
+
+def printable(text: str) -> str:
+    """Replace the characters of a text that would move the cursor of a terminal."""
+    text = text.rstrip("\r").replace("\t", "    ")
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from handfast.cli.durations import span
-from handfast.cli.operate.table import fitted, lines
-from handfast.cli.script.format import printable
+from handfast.cli.operate.table import fitted, lines, printable
 from handfast.records import Holder, NameStatus, OperatorAction, ServerFinding, Waiter
 
 __all__ = ["described", "diagnosis", "summary"]

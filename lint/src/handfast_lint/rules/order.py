@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from handfast.lint.commands import CLEANUP, WRITING
-from handfast.lint.findings import Finding
-from handfast.lint.parsing import Node
-from handfast.lint.scopes import owner
-from handfast.lint.script import CheckedScript
+from handfast_lint.commands import CLEANUP, WRITING
+from handfast_lint.findings import Finding
+from handfast_lint.parsing import Node
+from handfast_lint.scopes import owner
+from handfast_lint.script import CheckedScript
 
 __all__ = ["RULES", "check"]
 

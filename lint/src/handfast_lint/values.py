@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from handfast.lint.commands import INTEGER_REPLIES, TEXT_REPLIES
-from handfast.lint.flow import Origin
-from handfast.lint.memo import Memo
-from handfast.lint.parsing import Node
-from handfast.lint.script import CheckedScript
+from handfast_lint.commands import INTEGER_REPLIES, TEXT_REPLIES
+from handfast_lint.flow import Origin
+from handfast_lint.memo import Memo
+from handfast_lint.parsing import Node
+from handfast_lint.script import CheckedScript
 
 __all__ = ["TOO_LARGE", "Values"]
 

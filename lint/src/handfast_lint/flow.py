@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from handfast.lint.memo import Memo
-from handfast.lint.parsing import Node
-from handfast.lint.scopes import Function, Giving, Scopes, Variable, values_at
+from handfast_lint.memo import Memo
+from handfast_lint.parsing import Node
+from handfast_lint.scopes import Function, Giving, Scopes, Variable, values_at
 
 __all__ = ["CALLS", "Flow", "Origin"]
 

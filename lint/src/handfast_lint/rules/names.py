@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from handfast.lint.findings import Finding
-from handfast.lint.parsing import Node
-from handfast.lint.script import CheckedScript
+from handfast_lint.findings import Finding
+from handfast_lint.parsing import Node
+from handfast_lint.script import CheckedScript
 
 __all__ = ["GLOBALS", "RULES", "check"]
 
@@ -32,7 +32,7 @@ GLOBALS = {
     "struct": "pack size unpack",
     "table": "concat foreach foreachi getn insert maxn remove setn sort",
 }
-"""The globals of every server, by the table that holds them. Those of only some servers are in `handfast.lint.versions`."""
+"""The globals of every server, by the table that holds them. Those of only some servers are in `handfast_lint.versions`."""
 
 SOME = {
     "redis": {
@@ -45,7 +45,7 @@ SOME = {
     }
 }
 ELSEWHERE = {"server", "os", "print"}
-"""Globals of some servers, which `handfast.lint.rules.servers` and `.chance` check."""
+"""Globals of some servers, which `handfast_lint.rules.servers` and `.chance` check."""
 
 NEWER = {
     "table.unpack": "unpack(t)",

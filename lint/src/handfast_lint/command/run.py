@@ -12,7 +12,8 @@ import click
 
 from handfast._engine.header import Header, HeaderError, read_header
 from handfast.cli.connect import UNAVAILABLE, redis_client, server_options, unreachable
-from handfast.cli.script.format import printable, to_json, to_text
+from handfast.cli.operate.table import printable
+from handfast_lint.command.format import to_json, to_text
 
 if TYPE_CHECKING:
     import redis

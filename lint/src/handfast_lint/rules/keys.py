@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from handfast.lint.commands import KNOWN, key_places
-from handfast.lint.findings import Finding
-from handfast.lint.flow import Origin
-from handfast.lint.parsing import Node
-from handfast.lint.script import CheckedScript, Command
+from handfast_lint.commands import KNOWN, key_places
+from handfast_lint.findings import Finding
+from handfast_lint.flow import Origin
+from handfast_lint.parsing import Node
+from handfast_lint.script import CheckedScript, Command
 
 __all__ = ["RULES", "check"]
 

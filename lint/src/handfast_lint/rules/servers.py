@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from handfast.lint.findings import Finding
-from handfast.lint.script import CheckedScript, Command
-from handfast.lint.versions import API, COMMANDS, OPTIONS, SHEBANG, Since, missing_on
+from handfast_lint.findings import Finding
+from handfast_lint.script import CheckedScript, Command
+from handfast_lint.versions import API, COMMANDS, OPTIONS, SHEBANG, Since, missing_on
 
 __all__ = ["RULES", "check"]
 

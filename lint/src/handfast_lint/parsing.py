@@ -1,6 +1,6 @@
 """Parsing: converts the parser's tree to a simpler one, with few kinds of nodes and a parent for each.
 
-The parser is tree-sitter with its Lua grammar, an extra. Only this module and `handfast.lint.syntax` know its kinds and
+The parser is tree-sitter with its Lua grammar. Only this module and `handfast_lint.syntax` know its kinds and
 fields; the rules know `Node`.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    import tree_sitter
+import tree_sitter
+import tree_sitter_lua
 
-__all__ = ["Comment", "Node", "Parsed", "ParserMissing", "Raw", "Tree", "build", "parse", "place_of"]
+__all__ = ["Comment", "Node", "Parsed", "Raw", "Tree", "build", "parse", "place_of"]
 
-Raw: TypeAlias = "tree_sitter.Node"
+Raw: TypeAlias = tree_sitter.Node
 
 _TEXT = re.compile(
     rb"""--\[(=*)\[.*?\]\1\]|--[^\n]*|\[(=*)\[.*?\]\2\]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
@@ -26,13 +26,6 @@ _ESCAPED_BYTE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPABLE = b"abfnrtvxzu0123456789\\'\"\n"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\n": "\n"}
 _ESCAPE = re.compile(r"\\(\d{1,3}|.)", re.DOTALL)
-
-
-class ParserMissing(ImportError):
-    """The parser, an extra of Handfast, is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("checking scripts needs a Lua parser; install it with: pip install 'handfast[lint]'")
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -134,12 +127,7 @@ class Parsed(NamedTuple):
 
 
 def parse(source: str) -> Parsed:
-    """Parse a script to the parser's own tree. Raises ParserMissing."""
-    try:
-        import tree_sitter
-        import tree_sitter_lua
-    except ImportError as error:
-        raise ParserMissing from error
+    """Parse a script to the parser's own tree."""
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_lua.language()))
     data = _TEXT.sub(_without_odd_escapes, source.replace("\r\n", "\n").encode(errors="surrogateescape"))
     return Parsed(parser.parse(data).root_node, data)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from handfast.lint.findings import Finding
-from handfast.lint.parsing import Node
-from handfast.lint.script import CheckedScript
-from handfast.lint.values import ARITHMETIC, TOO_LARGE, Values
+from handfast_lint.findings import Finding
+from handfast_lint.parsing import Node
+from handfast_lint.script import CheckedScript
+from handfast_lint.values import ARITHMETIC, TOO_LARGE, Values
 
 __all__ = ["RULES", "check"]
 

@@ -12,8 +12,8 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from handfast.lint.findings import Finding
-from handfast.lint.parsing import Comment, Node, Tree
+from handfast_lint.findings import Finding
+from handfast_lint.parsing import Comment, Node, Tree
 
 __all__ = ["RULE", "apply_suppressions"]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from handfast.lint.parsing import Parsed, Raw
+from handfast_lint.parsing import Parsed, Raw
 
 __all__ = ["Fault", "faults"]
 

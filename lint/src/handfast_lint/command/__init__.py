@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from handfast.cli.script.check import check
-from handfast.cli.script.load import load
-from handfast.cli.script.run import run
+from handfast_lint.command.check import check
+from handfast_lint.command.load import load
+from handfast_lint.command.run import run
 
 __all__ = ["command"]
 

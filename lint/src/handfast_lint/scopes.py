@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from handfast.lint.parsing import Node
+from handfast_lint.parsing import Node
 
 __all__ = ["Function", "Giving", "Scopes", "Variable", "values_at"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from handfast.lint.commands import ALL_KEYS, BLOCKING, KNOWN, NOT_IN_SCRIPTS
-from handfast.lint.findings import Finding
-from handfast.lint.script import CheckedScript, Command
+from handfast_lint.commands import ALL_KEYS, BLOCKING, KNOWN, NOT_IN_SCRIPTS
+from handfast_lint.findings import Finding
+from handfast_lint.script import CheckedScript, Command
 
 __all__ = ["RULES", "check"]
 

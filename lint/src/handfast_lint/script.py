@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from handfast._engine.header import Header
-from handfast.lint.findings import Finding, Severity
-from handfast.lint.flow import CALLS, Flow
-from handfast.lint.parsing import Comment, Node, Tree
-from handfast.lint.scopes import Scopes
-from handfast.lint.versions import Servers
+from handfast_lint.findings import Finding, Severity
+from handfast_lint.flow import CALLS, Flow
+from handfast_lint.parsing import Comment, Node, Tree
+from handfast_lint.scopes import Scopes
+from handfast_lint.versions import Servers
 
 __all__ = ["CheckedScript", "Command", "Passed"]
 

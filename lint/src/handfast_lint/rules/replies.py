@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from handfast.lint.findings import Finding
-from handfast.lint.flow import CALLS
-from handfast.lint.parsing import Node
-from handfast.lint.scopes import Function, owner
-from handfast.lint.script import CheckedScript
-from handfast.lint.values import Values
+from handfast_lint.findings import Finding
+from handfast_lint.flow import CALLS
+from handfast_lint.parsing import Node
+from handfast_lint.scopes import Function, owner
+from handfast_lint.script import CheckedScript
+from handfast_lint.values import Values
 
 __all__ = ["RULES", "check"]
 

@@ -1,4 +1,4 @@
-"""``handfast script check``: print the findings of `handfast.lint`, each with its source line."""
+"""``handfast script check``: print the findings of `handfast_lint`, each with its source line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handfast.cli import USAGE
-from handfast.cli.script.format import printable
+from handfast.cli.operate.table import printable
 
 if TYPE_CHECKING:
-    from handfast.lint import Finding, Servers
+    from handfast_lint import Finding, Servers
 
 __all__ = ["check"]
 
@@ -44,7 +43,7 @@ its top:
 
 
 def _oldest(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Servers | None:
-    from handfast.lint import parse_oldest
+    from handfast_lint import parse_oldest
 
     try:
         return None if value is None else parse_oldest(value)
@@ -54,7 +53,7 @@ def _oldest(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 
 def _list_rules(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 -- click's signature
     if value and not ctx.resilient_parsing:
-        from handfast.lint import RULES
+        from handfast_lint import RULES
 
         most = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
         for rule, words in RULES.items():
@@ -116,7 +115,7 @@ def _sources(ctx: click.Context, files: Iterable[str]) -> Iterator[tuple[str, by
 
 
 def _findings(name: str, data: bytes, oldest: Servers | None) -> list[Finding]:
-    from handfast.lint import Finding, ParserMissing, check
+    from handfast_lint import Finding, check
 
     try:
         source = data.decode()
@@ -124,11 +123,7 @@ def _findings(name: str, data: bytes, oldest: Servers | None) -> list[Finding]:
         line = data.count(b"\n", 0, error.start) + 1
         message = "this is not UTF-8: save the file as UTF-8, and write other bytes as decimals, such as \\255"
         return [Finding(name, line, 1, "syntax", "error", message)]
-    try:
-        return check(source, name=name) if oldest is None else check(source, name=name, oldest=oldest)
-    except ParserMissing as error:
-        click.echo(f"handfast: {error}", err=True)
-        raise click.exceptions.Exit(USAGE) from None
+    return check(source, name=name) if oldest is None else check(source, name=name, oldest=oldest)
 
 
 def _show(finding: Finding, data: bytes) -> None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from handfast.lint.commands import RANDOM
-from handfast.lint.findings import Finding
-from handfast.lint.parsing import Node
-from handfast.lint.script import CheckedScript
+from handfast_lint.commands import RANDOM
+from handfast_lint.findings import Finding
+from handfast_lint.parsing import Node
+from handfast_lint.script import CheckedScript
 
 __all__ = ["RULES", "check"]
 

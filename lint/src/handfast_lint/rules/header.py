@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from handfast.lint.findings import Finding
-from handfast.lint.parsing import Node
-from handfast.lint.scopes import Variable
-from handfast.lint.script import CheckedScript, Passed
+from handfast_lint.findings import Finding
+from handfast_lint.parsing import Node
+from handfast_lint.scopes import Variable
+from handfast_lint.script import CheckedScript, Passed
 
 __all__ = ["RULES", "check"]
 

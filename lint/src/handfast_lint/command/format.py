@@ -11,13 +11,7 @@ from handfast._engine.header import Header
 if TYPE_CHECKING:
     from handfast._engine.replies import Reply
 
-__all__ = ["printable", "to_json", "to_text"]
-
-
-def printable(text: str) -> str:
-    """Replace the characters of a source line that would move the cursor of a terminal."""
-    text = text.rstrip("\r").replace("\t", "    ")
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+__all__ = ["to_json", "to_text"]
 
 
 def _items(reply: Reply, header: Header) -> dict[str, Any]:

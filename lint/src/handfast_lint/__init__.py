@@ -5,7 +5,7 @@
 
 It works in steps, one module each:
 
-    parsing       source to syntax tree, with the parser of the extra ``lint``
+    parsing       source to syntax tree, with tree-sitter
     syntax        errors in the servers' Lua 5.1; if there are any, the other steps are skipped
     scopes        which variable a name means, and the calls of each function
     flow          where a value comes from, through variables, tables and calls
@@ -22,16 +22,18 @@ from __future__ import annotations
 
 from handfast._engine.header import HeaderError, read_header
 from handfast._naming import name_publicly
-from handfast.lint.findings import Finding, Severity
-from handfast.lint.parsing import ParserMissing, build, parse, place_of
-from handfast.lint.rules import FAMILIES, RULES
-from handfast.lint.script import CheckedScript
-from handfast.lint.suppressions import apply_suppressions
-from handfast.lint.syntax import faults
-from handfast.lint.versions import DEFAULT, Servers, parse_oldest
+from handfast_lint.findings import Finding, Severity
+from handfast_lint.parsing import build, parse, place_of
+from handfast_lint.rules import FAMILIES, RULES
+from handfast_lint.script import CheckedScript
+from handfast_lint.suppressions import apply_suppressions
+from handfast_lint.syntax import faults
+from handfast_lint.versions import DEFAULT, Servers, parse_oldest
 
-__all__ = ["RULES", "Finding", "ParserMissing", "Servers", "Severity", "check", "parse_oldest"]
+__all__ = ["RULES", "Finding", "Servers", "Severity", "check", "parse_oldest"]
 
+
+__version__ = "0.1.0"
 
 FIXED = ("syntax", "header", "allow")
 """Rules that a comment cannot suppress."""
@@ -48,9 +50,6 @@ def check(source: str, *, name: str = "script", oldest: Servers = DEFAULT) -> li
 
     Returns:
         The findings, in the order of the lines.
-
-    Raises:
-        ParserMissing: The extra ``lint`` is not installed.
 
     """
     parsed = parse(source)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from handfast.lint.rules import chance, commands, header, keys, names, numbers, order, replies, servers
-from handfast.lint.suppressions import RULE as ALLOW
+from handfast_lint.rules import chance, commands, header, keys, names, numbers, order, replies, servers
+from handfast_lint.suppressions import RULE as ALLOW
 
 __all__ = ["FAMILIES", "RULES"]
 
