@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 DESIGN = ROOT / "docs/design"
-PLACES = "src", "lab/src", "lab/tests", "tests", "tools", "docs", "results"
+PLACES = "src", "lint/src", "lab/src", "lab/tests", "tests", "tools", "docs", "results"
 SUFFIXES = {".py", ".lua", ".md", ".toml", ".json"}
 
 INVARIANT = re.compile(r"\binvariants? (\d+(?:(?:, | and |, and )\d+)*)", re.IGNORECASE)
