@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
 import click
 
 from handfast.cli.connect import UNAVAILABLE, unreachable
-from handfast.cli.demo.interruption import Interrupted, Interruption
 
 __all__ = ["command"]
-
 
 EPILOG = """
 \b
@@ -44,21 +45,27 @@ def command(ctx: click.Context, url: str | None, processes: int, seconds: float)
     Processes lose updates without a lock, wait in a queue, take over from holders that die or freeze, share a rate and make a
     result once. Leaves no process and no key behind.
     """
-    with Interruption() as interruption:
-        # Imported here, so that a Ctrl-C during the imports is noted too.
-        from redis import RedisError
 
-        from handfast.cli.demo.play import play
-        from handfast.cli.demo.records import FULL_LENGTH, DemoSettings
-        from handfast.errors import HandfastError
+    def end(number: int, _frame: object) -> None:
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)  # the impatient press twice
+        click.echo(f"\n  ended by {signal.Signals(number).name}")
+        sys.exit(128 + number)
 
-        try:
-            ctx.exit(play(DemoSettings(processes, seconds / FULL_LENGTH), url, interruption))
-        except Interrupted as interrupted:
-            click.echo(f"\n  {interrupted}")
-            ctx.exit(128 + interrupted.number)
-        except ValueError as error:
-            raise click.UsageError(str(error), ctx) from None
-        except (HandfastError, RedisError) as error:
-            click.echo(f"handfast: {unreachable(error, url)}", err=True)
-            ctx.exit(UNAVAILABLE)
+    all_signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    signals = [number for number in all_signals if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores one
+    for number in signals:
+        signal.signal(number, end)
+
+    from redis import RedisError
+
+    from handfast.cli.demo.play import play
+    from handfast.errors import HandfastError
+
+    try:
+        ctx.exit(play(url, processes, seconds / 40))
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from None
+    except (HandfastError, RedisError) as error:
+        click.echo(f"handfast: {unreachable(error, url)}", err=True)
+        ctx.exit(UNAVAILABLE)

@@ -1,94 +1,82 @@
-"""The course of the demo: set up, run the acts, show what they found, and clean up.
-
-Cleaning up happens in the opposite order on every path, an interrupted one too: first the processes, then their keys on the
-server, then the server.
-"""
+"""The course of the demo: set up, run the acts, show what they found, and clean up, also after an interrupt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import secrets
 from contextlib import ExitStack
 from string import ascii_uppercase
-from types import ModuleType
+from typing import Any
 
-import redis
+from rich.padding import Padding
+from rich.table import Table
 
 from handfast._api.sync.client import Handfast
+from handfast._engine.keys import KeySet
+from handfast._engine.script import load
 from handfast.cli.connect import redis_client
-from handfast.cli.demo import counting, dying, freezing, limiting, making, queueing
-from handfast.cli.demo.interruption import Interruption
-from handfast.cli.demo.records import FULL_LENGTH, DemoSettings, Finding, exit_code
-from handfast.cli.demo.screen import Screen
-from handfast.cli.demo.shared import Shared, new_namespace
-from handfast.cli.demo.stage import ActFailed, Stage
-from handfast.cli.demo.worker import work
+from handfast.cli.demo.acts import ACTS
+from handfast.cli.demo.stage import ActFailed, Finding, Stage
+from handfast.cli.demo.worker import RATE
 from handfast.embedded import PrivateServer
-from handfast.testing import ProcessFailed, ProcessGroup
+from handfast.fencing import guard_key
 
 __all__ = ["play"]
 
-ACTS: tuple[ModuleType, ...] = (counting, queueing, dying, freezing, limiting, making)
-
-MIN_WORKERS = 6
-"""A shorter queue could be in order by luck."""
-
-SERVER_TIMEOUT = 5.0
-"""Seconds that the server may take for a reply to the demo itself."""
+MARKS = {True: "[bold green]✓ yes", False: "[bold red]✗ NO", None: "[dim]no promise"}
 
 
-def play(settings: DemoSettings, url: str | None, interruption: Interruption) -> int:
-    """Run the demo and return its exit code. Raises Interrupted, NoServer, errors of redis-py, and ValueError for a wrong URL."""
-    screen = Screen()
-    screen.title("Handfast: what a lock is for, and what a good one does")
+def play(url: str | None, processes: int, pace: float) -> int:
+    """Run the demo and return its exit code. Raises NoServer, errors of redis-py, and ValueError for a wrong URL."""
+    namespace = f"handfast-demo-{secrets.token_hex(6)}"
     where = "a private server" if url is None else "your server, in a namespace of its own"
-    screen.tell(
-        f"Real processes on {where}, about {FULL_LENGTH * settings.pace:.0f} seconds, {len(ACTS)} acts. "
-        "Ctrl-C ends the demo at any moment. Nothing is left behind."
-    )
     with ExitStack() as stack:
-        stage = _set_up(stack, settings, url, screen, interruption)
-        findings = list(_perform(stage))
-    screen.title("What you have seen")
-    screen.summary(findings)
-    return exit_code(findings)
+        url = stack.enter_context(PrivateServer()).url if url is None else url
+        client: Any = redis_client(url, decode_responses=True, socket_timeout=5, socket_connect_timeout=5)
+        stack.callback(client.close)
+        client.ping()
+        stack.callback(_delete_keys, client, namespace)
+        hf = stack.enter_context(Handfast(url, namespace=namespace, label="demo"))
+        stage = Stage(hf, lambda key: client.get(f"{namespace}:{key}"), processes, pace)
+        stack.callback(stage.close)
+        stage.title("Handfast: what a lock is for, and what a good one does")
+        stage.tell(
+            f"Real processes on {where}, about {40 * pace:.0f} seconds, {len(ACTS)} acts. "
+            "Ctrl-C ends the demo at any moment. Nothing is left behind."
+        )
+        for name in ascii_uppercase[: max(processes, 6)]:  # a shorter queue could be in order by luck
+            stage.start(name, url, namespace)
+        findings = _perform(stage)
+    stage.title("What you have seen")
+    table = Table("tried", "seen", "as promised", box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for finding in findings:
+        table.add_row(finding.what, finding.seen, MARKS[finding.held])
+    stage.console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    return int(any(finding.held is False for finding in findings))
 
 
-def _set_up(
-    stack: ExitStack, settings: DemoSettings, url: str | None, screen: Screen, interruption: Interruption
-) -> Stage:
-    if url is None:
-        url = stack.enter_context(PrivateServer()).url
-    limits = {"socket_timeout": SERVER_TIMEOUT, "socket_connect_timeout": SERVER_TIMEOUT}
-    client = redis_client(url, decode_responses=True, **limits)
-    stack.callback(client.close)
-    client.ping()
-    namespace = new_namespace()
-    shared = Shared(client, namespace)
-    stack.callback(_delete_keys, shared, screen)
-    handfast = stack.enter_context(Handfast(url, namespace=namespace, label="demo"))
-    group = stack.enter_context(ProcessGroup())
-    for name in ascii_uppercase[: max(settings.processes, MIN_WORKERS)]:
-        group.start(work, url, namespace, name, name=name)
-    return Stage(settings, screen, group, shared, handfast, interruption)
-
-
-def _delete_keys(shared: Shared, screen: Screen) -> None:
-    try:
-        shared.delete_keys()
-    except redis.RedisError as error:
-        screen.tell(f"The keys of the demo could not be deleted; they expire within two minutes: {error}")
-
-
-def _perform(stage: Stage) -> Iterator[Finding]:
-    """Yield the findings of all acts, up to and with the first that does not come to its end."""
+def _perform(stage: Stage) -> list[Finding]:
+    """Return the findings of all acts, up to and with the first that does not come to its end."""
+    findings: list[Finding] = []
     title = "Start of the processes"
     try:
-        for _ in stage.reports("the processes to start", len(stage.group), "ready"):
-            pass
+        stage.words("ready", len(stage.workers))
         for number, act in enumerate(ACTS, 1):
-            title = act.TITLE
-            stage.screen.title(f"{number} of {len(ACTS)}  {title}")
-            perform: Callable[[Stage], Iterator[Finding]] = act.act
-            yield from perform(stage)
-    except (ActFailed, ProcessFailed) as failure:
-        yield Finding(title, str(failure), held=False)
+            title = (act.__doc__ or "").rstrip(".")
+            stage.title(f"{number} of {len(ACTS)}  {title}")
+            findings += act(stage)
+    except ActFailed as failure:
+        findings.append(Finding(title, str(failure), held=False))
+    return findings
+
+
+def _delete_keys(client: Any, namespace: str) -> None:
+    """Delete all keys, until nothing is left: the last command of a killed process may arrive late."""
+    places = [(KeySet(namespace, "lock", name), "permit_acquire") for name in ("counter", "door", "killed", "frozen")]
+    places.append((KeySet(namespace, "once", "report"), "once_acquire"))
+    keys = [place.key(part) for place, script in places for part in load(script).header.keys]
+    limiter = KeySet(namespace, "limiter", "service")
+    keys += map(limiter.key, ("queue", "waiting", "tombstones", f"window:{1000 * RATE.per:g}"))
+    resource = f"{namespace}:resource"
+    keys += f"{namespace}:free", f"{namespace}:locked", resource, guard_key(resource)
+    while client.unlink(*keys):
+        pass

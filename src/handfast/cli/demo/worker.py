@@ -1,89 +1,109 @@
-"""One worker process of the demo: it carries out the orders of the acts and reports each step."""
+"""A process of the demo. Orders come as lines of JSON on standard input, reports go to standard output.
+
+It ends when its standard input does, so none outlives the demo, whatever happens to that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import sleep
+import json
+import logging
+import os
+import sys
+from queue import SimpleQueue
+from threading import Thread
+from time import monotonic, sleep
+from typing import Any
 
 from handfast._api.sync.client import Handfast
 from handfast._api.sync.lease import Lease
 from handfast.cli.connect import redis_client
-from handfast.cli.demo.shared import LIMITER, RATE, REPORT, Shared
-from handfast.testing import Parent
+from handfast.fencing import StaleFence, set_if_newer
+from handfast.records import Rate
 
-__all__ = ["work"]
+__all__ = ["KEY_TTL", "RATE"]
+
+KEY_TTL = 120.0
+"""Seconds that a key of the demo lives where the demo itself is killed before it deletes it."""
 
 LONGEST_WAIT = 120.0
-"""Seconds that a worker waits for a lock; the demo gives up earlier."""
+"""Seconds that a worker waits; the demo gives up earlier."""
+
+RATE = Rate(5, 1.0)
 
 
 class Worker:
-    """Holds at most one lease at a time."""
+    """Its methods are the orders. It holds at most one lease at a time."""
 
-    def __init__(self, handfast: Handfast, shared: Shared, parent: Parent) -> None:
-        self._handfast = handfast
-        self._shared = shared
-        self._report = parent.report
+    def __init__(self, url: str, namespace: str, name: str) -> None:
+        self._hf = Handfast(url, namespace=namespace, label=name)
+        self._client: Any = redis_client(url)
+        self._key = f"{namespace}:{{}}".format
         self._lease: Lease | None = None
-        self.orders: dict[str, Callable[..., None]] = {
-            "count": self.count,
-            "acquire": self.acquire,
-            "call": self.call,
-            "make": self.make,
-            "work": sleep,
-            "sign": shared.sign,
-            "write": self.write,
-            "release": self.release,
-        }
 
     def count(self, counter: str, times: int, think_s: float) -> None:
-        """Increment the counter ``locked`` while holding the lock, or the counter ``free`` without it."""
-        lock = self._handfast.lock("counter")
+        """Read, wait, write: three steps that only a lock can make one. Without it, for the counter ``free``."""
+        lock, key = self._hf.lock("counter"), self._key(counter)
         for _ in range(times):
-            if counter == "locked":
-                with lock:
-                    self._shared.increment(counter, think_s)
-            else:
-                self._shared.increment(counter, think_s)
-            self._report("counted")
+            lease = lock.acquire() if counter == "locked" else None
+            seen = int(self._client.get(key) or 0)
+            sleep(think_s)
+            self._client.set(key, seen + 1, ex=int(KEY_TTL))
+            if lease is not None:
+                lease.release()
+            report("counted")
 
     def acquire(self, name: str, ttl: float) -> None:
-        self._lease = self._handfast.lock(name, ttl=ttl).acquire(timeout=LONGEST_WAIT)
-        self._report("acquired", self._lease.fence)
+        self._lease = self._hf.lock(name, ttl=ttl).acquire(timeout=LONGEST_WAIT)
+        report("acquired", self._lease.fence)
+
+    def write(self, text: str) -> None:
+        """Write with the fence of the lease, without asking whether the lease is still there."""
+        assert self._lease is not None  # noqa: S101 -- the acts order it after ``acquire``
+        try:
+            set_if_newer(self._client, self._key("resource"), text, self._lease.fence, ttl=KEY_TTL, guard_ttl=KEY_TTL)
+        except StaleFence:
+            report("refused")
+        else:
+            report("wrote")
+
+    def work(self, seconds: float) -> None:
+        sleep(seconds)
+
+    def release(self) -> None:
+        report("released", self._lease is not None and self._lease.release())
 
     def call(self, times: int) -> None:
-        """Call the service whose rate is limited."""
-        limiter = self._handfast.limiter(LIMITER, RATE)
         for _ in range(times):
-            with limiter:
-                self._report("called")
+            with self._hf.limiter("service", RATE):
+                report("called")
 
     def make(self, ttl: float, seconds: float) -> None:
         """Make the report, unless another process has made it."""
-        with self._handfast.once(REPORT, ttl=ttl, timeout=LONGEST_WAIT) as run:
+        with self._hf.once("report", ttl=ttl, timeout=LONGEST_WAIT) as run:
             if not run.done:
-                self._report("runs")
+                report("runs")
                 sleep(seconds)
                 run.finish(f"report {run.fence % 1000}")
-                self._report("made")
-        self._report("got", run.result)
-
-    def write(self, text: str) -> None:
-        """Write to the guarded resource with the fence of the lease, without checking the lease first."""
-        self._report("wrote", self._shared.write(self._held().fence, text))
-
-    def release(self) -> None:
-        self._report("released", self._held().release())
-
-    def _held(self) -> Lease:
-        if self._lease is None:
-            raise ValueError("this order is for a worker that holds a lock")
-        return self._lease
+                report("made")
+        report("got", run.result)
 
 
-def work(parent: Parent, url: str, namespace: str, name: str) -> None:
-    """Serve until the demo ends."""
-    client = redis_client(url, decode_responses=True)
-    worker = Worker(Handfast(url, namespace=namespace, label=name), Shared(client, namespace), parent)
-    parent.report("ready")
-    parent.serve(worker.orders)
+def report(word: str, value: Any = None) -> None:
+    print(json.dumps([word, value, monotonic()]), flush=True)
+
+
+def _read(orders: SimpleQueue[list[Any]]) -> None:
+    for line in sys.stdin:
+        orders.put(json.loads(line))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    logging.disable()  # a lost lease is part of the show
+    waiting: SimpleQueue[list[Any]] = SimpleQueue()
+    Thread(target=_read, args=(waiting,), daemon=True).start()
+    worker = Worker(*sys.argv[1:])
+    report("ready")
+    while True:
+        order, *args = waiting.get()
+        getattr(worker, order)(*args)
