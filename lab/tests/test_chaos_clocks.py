@@ -6,8 +6,8 @@ import pytest
 
 from handfast._engine import calls
 from handfast._engine.script import LuaScript
-from handfast.testing.clock import find_compiler
 from handfast_lab.chaos.trials import clocks
+from handfast_lab.clocks import find_compiler
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_writers import Lawless, Silenced
 

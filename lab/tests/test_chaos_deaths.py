@@ -7,9 +7,10 @@ import time
 import pytest
 import redis
 
-from handfast.testing import ProcessFailed, ServerController
+from handfast.testing import ServerController
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import deaths
+from handfast_lab.children import ProcessFailed
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_locks import kept, planted, polled, stolen
 

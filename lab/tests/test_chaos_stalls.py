@@ -8,11 +8,11 @@ import pytest
 
 from handfast import AcquireTimeout
 from handfast._protocol import acquire
-from handfast.testing import ProcessFailed
-from handfast.testing.clock import find_compiler
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import stalls
 from handfast_lab.chaos.writers import FENCED, PLAIN, Task, Writer, write
+from handfast_lab.children import ProcessFailed
+from handfast_lab.clocks import find_compiler
 from handfast_lab.rivals import CONTENDERS, OURS, OURS_AIO
 from lab.tests._support.planted_writers import Believing, Lawless, Silenced
 

@@ -25,7 +25,7 @@ with Handfast(sys.argv[1]) as hf, hf.lock("wheel", ttl=5) as lease:
 
 FAULT_KIT = """
 from handfast import Handfast
-from handfast.testing import FaultProxy, ServerController, command, run_in_subprocess
+from handfast.testing import FaultProxy, ServerController, command
 with ServerController() as server, FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:
     with hf.lock("wheel", ttl=5) as lease:
         print("held", lease.fence > 0)
@@ -97,7 +97,7 @@ def test_the_product_alone_provides_a_lock(wheels, server, raw, tmp_path):
     home = environment(tmp_path / "bare")
     pip(home, wheels[0])
     assert ran(home / "bin/python", "-I", "-c", LOCK, server.url) == "fence True handfast\n"
-    assert ran(home / "bin/python", "-I", "-c", "import handfast.testing as kit; print(kit.ProcessGroup.__name__)")
+    assert ran(home / "bin/python", "-I", "-c", "import handfast.testing as kit; print(kit.FaultProxy.__name__)")
     refused = subprocess.run([home / "bin/handfast", "run"], capture_output=True, text=True, timeout=60, check=False)
     assert "pip install 'handfast[cli]'" in refused.stderr
 

@@ -11,7 +11,7 @@ import redis
 
 from handfast import Handfast
 from handfast.fencing import StaleFence, set_if_newer, update_if_newer
-from handfast.testing import ProcessGroup
+from handfast_lab.children import ProcessGroup
 
 PATIENCE = 30
 """Seconds that a test waits at most."""

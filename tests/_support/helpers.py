@@ -81,3 +81,18 @@ def wall_clock():
     wall = time.time_ns()
     after = time.monotonic_ns()
     return (wall - after) / 1e9, (wall - before) / 1e9
+
+
+def performed(steps, *script):
+    """Run a protocol: each item of the script is what its driver sends back, or raises. Return its effects and its result."""
+    effects, items = [], [*script]
+    try:
+        effect = next(steps)
+        while True:
+            effects.append(effect)
+            assert items, f"the script answers {len(script)} effects, and there is another one: {effect}"
+            item = items.pop(0)
+            effect = steps.throw(item) if isinstance(item, BaseException) else steps.send(item)
+    except StopIteration as end:
+        assert not items, f"the protocol has ended, and nothing asked for {items}"
+        return effects, end.value

@@ -16,7 +16,7 @@ import redis
 
 from handfast import AcquireTimeout, Handfast
 from handfast.embedded import PrivateServer
-from handfast.testing import ProcessGroup
+from handfast_lab.children import ProcessGroup
 
 GENEROUS = 60.0
 """Seconds that no acquire may need: a longer wait is a deadlock."""

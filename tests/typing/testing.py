@@ -9,15 +9,12 @@ import redis
 
 import handfast
 from handfast import Script
-from handfast._engine.effects import PROBE, Effect, Steps
 from handfast.testing import (
     Command,
-    FakeClock,
     Fault,
     FaultProxy,
     Match,
     Run,
-    ScriptedDriver,
     ServerController,
     Stepper,
     anything,
@@ -73,7 +70,7 @@ with FaultProxy("redis://localhost", tcp=True, record=False) as proxy:
 
 # --- the server
 
-with ServerController("--maxclients", "10", persistent=True, clock=True) as server:
+with ServerController("--maxclients", "10", persistent=True) as server:
     assert_type(server.url, str)
     assert_type(server.pid, int)
     server.kill()
@@ -84,7 +81,6 @@ with ServerController("--maxclients", "10", persistent=True, clock=True) as serv
     assert_type(replica, ServerController)
     replica.freeze()
     replica.promote()
-    server.shift_clock(-60)
     admin: redis.Redis = server.admin
     server.kill_clients("replica")  # type: ignore[arg-type]  # no such kind
 
@@ -113,18 +109,3 @@ assert_type(interrupt_at(interrupted, 3, within=handfast, points="bytecodes"), R
 assert_type(interrupt_after(interrupted, 0.01, exception=SystemExit), Run[str])
 for each in interrupt_everywhere(interrupted, within=["tests", handfast], every=10):
     assert_type(each, Run[str])
-
-# --- scripts
-
-
-def protocol() -> Steps[bytes]:
-    yield PROBE
-    return b"done"
-
-
-clock = FakeClock(5.0)
-driver = ScriptedDriver(b"PONG", clock=clock)
-assert_type(driver.perform(protocol()), bytes)
-assert_type(driver.effects, list[Effect])
-assert_type(clock(), float)
-clock.sleep(0.5)

@@ -13,7 +13,6 @@ a server that can be killed, paused, restarted, starved of memory or given a rep
 from __future__ import annotations
 
 from handfast._naming import name_publicly
-from handfast.testing.children import ChildProcess, Parent, ProcessFailed, Report
 from handfast.testing.commands import Command, Match, Scripted, anything, command, containing, script
 from handfast.testing.faults import Direction, Fault
 from handfast.testing.injection import (
@@ -29,27 +28,18 @@ from handfast.testing.injection import (
     interrupt_everywhere,
 )
 from handfast.testing.off import deactivate
-from handfast.testing.processes import ProcessGroup, run_in_subprocess
 from handfast.testing.proxy import FaultProxy
-from handfast.testing.scripted import FakeClock, ScriptedDriver
 from handfast.testing.servers import ServerController
 
 __all__ = [
-    "ChildProcess",
     "Command",
     "Direction",
-    "FakeClock",
     "Fault",
     "FaultProxy",
     "Match",
-    "Parent",
     "Points",
-    "ProcessFailed",
-    "ProcessGroup",
-    "Report",
     "Run",
     "Scripted",
-    "ScriptedDriver",
     "ServerController",
     "Stepper",
     "Within",
@@ -63,7 +53,6 @@ __all__ = [
     "interrupt_after",
     "interrupt_at",
     "interrupt_everywhere",
-    "run_in_subprocess",
     "script",
 ]
 

@@ -32,7 +32,6 @@ from redis.retry import Retry
 
 from handfast.embedded import find_binary, supervisor
 from handfast.errors import NoServer
-from handfast.testing.clock import ShiftedClock
 
 __all__ = ["ServerController"]
 
@@ -40,9 +39,6 @@ LOOPBACK = "127.0.0.1"
 
 TIMEOUT_S = 10.0
 """How long, in seconds, a server may take to start, and a replica to catch up."""
-
-CLOCK_CACHE_S = 0.005
-"""After this many seconds the server has read its clock again: some versions cache it for a millisecond."""
 
 MAX_SHRINKS = 40
 """How often maxmemory is lowered by 1 % until keys are evicted."""
@@ -60,7 +56,6 @@ class ServerController:
     Args:
         options: Command line options of the server, such as ``"--maxclients", "10"``.
         persistent: Write every change to disk before the reply, so that `restart` can keep the data.
-        clock: Give the server a wall clock that `shift_clock` can shift. Needs Linux and a C compiler.
         binary: Path of the server to run; by default the one that `handfast.embedded.find_binary` returns.
 
     Attributes:
@@ -69,11 +64,11 @@ class ServerController:
         admin: A redis-py client for looking at the server; it returns str and retries once.
 
     Raises:
-        NoServer: The server cannot be started, or its clock cannot be shifted.
+        NoServer: The server cannot be started.
 
     """
 
-    def __init__(self, *options: str, persistent: bool = False, clock: bool = False, binary: str | None = None) -> None:
+    def __init__(self, *options: str, persistent: bool = False, binary: str | None = None) -> None:
         self._binary = binary or find_binary()
         self._options = ["--bind", LOOPBACK, "--repl-diskless-sync-delay", "0", *options]
         if persistent:
@@ -93,13 +88,10 @@ class ServerController:
             unix_socket_path=self.socket, decode_responses=True, retry=Retry(NoBackoff(), 1)
         )
         self._process: supervisor.SupervisedServer | None = None
-        self._clock: ShiftedClock | None = None
         self._replicas: list[ServerController] = []
         self._primary: ServerController | None = None
         self._closed_port: socket.socket | None = None
         try:
-            if clock:
-                self._clock = ShiftedClock(self._folder)
             self._start()
         except BaseException:
             self.close()
@@ -189,8 +181,6 @@ class ServerController:
             replica.close()
         self.admin.close()
         self._end()
-        if self._clock is not None:
-            self._clock.close()
         if self._closed_port is not None:
             self._closed_port.close()
         if self._cleaner.poll() is None:
@@ -286,27 +276,6 @@ class ServerController:
             raise ValueError(f"clients are 'normal' or 'pubsub', not {kind!r}")
         kinds = ("normal", "pubsub") if kind is None else (kind,)
         return sum(int(self.admin.client_kill_filter(_type=one, skipme=True)) for one in kinds)
-
-    def shift_clock(self, seconds: float) -> None:
-        """Shift the server's wall clock. The shift stays, also after a restart.
-
-        Args:
-            seconds: How far to move it forward, or back if negative.
-
-        Raises:
-            RuntimeError: The server was made without ``clock=True``.
-            ValueError: The clock would be off by more than ten years.
-
-        """
-        if self._clock is None:
-            raise RuntimeError("only a ServerController(clock=True) has a clock that can be shifted")
-        self._clock.shift(seconds)
-        time.sleep(CLOCK_CACHE_S)
-
-    @property
-    def clock_offset(self) -> float:
-        """Seconds by which the server's wall clock is ahead of the system's."""
-        return self._clock.offset if self._clock is not None else 0.0
 
     # --- replicas
 
@@ -407,8 +376,7 @@ class ServerController:
     # --- starting and ending
 
     def _start(self) -> None:
-        binary = self._clock.starter(self._binary) if self._clock is not None else self._binary
-        self._process = supervisor.SupervisedServer(binary, self._folder, *self._options)
+        self._process = supervisor.SupervisedServer(self._binary, self._folder, *self._options)
         _eventually(self._answers, f"the server {self._binary} did not answer", self._log)
         self.pid = supervisor.server_pid(self.socket)
 

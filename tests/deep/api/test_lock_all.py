@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from handfast import AcquireTimeout, LeaseLost
-from handfast.testing import ProcessGroup
+from handfast_lab.children import ProcessGroup
 from tests._support.apis import ASYNCIO
 from tests._support.cancelling import OPERATIONS, try_at_random, try_every_point
 from tests._support.engine import Engine

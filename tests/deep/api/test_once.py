@@ -15,7 +15,7 @@ from handfast import (
     LeaseLost,
     NotCompleted,
 )
-from handfast.testing import ProcessGroup
+from handfast_lab.children import ProcessGroup
 from tests._support.apis import until_queued
 from tests._support.family import until_listening
 from tests._support.once import PATIENCE, is_free, run

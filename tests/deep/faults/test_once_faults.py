@@ -12,11 +12,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from handfast import Handfast, LeaseLost
-from handfast.testing import (
-    FaultProxy,
-    ProcessGroup,
-    ServerController,
-)
+from handfast.testing import FaultProxy, ServerController
+from handfast_lab.children import ProcessGroup
 from tests._support.apis import until_queued
 from tests._support.once import PATIENCE, run, unexpected
 from tests.gate.faults import test_once_faults as gate

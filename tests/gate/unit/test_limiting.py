@@ -15,7 +15,7 @@ from handfast._engine.resp import bulk
 from handfast._protocol.acquire import MAX_POLL_S, POLL_STAGGER_S, UNHEARD_POLL_S, AttemptState, cancel
 from handfast._protocol.limiting import EARLY_S, TAKEOVER_S, Decision, LimitAttempt, acquire, settle, status
 from handfast.records import LimiterStatus, RateStatus
-from handfast.testing.scripted import ScriptedDriver
+from tests._support.helpers import performed
 
 TOKEN = b"t" * 32
 TICKET = 900_000
@@ -32,9 +32,7 @@ def new(**options):
 
 def perform(attempt, until, *script):
     """Run an acquire: each item of the script is what the driver sends back. Gives the effects and the result."""
-    driver = ScriptedDriver(*script)
-    result = driver.perform(acquire(attempt, until))
-    return driver.effects, result
+    return performed(acquire(attempt, until), *script)
 
 
 def answer(at, tag, *numbers, again=False):
@@ -225,21 +223,19 @@ def test_a_timeout_that_ends_between_two_calls_is_patience_for_the_rest():
 def test_an_admission_is_settled_with_what_is_known_of_copies(copies):
     attempt = new(cost=3)
     perform(attempt, inf, answer(100.0, b"admitted", 7, 3, again=copies))
-    driver = ScriptedDriver(answer(120.0, b"settled", 1), SETTLED)
-    driver.perform(settle(attempt, 5))
-    assert driver.effects == [attempt.request.settle(TOKEN, 5, copies=copies)] * 2
-    assert bulk(doubles(3, 5, copies)) in driver.effects[0].args
+    effects, _ = performed(settle(attempt, 5), answer(120.0, b"settled", 1), SETTLED)
+    assert effects == [attempt.request.settle(TOKEN, 5, copies=copies)] * 2
+    assert bulk(doubles(3, 5, copies)) in effects[0].args
 
 
 def test_a_cancel_goes_on_while_more_is_left():
     attempt = new(cost=3)
     perform(attempt, inf, ADMITTED)
-    driver = ScriptedDriver(answer(120.0, b"settled", 1), SETTLED)
-    driver.perform(cancel(attempt))
-    assert driver.effects == [attempt.request.settle(TOKEN, 0, copies=True)] * 2
+    effects, _ = performed(cancel(attempt), answer(120.0, b"settled", 1), SETTLED)
+    assert effects == [attempt.request.settle(TOKEN, 0, copies=True)] * 2
 
 
 def test_a_status_has_each_rate():
-    driver = ScriptedDriver(Answer(100.0, [b"state", 1, 4, [7, 500_000, 25, 3_000_000]]))
-    found = driver.perform(status(request(rates=((10, 1000), (20, 60_000)))))
+    reply = Answer(100.0, [b"state", 1, 4, [7, 500_000, 25, 3_000_000]])
+    _, found = performed(status(request(rates=((10, 1000), (20, 60_000)))), reply)
     assert found == LimiterStatus((RateStatus(10, 1.0, 7, 3, 0.5), RateStatus(20, 60.0, 25, 0, 3.0)), 4)

@@ -23,20 +23,13 @@ from handfast._protocol.acquire import (
 )
 from handfast._protocol.admin import force_release, resize, status
 from handfast._protocol.lease import LeaseState, LeaseStatus, LeaseTable, downgrade, release, renew
-from handfast.testing.scripted import ScriptedDriver
+from tests._support.helpers import performed as perform
 
 TOKEN = b"t" * 32
 
 
 def permits(**options):
     return PermitRequest(KeySet("hf", "lock", "a"), **{"ttl_ms": 30_000, "renew": True} | options)
-
-
-def perform(steps, *script):
-    """Run a protocol: each item of the script is what the driver sends back. Gives the effects and the result."""
-    driver = ScriptedDriver(*script)
-    result = driver.perform(steps)
-    return driver.effects, result
 
 
 def verbs(effects):

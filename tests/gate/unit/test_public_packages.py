@@ -20,9 +20,8 @@ PACKAGES = (
     "handfast.testing",
 )
 
-PRIVATE = {"Rule", "ForkedProcess", "Effect", "Steps"}
-"""Private types in public signatures: users do not call the constructors of Fault and ChildProcess, and ScriptedDriver runs
-private protocols."""
+PRIVATE = {"Rule"}
+"""Private types in public signatures: users do not call the constructor of Fault."""
 
 
 def public_objects(package):

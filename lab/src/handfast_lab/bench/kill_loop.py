@@ -19,8 +19,8 @@ from time import monotonic
 from typing import NamedTuple
 
 from handfast import Handfast
-from handfast.testing import ChildProcess, Parent, ProcessFailed, ProcessGroup
 from handfast_lab.bench.figures import Hold
+from handfast_lab.children import ChildProcess, Parent, ProcessFailed, ProcessGroup
 
 __all__ = ["KillLoop", "KillLoopSettings", "Log", "read_log"]
 

@@ -15,10 +15,10 @@ from typing import Any, Self, TypeVar
 
 import redis
 
-from handfast.testing import ChildProcess, ProcessFailed, ProcessGroup
 from handfast_lab.bench.figures import Case, Measurement, Schedule, measure
 from handfast_lab.bench.worker import Job, work
 from handfast_lab.bench.workload import Conn, Scene, Workload
+from handfast_lab.children import ChildProcess, ProcessFailed, ProcessGroup
 
 __all__ = ["BenchPlan", "ClientPool", "in_rounds", "in_turn", "run"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol, TypeVar
 
-from handfast.testing import Parent
 from handfast_lab.bench.figures import Schedule
+from handfast_lab.children import Parent
 
 __all__ = ["Job", "Start", "wait_until", "work"]
 

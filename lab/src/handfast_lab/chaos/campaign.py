@@ -16,10 +16,10 @@ from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
 
-from handfast.testing import ChildProcess, Parent, ProcessFailed, ProcessGroup
 from handfast_lab.chaos.faults import FAULTS
 from handfast_lab.chaos.history_run import Cell, HistoryRunner, Verdict
 from handfast_lab.chaos.workers import LIMITER, ONCE
+from handfast_lab.children import ChildProcess, Parent, ProcessFailed, ProcessGroup
 
 __all__ = ["Campaign", "cells", "played", "run"]
 

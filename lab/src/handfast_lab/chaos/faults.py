@@ -25,11 +25,13 @@ import redis
 
 from handfast import Handfast
 from handfast._engine.calls import RELEASE
-from handfast.testing import ChildProcess, FaultProxy, ServerController, script
 from handfast.testing import Fault as MessageFault
+from handfast.testing import FaultProxy, ServerController, script
 from handfast.testing.commands import Command
 from handfast_lab.chaos.background import repeating
 from handfast_lab.chaos.workers import force_release
+from handfast_lab.children import ChildProcess
+from handfast_lab.clocks import ClockedServer
 
 __all__ = ["FAULTS", "Environment", "Fault", "StrikeCount"]
 
@@ -283,6 +285,8 @@ def _demotions(env: Environment, chance: random.Random) -> None:
 @_every(0.1)
 def _clock_steps(env: Environment, chance: random.Random) -> None:
     """Move the server's clock forward, so that leases end early. Backward steps are tested by the trial `fences`."""
+    if not isinstance(env.server, ClockedServer):
+        raise TypeError("this fault needs a server with a clock of its own")
     env.server.shift_clock(chance.choice((0.5, 5.0, 60.0)))
 
 

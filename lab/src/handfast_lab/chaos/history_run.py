@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 
 from handfast import Handfast, HandfastError
 from handfast._engine.keys import KeySet
-from handfast.testing import FaultProxy, Parent, ProcessGroup, ServerController
+from handfast.testing import FaultProxy, ServerController
 from handfast_lab.chaos.apis import APIS
 from handfast_lab.chaos.faults import FAULTS, Environment, Fault
 from handfast_lab.chaos.limiter_workers import RATES, SPECS, observing_windows
@@ -34,6 +34,8 @@ from handfast_lab.checker import Finding, check_admissions, check_all, check_hol
 from handfast_lab.checker.fences import check_fences
 from handfast_lab.checker.history import Operation
 from handfast_lab.checker.quiescence import check_rest, immortal_keys
+from handfast_lab.children import Parent, ProcessGroup
+from handfast_lab.clocks import ClockedServer
 
 __all__ = ["Cell", "HistoryRunner", "Verdict"]
 
@@ -136,7 +138,7 @@ class HistoryRunner:
     def _server(self, needs: frozenset[str]) -> ServerController:
         if needs not in self._servers:
             self._servers[needs] = self._stack.enter_context(
-                ServerController(persistent="persistent" in needs, clock="clock" in needs)
+                (ClockedServer if "clock" in needs else ServerController)(persistent="persistent" in needs)
             )
         return self._servers[needs]
 

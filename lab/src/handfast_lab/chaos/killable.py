@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from handfast import AsyncHandfast, Handfast
-from handfast.testing import ChildProcess, Parent, ProcessGroup
+from handfast_lab.children import ChildProcess, Parent, ProcessGroup
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.rivals.verbs import LEASE, AioClient, Client, Lock
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import redis
 
-from handfast.testing import ChildProcess, Parent, ProcessGroup
 from handfast_lab.checker.windows import Admitted
+from handfast_lab.children import ChildProcess, Parent, ProcessGroup
 from handfast_lab.rivals.limiters import LIMITERS
 from handfast_lab.rivals.limiters.contender import LimiterContender, Rate
 

@@ -10,7 +10,7 @@ from itertools import count
 from time import monotonic
 from typing import NamedTuple
 
-from handfast.testing import ChildProcess, Parent, ProcessGroup
+from handfast_lab.children import ChildProcess, Parent, ProcessGroup
 from handfast_lab.rivals.once import RUNNERS
 from handfast_lab.rivals.once.contender import Lifetimes, OnceContender, RunLost, Runner, Work
 

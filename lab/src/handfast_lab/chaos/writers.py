@@ -18,10 +18,10 @@ import redis
 
 from handfast import AcquireTimeout
 from handfast.fencing import StaleFence, advance_fence, set_if_newer
-from handfast.testing import ChildProcess, ProcessFailed
 from handfast_lab.chaos.apis import api_of, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUser, LockUsers
+from handfast_lab.children import ChildProcess, ProcessFailed
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["FENCED", "PLAIN", "WRITERS", "Task", "WriteCount", "Writer", "write"]

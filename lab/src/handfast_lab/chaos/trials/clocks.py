@@ -13,13 +13,14 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from handfast.testing import ChildProcess, ProcessFailed, ServerController
-from handfast.testing.clock import find_compiler
+from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.chaos.writers import Task, Writer, write
+from handfast_lab.children import ChildProcess, ProcessFailed
+from handfast_lab.clocks import ClockedServer, find_compiler
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]
@@ -65,7 +66,7 @@ def _jumps(contender: Contender, count: int, chance: random.Random, tick: Tick) 
             tick()
 
     task = Task(sum(pause for pause, _ in steps) + TTL, TTL, RETRY_FOR, disturb=jump)
-    with ServerController(clock=True) as server, LockUsers(server.url, Writer) as users:
+    with ClockedServer() as server, LockUsers(server.url, Writer) as users:
         total = write(users, contender, task)
     return total.figure(contender, "R22", "server clock jumps by 60 s and 1 h: fenced updates", jumps=count)
 
@@ -74,7 +75,7 @@ def _stretched(contender: Contender, count: int, tick: Tick) -> Figure:
     """Kill a holder after the clock has stepped back, and free the lock with `force_release`."""
     api, wrong = api_of(contender), list[str]()
     longest = 0.0
-    with ServerController(clock=True) as server, LockUsers(server.url) as users:
+    with ClockedServer() as server, LockUsers(server.url) as users:
         for number in range(count):
             name = f"stretched-{number}"
             try:

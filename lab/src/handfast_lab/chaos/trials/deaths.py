@@ -20,12 +20,13 @@ from functools import partial
 from time import monotonic
 
 from handfast._engine.calls import CLAIM_MS
-from handfast.testing import ChildProcess, ProcessFailed, ServerController
+from handfast.testing import ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.chaos.background import repeating
 from handfast_lab.chaos.figures import Figure, duration, durations, examples_of
 from handfast_lab.chaos.killable import LockUsers, without_renewal
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
+from handfast_lab.children import ChildProcess, ProcessFailed
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.stored import read_stored
 

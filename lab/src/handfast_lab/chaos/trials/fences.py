@@ -24,6 +24,7 @@ from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import PRIMITIVES
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
+from handfast_lab.clocks import ClockedServer
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.stored import read_stored
 
@@ -208,7 +209,7 @@ async def _failovers(leases: _Leases, rounds: int) -> list[_Fences]:
 async def _slower_clocks(leases: _Leases, rounds: int) -> list[_Fences]:
     """Fail over to a machine whose clock is behind: with all grants, and without the latest (the documented exception)."""
     kept, lost = _Fences("failover with all data, clock 1 min behind"), _Fences("")
-    with ServerController(*FAST, clock=True) as primary:
+    with ClockedServer(*FAST) as primary:
         primary.shift_clock(MINUTE)
         replica = primary.replica(*FAST)
         settings: Any = primary.admin.config_get("port")
@@ -245,7 +246,7 @@ def _fence(server: ServerController) -> int:
 async def _steps_back(leases: _Leases, rounds: int) -> list[_Fences]:
     """Step the clock back, with the keys kept, and with the keys lost (the documented exception)."""
     kept, lost, again = _Fences("clock back 1 h, keys kept"), _Fences(""), _Fences("clock back 1 h, and forward again")
-    with ServerController(clock=True) as server:
+    with ClockedServer() as server:
         async with leases.api.client(server.url) as client:
             for _ in range(rounds):
                 await leases.before(client, kept)

@@ -23,10 +23,11 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import redis
 
 from handfast import HandfastError
-from handfast.testing import Command, FaultProxy, ServerController, run_in_subprocess
+from handfast.testing import Command, FaultProxy, ServerController
 from handfast_lab.chaos.apis import Api, api_of, is_renewed, settled
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.trials import Progress
+from handfast_lab.children import run_in_subprocess
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.rivals.verbs import LEASE
 

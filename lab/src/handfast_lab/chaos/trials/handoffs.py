@@ -13,10 +13,11 @@ from itertools import pairwise
 from time import monotonic
 from typing import NamedTuple
 
-from handfast.testing import Parent, ProcessFailed, ServerController
+from handfast.testing import ServerController
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.killable import LockUser, LockUsers
 from handfast_lab.chaos.trials import Progress
+from handfast_lab.children import Parent, ProcessFailed
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "Computing", "Hold", "applies", "trial"]

@@ -27,13 +27,14 @@ from typing import Any
 import redis
 
 from handfast import AcquireTimeout, Handfast
-from handfast.testing import ServerController, run_in_subprocess
+from handfast.testing import ServerController
 from handfast.testing.injection import Run, interrupt_after, interrupt_at
 from handfast_lab.chaos.figures import Figure, examples_of
 from handfast_lab.chaos.operations import OperationKind, Operations
 from handfast_lab.chaos.rival_operations import native_operations
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.stopping import StopTest
+from handfast_lab.children import run_in_subprocess
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]

@@ -17,12 +17,13 @@ from itertools import count as counting
 
 import redis
 
-from handfast.testing import ServerController, run_in_subprocess
+from handfast.testing import ServerController
 from handfast_lab.chaos.apis import is_renewed, opened, settled
 from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
 from handfast_lab.checker.leaks import MemoryWatch, resident_memory, snapshot
+from handfast_lab.children import run_in_subprocess
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]

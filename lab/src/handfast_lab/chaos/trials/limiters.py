@@ -22,12 +22,13 @@ from time import monotonic
 
 import redis
 
-from handfast.testing import ChildProcess, Command, FaultProxy, ProcessFailed, ServerController
+from handfast.testing import Command, FaultProxy, ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.chaos.figures import Figure, Tally, duration
 from handfast_lab.chaos.limiter_users import LimiterUser, LimiterUsers, Load, admissions_of
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.checker.windows import largest_window, windows_above
+from handfast_lab.children import ChildProcess, ProcessFailed
 from handfast_lab.rivals.limiters.contender import LimiterContender, Rate
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]

@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from time import monotonic
 
-from handfast.testing import ChildProcess, ProcessFailed, Report, ServerController
+from handfast.testing import ServerController
 from handfast_lab.chaos.figures import Figure, Tally, duration, durations
 from handfast_lab.chaos.once_users import OnceUser, OnceUsers
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
+from handfast_lab.children import ChildProcess, ProcessFailed, Report
 from handfast_lab.rivals.once.contender import Lifetimes, OnceContender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]

@@ -18,11 +18,12 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from handfast.testing import ServerController, run_in_subprocess
+from handfast.testing import ServerController
 from handfast_lab.chaos.apis import Api, opened, settled
 from handfast_lab.chaos.figures import Figure
 from handfast_lab.chaos.trials import Progress
 from handfast_lab.chaos.trials.soak import Soak
+from handfast_lab.children import run_in_subprocess
 from handfast_lab.rivals.contender import Contender
 
 __all__ = ["COUNT", "ROWS", "applies", "trial"]

@@ -28,13 +28,14 @@ import redis
 from handfast import AcquireTimeout
 from handfast._engine.calls import WAIT_MS
 from handfast._protocol.retry import MIN_REPLY_S
-from handfast.testing import ChildProcess, FaultProxy, ProcessFailed, ServerController, anything
-from handfast.testing.clock import find_compiler
+from handfast.testing import FaultProxy, ServerController, anything
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled
 from handfast_lab.chaos.figures import Figure, duration, examples_of
 from handfast_lab.chaos.killable import LockUsers
 from handfast_lab.chaos.trials import Progress, Tick, one_by_one
 from handfast_lab.chaos.writers import Task, Writer, write
+from handfast_lab.children import ChildProcess, ProcessFailed
+from handfast_lab.clocks import ClockedServer, find_compiler
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.stored import read_stored
 
@@ -155,7 +156,7 @@ def _resumed(contender: Contender, count: int, chance: random.Random, tick: Tick
 
 def _long_waits(contender: Contender, tick: Tick) -> Figure:
     api, wrong = api_of(contender), list[str]()
-    with ServerController(clock=True) as server:
+    with ClockedServer() as server:
         waited = api.run(_wait_long(api, server, wrong))
     tick()
     return Figure(
@@ -170,7 +171,7 @@ def _long_waits(contender: Contender, tick: Tick) -> Figure:
     )
 
 
-async def _wait_long(api: Api, server: ServerController, wrong: list[str]) -> float:
+async def _wait_long(api: Api, server: ClockedServer, wrong: list[str]) -> float:
     """Let the waiters wait; return for how many seconds by the server's clock."""
     place = "{hf:lock:long}"
     entered: list[int] = []

@@ -104,7 +104,7 @@ def _compiled() -> str:
             folder = tempfile.mkdtemp(prefix="handfast-clock-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             library = f"{folder}/clock.so"
-            with as_file(files("handfast.testing") / "clock.c") as source:
+            with as_file(files("handfast_lab.clocks") / "clock.c") as source:
                 command = [compiler, "-shared", "-fPIC", "-O2", "-o", library, str(source), "-ldl"]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:

@@ -38,7 +38,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from handfast.testing.children import (
+from handfast_lab.children.child import (
     START_TIMEOUT_S,
     ChildProcess,
     ForkedProcess,
@@ -53,7 +53,7 @@ __all__ = ["ProcessGroup", "run_in_subprocess"]
 PROGRESS_PERIOD_S = 0.1
 """Seconds between two progress reports: sending them must not disturb what is measured."""
 
-_START = "import sys; from handfast.testing.processes import _main; _main(int(sys.argv[1]))"
+_START = "import sys; from handfast_lab.children.group import _main; _main(int(sys.argv[1]))"
 
 _Child = TypeVar("_Child", bound=ChildProcess)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from handfast.testing import ProcessFailed, ProcessGroup, run_in_subprocess
+from handfast_lab.children import ProcessFailed, ProcessGroup, run_in_subprocess
 
 FRESH = pytest.param((), id="fresh")
 FORKED = pytest.param(("handfast.testing",), id="forked")
@@ -178,8 +178,8 @@ def test_a_process_that_dies_is_reported_with_what_it_printed(group):
 def test_no_process_outlives_its_parent(preload, frozen):
     script = f"""
 import os, signal
-from handfast.testing import ProcessGroup
-from tests.deep.testing.test_processes import work
+from handfast_lab.children import ProcessGroup
+from lab.tests.test_children import work
 group = ProcessGroup(preload={preload!r})
 child = group.start(work, 1)
 child.expect("ready", {PATIENCE})
