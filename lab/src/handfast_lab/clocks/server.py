@@ -48,6 +48,14 @@ class ClockedServer(ServerController):
         """Seconds by which the server's wall clock is ahead of the system's."""
         return 0.0 if self._clock is None else self._clock.offset
 
+    def replica(self, *options: str) -> ServerController:
+        """Start a replica, which has the system's clock."""
+        clocked, self._binary = self._binary, find_binary()
+        try:
+            return super().replica(*options)
+        finally:
+            self._binary = clocked
+
     def close(self) -> None:
         """End the server, and unmap its clock."""
         super().close()
