@@ -1,4 +1,4 @@
-"""The scripts, commands, keys and channels that each primitive uses on the server.
+"""The scripts, commands and keys that each primitive uses on the server.
 
 They are read from the calls of `handfast._engine`, packed for an arbitrary name: the same calls that a client sends. Nothing
 here is a copy that could become outdated.
@@ -43,8 +43,6 @@ class Use:
     """Commands that are sent outside of scripts."""
     keys: tuple[str, ...]
     """Patterns of its keys."""
-    channels: tuple[str, ...] = ()
-    """Patterns of the channels that belong to this primitive alone."""
 
     @property
     def commands(self) -> frozenset[str]:
@@ -162,7 +160,7 @@ def _compat(patterns: Sequence[str]) -> Use:
     keys = list(patterns)
     keys += [f"{pattern}:handfast:*" for pattern in patterns if not pattern.endswith("*")]
     plain = frozenset({"get"})  # sent by redis-py's `owned` and `locked`
-    return Use(_of_package("handfast.compat"), plain, tuple(keys), tuple(f"{pattern}:handfast" for pattern in patterns))
+    return Use(_of_package("handfast.compat"), plain, tuple(keys))
 
 
 def _fencing(patterns: Sequence[str]) -> Use:

@@ -100,8 +100,6 @@ def rights_for(
         _check(pattern)
     found = [NAMESPACED[use](namespace) if use in NAMESPACED else ANYWHERE[use](keys) for use in wanted]
     channels, connection = session(namespace) if set(wanted) & set(NAMESPACED) else ((), ())
-    if "compat" in wanted:
-        connection = tuple(dict.fromkeys((*connection, "subscribe")))
     inside = frozenset[str]().union(*(use.commands for use in found))
     if cluster:
         connection = (*connection, *CLUSTER)
@@ -113,7 +111,7 @@ def rights_for(
         connection = (*connection, "client|setinfo")
     return Rights(
         keys=_patterns(found, "keys"),
-        channels=(*channels, *_patterns(found, "channels")),
+        channels=channels,
         connection=connection,
         running=("evalsha",) if preloaded else ("evalsha", "eval"),
         inside=tuple(sorted(inside)),

@@ -9,8 +9,6 @@ clients with redis-py's class and clients with this one exclude each other, so b
 
 What is better:
 
-- A release wakes the waiters of this class at once. A release by redis-py's class is found by polling: every ``sleep``
-  seconds, and when the key's TTL ends.
 - ``blocking_timeout`` is waited out. redis-py gives up as soon as another ``sleep`` would exceed it.
 - A lost reply, after which redis-py sends the command again, does no harm: an acquire recognises its own grant (redis-py's
   returns False and leaves the key), a release stays a release, and an ``extend`` is added once.
@@ -22,7 +20,7 @@ What is better:
 - Tokens can't be guessed. redis-py makes them of the time and the network card's address.
 - A ``timeout`` of 0 raises ValueError. In redis-py it makes a lock that never ends; None still does, and is the default.
 
-What stays as it is: by default the token is in thread-local storage, which all tasks of an event loop share. In another
+What stays as it is: waiters ask every ``sleep`` seconds, and when the key's TTL ends. By default the token is in thread-local storage, which all tasks of an event loop share. In another
 thread ``release`` raises LockError, where redis-py raises AttributeError. A loss is found only by the next call, there is
 neither renewal nor a fence, and waiters are not served in order. `handfast.Handfast.lock` has all of these.
 

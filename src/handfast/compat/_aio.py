@@ -7,7 +7,6 @@ are used here in the same way, so that a subclass may override them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 
 # sync only: import time
@@ -26,7 +25,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._engine.replies import Reply
 from handfast._protocol.retry import CLEANUP_FOR, pauses
 from handfast.compat import _shared
-from handfast.compat._listeners import AsyncReleaseListener
 from handfast.compat._scopes import AsyncLockScope
 from handfast.compat._shared import Token
 from handfast.errors import ScriptError
@@ -46,7 +44,7 @@ class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
         redis: The client of redis-py.
         name: The key of the lock.
         timeout: Seconds until the server deletes the key, at least 0.001. None keeps it until it is released.
-        sleep: Seconds after which a waiter asks again, 0 or more. A release by this class wakes it earlier.
+        sleep: Seconds after which a waiter asks again, 0 or more.
         blocking: Whether `acquire` waits.
         blocking_timeout: Seconds that `acquire` waits at most. None waits indefinitely.
         thread_local: Whether each thread has a token of its own.
@@ -155,7 +153,7 @@ class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
         return _shared.note(mine, await _ask(self.redis, call))
 
     async def release(self) -> None:
-        """Release the lock, and wake the waiters of this class.
+        """Release the lock.
 
         After any error except LockNotOwnedError it may be called again.
 
@@ -231,16 +229,11 @@ class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
         return True
 
     async def _wait(self, token: Token, sleep: float, until: float) -> bool:
-        key, channel = _shared.key_and_channel(self.redis, self.name)
-        with contextlib.closing(AsyncReleaseListener(self.redis, key, channel)) as listener:
-            while True:
-                await listener.listen(until - monotonic())
-                if await self.do_acquire(token):  # a release before the subscription was not heard
-                    return True
-                left = until - monotonic()
-                if left <= 0:
-                    return False
-                await listener.wait(_shared.poll_interval(token, sleep, left))
+        while (left := until - monotonic()) > 0:
+            await asyncio.sleep(_shared.poll_interval(token, sleep, left))
+            if await self.do_acquire(token):
+                return True
+        return False
 
     async def _undo(self, token: Token, error: BaseException) -> None:
         """Take back what the acquire of this token may have got."""

@@ -29,7 +29,6 @@ __all__ = [
     "encoded",
     "extend",
     "held",
-    "key_and_channel",
     "lifetime_ms",
     "more_ms",
     "note",
@@ -191,38 +190,32 @@ def encoded(client: Any, text: Any) -> bytes:
     return bytes(client.get_encoder().encode(text))
 
 
-def key_and_channel(client: Any, name: Any) -> tuple[bytes, bytes]:
-    """Return the lock's key, encoded, and the channel to which its releases are published."""
-    key = encoded(client, name)
-    return key, key + b":handfast"
-
-
 # --- calls
 
 
 def acquire(client: Any, name: Any, token: Token, timeout: Any) -> Call:
     """Ask for the lock."""
-    key, _ = key_and_channel(client, name)
+    key = encoded(client, name)
     names = {"lock": key, "past": beside(key, token.call)}
     return ACQUIRE, names | {"token": token, "ttl_ms": lifetime_ms(timeout), "own": int(token.own)}
 
 
 def cancel(client: Any, name: Any, token: Token) -> Call:
     """Take back what an acquire may have got."""
-    key, channel = key_and_channel(client, name)
+    key = encoded(client, name)
     names = {"lock": key, "past": beside(key, token.call)}
-    return CANCEL, names | {"token": token, "own": int(token.own), "channel": channel}
+    return CANCEL, names | {"token": token, "own": int(token.own)}
 
 
 def release(client: Any, name: Any, token: Token) -> Call:
     """Give the lock up."""
-    key, channel = key_and_channel(client, name)
-    return RELEASE, {"lock": key, "past": beside(key, token.call), "token": token, "channel": channel}
+    key = encoded(client, name)
+    return RELEASE, {"lock": key, "past": beside(key, token.call), "token": token}
 
 
 def extend(client: Any, name: Any, token: bytes, additional_time: Any) -> Call:
     """Add to the lock's TTL."""
-    key, _ = key_and_channel(client, name)
+    key = encoded(client, name)
     call = secrets.token_hex(16).encode()
     more = more_ms(additional_time, "additional_time")
     return EXTEND, {"lock": key, "past": beside(key, call), "token": token, "more_ms": more}
@@ -230,7 +223,7 @@ def extend(client: Any, name: Any, token: bytes, additional_time: Any) -> Call:
 
 def renew(client: Any, name: Any, token: bytes, ttl: Any, what: str, *, even_endless: bool) -> Call:
     """Set the lock's TTL; ``even_endless`` where it has none, too."""
-    key, _ = key_and_channel(client, name)
+    key = encoded(client, name)
     ttl_ms = lifetime_ms(ttl, what)
     return RENEW, {"lock": key, "token": token, "ttl_ms": ttl_ms, "even_endless": int(even_endless)}
 

@@ -7,7 +7,6 @@ are used here in the same way, so that a subclass may override them.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 import weakref
@@ -25,7 +24,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._engine.replies import Reply
 from handfast._protocol.retry import CLEANUP_FOR, pauses
 from handfast.compat import _shared
-from handfast.compat._listeners import ReleaseListener
 from handfast.compat._scopes import LockScope
 from handfast.compat._shared import Token
 from handfast.errors import ScriptError
@@ -45,7 +43,7 @@ class RedisLock(LockScope, redis.lock.Lock):
         redis: The client of redis-py.
         name: The key of the lock.
         timeout: Seconds until the server deletes the key, at least 0.001. None keeps it until it is released.
-        sleep: Seconds after which a waiter asks again, 0 or more. A release by this class wakes it earlier.
+        sleep: Seconds after which a waiter asks again, 0 or more.
         blocking: Whether `acquire` waits.
         blocking_timeout: Seconds that `acquire` waits at most. None waits indefinitely.
         thread_local: Whether each thread has a token of its own.
@@ -151,7 +149,7 @@ class RedisLock(LockScope, redis.lock.Lock):
         return _shared.note(mine, _ask(self.redis, call))
 
     def release(self) -> None:
-        """Release the lock, and wake the waiters of this class.
+        """Release the lock.
 
         After any error except LockNotOwnedError it may be called again.
 
@@ -227,16 +225,11 @@ class RedisLock(LockScope, redis.lock.Lock):
         return True
 
     def _wait(self, token: Token, sleep: float, until: float) -> bool:
-        key, channel = _shared.key_and_channel(self.redis, self.name)
-        with contextlib.closing(ReleaseListener(self.redis, key, channel)) as listener:
-            while True:
-                listener.listen(until - monotonic())
-                if self.do_acquire(token):  # a release before the subscription was not heard
-                    return True
-                left = until - monotonic()
-                if left <= 0:
-                    return False
-                listener.wait(_shared.poll_interval(token, sleep, left))
+        while (left := until - monotonic()) > 0:
+            time.sleep(_shared.poll_interval(token, sleep, left))
+            if self.do_acquire(token):
+                return True
+        return False
 
     def _undo(self, token: Token, error: BaseException) -> None:
         """Take back what the acquire of this token may have got."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any, TypeAlias, get_args
 
 import redis
@@ -348,25 +347,16 @@ async def _compat(workload: Workload) -> None:
             await workload.record("extend", lock.extend, 1.0)
             await workload.record("reacquire", lock.reacquire)
             await workload.record("release", lock.release)
-    mine, theirs = (
-        new(workload.one, key, timeout=2 * RETRY_FOR),
-        new(workload.other, key, timeout=TTL, sleep=2 * RETRY_FOR),
-    )
+    mine, theirs = (new(client, key, timeout=TTL, sleep=SOON / 4) for client in (workload.one, workload.other))
     if not await workload.record("acquire", mine.acquire, blocking=False):
         return
-    began = monotonic()
 
     async def wait() -> None:
-        # Without a wake-up it polls only at the beginning and at the end of this time.
         if await workload.record("wait", theirs.acquire, blocking_timeout=4 * SOON):
-            workload.observations.append(
-                Observation("wake up", "done" if monotonic() - began < 3 * SOON else "too late")
-            )
             await workload.record("release", theirs.release)
 
     waiting = workload.api.start(wait)
-    await workload.api.eventually(lambda: workload.admin.pubsub_numsub(f"{key}:handfast")[0][1], SOON)
-    await workload.api.sleep(SOON / 4)  # it asks once more when it is subscribed
+    await workload.api.sleep(SOON / 4)
     await workload.record("release", mine.release)
     await workload.join(waiting)
 

@@ -141,19 +141,24 @@ def limiting(stage: Stage) -> list[Finding]:
         "them on the server and lets them in one after the other. One of the processes is killed while all wait."
     )
     limiter, calls, bars = stage.hf.limiter("service", RATE), Counter[str](), Bars()
+
+    def is_done() -> bool:
+        nonlocal most, is_dead
+        status = limiter.status()
+        most = max(most, status.rates[0].used)
+        if not is_dead and status.waiting > len(callers):
+            stage.kill(victim)
+            is_dead = True
+        bars[f"in the last {RATE.per:g} s"] = status.rates[0].used, RATE.limit, f"never above {most}"
+        for name in (*callers, victim):
+            bars[f"process {name}"] = calls[name], times, "[bold red]killed" * (is_dead and name == victim)
+        return all(calls[name] == times for name in callers)
+
     with stage.showing(bars):
         for name in (*callers, victim):
             stage.order(name, "call", times)
-        for report in stage.reports("the processes to call", lambda: all(calls[name] == times for name in callers)):
+        for report in stage.reports("the processes to call", is_done):
             calls[report.worker] += report.word == "called"
-            status = limiter.status()
-            most = max(most, status.rates[0].used)
-            bars[f"in the last {RATE.per:g} s"] = status.rates[0].used, RATE.limit, f"never above {most}"
-            if not is_dead and status.waiting > len(callers):
-                stage.kill(victim)
-                is_dead = True
-            for name in (*callers, victim):
-                bars[f"process {name}"] = calls[name], times, "[bold red]killed" * (is_dead and name == victim)
     stage.pause()
     return [
         Finding(f"most calls within {RATE.per:g} s", f"{most} of {RATE.limit}", most <= RATE.limit),

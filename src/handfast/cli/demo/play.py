@@ -22,7 +22,7 @@ from handfast.fencing import guard_key
 
 __all__ = ["play"]
 
-MARKS = {True: "[bold green]✓ yes", False: "[bold red]✗ NO", None: "[dim]no promise"}
+_MARKS = {True: "[bold green]✓ yes", False: "[bold red]✗ NO", None: "[dim]no promise"}
 
 
 def play(url: str | None, processes: int, pace: float) -> int:
@@ -49,7 +49,7 @@ def play(url: str | None, processes: int, pace: float) -> int:
     stage.title("What you have seen")
     table = Table("tried", "seen", "as promised", box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for finding in findings:
-        table.add_row(finding.what, finding.seen, MARKS[finding.held])
+        table.add_row(finding.what, finding.seen, _MARKS[finding.held])
     stage.console.print(Padding(table, (0, 0, 0, 2), expand=False))
     return int(any(finding.held is False for finding in findings))
 

@@ -106,15 +106,18 @@ class Stage:
     """The workers and the screen of one run. ``value`` reads a key that they share, and ``pace`` 1 takes 40 seconds."""
 
     def __init__(self, hf: Handfast, value: Callable[[str], Any], processes: int, pace: float) -> None:
-        self.hf, self.value, self.processes, self.pace = hf, value, processes, pace
-        self.ttl = max(2.0, round(2.0 * pace, 1))  # never so short that a busy machine loses a healthy lease
+        self.hf: Handfast = hf
+        self.value: Callable[[str], Any] = value
+        self.processes: int = processes
+        self.pace: float = pace
+        self.ttl: float = max(2.0, round(2.0 * pace, 1))  # never so short that a busy machine loses a healthy lease
         self.workers: dict[str, subprocess.Popen[str]] = {}
-        self.console = Console(highlight=False)
+        self.console: Console = Console(highlight=False)
         self.console.width = min(self.console.width, 100)  # longer lines are hard to read
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._listeners: list[Thread] = []
         self._live: Live | None = None
-        self.timeline = Timeline(1)
+        self.timeline: Timeline = Timeline(1)
 
     def start(self, name: str, *args: str) -> None:
         """Start a worker. It has a process group of its own, so that a Ctrl-C in the terminal reaches the demo alone."""

@@ -20,7 +20,7 @@ from handfast.cli.connect import redis_client
 from handfast.fencing import StaleFence, set_if_newer
 from handfast.records import Rate
 
-__all__ = ["KEY_TTL", "RATE"]
+__all__ = ["KEY_TTL", "RATE", "Worker", "main", "report"]
 
 KEY_TTL = 120.0
 """Seconds that a key of the demo lives where the demo itself is killed before it deletes it."""
@@ -28,7 +28,8 @@ KEY_TTL = 120.0
 LONGEST_WAIT = 120.0
 """Seconds that a worker waits; the demo gives up earlier."""
 
-RATE = Rate(5, 1.0)
+RATE: Rate = Rate(5, 1.0)
+"""How often all of them together may call the service."""
 
 
 class Worker:
@@ -98,7 +99,8 @@ def _read(orders: SimpleQueue[list[Any]]) -> None:
     os._exit(0)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Carry out orders until there are no more."""
     logging.disable()  # a lost lease is part of the show
     waiting: SimpleQueue[list[Any]] = SimpleQueue()
     Thread(target=_read, args=(waiting,), daemon=True).start()
@@ -107,3 +109,7 @@ if __name__ == "__main__":
     while True:
         order, *args = waiting.get()
         getattr(worker, order)(*args)
+
+
+if __name__ == "__main__":
+    main()

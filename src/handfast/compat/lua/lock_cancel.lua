@@ -1,7 +1,7 @@
 -- lock_cancel: take back what an acquire that ended early may have got, or may yet get.
 --
 -- KEYS lock past
--- ARGV token own channel
+-- ARGV token own
 -- REPLY cancelled
 --
 -- The key goes only if this very acquire has it: another may have been given the same token (see lock_acquire).
@@ -10,12 +10,9 @@
 -- LATE an acquire is over all the same: it was cancelled before this was sent.
 -- MEMORY the first write is a DEL, which passes at maxmemory and lets the rest through.
 local lock, past = KEYS[1], KEYS[2]
-local token, own, channel = ARGV[1], ARGV[2] == '1', ARGV[3]
+local token, own = ARGV[1], ARGV[2] == '1'
 
 local mine = redis.pcall('GET', lock) == token and (own or redis.call('GET', past) == 'granted')
 redis.call('DEL', mine and lock or past)
 redis.call('SET', past, 'over', 'PX', 600000)
-if mine then
-  redis.pcall('PUBLISH', channel, 'released') -- without the right to it, those who wait will find out by asking
-end
 return {'cancelled'}

@@ -1,7 +1,7 @@
--- lock_release: give the lock up and wake those who wait for it.
+-- lock_release: give the lock up.
 --
 -- KEYS lock past
--- ARGV token channel
+-- ARGV token
 -- REPLY released
 -- REPLY lost
 --
@@ -10,7 +10,7 @@
 -- LATE once the token is gone from the key, nothing is changed.
 -- MEMORY the first write is a DEL, which passes at maxmemory and lets the rest through.
 local lock, past = KEYS[1], KEYS[2]
-local token, channel = ARGV[1], ARGV[2]
+local token = ARGV[1]
 
 if redis.call('GET', past) == 'over' then
   return {'released'}
@@ -20,5 +20,4 @@ if redis.call('GET', lock) ~= token then
 end
 redis.call('DEL', lock)
 redis.call('SET', past, 'over', 'PX', 60000)
-redis.pcall('PUBLISH', channel, 'released') -- without the right to it, those who wait will find out by asking
 return {'released'}
