@@ -7,8 +7,8 @@ versions of chapter 6, with SETNX or WATCH/MULTI/EXEC. Both use the same keys, s
 ``conn`` is a ``redis.Redis``, with or without ``decode_responses``; identifiers and names are returned as str. Errors of
 redis-py propagate.
 
-Each docstring names the flaws of its function and what to use instead, where ``hf`` is a `handfast.Handfast`. All share one
-flaw: redis-py sends a command again after a lost reply, and these functions cannot tell the second call from the first.
+What is wrong with each, and what to use instead, is on one page: docs/explanation/classic.md. All share one flaw: redis-py
+sends a command again after a lost reply, and these functions cannot tell the second call from the first.
 """
 
 from __future__ import annotations

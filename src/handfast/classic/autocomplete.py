@@ -25,10 +25,6 @@ _complete = load_file("guild_complete")
 def join_guild(conn: redis.Redis, guild: str, user: str | bytes) -> None:
     """Add a name to a guild.
 
-    Flaws: a name with ``{`` is accepted and never found.
-
-    Use instead: ``hf.autocomplete(guild).add(user)``.
-
     Args:
         conn: The client.
         guild: The guild.
@@ -40,8 +36,6 @@ def join_guild(conn: redis.Redis, guild: str, user: str | bytes) -> None:
 
 def leave_guild(conn: redis.Redis, guild: str, user: str | bytes) -> None:
     """Remove a name from a guild.
-
-    Use instead: ``hf.autocomplete(guild).remove(user)``.
 
     Args:
         conn: The client.
@@ -63,16 +57,6 @@ def find_prefix_range(prefix: str) -> tuple[str, str]:
 
 def autocomplete_on_prefix(conn: redis.Redis, guild: str, prefix: str) -> list[str]:
     """Return up to ten names of a guild that begin with a prefix.
-
-    Flaws: this read writes, so neither a replica nor a user with read-only rights can run it. Names with ``{`` are dropped
-    but count among the ten. Only lower-case ASCII letters work:
-
-    - a prefix that ends with a character before ``a`` (a capital letter, a digit, a blank) finds nothing;
-    - a prefix that ends with a character after ``z`` (any beyond ASCII) also finds names that do not begin with it;
-    - a name with such a character right after the prefix is not found, but is found for the next letter: of the names "ié"
-      and "jé", the prefix "j" finds the first.
-
-    Use instead: ``hf.autocomplete(guild).complete(prefix)``, which reads once, writes nothing and accepts any Unicode.
 
     Args:
         conn: The client.

@@ -21,13 +21,6 @@ def acquire_lock_with_timeout(
 ) -> str | Literal[False]:
     """Acquire the lock ``lock:<lockname>``.
 
-    Flaws: it polls every millisecond, so each waiter costs the server a thousand calls a second, and a released lock stays
-    free until the next poll. It is unfair: the client that released it polls first. ``lock_timeout`` is rounded up to whole
-    seconds and never renewed, and the holder does not learn that its time is over. If the reply is lost and redis-py sends
-    the command again, the caller waits for its own lock.
-
-    Use instead: ``hf.lock(lockname).acquire(timeout=...)``, which waits in a queue and is woken by the release.
-
     Args:
         conn: The client.
         lockname: The name of the lock.
@@ -49,10 +42,6 @@ def acquire_lock_with_timeout(
 
 def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> bool:
     """Release the lock ``lock:<lockname>``.
-
-    Flaws: waiters are not notified.
-
-    Use instead: ``lease.release()``, which hands the lock to the next waiter.
 
     Args:
         conn: The client.

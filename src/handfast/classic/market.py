@@ -24,12 +24,6 @@ _list, _purchase = load_file("market_list"), load_file("market_purchase")
 def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool:
     """Move an item from the seller's inventory to the market.
 
-    Flaws: the script builds keys from the ids, in other slots than ``market:``, so it does not work in a cluster, and neither
-    an ACL nor a proxy can see which keys a call uses. Ids with a dot collide: "a.b" of seller "c" and "a" of seller "b.c" are
-    one entry.
-
-    Use instead: the scripts of ``examples/marketplace``.
-
     Args:
         conn: The client.
         itemid: The item.
@@ -49,13 +43,6 @@ def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool
 
 def purchase_item(conn: redis.Redis, buyerid: Id, itemid: Id, sellerid: Id) -> bool:
     """Buy an item for its current price.
-
-    Flaws: the buyer pays the current price, which may be higher than the one it saw. The script builds keys from the ids, so
-    it does not work in a cluster. An inventory is a set: if the buyer already has the item, the second one is paid for and
-    vanishes. Nothing is rolled back: if the buyer's inventory is not a set, the money has already moved. If the reply is lost
-    and redis-py sends the command again, it returns False although the item was bought.
-
-    Use instead: the scripts of ``examples/marketplace``.
 
     Args:
         conn: The client.

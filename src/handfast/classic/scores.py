@@ -23,12 +23,6 @@ _raise = load_file("scores_raise")
 def zadd_unless_smaller(conn: redis.Redis, key: str, scores: Mapping[str, float] | Mapping[bytes, float]) -> int:
     """Set scores, each only if the member is missing or has a smaller score.
 
-    Flaws: the script sends two commands per member and blocks the server for that time. More than 10,000 members take several
-    calls, which are not atomic together. The result does not say how many scores were raised or were too small. If a reply is
-    lost and redis-py sends the command again, members that the first call added are not counted.
-
-    Use instead: ``hf.scores(name).advance(scores)``, which works in short calls and counts all three exactly.
-
     Args:
         conn: The client.
         key: The key of the ZSET.

@@ -46,12 +46,6 @@ def script_load(script: str) -> LoadedScript:
     SCRIPT LOAD on the first server that it uses, which costs a round trip; copies of it that do not handle NOSCRIPT fail
     after the first restart, failover or SCRIPT FLUSH.
 
-    Flaws: keys and arguments are not checked against the script. In a pipeline NOSCRIPT arrives too late, unless
-    ``force_eval`` is given. A call that redis-py sends again after a lost reply runs twice.
-
-    Use instead: `handfast.Script`, which reads the keys and arguments from the script's header. Through ``hf``, it is sent
-    again only if the header says that this is safe.
-
     Args:
         script: The Lua source.
 

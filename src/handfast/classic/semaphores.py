@@ -21,13 +21,6 @@ _acquire, _refresh = load_file("semaphore_acquire"), load_file("semaphore_refres
 def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: float = 10) -> str | None:
     """Acquire one of ``limit`` permits if one is free.
 
-    Flaws: it uses the clients' clocks. A fast clock ends the permits of others early, a slow one its own. (A difference of
-    10 ms does not steal a valid permit, as it does in `handfast.classic.watch`.) The ``timeout`` of the new client ends a
-    permit, not that of its holder, and the holder is not notified. There is no queue: callers must poll. If the reply is lost
-    and redis-py sends the command again, the caller's own permit may be the one that is missing.
-
-    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which uses the server's clock and a queue.
-
     Args:
         conn: The client.
         semname: The key of the semaphore.
@@ -45,10 +38,6 @@ def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: floa
 def release_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
     """Release a permit.
 
-    Flaws: other clients are not notified.
-
-    Use instead: ``lease.release()``, which hands the permit to the next waiter.
-
     Args:
         conn: The client.
         semname: The key of the semaphore.
@@ -63,10 +52,6 @@ def release_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) 
 
 def refresh_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
     """Restart the time of a permit.
-
-    Flaws: callers must do this often enough, and with a correct clock: a slow one shortens the time.
-
-    Use instead: ``hf.semaphore(semname, limit)``, which renews its leases and reports a lost one.
 
     Args:
         conn: The client.

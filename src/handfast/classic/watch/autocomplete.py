@@ -17,13 +17,6 @@ __all__ = ["autocomplete_on_prefix", "find_prefix_range", "join_guild", "leave_g
 def autocomplete_on_prefix(conn: redis.Redis, guild: str, prefix: str) -> list[str]:
     """Return up to ten names of a guild that begin with a prefix.
 
-    Flaws: any change of the guild between WATCH and EXEC makes it start over, also a completion by another client, so the
-    throughput falls with the number of clients. The sentinels of other clients count among the ten and are dropped. A client
-    that dies within the call leaves its sentinels behind. It takes at least five round trips. It has all flaws of the Lua
-    version too.
-
-    Use instead: ``hf.autocomplete(guild).complete(prefix)``.
-
     Args:
         conn: The client.
         guild: The guild.

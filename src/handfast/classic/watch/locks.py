@@ -20,12 +20,6 @@ def acquire_lock_with_timeout(
 ) -> str | Literal[False]:
     """Acquire the lock ``lock:<lockname>``.
 
-    Flaws: a client that dies between SETNX and EXPIRE leaves a lock without a TTL. Only the next client that finds the lock
-    taken repairs that, and ``lock_timeout`` starts then; until one comes, the lock stays taken. A failed attempt takes two
-    round trips. As the Lua version, it polls, is unfair and counts whole seconds.
-
-    Use instead: ``hf.lock(lockname).acquire(timeout=...)``.
-
     Args:
         conn: The client.
         lockname: The name of the lock.
@@ -51,11 +45,6 @@ def acquire_lock_with_timeout(
 
 def release_lock(conn: redis.Redis, lockname: str, identifier: str | bytes) -> bool:
     """Release the lock ``lock:<lockname>``.
-
-    Flaws: it takes three round trips (WATCH, GET, and MULTI to EXEC in one), and starts over if another client has changed
-    the key, if only to repair its TTL. Waiters are not notified.
-
-    Use instead: ``lease.release()``.
 
     Args:
         conn: The client.

@@ -13,11 +13,6 @@ __all__ = ["list_item", "purchase_item"]
 def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool:
     """Move an item from the seller's inventory to the market.
 
-    Flaws: it takes three round trips, and starts over if the inventory has changed. The keys are in different slots, so it
-    does not work in a cluster. Ids with a dot collide, as in the Lua version.
-
-    Use instead: the scripts of ``examples/marketplace``.
-
     Args:
         conn: The client.
         itemid: The item.
@@ -50,12 +45,6 @@ def list_item(conn: redis.Redis, itemid: Id, sellerid: Id, price: float) -> bool
 
 def purchase_item(conn: redis.Redis, buyerid: Id, itemid: Id, sellerid: Id) -> bool:
     """Buy an item for its current price.
-
-    Flaws: it takes four round trips, and starts over whenever another client has listed or bought anything, because the
-    market is one key; on a busy market few purchases succeed. MULTI does not roll back: if one command fails, the others have
-    run. It has all flaws of the Lua version too.
-
-    Use instead: the scripts of ``examples/marketplace``.
 
     Args:
         conn: The client.

@@ -30,14 +30,6 @@ __all__ = [
 def acquire_semaphore(conn: redis.Redis, semname: str, limit: int, timeout: float = 10) -> str | None:
     """Acquire one of ``limit`` permits if one is free.
 
-    Flaws: the slowest clock wins. A client whose clock is 10 ms slow ranks before clients that acquired the last permits
-    within 10 ms, so one permit too many is held. A client above the limit stays in the set until it removes itself; until
-    then it blocks others, and if it dies, for ``timeout`` seconds. Permits cannot be refreshed. It has all flaws of the Lua
-    version too.
-
-    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, or at least `handfast.classic.acquire_semaphore`,
-    which does not steal permits.
-
     Args:
         conn: The client.
         semname: The key of the semaphore.
@@ -64,13 +56,6 @@ def acquire_fair_semaphore(conn: redis.Redis, semname: str, limit: int, timeout:
     """Acquire one of ``limit`` permits if one is free, ranked by a counter.
 
     Clocks decide only which permits have timed out, so they may differ by a second or so.
-
-    Flaws: the number and the rank are taken in two steps. A client that gets its number first and adds itself last has the
-    smaller number, and steals the permit of a client in between; `acquire_semaphore_with_lock` prevents this. It takes two
-    round trips, three if no permit is free. ``<semname>:counter`` has no TTL.
-
-    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which takes one round trip and serves waiters in order;
-    `handfast.classic.acquire_semaphore` has no race either.
 
     Args:
         conn: The client.
@@ -103,10 +88,6 @@ def acquire_fair_semaphore(conn: redis.Redis, semname: str, limit: int, timeout:
 def release_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
     """Release a permit of the fair semaphore.
 
-    Flaws: other clients are not notified.
-
-    Use instead: ``lease.release()``, which hands the permit to the next waiter.
-
     Args:
         conn: The client.
         semname: The key of the semaphore.
@@ -125,11 +106,6 @@ def release_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
 def refresh_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | bytes) -> bool:
     """Restart the time of a permit of the fair semaphore.
 
-    Flaws: it adds the identifier to find out whether it was there. A client that had lost its permit and dies here blocks one
-    for another ``timeout``.
-
-    Use instead: ``hf.semaphore(semname, limit)``, which renews its leases; `handfast.classic.refresh_semaphore` checks first.
-
     Args:
         conn: The client.
         semname: The key of the semaphore.
@@ -147,12 +123,6 @@ def refresh_fair_semaphore(conn: redis.Redis, semname: str, identifier: str | by
 
 def acquire_semaphore_with_lock(conn: redis.Redis, semname: str, limit: int, timeout: float = 10) -> str | None:
     """Acquire a permit with `acquire_fair_semaphore` while holding the lock ``lock:<semname>``.
-
-    Flaws: the lock costs five more round trips and adds its own flaws. Under contention permits stay free because the lock is
-    busy.
-
-    Use instead: ``hf.semaphore(semname, limit).acquire(timeout=...)``, which takes one round trip and no lock, as does
-    `handfast.classic.acquire_semaphore`.
 
     Args:
         conn: The client.
