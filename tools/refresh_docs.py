@@ -6,7 +6,6 @@ cannot say anything else than they do:
 - ``cli``: the commands, read from click;
 - ``scripts``: the engine's scripts, read from their headers;
 - ``lint``: the rules of the linter;
-- ``performance``: the README's table, from ``results/benchmarks/lock.json``;
 - ``lock`` and ``tasks``: one lock used by processes and by tasks, from ``lock.json`` and ``async.json`` there;
 - ``handoff``: the counts of a contended handoff, from ``results/benchmarks/handoff.json``;
 - ``cluster`` and ``routing``: locks on several primaries, and the frames of a routed call, from ``results/benchmarks/cluster.json``;
@@ -41,22 +40,16 @@ RESULTS = ROOT / "results"
 LUA = ROOT / "src/handfast/_engine/lua"
 SECTION = re.compile(r"(<!-- begin:(\w+) -->\n).*?(<!-- end:\2 -->)", re.DOTALL)
 
-SHOWN = {
+COUNTED = {
     "redis-py": "redis-py `Lock`",
-    "redis-py-1ms": "redis-py `Lock`, `sleep=0.001`",
+    "redis-py-1ms": "redis-py `Lock`, sleep 1 ms",
     "python-redis-lock": "python-redis-lock",
     "handfast": "**Handfast**",
-    "floor": "bare socket, same scripts",
-}
-"""The rows of the README's table and their names there."""
-
-COUNTED = SHOWN | {
     "classic-first": "classic listing, first form",
     "classic-lua": "classic listing, Lua form",
-    "redis-py-1ms": "redis-py `Lock`, sleep 1 ms",
     "floor": "baseline",
 }
-"""The same of the tables of processes."""
+"""The names of contenders in the tables of processes."""
 
 TASKS = COUNTED | {
     "redis-py": "redis.asyncio `Lock`",
@@ -144,19 +137,6 @@ def rules() -> Iterator[str]:
     yield "| rule | asks that |\n|---|---|"
     for rule, words in RULES.items():
         yield f"| `{rule}` | {words} |"
-
-
-def performance() -> Iterator[str]:
-    """Five rows of the benchmark of one lock."""
-    data = _read("benchmarks/lock")
-    yield "| | 1 process | 10 processes | fairness | handoff p50 / p99 |\n|---|--:|--:|--:|--:|"
-    rows = {(row["contender"], row["clients"]): row for row in data["rows"]}
-    for contender, shown in SHOWN.items():
-        alone, many = rows[contender, 1], rows[contender, 10]
-        handoff = f"{many['handoff_p50_us']:.0f} / {many['handoff_p99_us']:.0f} µs"
-        rates = f"{alone['rate']:,.0f}/s | {many['rate']:,.0f}/s"
-        yield f"| {shown} | {rates} | {many['fairness']:.2f} | {handoff} |"
-    yield _circumstances(data)
 
 
 def processes() -> Iterator[str]:
@@ -378,7 +358,6 @@ SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "cli": commands,
     "scripts": scripts,
     "lint": rules,
-    "performance": performance,
     "lock": processes,
     "tasks": tasks,
     "handoff": handoff,

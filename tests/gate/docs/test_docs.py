@@ -63,6 +63,15 @@ def test_the_examples_of_a_page_run(page, server, raw, tmp_path, monkeypatch):
                 runner.run(client.close())
 
 
+def test_the_first_example_of_the_readme_prints_what_it_shows(server, raw):
+    """As it is pasted, but for the server."""
+    [(code, shown)] = re.findall(r"```python\n([^`]*)```\n\n```text\n([^`]*)```", (ROOT / "README.md").read_text())
+    code = code.replace("Handfast.embedded()", f"Handfast({server.url!r})")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    changing = re.compile(r"\d{16}|by \S+")
+    assert changing.sub("…", done.stdout) == changing.sub("…", shown)
+
+
 def test_the_commands_of_the_readme_run(server):
     """Its shell lines, with a command that is there."""
     [lines] = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
