@@ -19,6 +19,7 @@ from itertools import chain, filterfalse
 from struct import unpack
 from typing import Any, Protocol, TypeVar
 
+from handfast._engine.constants import CALLER
 from handfast._engine.effects import Call
 from handfast._engine.resp import bulk
 from handfast._engine.script import load
@@ -29,9 +30,6 @@ MOST = 64
 """The most names of a batch, which bounds for how long it keeps the server from others. More would gain 1 %."""
 
 ACQUIRE, RELEASE = load("locks_acquire"), load("locks_release")
-
-CALLER = 24
-"""Where the caller begins in what an acquire wants: weight, limit and claim_ms are the same in a batch."""
 
 _RELEASED = {ord("1"): [b"released", 0]}
 """What permit_release replies where no one waits, as it is read."""

@@ -13,6 +13,7 @@ from math import inf
 from struct import Struct
 from typing import Any, ClassVar, Self
 
+from handfast._engine.constants import CLAIM_MS, WAIT_MS
 from handfast._engine.defaults import DEFAULT_MAX_WAITERS
 from handfast._engine.effects import Acknowledgement, Answer, Call, LockPlace, make_call
 from handfast._engine.keys import KeySet
@@ -27,14 +28,6 @@ __all__ = ["MAX_PERMITS", "MultiRequest", "PermitRequest", "Request"]
 
 MAX_PERMITS = 1_000_000_000
 """The largest limit of a name. A read-write lock has it: a reader takes one permit, a writer all."""
-
-CLAIM_MS = 2_000
-"""The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for the whole
-ttl, and a frozen waiter, which does not, blocks the others for no longer. ``CLAIM_WINDOW_US`` of lua/lib/handoff.lua is the same
-for waiters of several names."""
-
-WAIT_MS = 60_000
-"""The wait-lease in ms: after this time without a call a waiter counts as gone. Waiters call at least three times as often."""
 
 ACQUIRE, CONFIRM, RENEW, RELEASE = (load(f"permit_{verb}") for verb in ("acquire", "confirm", "renew", "release"))
 CANCEL, REVOKE, INSPECT = load("permit_cancel"), load("permit_revoke"), load("permit_inspect")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from handfast._engine.calls import WAIT_MS
+from handfast._engine.constants import WAIT_MS
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles

@@ -8,7 +8,8 @@ from hashlib import sha256
 from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
-from handfast._engine.calls import WAIT_MS, PermitRequest
+from handfast._engine.calls import PermitRequest
+from handfast._engine.constants import WAIT_MS
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from handfast._engine.constants import IN_SCRIPTS
 from handfast._engine.header import Header, read_header
 from handfast._engine.resp import bulk
 
@@ -79,8 +80,14 @@ def load(name: str) -> LuaScript:
 
 
 def include_parts(text: str) -> str:
-    """Replace each line ``-- @include name`` by that part of ``lua/lib/``. A part of a part comes without its own comment."""
-    return _replace_includes(text, lambda name: _replace_includes(lua_text(f"lib/{name}.lua"), _body_of_part))
+    """Replace each line ``-- @include name`` by that part of ``lua/lib/``, and constants by their numbers.
+
+    A part of a part comes without its own comment.
+    """
+    whole = _replace_includes(text, lambda name: _replace_includes(lua_text(f"lib/{name}.lua"), _body_of_part))
+    for name, number in IN_SCRIPTS.items():
+        whole = whole.replace(name, str(number))
+    return whole
 
 
 def _replace_includes(text: str, part: Callable[[str], str]) -> str:

@@ -26,7 +26,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from handfast._engine.calls import CLAIM_MS, WAIT_MS, Request
+from handfast._engine.calls import Request
+from handfast._engine.constants import CLAIM_MS, WAIT_MS
 from handfast._engine.effects import Answer, Call, Confirmation, Park, Steps, Waking
 from handfast._engine.packing import read_reply
 from handfast._protocol.retry import pause_before

@@ -12,7 +12,8 @@ from enum import StrEnum
 from math import ceil, inf
 from typing import Any
 
-from handfast._engine.calls import CLAIM_MS, PermitRequest, Request
+from handfast._engine.calls import PermitRequest, Request
+from handfast._engine.constants import CLAIM_MS
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_failover, is_noscript

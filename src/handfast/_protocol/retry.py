@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, NamedTuple
 
+from handfast._engine.constants import REPEAT_MS
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_cut_off, is_failover, is_on_the_move, is_transient, refusal
@@ -47,7 +48,7 @@ outage."""
 UNDO_WAIT = 1.0
 """How long, in seconds, a caller waits for the undo of its operation. After that it goes on in the background."""
 
-CLEANUP_FOR = 20.0
+CLEANUP_FOR = REPEAT_MS / 1000
 """Background cleanup gives up after this many seconds, the lifetime of a tombstone on the server."""
 
 SLOT_MOVE_S = 2.0

@@ -15,7 +15,8 @@ from typing import get_args
 
 from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.batches import join
-from handfast._engine.calls import CLAIM_MS, MultiRequest, PermitRequest
+from handfast._engine.calls import MultiRequest, PermitRequest
+from handfast._engine.constants import CLAIM_MS
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind

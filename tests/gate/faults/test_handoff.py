@@ -19,7 +19,7 @@ from handfast import AsyncHandfast, Handfast
 from handfast._drivers import clock
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import Seat
-from handfast._engine.calls import CLAIM_MS
+from handfast._engine.constants import CLAIM_MS
 from handfast._protocol.lease import LeaseTable
 from handfast.acl import scripts_for
 from handfast.testing import FaultProxy, interrupt_at, script

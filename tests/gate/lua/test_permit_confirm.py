@@ -17,10 +17,10 @@ def handed(request, make, clock, listening):
     engine.acquire("t0")
     if engine.limit == 2:
         engine.acquire("t1")
-    listening(engine, "t2")
+    listening("t2")
     assert engine.acquire("t2")[0] == "queued"
     clock.now_us += WAIT_MS * 1000
-    engine.release("t0")
+    engine.release("t1" if engine.limit == 2 else "t0")
     assert engine.stored().holders["t2"] == clock.now_us + CLAIM_US
     return engine
 
@@ -36,7 +36,7 @@ def test_a_confirmation_sets_the_deadline_once_and_never_shortens_it(handed, clo
 def test_the_keys_outlive_a_lease_that_is_confirmed_by_an_hour(make, clock, listening, ttl_ms):
     engine = make(1)
     engine.acquire("t0")
-    listening(engine, "t1")
+    listening("t1")
     engine.acquire("t1", ttl=ttl_ms)
     clock.now_us += WAIT_MS * 1000 - 1
     engine.release("t0")
@@ -73,5 +73,8 @@ def test_a_lease_that_has_expired_is_not_confirmed(handed, clock):
         assert handed.run("confirm", token="t2", ttl_ms=TTL_MS) == ["lost"]
 
 
-def test_nothing_is_confirmed_of_a_name_that_is_gone(make):
-    assert make().run("confirm", token="t", ttl_ms=TTL_MS) == ["lost"]
+def test_nothing_is_confirmed_of_a_name_whose_state_is_gone(handed, make):
+    assert make(name="b").run("confirm", token="t", ttl_ms=TTL_MS) == ["lost"]
+    handed.client.delete(handed.key(PARTS[0]))
+    with unchanged(handed):
+        assert handed.run("confirm", token="t2", ttl_ms=TTL_MS) == ["lost"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from handfast import HandfastError, LimitExceeded, QueueFull, ServerRefused
-from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, MultiRequest, PermitRequest
+from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest
+from handfast._engine.constants import CLAIM_MS
 from handfast._engine.effects import Acknowledgement, Answer, Call, Confirmation, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles

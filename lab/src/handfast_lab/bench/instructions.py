@@ -33,7 +33,8 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Self
 
-from handfast._engine.calls import CLAIM_MS, MAX_PERMITS, WAIT_MS, MultiRequest, PermitRequest, Request
+from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest, Request
+from handfast._engine.constants import CLAIM_MS, WAIT_MS
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles

@@ -28,10 +28,9 @@ local cost, new_cost, copies = struct.unpack('<ddd', ARGV[2])
 local was_first = redis.call('ZRANGE', queue, 0, 0)[1] == token
 leave_queue(token)
 if new_cost == 0 or copies == 1 then
-  local TOMBSTONE_MS, GRACE_MS = 20000, 60000 -- for as long the drivers retry, and clean up in the background
   local MAX_DROPPED = 100 -- more than are added
-  redis.call('ZADD', tombstones, now + TOMBSTONE_MS * 1000, token)
-  redis.call('PEXPIRE', tombstones, TOMBSTONE_MS + GRACE_MS)
+  redis.call('ZADD', tombstones, now + REPEAT_MS * 1000, token)
+  redis.call('PEXPIRE', tombstones, REPEAT_MS + GRACE_MS)
   local over = redis.call('ZRANGEBYSCORE', tombstones, '-inf', now, 'LIMIT', 0, MAX_DROPPED)
   if over[1] then
     redis.call('ZREM', tombstones, unpack(over))

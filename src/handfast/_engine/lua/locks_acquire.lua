@@ -19,10 +19,9 @@
 
 -- @include clock
 
-local HOUR_US = 3600000000 -- as lib/state.lua has it
 local callers, ttl_ms, wants = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local permits, owner, its_end = string.sub(wants, 1, 24), string.sub(wants, 25), now + ttl_ms * 1000
-local least = its_end + HOUR_US + 60000000 -- as permit_acquire has it
+local permits, owner, its_end = string.sub(wants, 1, CALLER_IN_WANTS - 1), string.sub(wants, CALLER_IN_WANTS), now + ttl_ms * 1000
+local least = its_end + HOUR_US + WAIT_US -- an hour, as for a waiter
 local fences, at = {}, 1
 for k = 1, #KEYS do
   local text, its_fence = redis.call('HGET', KEYS[k], 's'), 0

@@ -23,10 +23,10 @@ for k = 1, #KEYS do
   local size = 1 + string.byte(tokens, at)
   if
     text
-    and string.sub(text, 57, 64) == OVER
-    and string.sub(text, 65, 64 + size) == string.sub(tokens, at, at + size - 1)
+    and string.sub(text, LENGTH_AT, HOLDER_AT - 1) == OVER
+    and string.sub(text, HOLDER_AT, HOLDER_AT - 1 + size) == string.sub(tokens, at, at + size - 1)
   then
-    local free = OVER .. string.sub(text, 9)
+    local free = OVER .. string.sub(text, FENCE_AT)
     if free ~= text and type(redis.pcall('HSET', KEYS[k], 's', free)) == 'table' then
       redis.call('HDEL', KEYS[k], '')
       redis.call('HSET', KEYS[k], 's', free)

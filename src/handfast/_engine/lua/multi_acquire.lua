@@ -26,7 +26,6 @@
 
 -- @include clock
 
-local HOUR_US = 3600000000 -- as lib/state.lua has it
 local token, wants = ARGV[1], ARGV[3]
 local ttl_ms, wait_ms, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
 local number = #KEYS / 2

@@ -29,7 +29,6 @@
 
 -- @include clock
 
-local QUEUED, HOUR_US = -4503599627370496, 3600000000 -- as lib/state.lua has them
 local token, wants = ARGV[1], ARGV[3]
 local ttl_ms, wait_ms, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
 local text = redis.call('HGET', KEYS[1], 's')
@@ -46,7 +45,7 @@ if text and ticket == 0 then
     soonest = out > 0 and soonest or math.huge
   end
   local is_plain = not known
-    and keep > its_end + HOUR_US + 62000000 -- an hour, also for a waiter that is granted and confirms at the last moment
+    and keep > its_end + HOUR_US + WAIT_US + CLAIM_US -- also for a waiter that confirms at the last moment
     and set_limit == 0
     and soonest > now
     and (memory == 0 or memory > now and not redis.call('ZSCORE', KEYS[2], token))
@@ -58,7 +57,7 @@ if text and ticket == 0 then
     redis.call('HSET', KEYS[1], 's', text .. wants)
     return its_fence
   elseif is_plain and lease_end > now then
-    local holder, _, its_weight = struct.unpack('<Bc0dd', text, 65)
+    local holder, _, its_weight = struct.unpack('<Bc0dd', text, HOLDER_AT)
     local used, weight, limit = out + its_weight, struct.unpack('<dd', wants)
     is_plain = holder ~= token
     if is_plain and used >= limit and wait_ms > 0 and length < max_waiters then
@@ -66,9 +65,9 @@ if text and ticket == 0 then
       local its_ticket = waiting < now and now or waiting + 1
       local its_record = struct.pack('<d', now + wait_ms * 1000) .. wants
       local queued = struct.pack('<dddddddd', lease_end, fence, keep, extra, grants, waited, its_ticket, length + 1)
-      queued = queued .. string.sub(text, 65)
+      queued = queued .. string.sub(text, HOLDER_AT)
       if redis.pcall('HSET', KEYS[1], 's', queued, token, its_record) == 1 then
-        local added = redis.call('ZADD', KEYS[2], its_ticket + QUEUED, token, '+inf', '')
+        local added = redis.call('ZADD', KEYS[2], its_ticket - FINISHED, token, '+inf', '')
         if added == 2 and type(redis.pcall('PEXPIRE', KEYS[2], math.floor((keep - now) / 1000))) == 'table' then
           redis.call('ZREM', KEYS[2], token, '') -- the sorted set is new, and may not stay without a TTL
           redis.call('PEXPIRE', KEYS[2], 1) -- is refused again
@@ -79,7 +78,7 @@ if text and ticket == 0 then
     elseif is_plain and used + weight <= limit and length == 0 and out > 0 then
       -- It has permits left, beside several holders, and no waiters.
       local granted = struct.pack('<dddddddd', lease_end, its_fence, keep, extra, grants + 1, waited, waiting, 0)
-      granted = granted .. string.sub(text, 65)
+      granted = granted .. string.sub(text, HOLDER_AT)
       local more = struct.pack('<dddd', out + weight, math.min(soonest, its_end), 0, memory)
       redis.call('HSET', KEYS[1], 's', granted, 'q', more, token, struct.pack('<d', its_fence) .. wants)
       local added = redis.call('ZADD', KEYS[2], its_end, token, '+inf', '')

@@ -17,18 +17,17 @@
 
 local state, tokens, token = KEYS[1], KEYS[2], ARGV[1]
 local text, its_end = redis.call('HGET', state, 's'), 0
-local in_state = text and string.sub(text, 66, 65 + string.byte(text, 65)) == token
+local in_state = text and string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token
 if in_state then
   its_end = (struct.unpack('<d', text))
 elseif text then
   its_end = tonumber(redis.call('ZSCORE', tokens, token) or 0)
 end
--- A tombstone ends above FINISHED of lib/state.lua.
-if its_end <= now or its_end >= 2 ^ 52 then
+if its_end <= now or its_end >= FINISHED then
   return 'lost '
 end
 its_end = math.max(its_end, now + tonumber(ARGV[2]) * 1000)
-text = in_state and struct.pack('<d', its_end) .. string.sub(text, 9)
+text = in_state and struct.pack('<d', its_end) .. string.sub(text, FENCE_AT)
 if not text or type(redis.pcall('HSET', state, 's', text)) == 'table' then
   redis.call('HDEL', state, '')
   if text then

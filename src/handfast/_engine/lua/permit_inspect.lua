@@ -68,7 +68,7 @@ local function inspect(state_key, tokens_key)
   end
   if length > 0 then
     waiters = redis.call('ZCOUNT', tokens, '-inf', '(0')
-    list(waiters_shown, '-inf', '(0', max_shown, QUEUED)
+    list(waiters_shown, '-inf', '(0', max_shown, -FINISHED)
   end
   return {
     'state', now, fence, set_limit, is_out, holding, waiters, grants, waited, texts[2] or '', holders_shown,

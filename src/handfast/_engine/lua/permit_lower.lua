@@ -31,7 +31,7 @@ allow_at_maxmemory()
 gives_back = true
 local held = weight_of(its_record)
 if weight < held then
-  its_record = string.sub(its_record, 1, 8) .. struct.pack('<d', weight) .. string.sub(its_record, 17)
+  its_record = string.sub(its_record, 1, WEIGHT_AT - 1) .. struct.pack('<d', weight) .. string.sub(its_record, LIMIT_AT)
   if holder == token then
     record = its_record
     save()

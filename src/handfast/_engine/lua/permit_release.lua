@@ -23,16 +23,15 @@
 local token, options = ARGV[1], ARGV[2] ~= nil
 local busy = nil -- by its first key, the state of each name that the short way is not for
 local released, is_first = 0, false -- how many, and whether one of them held until now
-local QUEUED = -4503599627370496 -- as lib/state.lua has it
 local OVER = '\0\0\0\0\0\0\0\0' -- the end of a lease that was given up
 for k = 1, #KEYS, 2 do
   -- The short way: the holder in the state, and an empty queue. The end of the lease becomes 0, and the token stays.
   local text, length, holder = redis.call('HGET', KEYS[k], 's')
   if text then
-    length, holder = struct.unpack('<dBc0', text, 57)
+    length, holder = struct.unpack('<dBc0', text, LENGTH_AT)
   end
   if holder == token and length == 0 and not options then
-    local free = OVER .. string.sub(text, 9)
+    local free = OVER .. string.sub(text, FENCE_AT)
     if free ~= text then
       is_first = true
       if redis.pcall('HSET', KEYS[k], 's', free) ~= 0 then
@@ -66,18 +65,18 @@ if #KEYS == 2 and not options and busy[1] ~= '' then
     local text = head and redis.call('HGET', KEYS[1], head)
     if text then
       local wait_until, weight, limit, claim_ms = struct.unpack('<dddd', text)
-      local inbox = string.sub(text, 41, string.find(text, ' ', 41, true) - 1)
+      local inbox = string.sub(text, INBOX_AT, string.find(text, ' ', INBOX_AT, true) - 1)
       local is_sharded = string.find(inbox, '{')
       local fits = weight == 1 and limit == 1 and claim_ms > 0 and not is_sharded
       if wait_until >= now and fits and redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0 then
         redis.call('HDEL', KEYS[1], head)
         fence = fence < now and now or fence + 1
-        local its_end, ticket = now + claim_ms * 1000, score - QUEUED
+        local its_end, ticket = now + claim_ms * 1000, score + FINISHED
         grants, waited, length = grants + 1, ticket < now and waited + now - ticket or waited, length - 1
         local now_held = struct.pack(
           '<ddddddddBc0d', its_end, fence, keep, extra, grants, waited, waiting, length, #head, head, fence
         )
-        redis.call('HSET', KEYS[1], 's', now_held .. string.sub(text, 9))
+        redis.call('HSET', KEYS[1], 's', now_held .. string.sub(text, WEIGHT_AT))
         redis.call('PUBLISH', inbox, 'granted ' .. head .. ' ' .. struct.pack('<ddd', fence, now, claim_ms * 1000))
         return 'released \0\0\0\0\0\0\0\0'
       end
@@ -89,7 +88,7 @@ if #KEYS == 2 and not options and busy[1] ~= '' then
     -- The short way of one of several holders, with an empty queue.
     local text = redis.call('HGET', KEYS[1], token)
     if text and redis.call('HDEL', KEYS[1], token) == 1 and redis.call('ZREM', KEYS[2], token) == 1 then
-      out = out - struct.unpack('<d', text, 9)
+      out = out - struct.unpack('<d', text, WEIGHT_AT)
       redis.call('HSET', KEYS[1], 'q', struct.pack('<dddd', out, soonest, set_limit, memory))
       return 'released \0\0\0\0\0\0\0\0'
     end

@@ -14,12 +14,11 @@
 
 -- @include clock
 
-local FINISHED, HOUR_US = 4503599627370496, 3600000000 -- as lib/state.lua has them
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 local texts, first = {}, math.huge
 for k = 1, #KEYS, 2 do
   local text, its_end = redis.call('HGET', KEYS[k], 's'), 0
-  if text and string.sub(text, 66, 65 + string.byte(text, 65)) == token then
+  if text and string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
     its_end = (struct.unpack('<d', text))
   elseif text then
     its_end = tonumber(redis.call('ZSCORE', KEYS[k + 1], token) or 0)
@@ -38,10 +37,10 @@ for k = 1, #KEYS, 2 do
     keep = its_end + 2 * HOUR_US
     redis.call('PEXPIRE', KEYS[k], math.floor((keep - now) / 1000))
     redis.call('PEXPIRE', KEYS[k + 1], math.floor((keep - now) / 1000))
-    text = string.sub(text, 1, 16) .. struct.pack('<d', keep) .. string.sub(text, 25)
+    text = string.sub(text, 1, KEEP_AT - 1) .. struct.pack('<d', keep) .. string.sub(text, KEEP_AT + 8)
   end
-  if string.sub(text, 66, 65 + string.byte(text, 65)) == token then
-    text = struct.pack('<d', math.max(lease_end, its_end)) .. string.sub(text, 9)
+  if string.sub(text, HOLDER_AT + 1, HOLDER_AT + string.byte(text, HOLDER_AT)) == token then
+    text = struct.pack('<d', math.max(lease_end, its_end)) .. string.sub(text, FENCE_AT)
   else
     redis.call('HDEL', KEYS[k], '')
     redis.call('ZADD', KEYS[k + 1], 'GT', its_end, token)

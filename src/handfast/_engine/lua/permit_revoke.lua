@@ -46,7 +46,7 @@ local function revoke(token, its_record)
   end
   add_tombstone(token, true)
   if its_record then
-    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', 41), 'revoked ' .. token .. ' ' .. reason)
+    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', INBOX_AT), 'revoked ' .. token .. ' ' .. reason)
   end
   return 1
 end

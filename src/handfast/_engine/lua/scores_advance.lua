@@ -6,11 +6,10 @@
 --
 -- Members that do not exist are added. A score that is not larger than the member's is stale and changes nothing.
 --
--- TWICE the same answer: `answer`, a key of this call alone, stores it for ANSWER_MS.
+-- TWICE the same answer: `answer`, a key of this call alone, stores it for REPEAT_MS.
 -- LATE it moves no member back.
 -- MEMORY the first write is a ZADD, which is refused, and nothing has changed.
 local scores, answer = KEYS[1], KEYS[2]
-local ANSWER_MS = 20000 -- 20 s: for as long the drivers retry
 
 local given = redis.call('GET', answer)
 if given then
@@ -21,5 +20,5 @@ local before = redis.call('ZCARD', scores)
 local changed = redis.call('ZADD', scores, 'GT', 'CH', unpack(ARGV))
 local added = redis.call('ZCARD', scores) - before
 local moved, stale = changed - added, #ARGV / 2 - changed
-redis.call('SET', answer, added .. ' ' .. moved .. ' ' .. stale, 'PX', ANSWER_MS)
+redis.call('SET', answer, added .. ' ' .. moved .. ' ' .. stale, 'PX', REPEAT_MS)
 return {'advanced', added, moved, stale}

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
-from handfast._engine.calls import CLAIM_MS
+from handfast._engine.constants import CLAIM_MS
 from handfast.testing import ServerController
 from handfast_lab.bench.crowd import inversions
 from handfast_lab.chaos.background import repeating

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import redis
 
 from handfast import AcquireTimeout
-from handfast._engine.calls import WAIT_MS
+from handfast._engine.constants import WAIT_MS
 from handfast._protocol.retry import MIN_REPLY_S
 from handfast.testing import FaultProxy, ServerController, anything
 from handfast_lab.chaos.apis import Api, api_of, log_silenced, settled

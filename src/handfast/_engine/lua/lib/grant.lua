@@ -1,6 +1,6 @@
 -- grant: who has permits, and granting them.
 --
--- USES now FINISHED tokens state lease_end fence grants waited holder record out soonest changed weight_of save
+-- USES now tokens state lease_end fence grants waited holder record out soonest changed weight_of save
 --   live_for put
 -- GIVES used lease_of drop_lease grant
 --

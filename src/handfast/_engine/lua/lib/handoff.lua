@@ -1,6 +1,6 @@
 -- handoff: handing free permits to the waiters.
 --
--- USES now QUEUED state tokens lease_end waiting length fence set_limit gives_back changed inbox_of save used grant
+-- USES now state tokens lease_end waiting length fence set_limit gives_back changed inbox_of save used grant
 --   leave_queue
 -- GIVES has_subscriber hand_over
 
@@ -47,13 +47,11 @@ local function serve_head(me, my_ttl_ms)
   elseif claim_ms == 0 then
     -- It takes all its permits itself, and keeps its place for the claim window. It is woken once; by another waiter
     -- that asks not at all if it asked itself within the last second: then this name is not what it waits for.
-    local CLAIM_WINDOW_US = 2000000 -- 2 s, as CLAIM_MS of _engine/calls.py
-    local ASKED_LATELY_US = 59000000 -- what is then left of the wait-lease, WAIT_MS of _engine/calls.py
-    if wait_until > now + CLAIM_WINDOW_US and not (me and wait_until > now + ASKED_LATELY_US) then
+    if wait_until > now + CLAIM_US and not (me and wait_until > now + WAIT_US - 1000000) then
       if gives_back then
         redis.call('HDEL', state, '') -- may be the first write: see lib/memory.lua
       end
-      redis.call('HSET', state, head, struct.pack('<d', now + CLAIM_WINDOW_US) .. string.sub(its_record, 9))
+      redis.call('HSET', state, head, struct.pack('<d', now + CLAIM_US) .. string.sub(its_record, WEIGHT_AT))
       publish(head, inbox, 0, 0)
     end
     return false
@@ -64,7 +62,7 @@ local function serve_head(me, my_ttl_ms)
     length = length - 1
   end
   local lease_ms = head == me and my_ttl_ms or claim_ms
-  grant(head, string.sub(its_record, 9), lease_ms, score - QUEUED)
+  grant(head, string.sub(its_record, WEIGHT_AT), lease_ms, score + FINISHED)
   if head ~= me then
     publish(head, inbox, fence, lease_ms * 1000)
   end

@@ -1,6 +1,6 @@
 -- queue: entering and leaving the queue.
 --
--- USES QUEUED state tokens holder waiting length gives_back changed save expire_new live_for
+-- USES state tokens holder waiting length gives_back changed save expire_new live_for
 -- GIVES ticket_of leave_queue enter_queue
 --
 -- A waiter's ticket is the time at which it came, or one more than the last ticket where the clock was set back. So
@@ -9,7 +9,7 @@
 -- The ticket of a token that waits; nothing if it does not.
 local function ticket_of(token)
   local score = length > 0 and tonumber(redis.call('ZSCORE', tokens, token) or 0) or 0
-  return score < 0 and score - QUEUED or nil
+  return score < 0 and score + FINISHED or nil
 end
 
 -- Take a token out of the queue, without saving the state.
@@ -31,7 +31,7 @@ local function enter_queue(token, ticket, its_record, ms)
   -- It is counted before it is seen: a count that is too high is noticed when the queue is served.
   waiting, length = math.max(waiting, ticket), length + 1
   save(token, its_record)
-  local added = redis.call('ZADD', tokens, ticket + QUEUED, token, '+inf', '')
+  local added = redis.call('ZADD', tokens, ticket - FINISHED, token, '+inf', '')
   expire_new(added, token)
   if added == 0 then
     length = length - 1

@@ -14,14 +14,14 @@
 -- control    the channel on which it hears that its lease was taken away; its last part is the id of the client
 -- label      what people call the client, percent-encoded
 --
--- All but the mark comes from the client in one piece, so that scripts copy it: from byte 9 on.
+-- All but the mark comes from the client in one piece, so that scripts copy it from WEIGHT_AT on.
 
 -- The permits of a record; 0 where it was evicted.
 local function weight_of(its_record)
-  return its_record and (struct.unpack('<d', its_record, 9)) or 0
+  return its_record and (struct.unpack('<d', its_record, WEIGHT_AT)) or 0
 end
 
--- The inbox is the first word of the text, which begins at byte 41.
+-- The inbox is the first word of the text.
 local function inbox_of(its_record)
-  return string.sub(its_record, 41, string.find(its_record, ' ', 41, true) - 1)
+  return string.sub(its_record, INBOX_AT, string.find(its_record, ' ', INBOX_AT, true) - 1)
 end

@@ -1,7 +1,7 @@
 -- state: what is stored of the name that is at hand. A script of several names loads one after the other.
 --
 -- USES now
--- GIVES QUEUED FINISHED HOUR_US state tokens lease_end fence keep extra grants waited waiting length holder record out
+-- GIVES state tokens lease_end fence keep extra grants waited waiting length holder record out
 --   soonest set_limit memory gives_back changed raised load_name save expire_new live_for put
 --
 -- The hash `state` has the field `s`, eight doubles and then a holder, which is all there is of a lock
@@ -34,11 +34,6 @@
 -- each of them, and for each tombstone: a waiter's is its ticket below zero, a holder's the end of its lease, and
 -- that of a tombstone its end above all others. Its member '' at the very end tells an old sorted set from a new
 -- one.
-
--- What is added to a ticket and to the end of a tombstone. 2^52: all sums are whole numbers, and clocks stay below
--- it.
-local QUEUED, FINISHED = -4503599627370496, 4503599627370496
-local HOUR_US = 3600000000
 
 local state, tokens, record, holder
 local lease_end, fence, keep, extra, grants, waited, waiting, length
@@ -108,7 +103,7 @@ local function save(token, its_record)
     redis.call('PEXPIRE', state, math.floor((raised - now) / 1000))
     redis.call('PEXPIRE', tokens, math.floor((raised - now) / 1000))
     keep, raised = raised, false
-    redis.call('HSET', state, 's', string.sub(text, 1, 16) .. struct.pack('<d', keep) .. string.sub(text, 25))
+    redis.call('HSET', state, 's', string.sub(text, 1, KEEP_AT - 1) .. struct.pack('<d', keep) .. string.sub(text, KEEP_AT + 8))
   end
 end
 

@@ -1,6 +1,6 @@
 -- sweep: removing what has expired.
 --
--- USES now FINISHED tokens state lease_end holder out soonest memory changed weight_of require_memory
+-- USES now tokens state lease_end holder out soonest memory changed weight_of require_memory
 -- GIVES next_expiry sweep
 
 -- When the next lease ends, if there is any. It may have ended and not be swept yet.

@@ -1,6 +1,6 @@
 -- tombstones: the memory of tokens that are finished.
 --
--- USES now FINISHED tokens memory live_for save put
+-- USES now tokens memory live_for save put
 -- GIVES add_tombstone finished
 --
 -- A token that was cancelled, or released while copies of its acquire may be on their way, is remembered for a
@@ -9,11 +9,10 @@
 
 -- Remember a token, and save the state. Its place in the queue and its lease go by that, but for one in the state.
 local function add_tombstone(token, is_lost)
-  local TOMBSTONE_MS = 20000 -- for as long the drivers retry, and clean up in the background
-  local until_us = now + TOMBSTONE_MS * 1000
+  local until_us = now + REPEAT_MS * 1000
   until_us = until_us - until_us % 2 + (is_lost and 1 or 0) -- an odd time says that the lease was lost
   memory = math.max(memory, until_us)
-  live_for(TOMBSTONE_MS)
+  live_for(REPEAT_MS)
   save()
   put(FINISHED + until_us, token)
 end

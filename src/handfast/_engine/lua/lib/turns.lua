@@ -12,7 +12,6 @@
 
 -- Enter the queue with a ticket, or stay there for another wait-lease.
 local function enter_queue(token, ticket, wants, wait_ms, is_there)
-  local GRACE_MS = 60000 -- how long the keys outlive the wait-leases
   if not is_there then
     redis.call('ZADD', queue, ticket, token)
   end

@@ -1,0 +1,47 @@
+"""What Python and the scripts have in common: lifetimes, and the places of fields in what is stored.
+
+A script names a constant of `IN_SCRIPTS`, and `load` writes its number there.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CALLER", "CLAIM_MS", "IN_SCRIPTS", "REPEAT_MS", "WAIT_MS"]
+
+CLAIM_MS = 2_000
+"""The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for the whole
+ttl, and a frozen waiter, which does not, blocks the others for no longer."""
+
+WAIT_MS = 60_000
+"""The wait-lease in ms: after this time without a call a waiter counts as gone. Waiters call at least three times as often."""
+
+REPEAT_MS = 20_000
+"""For how long a call is repeated and cleaned up after, in ms. What recognises a late copy lasts as long: tombstones and replies."""
+
+FINISHED = 2**52
+"""Added to the end of a tombstone, and taken from a ticket: all sums are whole numbers, and clocks stay below it."""
+
+_NUMBER = 8
+"""Bytes of a double."""
+
+CALLER = 3 * _NUMBER
+"""Where the caller's number begins in ``wants``: behind weight, limit and claim_ms."""
+
+IN_SCRIPTS = {
+    "CLAIM_US": CLAIM_MS * 1000,
+    "WAIT_US": WAIT_MS * 1000,
+    "REPEAT_MS": REPEAT_MS,
+    "GRACE_MS": 60_000,  # how much longer than its waiters the queue of a limiter lives
+    "HOUR_US": 3_600_000_000,
+    "FINISHED": FINISHED,
+    # the field `s` of a name, by lib/state.lua; places count from 1
+    "FENCE_AT": 1 + _NUMBER,
+    "KEEP_AT": 1 + 2 * _NUMBER,
+    "LENGTH_AT": 1 + 7 * _NUMBER,
+    "HOLDER_AT": 1 + 8 * _NUMBER,  # a byte for the length of the token, and the token
+    # a record, by lib/record.lua
+    "WEIGHT_AT": 1 + _NUMBER,
+    "LIMIT_AT": 1 + 2 * _NUMBER,
+    "INBOX_AT": 1 + 5 * _NUMBER,
+    "CALLER_IN_WANTS": 1 + CALLER,
+}
+"""The numbers that stand in scripts, by their names there."""
