@@ -17,7 +17,17 @@ from handfast._engine.constants import IN_SCRIPTS
 from handfast._engine.header import Header, read_header
 from handfast._engine.resp import bulk
 
-__all__ = ["CommandPrefix", "LuaScript", "as_sent", "command", "include_parts", "load", "lua_text", "pack"]
+__all__ = [
+    "CommandPrefix",
+    "LuaScript",
+    "as_sent",
+    "command",
+    "include_parts",
+    "load",
+    "lua_text",
+    "pack",
+    "with_numbers",
+]
 
 _LUA = files("handfast._engine") / "lua"
 _INCLUDE = "-- @include "
@@ -84,10 +94,16 @@ def include_parts(text: str) -> str:
 
     A part of a part comes without its own comment.
     """
-    whole = _replace_includes(text, lambda name: _replace_includes(lua_text(f"lib/{name}.lua"), _body_of_part))
+    return with_numbers(
+        _replace_includes(text, lambda name: _replace_includes(lua_text(f"lib/{name}.lua"), _body_of_part))
+    )
+
+
+def with_numbers(text: str) -> str:
+    """Replace the names of constants by their numbers."""
     for name, number in IN_SCRIPTS.items():
-        whole = whole.replace(name, str(number))
-    return whole
+        text = text.replace(name, str(number))
+    return text
 
 
 def _replace_includes(text: str, part: Callable[[str], str]) -> str:

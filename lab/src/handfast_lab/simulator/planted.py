@@ -16,7 +16,7 @@ from importlib.resources import files
 from statistics import median
 from typing import Any, NamedTuple
 
-from handfast._engine.script import as_sent
+from handfast._engine.script import as_sent, with_numbers
 from handfast_lab.simulator.classic import ClassicSimulation, classic_scripts
 from handfast_lab.simulator.hunt import ENGINE, hunt
 from handfast_lab.simulator.server import ENGINE_SCRIPTS, SimulatedServer
@@ -1224,7 +1224,7 @@ def broken(planted: Planted, scripts: dict[str, str]) -> dict[str, str]:
     """Return the scripts with the mistake. Raises LookupError if its text is not found."""
     names = list(scripts) if planted.where == "scripts" else [planted.where]
     start = "\n" if planted.old.startswith("  ") else ""  # a whole line, and not the end of one
-    old, new = start + as_sent(planted.old), start + as_sent(planted.new)
+    old, new = (start + with_numbers(as_sent(text)) for text in (planted.old, planted.new))
     changed = {name: scripts[name].replace(old, new) for name in names if old in scripts[name]}
     if not changed:
         raise LookupError(f"{planted.name!r}: its text is not in {planted.where} any more")
