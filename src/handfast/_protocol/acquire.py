@@ -22,7 +22,6 @@ then brings the grant.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -35,8 +34,6 @@ from handfast.errors import HandfastError, NotReplicated, ServerRefused
 
 __all__ = [
     "Attempt",
-    "AttemptEvent",
-    "AttemptState",
     "BaseAttempt",
     "Grant",
     "acquire",
@@ -46,64 +43,6 @@ __all__ = [
     "try_acquire",
 ]
 
-
-class AttemptState(StrEnum):
-    """What the server may have of one attempt that its caller does not have yet."""
-
-    NEW = "new"
-    """Nothing: no request is on its way, and none left anything behind."""
-    SENT = "sent"
-    """A request was sent, and its reply is not known."""
-    QUEUED = "queued"
-    """A queue entry, or a grant whose message has not arrived yet."""
-    LATE = "late"
-    """Perhaps more than the last reply says: an earlier copy of the request had no reply and may still run."""
-    GRANTED = "granted"
-    """A lease that the caller does not have yet."""
-    UNANSWERED = "unanswered"
-    """Any of these; the server stopped replying, so it is cancelled in the background and the caller does not wait."""
-    CANCELLING = "cancelling"
-    """Any of these; background cleanup is cancelling it, and the caller has nothing left to do."""
-    DONE = "done"
-    """Cancelled. A tombstone stops late copies of the request."""
-
-
-class AttemptEvent(StrEnum):
-    """What happens to an attempt."""
-
-    SEND = "send"
-    """A request is sent."""
-    DUPLICATE = "duplicate"
-    """A reply came, but an earlier copy of the request had none."""
-    QUEUE = "queue"
-    GRANT = "grant"
-    REJECT = "reject"
-    """The script ran and neither granted nor enqueued the request: busy, queue full, or above the limit."""
-    REFUSE = "refuse"
-    """The server replied with an error and ran nothing."""
-    SILENCE = "silence"
-    """The server stopped replying."""
-    CLEAN_UP = "clean_up"
-    """Background cleanup takes over."""
-    CANCEL = "cancel"
-    """The server confirmed that it is cancelled."""
-
-
-NEW, SENT, QUEUED, LATE, GRANTED, UNANSWERED, CANCELLING, DONE = AttemptState
-SEND, DUPLICATE, QUEUE, GRANT, REJECT, REFUSE, SILENCE, CLEAN_UP, CANCEL = AttemptEvent
-
-_TO_UNDO = {SILENCE: UNANSWERED, CLEAN_UP: CANCELLING, CANCEL: DONE}
-
-TRANSITIONS: dict[AttemptState, dict[AttemptEvent, AttemptState]] = {
-    NEW: {SEND: SENT, SILENCE: NEW},
-    SENT: {SEND: SENT, DUPLICATE: LATE, QUEUE: QUEUED, GRANT: GRANTED, REJECT: NEW, REFUSE: NEW} | _TO_UNDO,
-    QUEUED: {SEND: QUEUED, DUPLICATE: LATE, QUEUE: QUEUED, GRANT: GRANTED, REJECT: NEW, REFUSE: QUEUED} | _TO_UNDO,
-    LATE: {SEND: LATE, DUPLICATE: LATE, QUEUE: LATE, GRANT: GRANTED, REJECT: LATE, REFUSE: LATE} | _TO_UNDO,
-    GRANTED: _TO_UNDO,
-    UNANSWERED: _TO_UNDO,
-    CANCELLING: _TO_UNDO | {SILENCE: CANCELLING},
-    DONE: {SILENCE: DONE, CANCEL: DONE},
-}
 
 MAX_POLL_S = WAIT_MS / 3000
 """Longest poll interval of a waiter, in seconds: a third of its wait-lease."""
@@ -159,37 +98,46 @@ class Cancellable(Protocol):
 class BaseAttempt:
     """One attempt to get something of the server, under a token of its own: what its undo has to know."""
 
-    __slots__ = ("__weakref__", "asked_at", "copies", "position", "request", "state", "token")
+    __slots__ = (
+        "__weakref__",
+        "asked_at",
+        "copies",
+        "is_left",
+        "is_unanswered",
+        "may_be_there",
+        "position",
+        "request",
+        "token",
+    )
 
     def __init__(self, request: Cancellable, token: bytes, asked_at: float = 0.0) -> None:
         self.request: Cancellable = request
         self.token: bytes = token
         self.asked_at: float = asked_at
         """When the caller asked for it, in seconds of the local clock. Its timeout counts from then."""
-        self.state: AttemptState = NEW
+        self.may_be_there: bool = False
+        """Whether the server may have something of it: a place, a grant, or a request that has not arrived yet."""
         self.copies: bool = False
         """Whether a copy of the request may still be on its way to the server."""
         self.position: int | None = None
         """How many stood before it in the queue when the server last said so; None if it was not in the queue."""
-
-    def apply(self, event: AttemptEvent) -> None:
-        """Change the state as ``TRANSITIONS`` says. Raises AssertionError for an event that cannot happen now."""
-        try:
-            self.state = TRANSITIONS[self.state][event]
-            if event is DUPLICATE:
-                self.copies = True
-        except KeyError:
-            raise AssertionError(f"an attempt that is {self.state} cannot {event}") from None
+        self.is_unanswered: bool = False
+        """Whether the server stopped replying, so that waiting for a cancel is pointless."""
+        self.is_left: bool = False
+        """Whether its undo was left to background cleanup."""
 
     @property
     def needs_undo(self) -> bool:
-        """Whether the server may have something of it that has to be cancelled (invariant 7)."""
-        return self.state not in (NEW, CANCELLING, DONE)
+        """Whether the server may have something of it that its caller has to cancel (invariant 7)."""
+        return self.may_be_there and not self.is_left
 
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether the server stopped replying, so that waiting for a cancel is pointless."""
-        return self.state is UNANSWERED
+    def rejected(self) -> None:
+        """Note that the script ran, and neither granted nor enqueued the request: busy, queue full, or above the limit."""
+        self.may_be_there = self.copies
+
+    def refused(self) -> None:
+        """Note that the server replied with an error and ran nothing: what was there before still is."""
+        self.may_be_there = self.may_be_there and (self.copies or self.position is not None)
 
 
 class Attempt(BaseAttempt):
@@ -220,17 +168,17 @@ def acquire(
     """
     request, token, ticket, disagreements = attempt.request, attempt.token, 0, 0
     watch: Watch | None = None
-    attempt.apply(SEND)
+    attempt.may_be_there = True
     while True:
         try:
             answer: Answer = yield request.acquire(token, ticket, caller=attempt.caller)
         except ServerRefused as error:
             if error.changed_nothing:
-                attempt.apply(REFUSE)
+                attempt.refused()
             raise
         sent_at, reply, again, _ = answer
         if again:
-            attempt.apply(DUPLICATE)
+            attempt.copies = True
         fields = read_reply(reply, request.grant_ms)
         tag = fields[0]
         if tag == b"granted":
@@ -240,14 +188,12 @@ def acquire(
                 # a whole lease first.
                 sent_at, lease_us = yield from renewed(request, token, request.grant_ms)
             if lease_us > 0:
-                attempt.apply(GRANT)
                 lease = lease_us / 1e6
                 return make_grant((fence, sent_at + lease, lease, None, attempt.copies))
             # It has ended in between; or the two calls went to different servers, while one replaces the other.
             park = Park(token, min(until, sent_at + pause_before(disagreements)))
             disagreements += 1
         elif tag == b"queued":
-            attempt.apply(QUEUE)
             _, asked_us, attempt.position, retry_us, ticket = fields
             ask_at = sent_at + _poll_interval(attempt.position, retry_us)
             poll_at = sent_at + min(HEAD_POLL_S, UNHEARD_POLL_S + POLL_STAGGER_S * attempt.position)
@@ -256,13 +202,12 @@ def acquire(
         elif tag == b"finished":
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
         else:
-            attempt.apply(REJECT)
+            attempt.rejected()
             raise request.rejection(*fields)
         waking = yield from _wait(park, sent_at, watch)
         # What is not believed here is asked for again: replicas have to have it, or it came while servers disagree.
         believes = tag == b"queued" and request.trusts_messages and request.acknowledgement is None
         if believes and (grant := _handed_over(waking, sent_at, asked_us, attempt.copies)) is not None:
-            attempt.apply(GRANT)
             return grant
         if waking.woke_at >= until:
             yield from cancel(attempt)
@@ -293,16 +238,16 @@ def _wait(park: Park, now: float, watch: Watch | None) -> Steps[Waking]:
 
 def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
     """Acquire if that needs no waiting, else return None. The attempt may need an undo even then."""
-    attempt.apply(SEND)
+    attempt.may_be_there = True
     try:
         answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)
     except ServerRefused as error:
         if error.changed_nothing:
-            attempt.apply(REFUSE)
+            attempt.refused()
         raise
     sent_at, _, again, _ = answer
     if again:
-        attempt.apply(DUPLICATE)
+        attempt.copies = True
     tag, *numbers = read_reply(answer.reply, attempt.request.grant_ms)
     if tag == b"granted":
         fence, lease_us = numbers
@@ -310,9 +255,8 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
             sent_at, lease_us = yield from renewed(attempt.request, attempt.token, attempt.request.grant_ms)
         if lease_us == 0:
             return None  # the server may still have a part of it: some of several names, or all on another server
-        attempt.apply(GRANT)
         return Grant(fence, sent_at + lease_us / 1e6, lease_us / 1e6, None, attempt.copies)
-    attempt.apply(REJECT)
+    attempt.rejected()
     if tag not in _BUSY:
         raise attempt.request.rejection(tag, *numbers)
     return None
@@ -341,7 +285,7 @@ def cancel(attempt: BaseAttempt) -> Steps[None]:
     while more:
         answer: Answer = yield attempt.request.cancel(attempt.token)
         more = answer.fields[1]
-    attempt.apply(CANCEL)
+    attempt.may_be_there = False
 
 
 def _poll_interval(position: int, retry_us: int) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from handfast._engine.calls import Request
 from handfast._protocol.acquire import Attempt
-from handfast._protocol.lease import LeaseState, LeaseStatus
+from handfast._protocol.lease import LeaseState
 
 __all__ = ["GroupedAttempt", "GroupedLease"]
 
@@ -82,15 +82,15 @@ class GroupedLease(LeaseState):
             part.block = block
 
     @property
-    def is_released(self) -> bool:
+    def is_released(self) -> bool:  # type: ignore[override]  # as above
         """Whether its holder let all go."""
         return not [part for part in self._parts if not part.is_released]
 
-    def status_at(self, now: float) -> LeaseStatus:
-        """Return the status of the part that has ended first, if any has."""
+    def lost(self, now: float) -> bool:
+        """Return whether a part was lost. Each of them finds out."""
         for part in self._parts:
-            part.status_at(now)
-        return min(self._parts, key=lambda part: part.ended_at).status
+            part.lost(now)
+        return self.loss is not None
 
     def let_go(self, now: float) -> None:
         """Note that its holder is through with all of them."""

@@ -24,15 +24,8 @@ __all__ = [
     "EXPIRED",
     "FORKED",
     "GONE",
-    "HELD",
-    "LOST",
-    "LOST_RELEASED",
-    "RELEASED",
-    "RELEASING",
     "RENEWALS_PER_TTL",
-    "LeaseEvent",
     "LeaseState",
-    "LeaseStatus",
     "LeaseTable",
     "Renewal",
     "downgrade",
@@ -40,43 +33,6 @@ __all__ = [
     "renew",
 ]
 
-
-class LeaseStatus(StrEnum):
-    """Where a lease is between its grant and its end."""
-
-    HELD = "held"
-    RELEASING = "releasing"
-    """Its holder releases it, and the server has not confirmed that. It may be released again if that failed."""
-    RELEASED = "released"
-    """Its holder let it go. If the server could not be reached, background cleanup releases it there."""
-    LOST = "lost"
-    """It ended before its holder let it go, and the holder still has it to release."""
-    LOST_RELEASED = "lost and released"
-    """It was lost, and its holder let it go."""
-
-
-class LeaseEvent(StrEnum):
-    """What happens to a lease."""
-
-    RELEASE = "release"
-    """A release is sent."""
-    LET_GO = "let_go"
-    """The release is confirmed, or left to background cleanup."""
-    LOSE = "lose"
-    """It expired, was revoked, or the server no longer has it."""
-
-
-HELD, RELEASING, RELEASED, LOST, LOST_RELEASED = LeaseStatus
-RELEASE, LET_GO, LOSE = LeaseEvent
-
-TRANSITIONS: dict[LeaseStatus, dict[LeaseEvent, LeaseStatus]] = {
-    HELD: {RELEASE: RELEASING, LET_GO: RELEASED, LOSE: LOST},
-    RELEASING: {RELEASE: RELEASING, LET_GO: RELEASED, LOSE: LOST},
-    RELEASED: {RELEASE: RELEASED, LET_GO: RELEASED, LOSE: LOST_RELEASED},
-    LOST: {RELEASE: LOST, LET_GO: LOST_RELEASED, LOSE: LOST},
-    LOST_RELEASED: {RELEASE: LOST_RELEASED, LET_GO: LOST_RELEASED, LOSE: LOST_RELEASED},
-}
-"""Every event may come in every status: the holder releases in one thread while a renewer loses the lease in another."""
 
 EXPIRED = "its ttl ended before it was renewed or released"
 HELD_TOO_LONG = "it was held for max_hold, {:g} s"
@@ -125,12 +81,12 @@ class LeaseState:
         "ended_at",
         "ends_at",
         "fence",
+        "is_released",
         "left_ms",
         "loss",
         "not_before",
         "owner",
         "request",
-        "status",
         "token",
         "trouble",
         "unconfirmed",
@@ -160,9 +116,10 @@ class LeaseState:
             self.due_at -= lease - min(lease, request.ttl_ms / 1000) / RENEWALS_PER_TTL
         self.not_before: float = -inf
         """It is not renewed before this moment: the server has refused to."""
-        self.status: LeaseStatus = HELD
+        self.is_released: bool = False
+        """Whether its holder let it go, lost or not. If the server could not be reached, background cleanup releases it there."""
         self.loss: str | None = None
-        """Why it was lost; None unless it was."""
+        """Why it was lost: it expired, was revoked, or the server no longer had it. None unless it was."""
         self.trouble: str | None = None
         """Why the latest renewal was not answered or was refused; None if it was answered."""
         self.callbacks: list[Callable[[], object]] = []
@@ -176,25 +133,10 @@ class LeaseState:
         if self.confirmation is not None:
             self.confirmation.then(self.answered)
 
-    def apply(self, event: LeaseEvent) -> None:
-        """Change the status as ``TRANSITIONS`` says. Raises AssertionError for an event that it does not have.
-
-        Reading and writing the status is one expression without a call, which no other thread interrupts.
-        """
-        try:
-            self.status = TRANSITIONS[self.status][event]
-        except KeyError:
-            raise AssertionError(f"a lease that is {self.status} cannot {event}") from None
-
     @property
     def parts(self) -> tuple[LeaseState, ...]:
         """The leases on the server that it consists of: one, with a token and a fence of its own, for each slot of a cluster."""
         return (self,)
-
-    @property
-    def is_released(self) -> bool:
-        """Whether its holder let it go, lost or not."""
-        return self.status is RELEASED or self.status is LOST_RELEASED
 
     @property
     def is_renewed(self) -> bool:
@@ -213,23 +155,18 @@ class LeaseState:
         ttl_ms = request.grant_ms if self.unconfirmed else request.ttl_ms if request.renew else ASK_MS
         return request.renew_for(self.token, ttl_ms if self.left_ms is None else min(ttl_ms, self.left_ms))
 
-    def status_at(self, now: float) -> LeaseStatus:
-        """Return the status; a lease that reached its deadline is lost, and nothing is waited for (invariant 9).
+    def lost(self, now: float) -> bool:
+        """Return whether the lease ended before its holder let it go. At its deadline it has, and nothing is waited for (invariant 9).
 
         But first the replies that have arrived are read, since a process that was paused or blocked has not done so.
         """
-        if now >= self.deadline and self.status in (HELD, RELEASING):
+        if now >= self.deadline and self.loss is None and not self.is_released:
             if self.owner is not None:
                 self.owner.receive(self)
             if now >= self.deadline:
                 failed = self.trouble is not None and self.is_renewed
                 reason = FAILED.format(self.trouble) if failed else EXPIRED
                 self.lose(HELD_TOO_LONG.format(self.request.max_hold) if now >= self.ends_at else reason, self.deadline)
-        return self.status
-
-    def lost(self, now: float) -> bool:
-        """Return whether the lease ended before its holder let it go."""
-        self.status_at(now)
         return self.loss is not None
 
     @property
@@ -244,19 +181,18 @@ class LeaseState:
     def lose(self, reason: str, now: float) -> None:
         """Note that it is lost. The first reason stays."""
         self.loss = self.loss or reason
-        self.apply(LOSE)
         self.ended_at = min(self.ended_at, now)
 
     def let_go(self, now: float) -> None:
         """Note that its holder is through with it, whether or not the server confirmed a release."""
-        self.apply(LET_GO)
+        self.is_released = True
         self.ended_at = min(self.ended_at, now)
         self.block = self.confirmation = None  # which holds the lease in turn
 
     def claim_release(self) -> bool:
         """Return True once: of several callers that release the lease at the same time, one released it.
 
-        No other thread interrupts the exchange, as in `apply`.
+        Reading and writing it is one expression without a call, which no other thread interrupts.
         """
         was_claimed, self._is_claimed = self._is_claimed, True
         return not was_claimed
@@ -431,10 +367,8 @@ def _put_off(leases: list[LeaseState], now: float) -> list[LeaseState]:
 def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
     """Release a lease and hand it to the next waiters; one of `once` records how it ended. Return False if the server no longer had it.
 
-    Background cleanup is not ``by_holder``: it leaves the status alone.
+    Background cleanup is not ``by_holder``: the lease was let go before.
     """
-    if by_holder:
-        lease.apply(RELEASE)
     released, more = True, 1
     while released and more:
         answer: Answer = yield lease.request.release(lease.token, copies=lease.copies)
@@ -442,7 +376,7 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
         released = tag in (b"released", b"recorded") or (tag == b"unknown" and answer.again)
         more = numbers[0] if numbers else 0
     if by_holder:
-        lease.apply(LET_GO)
+        lease.is_released = True
         lease.ended_at = min(lease.ended_at, answer.sent_at)
         lease.block = lease.confirmation = None
     return released

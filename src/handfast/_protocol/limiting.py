@@ -22,7 +22,6 @@ from handfast._protocol.acquire import (
     MAX_POLL_S,
     POLL_STAGGER_S,
     UNHEARD_POLL_S,
-    AttemptEvent,
     BaseAttempt,
     cancel,
 )
@@ -65,38 +64,35 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
     A moment that is over asks once, and leaves the queue as it is. Raises QueueFull and ServerRefused.
     """
     request, token, ticket, now = attempt.request, attempt.token, 0, attempt.asked_at
-    attempt.apply(AttemptEvent.SEND)
+    attempt.may_be_there = True
     while True:
         try:
             answer: Answer = yield request.acquire(token, until - now, ticket)
         except ServerRefused as error:
             if error.changed_nothing:
-                attempt.apply(AttemptEvent.REFUSE)
+                attempt.refused()
             raise
         sent_at, _, again, _ = answer
         if again:
-            attempt.apply(AttemptEvent.DUPLICATE)
+            attempt.copies = True
         tag, *numbers = answer.fields
         if tag == b"admitted":
-            attempt.apply(AttemptEvent.GRANT)
             return Decision(True, numbers[1])
         if tag == b"refused":
-            attempt.apply(AttemptEvent.REJECT)
+            attempt.rejected()
             return _refused(numbers[1], numbers[0] / 1e6)
         if tag == b"full":
-            attempt.apply(AttemptEvent.REJECT)
+            attempt.rejected()
             raise QueueFull(request.name, numbers[0])
         if tag == b"more":
             continue
         if tag != b"queued":
             raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
-        attempt.apply(AttemptEvent.QUEUE)
         asked_us, attempt.position, due_us, ticket = numbers
         come_at = sent_at + due_us / 1e6
         if come_at < until:
             waking, come_at = yield from _wait(attempt, sent_at, asked_us, come_at, until)
             if waking.grant is not None and waking.grant.lease_us:
-                attempt.apply(AttemptEvent.GRANT)
                 return Decision(True, waking.grant.fence)
             now = waking.woke_at
         if come_at >= until or now >= until:

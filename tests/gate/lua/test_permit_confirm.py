@@ -19,7 +19,7 @@ def handed(request, make, clock, listening):
         engine.acquire("t1")
     listening("t2")
     assert engine.acquire("t2")[0] == "queued"
-    clock.now_us += WAIT_MS * 1000
+    clock.now_us += TTL_US // 2
     engine.release("t1" if engine.limit == 2 else "t0")
     assert engine.stored().holders["t2"] == clock.now_us + CLAIM_US
     return engine
@@ -30,6 +30,7 @@ def test_a_confirmation_sets_the_deadline_once_and_never_shortens_it(handed, clo
     for ttl_ms in (TTL_MS, TTL_MS, 1):
         assert handed.run("confirm", token="t2", ttl_ms=ttl_ms) == ["renewed", TTL_US]
         assert handed.stored().holders["t2"] == clock.now_us + TTL_US
+    assert len(handed.stored().holders) == handed.limit
 
 
 @pytest.mark.parametrize("ttl_ms", [TTL_MS, 1000 * HOUR_MS])

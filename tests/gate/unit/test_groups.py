@@ -12,7 +12,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.slots import slot_of_call, slot_of_key
 from handfast._protocol.acquire import Attempt, Grant
 from handfast._protocol.groups import GroupedAttempt, GroupedLease
-from handfast._protocol.lease import EXPIRED, LeaseState, LeaseStatus, LeaseTable
+from handfast._protocol.lease import EXPIRED, LeaseState, LeaseTable
 from handfast._protocol.waiting import HELD_POLL_S, Watch
 
 NAMES = [f"n{number}" for number in range(20)]
@@ -76,7 +76,7 @@ def test_a_lease_of_groups_is_what_its_parts_are_together():
     whole = GroupedLease(request(), parts)
     assert (whole.token, whole.fence, whole.deadline) == (b"0,1,2", 5, 129.0)
     assert (whole.acquired_at, whole.waited, whole.held_for(110.0)) == (101.0, 11.0, 9.0)
-    assert (whole.status_at(110.0), whole.loss, whole.ended_at) == (LeaseStatus.HELD, None, inf)
+    assert (whole.lost(110.0), whole.loss, whole.ended_at) == (False, None, inf)
     parts[2].renewed(115.0, 30_000_000)
     assert whole.deadline == 130.0
     whole.block = "a block"
@@ -97,7 +97,7 @@ def test_a_lease_of_groups_is_lost_with_the_first_for_its_reason():
     assert whole.lost(140.0)
     assert parts[2].loss == EXPIRED
     assert whole.loss == "maintenance"
-    assert whole.status_at(140.0) is LeaseStatus.LOST
+    assert whole.lost(140.0)
 
 
 def test_when_one_part_is_lost_none_is_renewed_any_more():

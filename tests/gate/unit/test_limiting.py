@@ -12,7 +12,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
 from handfast._engine.packing import doubles
 from handfast._engine.resp import bulk
-from handfast._protocol.acquire import MAX_POLL_S, POLL_STAGGER_S, UNHEARD_POLL_S, AttemptState, cancel
+from handfast._protocol.acquire import MAX_POLL_S, POLL_STAGGER_S, UNHEARD_POLL_S, cancel
 from handfast._protocol.limiting import EARLY_S, TAKEOVER_S, Decision, LimitAttempt, acquire, settle, status
 from handfast.records import LimiterStatus, RateStatus
 from tests._support.helpers import performed
@@ -185,7 +185,7 @@ def gives_up(*script, until):
     attempt = new()
     effects, decision = perform(attempt, until, *script, SETTLED)
     assert effects[-1] == attempt.request.cancel(TOKEN)
-    assert attempt.state is AttemptState.DONE
+    assert not attempt.may_be_there
     assert not decision.admitted
     return effects, decision
 

@@ -23,7 +23,7 @@ from handfast._protocol.acquire import (
     try_acquire,
 )
 from handfast._protocol.admin import force_release, resize, status
-from handfast._protocol.lease import LeaseState, LeaseStatus, LeaseTable, downgrade, release, renew
+from handfast._protocol.lease import LeaseState, LeaseTable, downgrade, release, renew
 from tests._support.helpers import performed as perform
 
 TOKEN = b"t" * 32
@@ -112,7 +112,7 @@ def test_what_has_arrived_is_read_before_a_lease_is_called_lost():
     lease = LeaseState(permits(), TOKEN, Grant(8, 102.0, 2.0, Confirmation()), Driver())
     leases = LeaseTable({TOKEN: lease})
     assert leases.remove_expired(105.0) == []
-    assert (received, lease.deadline, lease.status) == ([lease], 131.0, LeaseStatus.HELD)
+    assert (received, lease.deadline, lease.loss) == ([lease], 131.0, None)
     assert leases.remove_expired(131.0) == [lease]
     assert lease.lost(1.0), "it stays lost"
 

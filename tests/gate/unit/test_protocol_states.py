@@ -1,4 +1,4 @@
-"""The tables of transitions, the retry policy and background cleanup: decisions without a server or a clock."""
+"""What attempts and leases note, the retry policy and background cleanup: decisions without a server or a clock."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from handfast._engine.effects import PROBE, Acknowledgement, Answer, Confirmatio
 from handfast._engine.keys import KeySet
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
-from handfast._protocol import acquire, lease
-from handfast._protocol.acquire import Attempt, AttemptEvent, AttemptState, Grant, cancel
-from handfast._protocol.lease import LeaseEvent, LeaseState, LeaseStatus, LeaseTable, Renewal, release
+from handfast._protocol.acquire import Attempt, Grant, cancel
+from handfast._protocol.lease import LeaseState, LeaseTable, Renewal, release
 from handfast._protocol.outage import OutageBegins, OutageEnds, OutageWatch
 from handfast._protocol.retry import MIN_REPLY_S, PAUSES, UNDO_WAIT, Cleanup, Retry, Verdict, time_left
+from tests._support.helpers import performed as perform
 
 TOKEN = b"t" * 32
 LOADING = ErrorReply("LOADING Redis is loading the dataset in memory")
@@ -37,30 +37,26 @@ def a_lease(**options):
     return LeaseState(request(**options), TOKEN, Grant(7, 130.0, 30.0))
 
 
-# --- the states of an attempt
+# --- what an attempt may have left
 
-
-@pytest.mark.parametrize("state", AttemptState)
-@pytest.mark.parametrize("event", AttemptEvent)
-def test_an_attempt_changes_its_state_as_the_table_says_or_not_at_all(state, event):
-    attempt = Attempt(request(), TOKEN)
-    attempt.state = state
-    if event in acquire.TRANSITIONS[state]:
-        attempt.apply(event)
-        assert attempt.state is acquire.TRANSITIONS[state][event]
-    else:
-        with pytest.raises(AssertionError, match=f"an attempt that is {state} cannot {event}"):
-            attempt.apply(event)
-        assert attempt.state is state
+EVENTS = {
+    "send": lambda attempt: setattr(attempt, "may_be_there", True),
+    "duplicate": lambda attempt: setattr(attempt, "copies", True),
+    "queue": lambda attempt: setattr(attempt, "position", 3),
+    "reject": Attempt.rejected,
+    "refuse": Attempt.refused,
+    "clean_up": lambda attempt: setattr(attempt, "is_left", True),
+    "cancel": lambda attempt: list(perform(cancel(attempt), Answer(100.0, [b"cancelled", 0]))),
+}
 
 
 @pytest.mark.parametrize(
     ("events", "needs_undo"),
     [
         ([], False),
+        (["refuse"], False),
         (["send"], True),
         (["send", "queue"], True),
-        (["send", "grant"], True),
         (["send", "reject"], False),
         (["send", "refuse"], False),
         (["send", "queue", "send", "refuse"], True),
@@ -70,70 +66,27 @@ def test_an_attempt_changes_its_state_as_the_table_says_or_not_at_all(state, eve
         (["send", "duplicate", "queue", "reject"], True),
         (["send", "duplicate", "cancel"], False),
         (["send", "reject", "send"], True),
-        (["send", "silence"], True),
-        (["send", "silence", "cancel"], False),
         (["send", "queue", "clean_up"], False),
         (["send", "queue", "clean_up", "cancel"], False),
+        (["send", "queue", "cancel"], False),
     ],
 )
 def test_an_attempt_needs_an_undo_while_the_server_may_have_something_of_it(events, needs_undo):
     attempt = Attempt(request(), TOKEN)
     for event in events:
-        attempt.apply(AttemptEvent(event))
+        EVENTS[event](attempt)
     assert attempt.needs_undo is needs_undo
-    assert attempt.is_unanswered is (events[-1:] == ["silence"])
+    assert attempt.may_be_there is (needs_undo or events[-1:] == ["clean_up"])
 
 
-def test_every_state_of_an_attempt_can_be_reached_and_a_cancel_ends_each_that_needs_an_undo():
-    reached, todo = set(), {AttemptState.NEW}
-    while todo:
-        state = todo.pop()
-        reached.add(state)
-        todo |= set(acquire.TRANSITIONS[state].values()) - reached
-        attempt = Attempt(request(), TOKEN)
-        attempt.state = state
-        if attempt.needs_undo:
-            assert acquire.TRANSITIONS[state][AttemptEvent.CANCEL] is AttemptState.DONE
-    assert reached == set(AttemptState)
-
-
-# --- the statuses of a lease
-
-
-@pytest.mark.parametrize("status", LeaseStatus)
-@pytest.mark.parametrize("event", LeaseEvent)
-def test_a_lease_changes_its_status_as_the_table_says(status, event):
-    one = a_lease()
-    one.status = status
-    one.apply(event)
-    assert one.status is lease.TRANSITIONS[status][event]
-
-
-def test_a_status_without_the_event_is_refused(monkeypatch):
-    one = a_lease()
-    monkeypatch.setitem(lease.TRANSITIONS, LeaseStatus.HELD, {})
-    with pytest.raises(AssertionError, match="a lease that is held cannot lose"):
-        one.apply(LeaseEvent.LOSE)
-
-
-@pytest.mark.parametrize("status", LeaseStatus)
-def test_a_lease_never_gets_back_what_it_lost_or_let_go(status):
-    lost = {LeaseStatus.LOST, LeaseStatus.LOST_RELEASED}
-    released = {LeaseStatus.RELEASED, LeaseStatus.LOST_RELEASED}
-    for following in lease.TRANSITIONS[status].values():
-        for kept in (lost, released):
-            assert status not in kept or following in kept
+# --- the end of a lease
 
 
 @pytest.mark.parametrize(
-    ("replies", "result", "status"),
-    [
-        ([[b"released", 1], [b"released", 0]], True, LeaseStatus.RELEASED),
-        ([[b"lost"]], False, LeaseStatus.RELEASED),
-        ([], None, LeaseStatus.RELEASING),
-    ],
+    ("replies", "result"),
+    [([[b"released", 1], [b"released", 0]], True), ([[b"lost"]], False), ([], None)],
 )
-def test_a_release_lets_go_when_the_server_has_answered(replies, result, status):
+def test_a_release_lets_go_when_the_server_has_answered(replies, result):
     one = a_lease()
     steps = release(one)
     next(steps)
@@ -143,23 +96,23 @@ def test_a_release_lets_go_when_the_server_has_answered(replies, result, status)
             steps.send(Answer(100.0, reply))
     except StopIteration as end:
         returned = end.value
-    assert (returned, one.status) == (result, status)
+    assert (returned, one.is_released) == (result, result is not None)
 
 
-def test_background_cleanup_leaves_the_status_of_a_lease_alone():
+def test_background_cleanup_does_not_let_go():
     one = a_lease()
     cleanup = Cleanup(release(one, by_holder=False), 120.0)
     assert cleanup.settle(Answer(100.0, [b"released", 0]), 100.0)
-    assert (cleanup.result, one.status) == (True, LeaseStatus.HELD)
+    assert (cleanup.result, one.is_released) == (True, False)
 
 
 def test_a_lease_that_expires_while_it_is_released_is_lost_and_one_that_was_released_is_not():
     one = a_lease()
-    one.apply(LeaseEvent.RELEASE)
-    assert one.status_at(130.0) is LeaseStatus.LOST
+    next(release(one))
+    assert not one.lost(129.9)
+    assert one.lost(130.0)
     other = a_lease()
     other.let_go(110.0)
-    assert other.status_at(130.0) is LeaseStatus.RELEASED
     assert not other.lost(130.0)
 
 
@@ -167,7 +120,7 @@ def test_the_first_reason_of_a_loss_stays():
     one = a_lease()
     one.lose("revoked", 110.0)
     one.disown(111.0)
-    assert (one.loss, one.status) == ("revoked", LeaseStatus.LOST_RELEASED)
+    assert (one.loss, one.is_released) == ("revoked", True)
 
 
 # --- the outcome of a renewal
@@ -189,7 +142,7 @@ def test_the_outcome_of_a_renewal_is_judged_and_the_lease_updated(outcome, verdi
     table[TOKEN] = one
     one.due_at = 111.0
     assert table.settle(one, outcome, 110.5) is verdict
-    assert (one.status is LeaseStatus.LOST) is (verdict is Renewal.LOST) is (TOKEN not in table)
+    assert (one.loss is not None) is (verdict is Renewal.LOST) is (TOKEN not in table)
     assert one.deadline == (140.0 if verdict is Renewal.SETTLED else 130.0)
     assert one.due_at == {Renewal.SETTLED: 120.0, Renewal.SEND_SOURCE: 110.5}.get(verdict, 111.0)
 
@@ -308,7 +261,7 @@ def test_a_lease_is_held_until_its_end(end, held_for):
         with pytest.raises(StopIteration):
             steps.send(Answer(119.5, [b"released", 0]))
     else:
-        one.status_at(150.0)
+        assert one.lost(150.0)
     one.lose("again", 160.0)
     assert one.held_for(170.0) == held_for
 
@@ -464,7 +417,7 @@ def test_calls_that_leave_together_wait_for_the_most_that_one_of_them_asks():
 
 def test_a_cleanup_sends_what_its_protocol_asks_until_that_ends():
     attempt = Attempt(request(), TOKEN)
-    attempt.apply(AttemptEvent.SEND)
+    attempt.may_be_there = True
     cleanup = Cleanup(cancel(attempt), 120.0)
     assert cleanup.call == request().cancel(TOKEN)
     assert cleanup.settle(Answer(100.0, [b"cancelled", 1]), 100.0), "at once: there is more"
@@ -476,7 +429,7 @@ def test_a_cleanup_sends_what_its_protocol_asks_until_that_ends():
 
 def test_a_refused_cleanup_is_sent_again_after_a_pause_until_its_time_is_up():
     attempt = Attempt(request(), TOKEN)
-    attempt.apply(AttemptEvent.SEND)
+    attempt.may_be_there = True
     cleanup = Cleanup(cancel(attempt), 120.0)
     assert not cleanup.settle(LOADING, 119.0)
     assert (cleanup.call, cleanup.time_left(119.0)) == (request().cancel(TOKEN), 1.0)

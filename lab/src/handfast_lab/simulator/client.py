@@ -22,7 +22,7 @@ from handfast._drivers.aio.connect import AsyncConnector
 from handfast._engine.calls import Request
 from handfast._engine.limits import LimitRequest
 from handfast._engine.slots import Node
-from handfast._protocol.acquire import Attempt, AttemptState, BaseAttempt
+from handfast._protocol.acquire import Attempt, BaseAttempt
 from handfast._protocol.lease import LeaseState
 from handfast._protocol.limiting import LimitAttempt
 from handfast_lab.simulator.cluster import PRIMARIES, address
@@ -100,7 +100,7 @@ def state_of(lease: AsyncLease) -> LeaseState:
 
 def leaves_nothing(attempt: BaseAttempt) -> bool:
     """Return whether an attempt without a lease can have left no data on the server."""
-    return attempt.state in (AttemptState.NEW, AttemptState.DONE)
+    return not attempt.may_be_there
 
 
 class SimulatedConnector(AsyncConnector):

@@ -576,17 +576,17 @@ PLANTED = (
     Planted(
         "an error reply is not undone",
         "handfast._protocol.acquire",
-        "            if error.changed_nothing:\n                attempt.apply(REFUSE)\n",
-        "            attempt.state = NEW\n",
+        "            if error.changed_nothing:\n                attempt.refused()\n",
+        "            attempt.may_be_there = False\n",
         "a waiter whose last request fails stays in the queue",
     ),
     Planted(
         "a try_acquire is not undone",
         "handfast._protocol.acquire",
         "        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n",
-        "        attempt.state = NEW\n"
+        "        attempt.may_be_there = False\n"
         "        answer: Answer = yield attempt.request.try_acquire(attempt.token, caller=attempt.caller)\n"
-        "        attempt.state = SENT\n",
+        "        attempt.may_be_there = True\n",
         "a try_acquire whose reply was lost holds a lease without an owner",
     ),
     Planted(
@@ -599,7 +599,7 @@ PLANTED = (
     Planted(
         "a duplicate request is ignored",
         "handfast._protocol.acquire",
-        "    if again:\n        attempt.apply(DUPLICATE)\n    tag",
+        "    if again:\n        attempt.copies = True\n    tag",
         "    tag",
         "a try_acquire that was sent twice and refused is granted without an owner when its first copy arrives",
     ),
@@ -732,7 +732,7 @@ PLANTED = (
         "a try whose lease was lost is not undone",
         "handfast._protocol.acquire",
         "            return None  # the server may still",
-        "            attempt.apply(REJECT)\n            return None  # the server may still",
+        "            attempt.may_be_there = False\n            return None  # the server may still",
         "one of several locks stays held without an owner",
         "replicas",
     ),
@@ -905,7 +905,7 @@ PLANTED = (
     Planted(
         "a copy of a refused call is ignored",
         "handfast._protocol.limiting",
-        "        if again:\n            attempt.apply(AttemptEvent.DUPLICATE)\n",
+        "        if again:\n            attempt.copies = True\n",
         "",
         "a call that was refused is admitted without an owner when its first copy arrives",
     ),

@@ -101,7 +101,7 @@ class AsyncLease(Uncopied, AsyncLeaseScope):
     def held_for(self) -> float:
         """Seconds since the lease was granted. It stops when the lease is released or lost. Takes no I/O."""
         now = monotonic()
-        self._state.status_at(now)
+        self._state.lost(now)
         return self._state.held_for(now)
 
     def remaining(self) -> float:

@@ -49,9 +49,9 @@ from handfast._engine.limits import LimitRequest
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
 from handfast._protocol import limiting
-from handfast._protocol.acquire import Attempt, AttemptEvent, BaseAttempt, Grant, acquire, cancel, try_acquire
+from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
-from handfast._protocol.lease import GONE, LOST, LOST_RELEASED, RELEASED, LeaseState, downgrade, release, renew
+from handfast._protocol.lease import GONE, LeaseState, downgrade, release, renew
 from handfast._protocol.retry import UNDO_WAIT, Retry, time_left
 from handfast._protocol.waiting import Watch
 from handfast.errors import AcquireTimeout, ClientClosed, NotHeld, ServerRefused, ServerUnsupported
@@ -183,7 +183,7 @@ class AsyncDriver(OfOneProcess):
             self._begin_undo(attempt)
             raise
         except (RedisConnectionError, RedisTimeoutError):
-            attempt.apply(AttemptEvent.SILENCE)
+            attempt.is_unanswered = True
             raise
         finally:
             context.session.forget(attempt.token)
@@ -199,9 +199,8 @@ class AsyncDriver(OfOneProcess):
 
     async def release(self, lease: LeaseState) -> bool:
         """Release a lease. Return False if it was lost or released before."""
-        status = lease.status_at(monotonic())
-        lost = status is LOST
-        if status is RELEASED or status is LOST_RELEASED or (lost and self._closed):
+        lost = lease.lost(monotonic())
+        if lease.is_released or (lost and self._closed):
             return False
         context = self._context(lease.request.name)
         lease.owner.remove(lease)
@@ -396,7 +395,7 @@ class AsyncDriver(OfOneProcess):
             self._begin_undo(attempt)
             raise
         except (RedisConnectionError, RedisTimeoutError):
-            attempt.apply(AttemptEvent.SILENCE)
+            attempt.is_unanswered = True
             raise
         finally:
             revoked = context.session.forget(attempt.token)
@@ -424,7 +423,7 @@ class AsyncDriver(OfOneProcess):
             context.remove(lease)
             lease.let_go(monotonic())
         cleanup = context.renewer.clean_up(cancel(attempt))
-        attempt.apply(AttemptEvent.CLEAN_UP)
+        attempt.is_left = True
         return [cleanup] * waits
 
 
@@ -456,7 +455,7 @@ async def run(
             except (ServerRefused, ServerUnsupported):
                 # The connection that was opened for the call was refused, or the one after a break: then it may have run.
                 if attempt is not None and session.breaks == breaks:
-                    attempt.apply(AttemptEvent.REFUSE)
+                    attempt.refused()
                 raise
             if isinstance(outcome, Answer):
                 effect = steps.send(outcome)

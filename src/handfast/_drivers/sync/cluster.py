@@ -14,7 +14,7 @@ from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import OWN_ERRORS
 from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import Request
-from handfast._protocol.acquire import Attempt, AttemptEvent, BaseAttempt
+from handfast._protocol.acquire import Attempt, BaseAttempt
 from handfast._protocol.groups import GroupedAttempt, GroupedLease
 from handfast._protocol.lease import LeaseState
 from handfast._protocol.retry import UNDO_WAIT
@@ -58,7 +58,7 @@ class SyncClusterDriver(SyncDriver):
         until, interrupt = monotonic() + UNDO_WAIT, None
         for part in reversed(attempt.parts):
             if part.needs_undo and monotonic() >= until:
-                part.apply(AttemptEvent.SILENCE)
+                part.is_unanswered = True
             try:
                 super().undo(part)
             except BaseException as error:  # noqa: BLE001 -- it is raised when the others are left to background cleanup

@@ -53,13 +53,10 @@ from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
 from handfast._engine.resp import ErrorReply
 from handfast._protocol import limiting
-from handfast._protocol.acquire import Attempt, AttemptEvent, BaseAttempt, Grant, acquire, cancel, try_acquire
+from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import (
     GONE,
-    LOST,
-    LOST_RELEASED,
-    RELEASED,
     LeaseState,
     LeaseTable,
     downgrade,
@@ -230,7 +227,7 @@ class SyncDriver(OfOneProcess):
         try:
             grant = self._run(acquire(attempt, until, make_watch), attempt.request.name, until, attempt=attempt)
         except (RedisConnectionError, RedisTimeoutError):
-            attempt.apply(AttemptEvent.SILENCE)
+            attempt.is_unanswered = True
             raise
         if grant is None:
             raise self._busy(attempt, timeout or 0)
@@ -245,7 +242,7 @@ class SyncDriver(OfOneProcess):
         try:
             grant = self._run_once(try_acquire(attempt), attempt.request.name, timeout, attempt)
         except (RedisConnectionError, RedisTimeoutError):
-            attempt.apply(AttemptEvent.SILENCE)
+            attempt.is_unanswered = True
             raise
         if grant is None:
             self.undo(attempt)
@@ -269,7 +266,7 @@ class SyncDriver(OfOneProcess):
             else:
                 decision = self._run(steps, name, until, attempt=attempt)
         except (RedisConnectionError, RedisTimeoutError):
-            attempt.apply(AttemptEvent.SILENCE)
+            attempt.is_unanswered = True
             raise
         if self._pool.closed:
             raise ClientClosed(name)
@@ -294,8 +291,8 @@ class SyncDriver(OfOneProcess):
         try:
             if self._pid != os.getpid():
                 self._in_this_process()
-            status = lease.status_at(monotonic())
-            if status is RELEASED or status is LOST_RELEASED:
+            lost = lease.lost(monotonic())
+            if lease.is_released:
                 return False
             self._renewer.remove(lease)
             released = self._run(release(lease), lease.request.name, until)
@@ -308,7 +305,6 @@ class SyncDriver(OfOneProcess):
                 self._clean_up(partial(release, lease, by_holder=False), lease.request.name)
                 lease.let_go(monotonic())
             raise
-        lost = status is LOST
         if not released and not lost:
             self._renewer.lose(lease, GONE.format("released"))
         if not released or lost or not lease.claim_release():
@@ -497,7 +493,7 @@ class SyncDriver(OfOneProcess):
                     outcome = error
                 except (ServerRefused, ServerUnsupported):
                     if attempt is not None:
-                        attempt.apply(AttemptEvent.REFUSE)
+                        attempt.refused()
                     raise
                 if not isinstance(outcome, Answer):
                     try:
