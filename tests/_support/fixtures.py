@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from handfast import Handfast
 from handfast._drivers import clock
-from handfast._drivers.loggers import LoggerApart
+from handfast._drivers.log import LoggerApart
 from handfast._drivers.sync import renewer
 from handfast.embedded import PrivateServer
 from tests._support.actor import Actors, lock_user

@@ -17,8 +17,9 @@ import redis
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers import log
 from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
-from handfast._drivers.failures import SILENT, log_unheard
+from handfast._drivers.failures import SILENT
 from handfast._engine.defaults import EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
@@ -155,7 +156,7 @@ class Connector:
         """Return what to wait for before a message ever came through: for less long."""
         if not self._is_unheard_logged:
             self._is_unheard_logged = True
-            log_unheard(self.address)
+            log.unheard(self.address)
         return park._replace(until=min(park.until, park.poll_at))
 
     def at(self, node: Node) -> Self:

@@ -1,10 +1,9 @@
-"""Errors and log records of both drivers, with the same words."""
+"""The errors of both drivers, with the same words."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +12,9 @@ from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from handfast._drivers.clock import monotonic
 from handfast._engine.messages import Subscription
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import is_transient, subscribe_denied
-from handfast._protocol.lease import LeaseState
 from handfast.errors import HandfastError, ServerRefused, ServerUnsupported
 
 __all__ = [
@@ -28,13 +25,6 @@ __all__ = [
     "copy_exception",
     "handshake_failed",
     "hello_refused",
-    "lease_log",
-    "log_acquired",
-    "log_own_wait",
-    "log_released",
-    "log_unfinished_cleanup",
-    "log_unheard",
-    "log_unreleased",
     "no_decorator",
     "no_primary",
     "no_shares",
@@ -42,6 +32,7 @@ __all__ = [
     "primary_changed",
     "server_silent",
     "setup_failed",
+    "unbalanced_exit",
 ]
 
 OWN_ERRORS = (RedisError, HandfastError)
@@ -55,9 +46,6 @@ _NOAUTH = r"(?i)\bHELLO must be called with the client already authenticated\b"
 
 _SENTINEL = r"(?s)<redis\.(?:asyncio\.)?client\.Redis\(.*?\bhost=([^,)]+),port=(\d+).*?>\)>\)>"
 """A client as redis-py shows it in its error, with its host and its port."""
-
-lease_log = logging.getLogger("handfast.lease")
-"""Its level is asked before each record, in the drivers: without DEBUG that is all that logging costs a lock."""
 
 
 def connection_broke(cause: object) -> RedisConnectionError:
@@ -150,48 +138,11 @@ def copy_exception(error: Exception) -> Exception:
     return error
 
 
-def log_unreleased(name: str) -> None:
-    """Log that a client was closed before the server confirmed a release."""
-    logging.getLogger("handfast.cleanup").warning(
-        "could not release the lease of %r before its client was closed; it may stay held until its ttl ends",
-        name,
-        extra={"lock": name, "reason": "the server did not confirm it in time"},
-    )
-
-
-def log_unheard(address: str) -> None:
-    logging.getLogger("handfast.lease").warning(
-        "no messages of %s reach this client, which a proxy may keep back: its waiters ask every 0.05 s to 1 s instead; connect to the "
-        "server directly",
-        address,
-        extra={"server": address, "reason": "the message of the probe did not come back"},
-    )
-
-
-def log_own_wait(lease: LeaseState) -> None:
-    name, held_for = lease.request.name, lease.held_for(monotonic())
-    lease_log.warning(
-        "a call waits for %r, which this client itself has held for %.0f s; if the holder waits for that call, neither goes on",
-        name,
-        held_for,
-        extra={"lock": name, "fence": lease.fence, "held_for": held_for},
-    )
-
-
-def log_acquired(lease: LeaseState) -> None:
-    name, fence, waited = lease.request.name, lease.fence, lease.waited
-    fields = {"lock": name, "fence": fence, "waited": waited}
-    lease_log.debug("acquired %r with fence %d after %.3f s", name, fence, waited, extra=fields)
-
-
-def log_released(lease: LeaseState) -> None:
-    name, fence, held_for = lease.request.name, lease.fence, lease.held_for(monotonic())
-    fields = {"lock": name, "fence": fence, "held_for": held_for}
-    lease_log.debug("released %r with fence %d after %.3f s", name, fence, held_for, extra=fields)
-
-
-def log_unfinished_cleanup(name: str, reason: object) -> None:
-    """Log that an undo outlasts the caller, whose lock may stay held or queued for some seconds."""
-    logging.getLogger("handfast.cleanup").warning(
-        "the cleanup of %r goes on in the background: %s", name, reason, extra={"lock": name, "reason": str(reason)}
-    )
+def unbalanced_exit(primitive: object, *, others: bool) -> RuntimeError:
+    """Return the error for a block that is left without being known; ``others``: several callers are in blocks of it."""
+    if others:
+        return RuntimeError(
+            f"a with block of {primitive!r} was left by another caller than the one that entered it, and several "
+            "others are in blocks of it: nothing was released; enter the lease instead, as in 'with lock.acquire()'"
+        )
+    return RuntimeError(f"the with block of {primitive!r} was left, but never entered; enter it with a with statement")

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from redis.exceptions import ResponseError
 
+from handfast._drivers import log
 from handfast._drivers.connect import Connector
-from handfast._drivers.loggers import LoggerApart
 from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.sentinel import address_in, question, subscription
 
 __all__ = ["ASK_EVERY_S", "PAUSE_S", "News"]
-
-logger = LoggerApart("handfast.sentinel")
 
 ASK_EVERY_S = 5.0
 """Time between two questions for the primary, in seconds. They find out that a Sentinel is gone, and what its messages did not tell.
@@ -67,7 +65,7 @@ class News:
             return False
         self._connector.switches += 1
         self._connector.primaries.clear()
-        logger.info("%r has a new primary, %s: connecting to it", self._service, address)
+        log.new_primary(self._service, address)
         return True
 
     def note_failure(self, error: Exception) -> None:
@@ -79,9 +77,4 @@ class News:
         failures, self._failures = dict.fromkeys(map(str, self._failures)), []
         if not self._warned:
             self._warned = True
-            logger.warning(
-                "no Sentinel of %r tells of a new primary (%s): after a planned failover, what is acquired from the old "
-                "one may be acquired from the new one, too, for as long as the old one takes writes",
-                self._service,
-                "; ".join(failures),
-            )
+            log.sentinels_silent(self._service, failures)

@@ -12,7 +12,7 @@ import pytest
 from handfast import LeaseLost, ServerRefused
 from handfast._drivers import background
 from handfast._drivers.background import Background
-from handfast._drivers.loggers import LoggerApart
+from handfast._drivers.log import LoggerApart
 from tests._support.apis import until_queued
 from tests._support.family import until_listening
 from tests._support.helpers import BOUND_S, eventually, eventually_async
@@ -153,7 +153,7 @@ def test_a_record_says_which_thread_made_it_and_is_handled_by_one_that_ends(hf, 
     eventually(lambda: raw.pubsub_channels("hf:control:*"))
     other.lock("a").force_release(reason="deploy")
     ((record, thread),) = eventually(lambda: handler.seen)
-    assert (record.threadName, record.funcName, lease.lost) == ("handfast-renewer", "notify_lost", True)
+    assert (record.threadName, record.funcName, lease.lost) == ("handfast-renewer", "lost", True)
     thread.join(BOUND_S)
     assert (thread.name, thread.daemon, thread.is_alive()) == ("handfast-records", False, False)
 

@@ -9,6 +9,7 @@ from handfast._api.aio.lease import AsyncLease
 from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import AsyncPrimitiveScope
+from handfast._drivers.failures import unbalanced_exit
 
 __all__ = ["AsyncBlocks"]
 
@@ -47,12 +48,7 @@ class AsyncBlocks(Uncopied, AsyncPrimitiveScope[L]):
         return foreign[0] if len(foreign) == 1 else None
 
     def _unbalanced_exit(self) -> Exception:
-        if len(self._entered) > 1:
-            return RuntimeError(
-                f"a with block of {self!r} was left by another caller than the one that entered it, and several "
-                "others are in blocks of it: nothing was released; enter the lease instead, as in 'with lock.acquire()'"
-            )
-        return RuntimeError(f"the with block of {self!r} was left, but never entered; enter it with a with statement")
+        return unbalanced_exit(self, others=len(self._entered) > 1)
 
     def _forget_scope(self, caller: object, lease: L) -> None:
         blocks = self._entered.get(caller, [])

@@ -27,6 +27,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers import log
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.loop_context import LoopContext, current_task
 from handfast._drivers.aio.pending import Outcome
@@ -35,11 +36,6 @@ from handfast._drivers.failures import (
     OWN_ERRORS,
     already_held,
     copy_exception,
-    lease_log,
-    log_acquired,
-    log_own_wait,
-    log_released,
-    log_unfinished_cleanup,
     server_silent,
 )
 from handfast._drivers.forks import OfOneProcess
@@ -216,8 +212,8 @@ class AsyncDriver(OfOneProcess):
             lease.owner.lose(lease, GONE.format("released"))
         if not released or lost or not lease.claim_release():
             return False
-        if lease_log.isEnabledFor(DEBUG):
-            log_released(lease)
+        if log.lease_log.isEnabledFor(DEBUG):
+            log.released(lease)
         return True
 
     async def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
@@ -344,7 +340,7 @@ class AsyncDriver(OfOneProcess):
 
     def _watch(self, attempt: Attempt) -> Watch:
         request = attempt.request
-        return Watch(request, attempt.owner.leases, _blocks, log_own_wait, held=attempt.held)
+        return Watch(request, attempt.owner.leases, _blocks, log.own_wait, held=attempt.held)
 
     def _number(self, task: asyncio.Task[Any] | None) -> int:
         """Return a number for a task: tasks are numbered in the order in which they first acquire; 0 without a task."""
@@ -407,8 +403,8 @@ class AsyncDriver(OfOneProcess):
             raise ClientClosed(attempt.request.name)
         lease = LeaseState(attempt.request, attempt.token, grant, context, attempt.asked_at)
         context.renewer.add(lease)
-        if lease_log.isEnabledFor(DEBUG):
-            log_acquired(lease)
+        if log.lease_log.isEnabledFor(DEBUG):
+            log.acquired(lease)
         if revoked is not None:
             context.renewer.lose(lease, revoked)
         return lease
@@ -544,11 +540,11 @@ async def _wait_for_releases(releases: list[tuple[LeaseState, Future[Any]]]) -> 
     for lease, cleanup in releases:
         released = cleanup.result() if cleanup.done() else None
         if released is None:
-            log_unfinished_cleanup(lease.request.name, "the server did not answer in time")
+            log.unfinished_cleanup(lease.request.name, "the server did not answer in time")
         elif not released:
             lease.owner.lose(lease, GONE.format("released"))
-        elif lease_log.isEnabledFor(DEBUG):
-            log_released(lease)
+        elif log.lease_log.isEnabledFor(DEBUG):
+            log.released(lease)
 
 
 def _may_wait(error: BaseException | None) -> bool:

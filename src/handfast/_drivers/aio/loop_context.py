@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from handfast._drivers import log
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.renewer import Renewer
 from handfast._drivers.aio.sessions import Sessions
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import log_unreleased
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._engine.effects import Call
 from handfast._engine.keys import control_channel, inbox_channel
@@ -127,7 +127,7 @@ class LoopContext:
             await self._settle()
             for lease, released in releases.items():
                 if not released.done() or released.result() is None:
-                    log_unreleased(lease.request.name)
+                    log.unreleased(lease.request.name)
         finally:
             self._end(error)
         await asyncio.sleep(0)  # for the transport's connection_lost

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers import log
 from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.aio.stand_in import StandIn
 from handfast._drivers.clock import monotonic
-from handfast._drivers.loggers import LoggerApart
 from handfast._drivers.losses import LossNotifier
 from handfast._engine.effects import Call, Steps
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from handfast._drivers.aio.sessions import Sessions
 
 __all__ = ["Renewer"]
-
-cleanup_log = LoggerApart("handfast.cleanup")
 
 TICK_S = 0.5
 """Longest time that a timer is set for, in seconds. Timers stand still while the machine is suspended and the clock does
@@ -218,7 +216,7 @@ class Renewer(LossNotifier):
             cleanup.expire(inf if self._stopped else monotonic())
             is_next = cleanup.call is None
             if is_next:
-                cleanup_log.debug("gave up a background cleanup: %s", error)
+                log.cleanup_given_up(error)
         else:
             is_next = cleanup.settle(sent.result(), monotonic())
         if is_next:

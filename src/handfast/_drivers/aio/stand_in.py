@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from handfast._drivers import log
 from handfast._drivers.aio.pending import Outcome
 from handfast._drivers.aio.sessions import Sessions
 from handfast._drivers.background import Background
 from handfast._drivers.clock import monotonic
-from handfast._drivers.loggers import LoggerApart
-from handfast._drivers.losses import counted
 from handfast._protocol.lease import LeaseState, LeaseTable, Renewal
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from handfast._drivers.aio.session import Session
 
 __all__ = ["StandIn"]
-
-logger = LoggerApart("handfast.renewal")
 
 TICK_S = 0.5
 """Longest time between two looks at the leases, in seconds."""
@@ -112,10 +109,7 @@ class StandIn:
     async def _stand_in(self, absence: Absence) -> None:
         """Renew what is overdue until the loop is back."""
         began = monotonic()
-        count = len(self._leases)
-        logger.warning(
-            "the event loop is blocked; a thread renews %s until it goes on", counted(count), extra={"leases": count}
-        )
+        log.loop_blocked(len(self._leases))
         assert self._make_sessions is not None  # noqa: S101 -- else there is no thread
         sessions = self._sessions = self._make_sessions()
         try:
@@ -132,8 +126,7 @@ class StandIn:
             sessions.end(RedisConnectionError("the event loop goes on"))
             await asyncio.sleep(0)  # for the transport's connection_lost
             self._sessions = None
-        lasted = monotonic() - began
-        logger.info("the event loop goes on after %.1f s", lasted, extra={"lasted": lasted})
+        log.loop_back(monotonic() - began)
 
     def _settle(self, lease: LeaseState, session: Session | Router, breaks: int, sent: Future[Outcome]) -> None:
         if (error := sent.exception()) is not None:
@@ -152,8 +145,8 @@ def _look_on(of: weakref.ref[StandIn]) -> None:
     while (stand_in := of()) is not None:
         try:
             seconds = stand_in.look()
-        except Exception:
-            logger.exception("could not renew the leases of an event loop that is blocked; retrying in %g s", TICK_S)
+        except Exception:  # noqa: BLE001 -- it is logged, and the next look may find it well
+            log.stand_in_failed(TICK_S)
             seconds = TICK_S
         del stand_in
         if seconds is None:

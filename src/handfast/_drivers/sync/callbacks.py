@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from handfast._drivers import log
 from handfast._drivers.background import Background
-from handfast._drivers.loggers import LoggerApart
 
 __all__ = ["CallbackThread"]
-
-logger = LoggerApart("handfast.renewal")
 
 
 class CallbackThread:
@@ -31,5 +29,5 @@ class CallbackThread:
     def _call(callback: Callable[[], object], name: str) -> None:
         try:
             callback()
-        except BaseException:
-            logger.exception("a callback for the lost lease of %r failed", name, extra={"lock": name})
+        except BaseException:  # noqa: BLE001 -- it is logged: nothing else is to suffer
+            log.callback_failed(name)

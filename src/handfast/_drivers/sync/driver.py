@@ -26,15 +26,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from handfast._drivers import log
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
     OWN_ERRORS,
     already_held,
-    lease_log,
-    log_acquired,
-    log_own_wait,
-    log_released,
-    log_unfinished_cleanup,
 )
 from handfast._drivers.forks import OfOneProcess
 from handfast._drivers.losses import run_lost_callbacks
@@ -309,8 +305,8 @@ class SyncDriver(OfOneProcess):
             self._renewer.lose(lease, GONE.format("released"))
         if not released or lost or not lease.claim_release():
             return False
-        if lease_log.isEnabledFor(DEBUG):
-            log_released(lease)
+        if log.lease_log.isEnabledFor(DEBUG):
+            log.released(lease)
         return True
 
     def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
@@ -334,7 +330,7 @@ class SyncDriver(OfOneProcess):
             if error is None:
                 raise
             lease.let_go(monotonic())
-            log_unfinished_cleanup(lease.request.name, failure)
+            log.unfinished_cleanup(lease.request.name, failure)
             return True
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
@@ -432,7 +428,7 @@ class SyncDriver(OfOneProcess):
         return False
 
     def _make_watch(self, attempt: Attempt, cancel: CancelEvent | None = None) -> Watch:
-        return Watch(attempt.request, self._leases, _blocks, log_own_wait, cancel, held=attempt.held)
+        return Watch(attempt.request, self._leases, _blocks, log.own_wait, cancel, held=attempt.held)
 
     def _hold(self, attempt: Attempt, grant: Grant) -> LeaseState:
         """Renew what an acquire was granted."""
@@ -440,8 +436,8 @@ class SyncDriver(OfOneProcess):
             raise ClientClosed(attempt.request.name)
         lease = LeaseState(attempt.request, attempt.token, grant, self._pool, attempt.asked_at)
         self._renewer.add(lease)
-        if lease_log.isEnabledFor(DEBUG):
-            log_acquired(lease)
+        if log.lease_log.isEnabledFor(DEBUG):
+            log.acquired(lease)
         return lease
 
     def _busy(self, attempt: Attempt, timeout: float) -> AcquireTimeout:
@@ -560,7 +556,7 @@ class SyncDriver(OfOneProcess):
         try:
             self._run(make_steps(), name, until=monotonic() + UNDO_WAIT)
         except OWN_ERRORS as error:
-            log_unfinished_cleanup(name, error)
+            log.unfinished_cleanup(name, error)
             self._renewer.clean_up(make_steps())
         except BaseException:
             self._renewer.clean_up(make_steps())

@@ -31,9 +31,9 @@ from typing import Any, Protocol, TypeAlias
 
 from redis.exceptions import RedisError
 
+from handfast._drivers import log
 from handfast._drivers.clock import monotonic
-from handfast._drivers.failures import log_unreleased, server_silent
-from handfast._drivers.loggers import LoggerApart
+from handfast._drivers.failures import server_silent
 from handfast._drivers.losses import LossNotifier
 from handfast._drivers.sync.acknowledged import AcknowledgedRenewals
 from handfast._drivers.sync.reopening import Reopening
@@ -47,8 +47,6 @@ from handfast._protocol.retry import CLEANUP_FOR, UNDO_WAIT, Cleanup
 from handfast.errors import HandfastError
 
 __all__ = ["Renewer"]
-
-logger = LoggerApart("handfast.renewal")
 
 Settle: TypeAlias = Callable[[Any, Answer | ErrorReply], None]
 """Judges the reply to what was sent."""
@@ -189,7 +187,7 @@ class Renewer(LossNotifier):
             self._thread.join(self._response_timeout + UNDO_WAIT)
         for lease, cleanup in releases.items():
             if cleanup.result is None:
-                log_unreleased(lease.request.name)
+                log.unreleased(lease.request.name)
         return [*releases]
 
     def hang_up(self) -> None:
@@ -221,8 +219,8 @@ class Renewer(LossNotifier):
                 try:
                     self._sleep()
                     self._tick()
-                except BaseException:  # even a SystemExit, of a logging filter for example: other leases go on
-                    logger.exception("unexpected error in the lease renewal thread; retrying in %g s", TICK_S)
+                except BaseException:  # noqa: BLE001 -- even a SystemExit, of a logging filter for example: other leases go on
+                    log.thread_failed(TICK_S)
                     self._session.close()
                     self._acknowledged.close()
                     time.sleep(TICK_S)

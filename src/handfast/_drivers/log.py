@@ -1,0 +1,203 @@
+"""The records that clients log, with their words.
+
+Those about renewals, cleanups and Sentinels are handled on a thread of its own, where a handler that is slow or hangs keeps nothing
+from being renewed: it is a user's code, and may post a record to a web service, or wait for a lock that another thread holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+
+from handfast._drivers.background import Background
+from handfast._drivers.clock import monotonic
+from handfast._protocol.lease import EXPIRED, LeaseState
+from handfast._protocol.outage import OutageBegins, OutageEnds
+
+__all__ = [
+    "LoggerApart",
+    "acquired",
+    "callback_failed",
+    "cleanup_given_up",
+    "lease_log",
+    "loop_back",
+    "loop_blocked",
+    "lost",
+    "new_primary",
+    "outage",
+    "own_wait",
+    "released",
+    "renewal_failed",
+    "renewal_refused",
+    "sentinels_silent",
+    "stand_in_failed",
+    "thread_failed",
+    "unfinished_cleanup",
+    "unheard",
+    "unreleased",
+]
+
+lease_log = logging.getLogger("handfast.lease")
+"""Its level is asked before each record, in the drivers: without DEBUG that is all that logging costs a lock."""
+
+_handling = Background("handfast-records", daemon=False)
+"""For all of them, so that records keep their order. No daemon: the last record of a program is often the one that says why it ends."""
+
+
+class LoggerApart(logging.Logger):
+    """Makes records where it is called, with that moment and that thread, and has the logger of its name handle them soon."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._logger = logging.getLogger(name)
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 -- logging's
+        return self._logger.isEnabledFor(level)
+
+    def handle(self, record: logging.LogRecord) -> None:
+        try:
+            _handling.call(partial(self._logger.handle, record))
+        except RuntimeError:  # the interpreter is ending
+            self._logger.handle(record)
+
+
+_cleanup = logging.getLogger("handfast.cleanup")
+_cleanup_apart, _renewal, _sentinel = (LoggerApart(f"handfast.{name}") for name in ("cleanup", "renewal", "sentinel"))
+
+
+# --- leases
+
+
+def unreleased(name: str) -> None:
+    """Log that a client was closed before the server confirmed a release."""
+    _cleanup.warning(
+        "could not release the lease of %r before its client was closed; it may stay held until its ttl ends",
+        name,
+        extra={"lock": name, "reason": "the server did not confirm it in time"},
+    )
+
+
+def unheard(address: str) -> None:
+    lease_log.warning(
+        "no messages of %s reach this client, which a proxy may keep back: its waiters ask every 0.05 s to 1 s instead; connect to the "
+        "server directly",
+        address,
+        extra={"server": address, "reason": "the message of the probe did not come back"},
+    )
+
+
+def own_wait(lease: LeaseState) -> None:
+    name, held_for = lease.request.name, lease.held_for(monotonic())
+    lease_log.warning(
+        "a call waits for %r, which this client itself has held for %.0f s; if the holder waits for that call, neither goes on",
+        name,
+        held_for,
+        extra={"lock": name, "fence": lease.fence, "held_for": held_for},
+    )
+
+
+def acquired(lease: LeaseState) -> None:
+    name, fence, waited = lease.request.name, lease.fence, lease.waited
+    fields = {"lock": name, "fence": fence, "waited": waited}
+    lease_log.debug("acquired %r with fence %d after %.3f s", name, fence, waited, extra=fields)
+
+
+def released(lease: LeaseState) -> None:
+    name, fence, held_for = lease.request.name, lease.fence, lease.held_for(monotonic())
+    fields = {"lock": name, "fence": fence, "held_for": held_for}
+    lease_log.debug("released %r with fence %d after %.3f s", name, fence, held_for, extra=fields)
+
+
+def unfinished_cleanup(name: str, reason: object) -> None:
+    """Log that an undo outlasts the caller, whose lock may stay held or queued for some seconds."""
+    _cleanup.warning(
+        "the cleanup of %r goes on in the background: %s", name, reason, extra={"lock": name, "reason": str(reason)}
+    )
+
+
+def cleanup_given_up(error: object) -> None:
+    _cleanup_apart.debug("gave up a background cleanup: %s", error)
+
+
+# --- renewals
+
+
+def lost(lease: LeaseState) -> None:
+    """Log a loss: one without callbacks has a holder that does not know yet. A lease without renewal that runs out ends as planned."""
+    level = logging.WARNING if lease.callbacks else logging.ERROR
+    _renewal.log(
+        logging.DEBUG if lease.loss == EXPIRED and not lease.is_renewed else level,
+        "lost the lease of %r with fence %d: %s",
+        lease.request.name,
+        lease.fence,
+        lease.loss,
+        extra={"lock": lease.request.name, "fence": lease.fence, "reason": lease.loss},
+    )
+
+
+def callback_failed(name: str) -> None:
+    _renewal.exception("a callback for the lost lease of %r failed", name, extra={"lock": name})
+
+
+def renewal_refused(name: str, outcome: object) -> None:
+    fields = {"lock": name, "reason": str(outcome)}
+    _renewal.debug("could not renew the lease of %r, retrying: %s", name, outcome, extra=fields)
+
+
+def renewal_failed(error: object) -> None:
+    _renewal.debug("could not reach the server to renew leases: %s", error)
+
+
+def outage(change: OutageBegins | OutageEnds) -> None:
+    """Log the beginning or the end of an outage."""
+    if isinstance(change, OutageBegins):
+        name = change.first.request.name
+        _renewal.warning(
+            "cannot renew %s (%s); the first, of %r, ends in %.1f s",
+            _counted(change.leases),
+            change.reason,
+            name,
+            change.ends_in,
+            extra={"lock": name, "reason": change.reason, "leases": change.leases, "ends_in": change.ends_in},
+        )
+    else:
+        fields = {"leases": change.leases, "lasted": change.lasted}
+        _renewal.info("renewing %s again after %.1f s", _counted(change.leases), change.lasted, extra=fields)
+
+
+def thread_failed(pause: float) -> None:
+    _renewal.exception("unexpected error in the lease renewal thread; retrying in %g s", pause)
+
+
+def loop_blocked(leases: int) -> None:
+    text = "the event loop is blocked; a thread renews %s until it goes on"
+    _renewal.warning(text, _counted(leases), extra={"leases": leases})
+
+
+def loop_back(lasted: float) -> None:
+    _renewal.info("the event loop goes on after %.1f s", lasted, extra={"lasted": lasted})
+
+
+def stand_in_failed(pause: float) -> None:
+    _renewal.exception("could not renew the leases of an event loop that is blocked; retrying in %g s", pause)
+
+
+# --- Sentinels
+
+
+def new_primary(service: str, address: str) -> None:
+    _sentinel.info("%r has a new primary, %s: connecting to it", service, address)
+
+
+def sentinels_silent(service: str, failures: Iterable[str]) -> None:
+    _sentinel.warning(
+        "no Sentinel of %r tells of a new primary (%s): after a planned failover, what is acquired from the old "
+        "one may be acquired from the new one, too, for as long as the old one takes writes",
+        service,
+        "; ".join(failures),
+    )
+
+
+def _counted(leases: int) -> str:
+    return f"{leases} lease{'' if leases == 1 else 's'}"
