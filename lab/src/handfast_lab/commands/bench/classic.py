@@ -14,21 +14,7 @@ from handfast_lab.bench.classic.text import classic_table
 from handfast_lab.bench.figures import summarize
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.runner import BenchPlan, run
-from handfast_lab.commands.bench.common import (
-    clients_option,
-    fail,
-    failures,
-    json_option,
-    plain,
-    rounds_option,
-    save,
-    seconds_option,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -41,7 +27,7 @@ def _writable(_ctx: click.Context, _param: click.Parameter, value: Path | None) 
 
 
 @click.command("classic")
-@url_option
+@common.url_option
 @click.option(
     "--table",
     "wanted",
@@ -49,10 +35,10 @@ def _writable(_ctx: click.Context, _param: click.Parameter, value: Path | None) 
     type=click.Choice(list(TABLES)),
     help="Table to measure. Repeatable. Default: all.",
 )
-@clients_option
-@rounds_option(1)
-@seconds_option(10.0)
-@json_option
+@common.clients_option
+@common.rounds_option(1)
+@common.seconds_option(10.0)
+@common.json_option
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -83,23 +69,23 @@ def command(
     if report and importlib.util.find_spec("matplotlib") is None:
         raise click.UsageError("The page needs matplotlib: install it with: pip install handfast-lab")
     tables = [table for name, table in TABLES.items() if not wanted or name in wanted]
-    with server(url) as address:
+    with common.server(url) as address:
         machine = describe(address)
         plan = BenchPlan(address, {table.name: table.workload for table in tables}, clients, rounds, seconds)
         click.echo(f"{len(plan)} measurements, about {_minutes(plan.duration)}", err=True)
-        measurements = tracked(run(plan), len(plan))
+        measurements = common.tracked(run(plan), len(plan))
     rows = summarize(measurements)
     settings = {"tables": list(plan.workloads), "clients": clients, "rounds": rounds, "seconds": seconds}
-    save(file, "classic", machine, settings, rows=plain(rows), measurements=plain(measurements))
+    common.save(file, "classic", machine, settings, rows=common.plain(rows), measurements=common.plain(measurements))
     of_rounds = "1 round" if rounds == 1 else f"medians of {rounds} rounds"
     failed, flaws = [], []
     for table in tables:
         if any(row.setting == table.name for row in rows):
-            heading = f"{table.title}: totals of {seconds:g} s, {of_rounds}; {title(machine)}"
-            show(classic_table(table, rows, heading))
+            heading = f"{table.title}: totals of {seconds:g} s, {of_rounds}; {common.title(machine)}"
+            common.show(classic_table(table, rows, heading))
         mine = [one for one in measurements if one.setting == table.name]
         violation = f"more than {table.workload.limit} held it at once"
-        found = failures(mine, None, lenient=table.lenient, violation=violation)
+        found = common.failures(mine, None, lenient=table.lenient, violation=violation)
         failed += found[0]
         flaws += found[1]
     if report:
@@ -109,7 +95,7 @@ def command(
         click.echo(f"the page is in {report}", err=True)
     for flaw in flaws:
         click.secho(flaw, err=True, fg="yellow")
-    fail(failed)
+    common.fail(failed)
 
 
 def _minutes(seconds: float) -> str:

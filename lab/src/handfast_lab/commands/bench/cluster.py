@@ -9,16 +9,7 @@ import click
 from handfast_lab.bench.cluster import LOADS, PLACES, SERVER, count_frames, places, run, summarize
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.table import frames_table, spread_table
-from handfast_lab.commands.bench.common import (
-    json_option,
-    plain,
-    rounds_option,
-    save,
-    seconds_option,
-    show,
-    title,
-    tracked,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -35,9 +26,9 @@ MOST_CLIENTS, MOST_NAMES = 100, 10_000
 @click.option(
     "--load", "wanted", multiple=True, type=click.Choice(LOADS), help="What each does. Repeatable. Default: all."
 )
-@rounds_option(5)
-@seconds_option()
-@json_option
+@common.rounds_option(5)
+@common.seconds_option()
+@common.json_option
 def command(
     *, clients: int, names: int, wanted: tuple[str, ...], rounds: int, seconds: float, file: IO[str] | None
 ) -> None:
@@ -58,10 +49,18 @@ def command(
         machine = describe(where[SERVER].url)
         frames = count_frames(where)
         measurements = run(where, loads, clients=clients, names=names, rounds=rounds, seconds=seconds)
-        found = tracked(measurements, rounds * len(loads) * len(PLACES))
+        found = common.tracked(measurements, rounds * len(loads) * len(PLACES))
     rows = summarize(found)
     settings = {"clients": clients, "names": names, "loads": loads, "rounds": rounds, "seconds": seconds}
-    save(file, "cluster", machine, settings, rows=plain(rows), frames=plain(frames), measurements=plain(found))
-    heading = f"{title(machine)}; {clients} x {names} names, {rounds} rounds of {seconds:g} s; CPU in µs"
-    show(spread_table(rows, heading))
-    show(frames_table(frames, "Python frames of a call"))
+    common.save(
+        file,
+        "cluster",
+        machine,
+        settings,
+        rows=common.plain(rows),
+        frames=common.plain(frames),
+        measurements=common.plain(found),
+    )
+    heading = f"{common.title(machine)}; {clients} x {names} names, {rounds} rounds of {seconds:g} s; CPU in µs"
+    common.show(spread_table(rows, heading))
+    common.show(frames_table(frames, "Python frames of a call"))

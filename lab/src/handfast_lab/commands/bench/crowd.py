@@ -10,27 +10,21 @@ import click
 from handfast_lab.bench.crowd import inversions, load_scripts, logging_all, run, script_times
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.table import crowd_table, script_table
-from handfast_lab.commands.bench.common import (
-    MOST_WAITERS,
-    fail,
-    json_option,
-    plain,
-    save,
-    server,
-    show,
-    title,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
 
 @click.command("crowd")
-@url_option
+@common.url_option
 @click.option(
-    "--waiters", default=10_000, type=click.IntRange(1, MOST_WAITERS), show_default=True, help="How many tasks come."
+    "--waiters",
+    default=10_000,
+    type=click.IntRange(1, common.MOST_WAITERS),
+    show_default=True,
+    help="How many tasks come.",
 )
-@json_option
+@common.json_option
 def command(*, url: str | None, waiters: int, file: IO[str] | None) -> None:
     """Very many tasks wait for one lock, and acquire it one after the other.
 
@@ -38,18 +32,20 @@ def command(*, url: str | None, waiters: int, file: IO[str] | None) -> None:
     command. With --url the server's settings are left unchanged, and these times are left out. Fails if a task does not
     acquire the lock, or if the tasks do not acquire it in the order of their requests.
     """
-    with server(url, *logging_all(waiters)) as address:
+    with common.server(url, *logging_all(waiters)) as address:
         machine = describe(address)
         if not url:
             load_scripts(address)
         seen, trouble = run(address, f"bench-crowd-{os.getpid()}", waiters)
         scripts = [] if url else script_times(address)
     result = {} if seen is None else seen._asdict() | {"inversions": inversions(seen.order)}
-    save(file, "crowd", machine, {"waiters": waiters}, crowd=result, scripts=plain(scripts), trouble=trouble)
+    common.save(
+        file, "crowd", machine, {"waiters": waiters}, crowd=result, scripts=common.plain(scripts), trouble=trouble
+    )
     if seen is not None:
-        show(crowd_table(seen, waiters, f"{title(machine)}; a crowd at one lock"))
+        common.show(crowd_table(seen, waiters, f"{common.title(machine)}; a crowd at one lock"))
         if scripts:
-            show(script_table(scripts))
+            common.show(script_table(scripts))
         if len(seen.order) != waiters or result["inversions"]:
             trouble.append("not all tasks acquired the lock in the order of their requests")
-    fail([f"FAILED: {text}" for text in trouble])
+    common.fail([f"FAILED: {text}" for text in trouble])

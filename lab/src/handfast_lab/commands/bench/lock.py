@@ -12,22 +12,7 @@ from handfast_lab.bench.figures import ONE, summarize
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import lock_table
-from handfast_lab.commands.bench.common import (
-    chosen,
-    clients_option,
-    complain,
-    json_option,
-    only_option,
-    plain,
-    rounds_option,
-    save,
-    seconds_option,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -35,15 +20,15 @@ LONGEST_HOLD_MS = 1000.0
 
 
 @click.command("lock")
-@url_option
-@clients_option
-@rounds_option()
-@seconds_option()
+@common.url_option
+@common.clients_option
+@common.rounds_option()
+@common.seconds_option()
 @click.option(
     "--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds for which the lock is held."
 )
-@only_option(LOCKS)
-@json_option
+@common.only_option(LOCKS)
+@common.json_option
 def command(
     *,
     url: str | None,
@@ -60,13 +45,13 @@ def command(
     socket. They take turns on one server, in several rounds; figures are medians. "x floor" and "x Lua" are ratios to the
     floor and to the classic Lua listing. Fails if a client hangs or two clients held the lock at once.
     """
-    names = chosen(installed(LOCKS), only)
-    with server(url) as address:
+    names = common.chosen(installed(LOCKS), only)
+    with common.server(url) as address:
         machine = describe(address)
         plan = BenchPlan(address, {ONE: Contention(names, hold / 1000)}, clients, rounds, seconds)
-        measurements = tracked(run(plan), len(plan))
+        measurements = common.tracked(run(plan), len(plan))
     rows = summarize(measurements)
     settings = {"clients": clients, "rounds": rounds, "seconds": seconds, "hold_ms": hold}
-    save(file, "lock", machine, settings, rows=plain(rows), measurements=plain(measurements))
-    show(lock_table(rows, f"{title(machine)}; {rounds} rounds of {seconds:g} s"))
-    complain(measurements)
+    common.save(file, "lock", machine, settings, rows=common.plain(rows), measurements=common.plain(measurements))
+    common.show(lock_table(rows, f"{common.title(machine)}; {rounds} rounds of {seconds:g} s"))
+    common.complain(measurements)

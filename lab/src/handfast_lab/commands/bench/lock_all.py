@@ -9,18 +9,7 @@ import click
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.pairs import PairsPlan, run, summarize
 from handfast_lab.bench.table import pairs_table
-from handfast_lab.commands.bench.common import (
-    fail,
-    json_option,
-    plain,
-    rounds_option,
-    save,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -28,7 +17,7 @@ MOST_PROCESSES, LONGEST_HOLD_MS = 100, 1000.0
 
 
 @click.command("lock-all")
-@url_option
+@common.url_option
 @click.option(
     "--clients", default=4, type=click.IntRange(1, MOST_PROCESSES), show_default=True, help="How many processes."
 )
@@ -41,8 +30,8 @@ MOST_PROCESSES, LONGEST_HOLD_MS = 100, 1000.0
     show_default=True,
     help="Milliseconds to hold each pair.",
 )
-@rounds_option()
-@json_option
+@common.rounds_option()
+@common.json_option
 def command(
     *, url: str | None, clients: int, pairs: int, names: int, hold: float, rounds: int, file: IO[str] | None
 ) -> None:
@@ -54,14 +43,16 @@ def command(
     deadlock. "x nested" is the ratio to nested locks in the same round. Fails if there was a deadlock, if two processes
     held a lock at once, or if not all pairs were held in time.
     """
-    with server(url) as address:
+    with common.server(url) as address:
         machine = describe(address)
         plan = PairsPlan(address, clients, pairs, names, hold / 1000, rounds)
-        found = tracked(run(plan), len(plan))
+        found = common.tracked(run(plan), len(plan))
     rows = summarize(found)
     settings = {"clients": clients, "pairs": pairs, "names": names, "hold_ms": hold, "rounds": rounds}
-    save(file, "lock-all", machine, settings, rows=plain(rows), passes=plain(found))
-    show(pairs_table(rows, f"{title(machine)}; {clients} processes, {rounds} rounds of {pairs:,} pairs each"))
+    common.save(file, "lock-all", machine, settings, rows=common.plain(rows), passes=common.plain(found))
+    common.show(
+        pairs_table(rows, f"{common.title(machine)}; {clients} processes, {rounds} rounds of {pairs:,} pairs each")
+    )
     complaints = []
     for one in found:
         where = f"{one.contender}, round {one.round + 1}"
@@ -70,4 +61,4 @@ def command(
             complaints.append(f"DEADLOCK: {where}: {one.timeouts} waits timed out")
         if one.overlaps:
             complaints.append(f"VIOLATION: {where}: {one.overlaps} times two clients held a lock at once")
-    fail(complaints)
+    common.fail(complaints)

@@ -11,7 +11,7 @@ from handfast.embedded import PrivateServer
 from handfast_lab.bench.looking import WAYS, fill, measure, options, summarize
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.table import looks_table
-from handfast_lab.commands.bench.common import fail, json_option, plain, rounds_option, save, show, title, tracked
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -21,8 +21,8 @@ __all__ = ["command"]
 @click.option(
     "--strangers", default=1_000_000, type=click.IntRange(1), show_default=True, help="How many other keys there are."
 )
-@rounds_option(5)
-@json_option
+@common.rounds_option(5)
+@common.json_option
 def command(*, names: int, strangers: int, rounds: int, file: IO[str] | None) -> None:
     """Find 10,000 held names among a million other keys.
 
@@ -34,7 +34,9 @@ def command(*, names: int, strangers: int, rounds: int, file: IO[str] | None) ->
         for count, url in urls.items():
             fill(url, names, count)
         machine = describe(urls[0])
-        looks = tracked(measure(urls, rounds), rounds * len(urls) * len(WAYS))
-    save(file, "ls", machine, {"names": names, "strangers": strangers, "rounds": rounds}, looks=plain(looks))
-    show(looks_table(summarize(looks), f"{title(machine)}; {names:,} names"))
-    fail([f"WRONG: {one.way}: {one.found:,} names" for one in looks if one.found != names])
+        looks = common.tracked(measure(urls, rounds), rounds * len(urls) * len(WAYS))
+    common.save(
+        file, "ls", machine, {"names": names, "strangers": strangers, "rounds": rounds}, looks=common.plain(looks)
+    )
+    common.show(looks_table(summarize(looks), f"{common.title(machine)}; {names:,} names"))
+    common.fail([f"WRONG: {one.way}: {one.found:,} names" for one in looks if one.found != names])

@@ -9,35 +9,21 @@ import click
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.stampedes import Plan, measure, summarize
 from handfast_lab.bench.table import stampedes_table
-from handfast_lab.commands.bench.common import (
-    chosen,
-    fail,
-    json_option,
-    only_option,
-    plain,
-    rounds_option,
-    save,
-    seconds_option,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 from handfast_lab.rivals.once import RUNNERS, installed
 
 __all__ = ["command"]
 
 
 @click.command("once")
-@url_option
+@common.url_option
 @click.option("--callers", default=1000, type=click.IntRange(1), show_default=True, help="Callers that ask at once.")
 @click.option("--processes", default=10, type=click.IntRange(1), show_default=True, help="Processes that they are in.")
 @click.option("--work", default=0.5, type=click.FloatRange(0), show_default=True, help="Seconds that the run takes.")
-@rounds_option()
-@seconds_option(1.0)
-@only_option(list(RUNNERS))
-@json_option
+@common.rounds_option()
+@common.seconds_option(1.0)
+@common.only_option(list(RUNNERS))
+@common.json_option
 def command(
     *,
     url: str | None,
@@ -58,16 +44,20 @@ def command(
     if not callers:
         raise click.UsageError("there must be as many callers as processes at least")
     plan = Plan(callers, processes, work, seconds)
-    names = chosen(installed(), only)
-    with server(url) as address:
+    names = common.chosen(installed(), only)
+    with common.server(url) as address:
         machine = describe(address)
-        measured = tracked(measure(address, names, plan, rounds), rounds * len(names))
+        measured = common.tracked(measure(address, names, plan, rounds), rounds * len(names))
     rows = summarize(measured)
     rows.sort(key=lambda row: names.index(row.contender))
     settings = {"callers": callers, "processes": processes, "work": work, "rounds": rounds, "seconds": seconds}
-    save(file, "once", machine, settings, rows=plain(rows), measurements=plain(measured))
-    show(stampedes_table(rows, f"{title(machine)}; {callers} callers in {processes} processes, a run of {work:g} s"))
-    fail(
+    common.save(file, "once", machine, settings, rows=common.plain(rows), measurements=common.plain(measured))
+    common.show(
+        stampedes_table(
+            rows, f"{common.title(machine)}; {callers} callers in {processes} processes, a run of {work:g} s"
+        )
+    )
+    common.fail(
         [
             f"FAILED: {one.contender}, round {one.round + 1}: {one.runs} runs, {one.callers - one.answered} without an answer"
             for one in measured

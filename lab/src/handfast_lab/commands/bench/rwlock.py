@@ -9,19 +9,7 @@ import click
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.rwlock import SharingPlan, run, summarize
 from handfast_lab.bench.table import rwlock_table
-from handfast_lab.commands.bench.common import (
-    fail,
-    json_option,
-    plain,
-    rounds_option,
-    save,
-    seconds_option,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -29,7 +17,7 @@ MOST_PROCESSES, LONGEST_WORK_MS = 100, 1000.0
 
 
 @click.command("rwlock")
-@url_option
+@common.url_option
 @click.option("--readers", default=8, type=click.IntRange(1, MOST_PROCESSES), show_default=True, help="How many read.")
 @click.option("--writers", default=2, type=click.IntRange(1, MOST_PROCESSES), show_default=True, help="How many write.")
 @click.option(
@@ -39,9 +27,9 @@ MOST_PROCESSES, LONGEST_WORK_MS = 100, 1000.0
     show_default=True,
     help="Milliseconds that each sleeps while it is in.",
 )
-@rounds_option()
-@seconds_option(10.0)
-@json_option
+@common.rounds_option()
+@common.seconds_option(10.0)
+@common.json_option
 def command(
     *, url: str | None, readers: int, writers: int, work: float, rounds: int, seconds: float, file: IO[str] | None
 ) -> None:
@@ -52,19 +40,19 @@ def command(
     the longest of all rounds. "x lock" is the ratio of reads and writes together to those with a plain lock in the same
     round. Fails if a process hangs, or if a writer was not alone.
     """
-    with server(url) as address:
+    with common.server(url) as address:
         machine = describe(address)
         plan = SharingPlan(address, readers, writers, work / 1000, rounds, seconds)
-        found = tracked(run(plan), len(plan))
+        found = common.tracked(run(plan), len(plan))
     rows = summarize(found)
     settings = {"readers": readers, "writers": writers, "work_ms": work, "rounds": rounds, "seconds": seconds}
-    save(file, "rwlock", machine, settings, rows=plain(rows), measurements=plain(found))
-    heading = f"{title(machine)}; {readers} readers, {writers} writers, {rounds} rounds of {seconds:g} s"
-    show(rwlock_table(rows, heading))
+    common.save(file, "rwlock", machine, settings, rows=common.plain(rows), measurements=common.plain(found))
+    heading = f"{common.title(machine)}; {readers} readers, {writers} writers, {rounds} rounds of {seconds:g} s"
+    common.show(rwlock_table(rows, heading))
     complaints = []
     for one in found:
         where = f"{one.contender}, round {one.round + 1}"
         complaints += [f"FAILED: {where}: {trouble}" for trouble in one.trouble]
         if one.overlaps:
             complaints.append(f"VIOLATION: {where}: {one.overlaps} times a writer was not alone")
-    fail(complaints)
+    common.fail(complaints)

@@ -9,27 +9,16 @@ import click
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.scores import BATCH, CONTENDERS, PASSES, make_data, run, summarize
 from handfast_lab.bench.table import scores_table
-from handfast_lab.commands.bench.common import (
-    fail,
-    json_option,
-    plain,
-    rounds_option,
-    save,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
 
 @click.command("scores")
-@url_option
+@common.url_option
 @click.option("--members", default=1_000_000, type=click.IntRange(1), show_default=True, help="How many members move.")
-@rounds_option()
-@json_option
+@common.rounds_option()
+@common.json_option
 def command(*, url: str | None, members: int, rounds: int, file: IO[str] | None) -> None:
     """Raise a million scores: members per second, compared with plain ZADD GT.
 
@@ -38,11 +27,11 @@ def command(*, url: str | None, members: int, rounds: int, file: IO[str] | None)
     in the same round. Fails if the number of members, the largest score or a count that Handfast returned is wrong.
     """
     data = make_data(members)
-    with server(url) as address:
+    with common.server(url) as address:
         machine = describe(address)
-        found = tracked(run(address, data, rounds), rounds * len(CONTENDERS) * len(PASSES))
+        found = common.tracked(run(address, data, rounds), rounds * len(CONTENDERS) * len(PASSES))
     rows = summarize(found)
     settings = {"members": members, "batch": BATCH, "rounds": rounds}
-    save(file, "scores", machine, settings, rows=plain(rows), passes=plain(found))
-    show(scores_table(rows, f"{title(machine)}; {rounds} rounds of {members:,} members"))
-    fail([f"FAILED: {one.contender}, {one.name}: {trouble}" for one in found for trouble in one.trouble])
+    common.save(file, "scores", machine, settings, rows=common.plain(rows), passes=common.plain(found))
+    common.show(scores_table(rows, f"{common.title(machine)}; {rounds} rounds of {members:,} members"))
+    common.fail([f"FAILED: {one.contender}, {one.name}: {trouble}" for one in found for trouble in one.trouble])

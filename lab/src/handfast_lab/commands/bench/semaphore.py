@@ -15,23 +15,7 @@ from handfast_lab.bench.figures import FLOOR, ONE, summarize, without_row
 from handfast_lab.bench.machine import describe
 from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import conservation_table, semaphore_table
-from handfast_lab.commands.bench.common import (
-    chosen,
-    clients_option,
-    complain,
-    counted,
-    json_option,
-    only_option,
-    plain,
-    rounds_option,
-    save,
-    seconds_option,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -42,15 +26,15 @@ PROCESSES, PERMITS = 6, 10
 
 
 @click.command("semaphore")
-@url_option
-@clients_option
+@common.url_option
+@common.clients_option
 @click.option("--limit", default=3, type=click.IntRange(1), show_default=True, help="Permits of the semaphore.")
-@rounds_option()
-@seconds_option()
+@common.rounds_option()
+@common.seconds_option()
 @click.option(
     "--hold", default=0.0, type=click.FloatRange(0, LONGEST_HOLD_MS), help="Milliseconds for which a permit is held."
 )
-@only_option(SEMAPHORES)
+@common.only_option(SEMAPHORES)
 @click.option(
     "--operations",
     default=100_000,
@@ -65,7 +49,7 @@ PROCESSES, PERMITS = 6, 10
     show_default=True,
     help="Lease of a process that may be killed, in seconds.",
 )
-@json_option
+@common.json_option
 def command(
     *,
     url: str | None,
@@ -91,31 +75,39 @@ def command(
 
     Fails if Handfast or the floor does, if another contender exceeded the limit, or if permits were lost or doubled.
     """
-    names = chosen(installed(SEMAPHORES), only)
+    names = common.chosen(installed(SEMAPHORES), only)
     found = None
-    with server(url) as address:
+    with common.server(url) as address:
         machine = describe(address)
         plan = BenchPlan(address, {ONE: Contention(names, hold / 1000, limit)}, clients, rounds, seconds)
-        measurements = tracked(run(plan), len(plan))
+        measurements = common.tracked(run(plan), len(plan))
         if operations:
             name = f"bench-conservation-{os.getpid()}"
             killing = kill_loop.KillLoopSettings(address, name, PROCESSES, PERMITS, ttl, operations)
-            with counted("killing", operations) as tell:
+            with common.counted("killing", operations) as tell:
                 found = conservation.run(killing, tell)
     rows = summarize(measurements)
     settings = {"clients": clients, "limit": limit, "rounds": rounds, "seconds": seconds, "hold_ms": hold}
     settings["conservation"] = {"processes": PROCESSES, "limit": PERMITS, "ttl": ttl, "operations": operations}
     kept = None if found is None else asdict(found)
-    save(file, "semaphore", machine, settings, rows=plain(rows), measurements=plain(measurements), conservation=kept)
-    where = title(machine)
+    common.save(
+        file,
+        "semaphore",
+        machine,
+        settings,
+        rows=common.plain(rows),
+        measurements=common.plain(measurements),
+        conservation=kept,
+    )
+    where = common.title(machine)
     heading = f"{where}; {limit} permits, {rounds} rounds of {seconds:g} s"
-    show(semaphore_table(rows, without_row(measurements), heading))
+    common.show(semaphore_table(rows, without_row(measurements), heading))
     told = []
     if found is not None:
         heading = f"{PROCESSES} processes that are killed, {PERMITS} permits, leases of {ttl:g} s"
-        show(conservation_table(found, heading))
+        common.show(conservation_table(found, heading))
         told = [f"FAILED: conservation: {trouble}" for trouble in found.trouble]
         if found.violations:
             told.append(f"VIOLATION: conservation: permits were lost or doubled {found.violations} times")
     violation = f"more than {limit} permits were held at once"
-    complain(measurements, blame=(HANDFAST, FLOOR), lenient=LENIENT, violation=violation, also=told)
+    common.complain(measurements, blame=(HANDFAST, FLOOR), lenient=LENIENT, violation=violation, also=told)

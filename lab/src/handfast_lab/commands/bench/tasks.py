@@ -13,23 +13,7 @@ from handfast_lab.bench.machine import describe
 from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.bench.table import cost_table, tasks_table
 from handfast_lab.bench.tasks import TaskContention
-from handfast_lab.commands.bench.common import (
-    MOST_WAITERS,
-    chosen,
-    complain,
-    counts,
-    json_option,
-    only_option,
-    plain,
-    rounds_option,
-    save,
-    seconds_option,
-    server,
-    show,
-    title,
-    tracked,
-    url_option,
-)
+from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
 
@@ -37,17 +21,17 @@ SETTINGS = {DISTINCT: "each task its own lock", ONE: "all tasks one lock"}
 
 
 @click.command("async")
-@url_option
+@common.url_option
 @click.option(
     "--tasks",
     "clients",
     default="1,10,100,1000",
-    callback=counts,
+    callback=common.counts,
     show_default=True,
     help="Numbers of tasks that contend.",
 )
-@rounds_option()
-@seconds_option()
+@common.rounds_option()
+@common.seconds_option()
 @click.option(
     "--setting",
     "wanted",
@@ -58,12 +42,12 @@ SETTINGS = {DISTINCT: "each task its own lock", ONE: "all tasks one lock"}
 @click.option(
     "--waiters",
     default=1000,
-    type=click.IntRange(0, MOST_WAITERS),
+    type=click.IntRange(0, common.MOST_WAITERS),
     show_default=True,
     help="Tasks that wait while their memory is measured; 0 skips that.",
 )
-@only_option((*TASK_LOCKS, FLOOR))
-@json_option
+@common.only_option((*TASK_LOCKS, FLOOR))
+@common.json_option
 def command(
     *,
     url: str | None,
@@ -83,29 +67,29 @@ def command(
 
     A rival that fails is reported. Fails if Handfast or the floor does, or if two tasks held one lock at once.
     """
-    names = chosen([*installed(TASK_LOCKS), FLOOR], only)
+    names = common.chosen([*installed(TASK_LOCKS), FLOOR], only)
     settings = tuple(setting for setting in (DISTINCT, ONE) if not wanted or setting in wanted)
     weighed = tuple(name for name in names if name != FLOOR) if waiters else ()
-    with server(url) as address:
+    with common.server(url) as address:
         machine = describe(address)
         workloads = {setting: TaskContention(names, setting) for setting in settings}
         plan = BenchPlan(address, workloads, clients, rounds, seconds)
-        measurements = tracked(run(plan), len(plan))
-        found = tracked(memory.run(address, weighed, waiters, rounds), len(weighed) * rounds)
+        measurements = common.tracked(run(plan), len(plan))
+        found = common.tracked(memory.run(address, weighed, waiters, rounds), len(weighed) * rounds)
     rows, costs = summarize(measurements), memory.summarize(found)
-    save(
+    common.save(
         file,
         "async",
         machine,
         {"tasks": clients, "settings": settings, "rounds": rounds, "seconds": seconds, "waiters": waiters},
-        rows=plain(rows),
-        measurements=plain(measurements),
-        memory=plain(found),
+        rows=common.plain(rows),
+        measurements=common.plain(measurements),
+        memory=common.plain(found),
     )
     failed = without_row(measurements)
     for setting in settings:
-        heading = f"{title(machine)}; {rounds} rounds of {seconds:g} s; {SETTINGS[setting]}"
-        show(tasks_table(rows, failed, setting, heading))
+        heading = f"{common.title(machine)}; {rounds} rounds of {seconds:g} s; {SETTINGS[setting]}"
+        common.show(tasks_table(rows, failed, setting, heading))
     if costs:
-        show(cost_table(costs, "What a task costs that waits"))
-    complain([*measurements, *found], blame=(HANDFAST, FLOOR))
+        common.show(cost_table(costs, "What a task costs that waits"))
+    common.complain([*measurements, *found], blame=(HANDFAST, FLOOR))
