@@ -132,8 +132,9 @@ def test_a_public_function_is_documented_with_its_arguments_and_its_result(where
     assert text.split("\n\n")[0].endswith((".", ":")), f"the summary of {where} is not a sentence"
     if where in BY_THE_EVENT_LOOP:
         return
+    described = text + inspect.getdoc(kind.lock) if "The other options are those of `lock`." in text else text
     for parameter in list(inspect.signature(function).parameters)[1:]:
-        assert f"    {parameter}: " in text, f"{where} does not describe {parameter}"
+        assert f"    {parameter}: " in described, f"{where} does not describe {parameter}"
     result = str(function.__annotations__.get("return"))
     if not isinstance(inspect.getattr_static(kind, function.__name__, None), property) and result not in {
         "None",

@@ -229,7 +229,7 @@ class Handfast(Uncopied):
         )
         return Lock(self._driver, permits, check_on_lost(on_lost))
 
-    def rlock(
+    def rlock(  # noqa: D417 -- as for `lock`
         self,
         name: str,
         *,
@@ -246,23 +246,10 @@ class Handfast(Uncopied):
 
         It excludes holders of ``lock()`` of the same name, and the other way round.
 
+        The other options are those of `lock`.
+
         Args:
             name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
-            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
-                how long the name stays taken after its holder died.
-            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
-            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
-                when the block ends.
-            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
-            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
-                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
-            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
-                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
-                it without a limit.
-            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
-                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
-            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
-                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The reentrant lock. Nothing is acquired yet.
@@ -283,7 +270,7 @@ class Handfast(Uncopied):
         )
         return RLock(self._driver, permits, check_on_lost(on_lost), self._reentrant_holds)
 
-    def lock_all(
+    def lock_all(  # noqa: D417 -- as for `lock`
         self,
         names: Iterable[str],
         *,
@@ -302,24 +289,11 @@ class Handfast(Uncopied):
             with hf.lock_all(["account:1", "account:2"]) as lease:
                 ...
 
+        The other options are those of `lock`.
+
         Args:
             names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once. In a cluster, those of one slot are
                 acquired in one step, and the slots one after the other; see `LockAll`.
-            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
-                how long the name stays taken after its holder died.
-            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
-            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
-                when the block ends.
-            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
-            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
-                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
-            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
-                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
-                it without a limit.
-            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
-                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
-            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
-                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The locks as one object. Nothing is acquired yet.
@@ -344,7 +318,7 @@ class Handfast(Uncopied):
         )
         return LockAll(self._driver, request, check_on_lost(on_lost))
 
-    def semaphore(
+    def semaphore(  # noqa: D417 -- as for `lock`
         self,
         name: str,
         limit: int,
@@ -364,24 +338,11 @@ class Handfast(Uncopied):
             with hf.semaphore("api", 10) as lease:
                 ...
 
+        The other options are those of `lock`.
+
         Args:
             name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the semaphore.
             limit: The number of permits, from 1 to 1,000,000,000. Use the same in all clients, or `Semaphore.resize`.
-            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
-                how long the name stays taken after its holder died.
-            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
-            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
-                when the block ends.
-            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
-            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
-                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
-            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
-                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
-                it without a limit.
-            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
-                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
-            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
-                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The semaphore. Nothing is acquired yet.
@@ -404,7 +365,7 @@ class Handfast(Uncopied):
         )
         return Semaphore(self._driver, permits, check_on_lost(on_lost))
 
-    def rwlock(
+    def rwlock(  # noqa: D417 -- as for `lock`
         self,
         name: str,
         *,
@@ -425,23 +386,10 @@ class Handfast(Uncopied):
             with hf.rwlock("config").read():
                 ...
 
+        The other options are those of `lock`.
+
         Args:
             name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
-            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
-                how long the name stays taken after its holder died.
-            renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
-            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
-                when the block ends.
-            max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
-            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
-                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
-            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
-                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
-                it without a limit.
-            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
-                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
-            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
-                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
 
         Returns:
             The read-write lock. Nothing is acquired yet.
