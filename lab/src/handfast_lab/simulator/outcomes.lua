@@ -105,6 +105,8 @@ local function check_answer(key, record, reply, argv, now)
     local age = math.max(0, now - record.at)
     if reply[2] ~= record.state or reply[3] ~= age or reply[4] ~= record.fence or reply[5] ~= record.value then
       complain(29, key, '%s is answered %s, %.0f us old', token, reply[2], reply[3])
+    elseif record.state ~= 'begun' and not server.takes_writes() then
+      return -- what is stale serves all, where no run can be granted
     elseif not (key.name.torn or key.name.was_cut) and goes_on(key, record, token, refresh_ms, now) then
       complain(record.state == 'begun' and 27 or 26, key, '%s is answered %s, and is to run or to wait', token, reply[2])
     end

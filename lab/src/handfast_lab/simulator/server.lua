@@ -795,6 +795,11 @@ function server.wrote()
   return dirty
 end
 
+-- Whether a script may write what needs memory.
+function server.takes_writes()
+  return not (out_of_memory or refuses_writes)
+end
+
 function server.set_memory(is_out)
   out_of_memory = is_out
 end
