@@ -20,7 +20,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast._drivers import log
 from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
 from handfast._drivers.failures import SILENT
-from handfast._engine.defaults import EMBEDDED, NULL, VARIABLES
+from handfast._engine.defaults import DEFAULT_RESPONSE_S, EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import takes_no_scripts
@@ -28,10 +28,8 @@ from handfast._engine.slots import Node
 from handfast._version import __version__
 from handfast.errors import NoServer
 
-__all__ = ["RESPONSE_TIMEOUT", "Connector"]
+__all__ = ["Connector"]
 
-RESPONSE_TIMEOUT = 5.0
-"""Seconds to wait for a reply, unless the user's client sets ``socket_timeout``."""
 
 _DROPPED_SETTINGS = frozenset(
     {
@@ -96,7 +94,7 @@ class Connector:
         self._restart_server = restart_server
         self.seeds: tuple[Node, ...] = tuple(seeds)
         self._remap = remap
-        self.response_timeout: float = settings.get("socket_timeout") or RESPONSE_TIMEOUT
+        self.response_timeout: float = settings.get("socket_timeout") or DEFAULT_RESPONSE_S
         self._settings: dict[str, Any] = {
             key: value for key, value in settings.items() if key not in _DROPPED_SETTINGS
         } | {

@@ -12,9 +12,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast
 
 from handfast._drivers.clock import monotonic, wall_clock
-from handfast._drivers.connect import RESPONSE_TIMEOUT
 from handfast._engine.calls import Request
-from handfast._engine.defaults import NULL
+from handfast._engine.defaults import DEFAULT_RESPONSE_S, NULL
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.limits import LimitRequest
 from handfast._engine.packing import doubles
@@ -88,7 +87,7 @@ def _perform(steps: Steps[T], first: Answer | None = None) -> T:
 class NullDriver:
     """What both drivers do alike. Nothing here waits, so in asyncio the same methods are awaitable."""
 
-    address, hears, is_cluster, reply_s = NULL, True, False, RESPONSE_TIMEOUT
+    address, hears, is_cluster, reply_s = NULL, True, False, DEFAULT_RESPONSE_S
 
     def __init__(self, label: str | None = None) -> None:
         self._label = label

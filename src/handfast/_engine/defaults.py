@@ -7,6 +7,7 @@ __all__ = [
     "DEFAULT_MAX_SESSIONS",
     "DEFAULT_MAX_WAITERS",
     "DEFAULT_REPLICA_TIMEOUT_S",
+    "DEFAULT_RESPONSE_S",
     "DEFAULT_RETRY_S",
     "DEFAULT_TTL_S",
     "EMBEDDED",
@@ -19,6 +20,9 @@ DEFAULT_TTL_S = 30.0
 
 DEFAULT_KEEP_S = 86_400.0
 """``keep`` of `once`, in seconds: a day, after which clients do not repeat a request any more."""
+
+DEFAULT_RESPONSE_S = 5.0
+"""Seconds to wait for a reply, unless the user's client sets ``socket_timeout``."""
 
 DEFAULT_RETRY_S = 3.0
 """``retry_for``, in seconds: a server that restarts and a planned failover are back within it, and in a longer outage the caller
