@@ -461,9 +461,6 @@ def fence_of(record):
     return int(record.split()[1])
 
 
-def wait_until_of(record):
-    return int(record.split()[1])
-
 
 def weight_of(record):
     return int(record.split()[2])
