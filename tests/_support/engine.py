@@ -461,7 +461,6 @@ def fence_of(record):
     return int(record.split()[1])
 
 
-
 def weight_of(record):
     return int(record.split()[2])
 

@@ -116,9 +116,9 @@ class Request(ABC):
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
         """Let a lease last that long from now, or longer if it already does."""
 
-    @abstractmethod
-    def confirm(self, token: bytes) -> Call | None:
-        """Confirm a grant that was handed over, for all of ``grant_ms``; None where it lasts that already."""
+    def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- for subclasses
+        """Confirm a grant that was handed over, for all of ``grant_ms``; None where it lasts that already, or waiters are only woken."""
+        return None
 
     @abstractmethod
     def cancel(self, token: bytes) -> Call:
@@ -201,7 +201,6 @@ class PermitRequest(Request):
         return self._like(self.place.renamed(rename(self.name)), self.weight, timeout)
 
     def acquire(self, token: bytes, ticket: int = 0, *, caller: int = 0) -> Call:
-        """Acquire, or enter the queue: at its end, or with a ticket where the token stood before."""
         wants = self._wants + _pack_caller(caller)
         if ticket:
             return Call(ACQUIRE.prefix, self._keys + bulk(token) + _with_ticket(self._queue, ticket), token, wants)
@@ -209,12 +208,10 @@ class PermitRequest(Request):
         return make_call((ACQUIRE.prefix, args, token, wants, False, token, self._lock, None, None))
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
-        """Acquire, or leave the queue as it is."""
         wants = self._wants + _pack_caller(caller)
         return Call(ACQUIRE.prefix, self._keys + bulk(token) + self._try, token, wants, token=token, lock=self._lock)
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
-        """Release a lease. ``copies``: whether a copy of its acquire may still be on its way to the server."""
         if copies or self.at_least_ms:
             options = ("copies" * copies, self.at_least_ms * 1000)
             return Call(RELEASE.prefix_for(len(PARTS), 3), self._keys + pack((token, *options)))
@@ -222,23 +219,19 @@ class PermitRequest(Request):
         return make_call((RELEASE.prefix, args, b"", b"", False, token, self._lock, None, None))
 
     def renew_for(self, token: bytes, ttl_ms: int) -> Call:
-        """Let a lease last that long from now, or longer if it already does."""
         args = self._keys + bulk(token) + bulk(ttl_ms)
         return Call(RENEW.prefix, args, acknowledgement=self.acknowledgement)
 
     def confirm(self, token: bytes) -> Call | None:
-        """Confirm a grant that was handed over, for all of ``grant_ms``; None where it lasts that already."""
         if self.grant_ms <= CLAIM_MS:
             return None
         args = b"%b$%d\r\n%b\r\n%b" % (self._keys, len(token), token, self._whole_grant)
         return make_call((CONFIRM.prefix, args, b"", b"", False, b"", None, None, None))
 
     def cancel(self, token: bytes) -> Call:
-        """Undo an acquire, whatever it has reached."""
         return Call(CANCEL.prefix, self._keys + bulk(token))
 
     def rejection(self, tag: bytes, *fields: Any) -> Exception:
-        """Return what a reply raises by which the request is neither granted nor in the queue."""
         if tag == b"exceeds_limit":
             return LimitExceeded(self.name, fields[0], self.weight)
         return super().rejection(tag, *fields)
@@ -335,7 +328,6 @@ class MultiRequest(Request):
         return self._call(MULTI_ACQUIRE, bulk(token) + _with_ticket(self._queue, ticket), token, caller)
 
     def try_acquire(self, token: bytes, *, caller: int = 0) -> Call:
-        """Acquire, or leave the queue as it is."""
         return self._call(MULTI_ACQUIRE, bulk(token) + self._try, token, caller)
 
     def release(self, token: bytes, *, copies: bool = False) -> Call:
@@ -347,12 +339,7 @@ class MultiRequest(Request):
         """Let a lease that still has all its locks last that long from now, or longer if it already does."""
         return self._call(RENEW, pack((token, ttl_ms)))._replace(acknowledgement=self.acknowledgement)
 
-    def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- as for permits of one name
-        """Return None: a waiter is only woken, and then acquires all for the whole ttl."""
-        return None
-
     def cancel(self, token: bytes) -> Call:
-        """Undo an acquire, whatever it has reached."""
         return self._call(CANCEL, bulk(token))
 
     def _like(self, places: Iterable[KeySet], timeout: float | None, name: str | None = None) -> MultiRequest:

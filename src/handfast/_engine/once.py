@@ -156,7 +156,6 @@ class OnceRequest(PermitRequest):
         return None
 
     def rejection(self, tag: bytes, *fields: Any) -> Exception:
-        """Return what a reply raises by which the request is neither granted nor in the queue."""
         if tag == b"done":
             outcome, age_us, fence, value = fields
             return Recorded(self.name, outcome.decode(), age_us / 1e6, fence, value)
