@@ -174,7 +174,7 @@ class Scene:
             "cleanups": context.renewer._cleanups,
             "renewals": context.renewer.renewals,
             "leases in the table": context.leases.all(),
-            "blocks entered": self.lock._entered,
+            "blocks entered": self.lock._blocks,
             "connections": connections_since(self.known, self.raw),
             "holders": self.engine.holders(),
             "waiters": self.engine.queue(),

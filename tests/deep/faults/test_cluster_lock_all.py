@@ -587,7 +587,7 @@ def test_an_interrupt_at_any_point_of_a_block_leaves_nothing_but_at_the_very_beg
         for run in interrupt_everywhere(use, within=OURS):
             if not is_free(cluster):
                 left.add(run.place.rpartition(" ")[2])
-                lock._entered.clear()
+                lock._blocks._entered.clear()
                 lock.force_release()
             kept.clear()
     assert left == {"PrimitiveScope.__exit__"}

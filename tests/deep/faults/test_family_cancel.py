@@ -363,7 +363,7 @@ for round in range(int(sys.argv[2])):
         run = None  # with the lease that it has
         looks[kind].force_release()
         for block in (semaphore, rlock, rwlock.read(), rwlock.write()):
-            block._entered.clear()
+            block._blocks._entered.clear()
     elif waiters or status.waiters or status.holders:
         print("left behind in round", round, kind, status, run)
         sys.exit(1)

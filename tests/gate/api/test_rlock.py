@@ -314,7 +314,7 @@ async def test_threads_and_tasks_that_share_one_object_hold_it_one_at_a_time(her
     assert len(set(fences)) == len(fences) == 25
     assert fences == sorted(fences)
     assert nothing_left(raw)
-    assert not rlock._entered
+    assert not rlock._blocks
 
 
 # --- garbage-collected leases

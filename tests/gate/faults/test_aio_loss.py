@@ -73,7 +73,7 @@ async def test_a_revoked_lease_ends_its_block_with_the_reason(mine, take, raw):
     assert (caught.value.name, caught.value.fence) == ("a", lease.fence)
     assert clean()
     assert lease.lost
-    assert not mine.lock("a")._entered
+    assert not mine.lock("a")._blocks
     assert await settled_and_free(mine, raw)
 
 
@@ -419,7 +419,7 @@ async def test_a_block_in_an_asynchronous_generator(mine, raw):
         assert Engine(raw).holders() == [context_of(mine).leases.all()[0].token.decode()]
     assert len(ended) == 2
     assert Engine(raw).holders() == []
-    assert not mine.lock("a")._entered
+    assert not mine.lock("a")._blocks
 
 
 async def test_an_asynchronous_generator_that_is_dropped_gives_its_lease_up(mine, raw):

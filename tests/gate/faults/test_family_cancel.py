@@ -47,7 +47,7 @@ def test_an_interrupt_while_an_inner_block_is_entered_leaves_the_outer_one_to_be
                 pytest.fail("it was entered")
     try:
         assert not thing.status().holders
-        assert not thing._entered
+        assert not thing._blocks
     finally:
         thing.force_release()
     assert caught.value is not None, "and all that while its traceback is there"
@@ -131,7 +131,7 @@ class Blocks:
             if self.is_held():
                 places.append(place)
                 self.forget()
-            assert not any(primitive._entered for primitive, _ in self.blocks), place
+            assert not any(primitive._blocks for primitive, _ in self.blocks), place
             self.kept.clear()
             self.run()  # so that there is a connection again
             self.kept.clear()
@@ -150,7 +150,7 @@ class Blocks:
     def forget(self):
         """Release everything."""
         for primitive, _ in self.blocks:
-            primitive._entered.clear()
+            primitive._blocks._entered.clear()
         self.kept.clear()
         gc.collect()
         self.blocks[0][0].force_release()

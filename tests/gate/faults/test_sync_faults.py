@@ -228,7 +228,7 @@ def test_a_block_may_be_entered_by_one_thread_and_left_by_another(hf, raw):
         one.submit(lock.__enter__).result(10)
         two.submit(lock.__exit__, None, None, None).result(10)
     assert nothing_left(raw)
-    assert not lock._entered
+    assert not lock._blocks
     with pytest.raises(RuntimeError, match="never entered"):
         lock.__exit__(None, None, None)
 

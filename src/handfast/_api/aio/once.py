@@ -7,13 +7,14 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
-from handfast._api.aio.blocks import AsyncBlocks
 from handfast._api.aio.inspectable import AsyncRevocable
 from handfast._api.aio.run import AsyncRun
 from handfast._api.decorators import CallKey, coroutine_function
 from handfast._api.results import Codec
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.aio.scope import acquire_context
+from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
+from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._engine.once import OnceRequest, Recorded
 from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
@@ -43,7 +44,7 @@ class OnceOptions(NamedTuple):
     by: tuple[str, ...] = ()
 
 
-class AsyncOnce(AsyncRevocable, AsyncBlocks[AsyncRun]):
+class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
     """Something that is to be done once: one caller runs it, the others get its result. Made by the client's ``once()``.
 
     At most one result is recorded of a key until its record ends. The work itself runs at least once: where a process dies or
@@ -61,7 +62,8 @@ class AsyncOnce(AsyncRevocable, AsyncBlocks[AsyncRun]):
     _permits: OnceRequest
 
     def __init__(self, driver: AsyncDriver, request: OnceRequest, options: OnceOptions) -> None:
-        super().__init__(driver)
+        self._driver = driver
+        self._blocks = Blocks(driver)
         self._permits = request
         self._options = options
 
@@ -224,10 +226,10 @@ class AsyncOnce(AsyncRevocable, AsyncBlocks[AsyncRun]):
         attempt, run = self._driver.attempt(self._permits), None
         try:
             run = await self._found_or_begun(attempt, self._permits)
-            return self._enter(frame, run)
+            return self._blocks.enter(frame, run)
         except BaseException:
             if run is not None:
-                self._forget_scope(self._driver.caller(), run)
+                self._blocks.forget(self._driver.caller(), run)
             await self._driver.undo(attempt)
             raise
 

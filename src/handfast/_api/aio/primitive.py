@@ -14,11 +14,12 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
-from handfast._api.aio.blocks import AsyncBlocks
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.decorators import NameTemplate, coroutine_function
+from handfast._api.uncopied import Uncopied
 from handfast._drivers.aio.driver import AsyncDriver
-from handfast._drivers.aio.scope import acquire_context
+from handfast._drivers.aio.scope import AsyncPrimitiveScope, acquire_context
+from handfast._drivers.blocks import Blocks
 from handfast._engine.calls import PermitRequest, Request
 
 # sync only: from handfast._engine.validate import check_cancel
@@ -37,14 +38,18 @@ R = TypeVar("R")
 L = TypeVar("L", bound=AsyncLease)
 
 
-class AsyncPrimitive(AsyncBlocks[L]):
+class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
     """A primitive: an object that can be acquired."""
 
     _adopts: ClassVar[bool] = True
     """Whether its leases can be detached and adopted."""
 
+    _owned: ClassVar[bool] = False
+    """Whether only the caller that entered a block may leave it, while it lives."""
+
     def __init__(self, driver: AsyncDriver, request: Request, on_lost: OnLost) -> None:
-        super().__init__(driver)
+        self._driver = driver
+        self._blocks = Blocks(driver, owned=self._owned)
         self._request = request
         self._on_lost = on_lost
 
@@ -188,7 +193,7 @@ class AsyncPrimitive(AsyncBlocks[L]):
     def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for subclasses
         """Forget an attempt that raised: its block is not entered, and its lease does not reach the caller."""
         if lease is not None:
-            self._forget_scope(self._driver.caller(), lease)
+            self._blocks.forget(self._driver.caller(), lease)
 
     async def __aenter__(self) -> L:
         frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
@@ -197,7 +202,7 @@ class AsyncPrimitive(AsyncBlocks[L]):
             lease = self._existing_lease(attempt, waits=True) or self._lease(
                 await self._driver.acquire(attempt, self._request.timeout)
             )
-            return self._enter(frame, lease)
+            return self._blocks.enter(frame, lease)
         except BaseException:
             self._abandon(attempt, lease)
             await self._driver.undo(attempt)

@@ -123,6 +123,7 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
     """
 
     _adopts = False
+    _owned = True
 
     def __init__(
         self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost, holds: PerCaller[ReentrantHold]
@@ -150,12 +151,6 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
         hold = self._holds.find(self._driver.caller(), self._permits.place.tag)
         if hold is not None:
             hold.forget(attempt)
-
-    def _unbalanced_exit(self) -> Exception:
-        return NotOwner(self.name) if self._entered else super()._unbalanced_exit()
-
-    def _foreign_scopes(self) -> list[object]:
-        return [caller for caller in self._entered if self._driver.is_over(caller)]
 
     def _lease(self, state: LeaseState) -> AsyncRLease:
         caller = self._driver.caller()

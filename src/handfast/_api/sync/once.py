@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, plain_function
 from handfast._api.results import Codec
-from handfast._api.sync.blocks import Blocks
 from handfast._api.sync.inspectable import Revocable
 from handfast._api.sync.run import Run
+from handfast._api.uncopied import Uncopied
+from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.once import OnceRequest, Recorded
 from handfast._engine.validate import check_function, fingerprint_bytes, key_parts, reply_seconds, wait_seconds
 from handfast._naming import name_publicly
@@ -43,7 +45,7 @@ class OnceOptions(NamedTuple):
     by: tuple[str, ...] = ()
 
 
-class Once(Revocable, Blocks[Run]):
+class Once(Revocable, Uncopied, PrimitiveScope[Run]):
     """Something that is to be done once: one caller runs it, the others get its result. Made by the client's ``once()``.
 
     At most one result is recorded of a key until its record ends. The work itself runs at least once: where a process dies or
@@ -61,7 +63,8 @@ class Once(Revocable, Blocks[Run]):
     _permits: OnceRequest
 
     def __init__(self, driver: SyncDriver, request: OnceRequest, options: OnceOptions) -> None:
-        super().__init__(driver)
+        self._driver = driver
+        self._blocks = Blocks(driver)
         self._permits = request
         self._options = options
 
@@ -223,10 +226,10 @@ class Once(Revocable, Blocks[Run]):
         attempt, run = self._driver.attempt(self._permits), None
         try:
             run = self._found_or_begun(attempt, self._permits)
-            return self._enter(frame, run)
+            return self._blocks.enter(frame, run)
         except BaseException:
             if run is not None:
-                self._forget_scope(self._driver.caller(), run)
+                self._blocks.forget(self._driver.caller(), run)
             self._driver.undo(attempt)
             raise
 

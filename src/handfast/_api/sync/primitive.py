@@ -16,9 +16,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
 from handfast._api.decorators import NameTemplate, plain_function
-from handfast._api.sync.blocks import Blocks
 from handfast._api.sync.lease import Lease
+from handfast._api.uncopied import Uncopied
+from handfast._drivers.blocks import Blocks
 from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.scope import PrimitiveScope
 from handfast._engine.calls import PermitRequest, Request
 from handfast._engine.validate import check_cancel, check_on_busy, reply_seconds, wait_seconds
 from handfast._protocol.acquire import Attempt
@@ -33,14 +35,18 @@ R = TypeVar("R")
 L = TypeVar("L", bound=Lease)
 
 
-class Primitive(Blocks[L]):
+class Primitive(Uncopied, PrimitiveScope[L]):
     """A primitive: an object that can be acquired."""
 
     _adopts: ClassVar[bool] = True
     """Whether its leases can be detached and adopted."""
 
+    _owned: ClassVar[bool] = False
+    """Whether only the caller that entered a block may leave it, while it lives."""
+
     def __init__(self, driver: SyncDriver, request: Request, on_lost: OnLost) -> None:
-        super().__init__(driver)
+        self._driver = driver
+        self._blocks = Blocks(driver, owned=self._owned)
         self._request = request
         self._on_lost = on_lost
 
@@ -182,7 +188,7 @@ class Primitive(Blocks[L]):
     def _abandon(self, attempt: Attempt, lease: L | None = None) -> None:  # noqa: ARG002 -- for subclasses
         """Forget an attempt that raised: its block is not entered, and its lease does not reach the caller."""
         if lease is not None:
-            self._forget_scope(self._driver.caller(), lease)
+            self._blocks.forget(self._driver.caller(), lease)
 
     def __enter__(self) -> L:
         frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
@@ -191,7 +197,7 @@ class Primitive(Blocks[L]):
             lease = self._existing_lease(attempt, waits=True) or self._lease(
                 self._driver.acquire(attempt, self._request.timeout)
             )
-            return self._enter(frame, lease)
+            return self._blocks.enter(frame, lease)
         except BaseException:
             self._abandon(attempt, lease)
             self._driver.undo(attempt)

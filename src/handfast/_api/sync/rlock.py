@@ -124,6 +124,7 @@ class RLock(Inspectable, Primitive[RLease]):
     """
 
     _adopts = False
+    _owned = True
 
     def __init__(
         self, driver: SyncDriver, permits: PermitRequest, on_lost: OnLost, holds: PerCaller[ReentrantHold]
@@ -149,12 +150,6 @@ class RLock(Inspectable, Primitive[RLease]):
         hold = self._holds.find(self._driver.caller(), self._permits.place.tag)
         if hold is not None:
             hold.forget(attempt)
-
-    def _unbalanced_exit(self) -> Exception:
-        return NotOwner(self.name) if self._entered else super()._unbalanced_exit()
-
-    def _foreign_scopes(self) -> list[object]:
-        return [caller for caller in self._entered if self._driver.is_over(caller)]
 
     def _lease(self, state: LeaseState) -> RLease:
         caller = self._driver.caller()

@@ -22,6 +22,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from handfast._drivers.aio.loop_context import call_on, current_task, runs_here
+from handfast._drivers.blocks import Blocks
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import no_decorator
 from handfast._protocol.lease import LeaseState
@@ -138,27 +139,17 @@ class AsyncLeaseScope:
 class AsyncPrimitiveScope(Generic[L]):
     """The part of a primitive that leaves its blocks, each of which has a lease of its own."""
 
+    _blocks: Blocks[L]
+
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        scope = self._current_scope(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
+        scope = self._blocks.left_in(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
         if scope is None:
-            raise self._unbalanced_exit()
+            raise self._blocks.unbalanced_exit(self)
         caller, lease = scope
-        self._forget_scope(caller, lease)
+        self._blocks.forget(caller, lease)
         await lease.__aexit__(exc_type, exc, traceback)
-
-    def _current_scope(self, frame: FrameType) -> tuple[object, L] | None:
-        """Return the block that is being left in that frame: the caller that entered it, and its lease."""
-        raise NotImplementedError
-
-    def _unbalanced_exit(self) -> Exception:
-        """Return the error for an exit without an enter."""
-        raise NotImplementedError
-
-    def _forget_scope(self, caller: object, lease: L) -> None:
-        """Remove a block from the books. A second call changes nothing."""
-        raise NotImplementedError
 
 
 class AcquireContext(Coroutine[Any, Any, L]):

@@ -18,6 +18,7 @@ from threading import get_ident
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
 
+from handfast._drivers.blocks import Blocks
 from handfast._drivers.failures import OWN_ERRORS, no_decorator
 from handfast._protocol.lease import LeaseState
 from handfast.arguments import OnLost
@@ -129,36 +130,26 @@ class LeaseScope:
 class PrimitiveScope(Generic[L]):
     """The part of a primitive that leaves its blocks, each of which has a lease of its own."""
 
+    _blocks: Blocks[L]
+
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         scope = None
         try:
-            scope = self._current_scope(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
+            scope = self._blocks.left_in(sys._getframe(1))  # noqa: SLF001 -- documented, and nothing else tells blocks apart
             if scope is not None:
                 caller, lease = scope
-                self._forget_scope(caller, lease)
+                self._blocks.forget(caller, lease)
                 lease.__exit__(exc_type, exc, traceback)
         except OWN_ERRORS:
             raise
         except BaseException as interrupt:
-            scope = scope or self._current_scope(sys._getframe(1))  # noqa: SLF001 -- as above
+            scope = scope or self._blocks.left_in(sys._getframe(1))  # noqa: SLF001 -- as above
             if scope is not None:
                 caller, lease = scope
-                self._forget_scope(caller, lease)
+                self._blocks.forget(caller, lease)
                 lease.__exit__(type(interrupt), interrupt, interrupt.__traceback__)
             raise
         if scope is None:
-            raise self._unbalanced_exit()
-
-    def _current_scope(self, frame: FrameType) -> tuple[object, L] | None:
-        """Return the block that is being left in that frame: the caller that entered it, and its lease."""
-        raise NotImplementedError
-
-    def _unbalanced_exit(self) -> Exception:
-        """Return the error for an exit without an enter."""
-        raise NotImplementedError
-
-    def _forget_scope(self, caller: object, lease: L) -> None:
-        """Remove a block from the books. A second call changes nothing."""
-        raise NotImplementedError
+            raise self._blocks.unbalanced_exit(self)

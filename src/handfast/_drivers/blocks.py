@@ -1,0 +1,84 @@
+"""The ``with`` blocks of an object that threads or tasks share: which lease each of them has."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from handfast._drivers.failures import unbalanced_exit
+from handfast.errors import NotOwner
+
+__all__ = ["Blocks"]
+
+
+class Entered(Protocol):
+    """What a block holds: the scope of a driver."""
+
+    def _begin(self, frame: FrameType, /) -> Self: ...
+
+
+L = TypeVar("L", bound=Entered)
+
+
+class Callers(Protocol):
+    """Knows threads or tasks, as drivers do."""
+
+    def caller(self) -> object: ...
+
+    def is_over(self, caller: object) -> bool: ...
+
+
+class Blocks(Generic[L]):
+    """The blocks that each caller has entered, in order: the frame that entered, and the lease.
+
+    With ``owned`` a block may be left by another caller only if the one that entered it has ended.
+    """
+
+    def __init__(self, callers: Callers, *, owned: bool = False) -> None:
+        self._callers = callers
+        self._owned = owned
+        self._entered: dict[object, list[tuple[FrameType, L]]] = {}
+
+    def __len__(self) -> int:
+        """Return how many callers are in blocks."""
+        return len(self._entered)
+
+    def enter(self, frame: FrameType, lease: L) -> L:
+        """Enter a block of the caller in that frame, with a lease that was just acquired."""
+        self._entered.setdefault(self._callers.caller(), []).append((frame, lease))
+        return lease._begin(frame)  # noqa: SLF001 -- of the drivers, too
+
+    def left_in(self, frame: FrameType) -> tuple[object, L] | None:
+        """Return the block that is being left in that frame: the caller that entered it, and its lease.
+
+        A framework may leave a block in another thread or task than the one that entered it: a generator's, for example,
+        whose frame stays the same. An exit stack enters and leaves in frames of its own: then it is the caller's latest
+        block, or else that of the only other caller; of several, none can be chosen without the risk that it is the wrong
+        one.
+        """
+        mine = self._callers.caller()
+        for caller in (mine, *self._entered):
+            for entered_in, lease in reversed(self._entered.get(caller, ())):
+                if entered_in is frame:
+                    return caller, lease
+        if blocks := self._entered.get(mine):
+            return mine, blocks[-1][1]
+        others = [caller for caller in list(self._entered) if not self._owned or self._callers.is_over(caller)]
+        foreign = [(caller, blocks[0][1]) for caller in others if (blocks := self._entered.get(caller))]
+        return foreign[0] if len(foreign) == 1 else None
+
+    def forget(self, caller: object, lease: L) -> None:
+        """Remove a block from the books. A second call changes nothing."""
+        blocks = self._entered.get(caller, [])
+        for block in blocks:
+            if block[1] is lease:
+                blocks.remove(block)
+                break
+        if not blocks:
+            self._entered.pop(caller, None)
+
+    def unbalanced_exit(self, primitive: Any) -> Exception:
+        """Return the error for an exit that leaves none of the blocks."""
+        if self._owned and self._entered:
+            return NotOwner(primitive.name)
+        return unbalanced_exit(primitive, others=len(self._entered) > 1)
