@@ -6,9 +6,13 @@ import importlib
 import inspect
 import re
 import sys
+import tomllib
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import pytest
+
+from handfast._version import __version__
 
 PACKAGES = (
     "handfast.acl",
@@ -77,3 +81,13 @@ def test_types_of_public_signatures_are_public(package):
                 if ours and not isinstance(value, TypeVar | ParamSpec) and word not in PRIVATE:
                     assert word in (*module.__all__, *handfast.__all__), f"{name} has {word} in its signature"
     assert module is sys.modules[package]
+
+
+@pytest.mark.parametrize("folder", ["lint", "lab"])
+def test_the_other_distributions_have_the_products_version_and_ask_for_it(folder):
+    """They use what is private."""
+    root = Path(__file__).parents[3] / folder
+    asked = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    module = importlib.import_module(f"handfast_{folder}")
+    assert module.__version__ == __version__
+    assert {one.partition("==")[2] for one in asked if one.startswith("handfast")} == {__version__}
