@@ -6,7 +6,7 @@ import re
 
 from handfast_lab.bench import frames
 
-MOST = {"sync": (27, 21), "asyncio": (39, 28)}
+MOST = {"sync": (25, 19), "asyncio": (37, 26)}
 
 
 def test_an_uncontended_acquire_and_release_stay_within_their_frame_limit():
