@@ -6,6 +6,7 @@ cluster it is the pool of one node, whose settings are those of all, and the nod
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -16,10 +17,11 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from handfast._engine.defaults import VARIABLES
 from handfast._engine.slots import Node
 from handfast.errors import ServerUnsupported
 
-__all__ = ["pool_of_client", "pool_of_url", "seeds_of_client", "seeds_of_url", "sentinels_of"]
+__all__ = ["pool_of_client", "pool_of_url", "seeds_of_client", "seeds_of_url", "sentinels_of", "url_of_environment"]
 
 SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
 """Schemes of URLs, and those that redis-py has for them. All but the last can name a Sentinel's service, or a cluster, too."""
@@ -62,6 +64,11 @@ def pool_of_url(url: str, library: ModuleType) -> Any:
         return _pool(SCHEMES[scheme] + url[len(scheme) :], library)
     except (ValueError, RedisError) as error:
         raise ValueError(f"the URL {_without_secrets(url)!r} is wrong: {error}") from None
+
+
+def url_of_environment() -> str | None:
+    """Return the URL in the first variable that is set; None if none is."""
+    return next(filter(None, map(os.environ.get, VARIABLES)), None)
 
 
 def seeds_of_url(url: str) -> list[Node]:

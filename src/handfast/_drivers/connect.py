@@ -18,7 +18,14 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers import log
-from handfast._drivers.addresses import pool_of_client, pool_of_url, seeds_of_client, seeds_of_url, sentinels_of
+from handfast._drivers.addresses import (
+    pool_of_client,
+    pool_of_url,
+    seeds_of_client,
+    seeds_of_url,
+    sentinels_of,
+    url_of_environment,
+)
 from handfast._drivers.failures import SILENT
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, EMBEDDED, NULL, VARIABLES
 from handfast._engine.effects import Park
@@ -211,7 +218,7 @@ class Connector:
         if isinstance(server, cls):
             return server
         if server is None:
-            server = next(filter(None, map(os.environ.get, VARIABLES)), None)
+            server = url_of_environment()
             if server is None:
                 raise NoServer(
                     "no server is configured: pass a URL or a redis-py client, set HANDFAST_URL or REDIS_URL, "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from handfast._engine.defaults import EMBEDDED, NULL, VARIABLES
+from handfast._engine.defaults import EMBEDDED, NULL
 from handfast._engine.validate import encode_name
 from handfast.cli import UNAVAILABLE
 
@@ -62,7 +61,9 @@ def server_options(command: Callable[..., T]) -> Callable[..., T]:
     def with_url(*args: Any, url: str | None, embedded: bool, **options: Any) -> T:
         if url and embedded:
             raise click.UsageError("Use either --url or --embedded.")
-        named = EMBEDDED if embedded else url or next(filter(None, map(os.environ.get, VARIABLES)), None)
+        from handfast._drivers.addresses import url_of_environment
+
+        named = EMBEDDED if embedded else url or url_of_environment()
         if not named:
             raise click.UsageError(
                 "No server is named. Use --url, or set HANDFAST_URL or REDIS_URL. Use --embedded for a server on this "
