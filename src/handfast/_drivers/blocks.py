@@ -31,7 +31,7 @@ class Callers(Protocol):
 class Blocks(Generic[L]):
     """The blocks that each caller has entered, in order: the frame that entered, and the lease.
 
-    With ``owned`` a block may be left by another caller only if the one that entered it has ended.
+    With ``owned``, a block that its frame does not tell is one of the caller's own or of a caller that has ended.
     """
 
     def __init__(self, callers: Callers, *, owned: bool = False) -> None:

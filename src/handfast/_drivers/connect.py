@@ -1,8 +1,8 @@
 """Connect to the server with the connection class and the settings of the user's own client.
 
-TLS, credentials, Sentinel, unix sockets and every other setting of the client are kept, and so they are for each node of a cluster. Only the settings that a session
-depends on are replaced: RESP3, bytes, and no retries by the client library, since a session sends again itself. The sync
-and the asyncio driver each add how they connect.
+TLS, credentials, Sentinel, unix sockets and every other setting of the client are kept, also for each node of a cluster.
+Only the settings that a session depends on are replaced: RESP3, bytes, and no retries by the client library, since a
+session sends again itself. The sync and the asyncio driver each add how they connect.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ SHORT_WAYS = {
     "acquire beside others": ("acquire", {"token": "new", "weight": 1}, [("a", 2), ("b", 1)]),
     "release alone": ("release", {"token": "a"}, [("a", 2)]),
     "release beside others": ("release", {"token": "b"}, [("a", 2), ("b", 1)]),
+    "confirm alone": ("confirm", {"token": "a"}, [("a", 2)]),
 }
 """Calls, and the holders before."""
 
@@ -30,6 +31,7 @@ CALLS = {
     "release of a waiter": ("release", {"token": "large"}),
     "cancel": ("cancel", {"token": "a"}),
     "renew": ("renew", {"token": "a"}),
+    "confirm": ("confirm", {"token": "a"}),
     "lower": ("lower", {"token": "a", "weight": 1}),
     "resize": ("resize", {"limit": 6, "by": "me"}),
     "revoke": ("revoke", {"up_to_fence": 1 << 52, "reason": "test", "from": 0, "by": "me"}),

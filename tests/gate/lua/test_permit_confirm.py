@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from handfast._engine.calls import PARTS
-from tests._support.engine import CLAIM_MS, HOUR_MS, NOW_US, TTL_MS, TTL_US, WAIT_MS, unchanged
+from handfast._engine.script import load
+from tests._support.engine import CLAIM_MS, HOUR_MS, NOW_US, TTL_MS, TTL_US, WAIT_MS, runs_through, unchanged
 
 CLAIM_US = CLAIM_MS * 1000
 
@@ -31,6 +32,19 @@ def test_a_confirmation_sets_the_deadline_once_and_never_shortens_it(handed, clo
         assert handed.run("confirm", token="t2", ttl_ms=ttl_ms) == ["renewed", TTL_US]
         assert handed.stored().holders["t2"] == clock.now_us + TTL_US
     assert len(handed.stored().holders) == handed.limit
+
+
+def test_a_confirmation_that_is_cut_off_takes_no_lease_and_works_when_it_is_sent_again(handed, clock):
+    keys, before = [handed.key(part) for part in PARTS], handed.stored().holders
+    after = before | {"t2": clock.now_us + TTL_US}
+    commands = 0
+    while not runs_through(clock, load("permit_confirm").source, keys, ["t2", TTL_MS], commands):
+        assert handed.stored().holders == before
+        commands += 1
+    assert commands > 1
+    assert handed.stored().holders == after
+    assert handed.run("confirm", token="t2", ttl_ms=TTL_MS) == ["renewed", TTL_US]
+    assert handed.stored().holders == after
 
 
 @pytest.mark.parametrize("ttl_ms", [TTL_MS, 1000 * HOUR_MS])
