@@ -11,7 +11,6 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from time import monotonic
 
 import pytest
@@ -21,7 +20,6 @@ from rich.console import Console
 
 from handfast.classic import watch
 from handfast_lab.bench.classic import guilds, market
-from handfast_lab.bench.classic.published import PUBLISHED
 from handfast_lab.bench.classic.tables import LIMIT, TABLES
 from handfast_lab.bench.classic.text import classic_table
 from handfast_lab.bench.contenders import FAIR, HANDFAST
@@ -54,16 +52,16 @@ def plan(url, *tables, clients=(1,), rounds=1, seconds=0.05):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """Run everything briefly once; return the output, the raw results and the page."""
+    """Run everything briefly once; return the output and the raw results."""
     folder = tmp_path_factory.mktemp("classic")
-    process = start("--seconds", "0.1", "--clients", "1,3", "--json", "raw.json", "--report", "report.html", cwd=folder)
+    process = start("--seconds", "0.1", "--clients", "1,3", "--json", "raw.json", cwd=folder)
     out, errors = process.communicate(timeout=55)
     assert process.returncode == 0, errors
-    return out, json.loads((folder / "raw.json").read_text()), (folder / "report.html").read_text(encoding="utf-8")
+    return out, json.loads((folder / "raw.json").read_text())
 
 
 def test_a_small_run_reports_every_contender_of_every_table(measured):
-    _, raw, _ = measured
+    _, raw = measured
     cases = [(one["setting"], one["contender"], one["clients"]) for one in raw["measurements"]]
     assert sorted(cases) == sorted((*who, clients) for who in ALL for clients in (1, 3))
     for one in raw["measurements"]:
@@ -76,7 +74,7 @@ def test_a_small_run_reports_every_contender_of_every_table(measured):
 
 
 def test_only_contenders_that_watch_have_retries(measured):
-    _, raw, _ = measured
+    _, raw = measured
     retries = Counter()
     for one in raw["measurements"]:
         retries[one["setting"], one["contender"]] += one["retries"]
@@ -91,7 +89,7 @@ def test_the_retries_of_contenders_that_watch_are_counted(server, table):
 
 
 def test_the_tables_fit_100_columns_and_show_published_figures_per_second(measured):
-    out, _, _ = measured
+    out, _ = measured
     assert max(map(len, out.splitlines())) <= 100
     assert "…" not in out
     assert "published, 1 s" in out
@@ -99,52 +97,6 @@ def test_the_tables_fit_100_columns_and_show_published_figures_per_second(measur
     for table in TABLES.values():
         assert table.title in out
         assert all(contender in out for contender in table.workload.contenders)
-
-
-class Page(HTMLParser):
-    """The tags of a page, and the references that it would fetch."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.ids, self.references, self.text = Counter(), Counter(), set(), ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags[tag] += 1
-        for name, value in attrs:
-            if name == "id":
-                self.ids[value] += 1
-            elif name in {"href", "xlink:href", "src"}:
-                self.references.add(value)
-            self.references |= {f"#{one}" for one in re.findall(r"url\(#([^)]*)\)", value or "")}
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def test_the_page_is_self_contained(measured):
-    page = Page(measured[2])
-    assert page.tags["svg"] == len(TABLES)
-    assert not page.tags.keys() & {"script", "link", "img", "iframe", "image"}
-    assert "@import" not in measured[2]
-    assert page.references, "plots refer to their markers"
-    assert {reference.removeprefix("#") for reference in page.references} <= page.ids.keys()
-    assert max(page.ids.values()) == 1
-
-
-def test_the_page_shows_tables_published_figures_machine_and_caveats(measured):
-    _, raw, text = measured
-    page = Page(text)
-    for row in raw["rows"]:
-        assert f"{row['rate'] * row['seconds']:,.0f}" in page.text
-    for one in PUBLISHED.values():
-        alone = [figure.successes for (_, clients), figure in one.figures.items() if clients == 1]
-        assert all(f"{successes:,}" in page.text for successes in alone)
-    assert all(table.about in page.text for table in TABLES.values())
-    assert raw["machine"]["server"] in page.text
-    assert "Doubts" in page.text
-    assert "$" not in page.text
-    assert "FAILED" not in page.text
 
 
 def test_each_round_runs_all_contenders_of_a_case_in_rotating_order():
@@ -188,39 +140,34 @@ def test_too_many_holders_are_detected():
     assert crowding(chain) == 3
 
 
-def invoke(monkeypatch, tmp_path, server, *planted):
+def invoke(monkeypatch, server, *planted):
     monkeypatch.setattr(classic, "run", lambda _: iter(planted))
-    page = tmp_path / "report.html"
-    args = ["--url", server.url, "--report", str(page)]
-    result = CliRunner().invoke(classic.command, args)
-    return result.exit_code, result.output, page.read_text(encoding="utf-8")
+    result = CliRunner().invoke(classic.command, ["--url", server.url])
+    return result.exit_code, result.output
 
 
-def test_a_violation_is_reported_on_the_terminal_and_the_page_and_fails(monkeypatch, tmp_path, server):
-    planted = measurement(), measurement(LUA, violations=2)
-    code, output, page = invoke(monkeypatch, tmp_path, server, *planted)
+def test_a_violation_is_reported_and_fails(monkeypatch, server):
+    code, output = invoke(monkeypatch, server, measurement(), measurement(LUA, violations=2))
     told = "VIOLATION: locks, classic-lua, 2 clients, round 1: 2 times more than 1 held it at once"
-    assert (code, told in output, told in page) == (1, True, True)
+    assert (code, told in output) == (1, True)
     planted = measurement(), measurement(LUA, table="market", trouble=("items were lost",))
-    code, output, page = invoke(monkeypatch, tmp_path, server, *planted)
-    told = "FAILED: market, classic-lua, 2 clients, round 1: items were lost"
-    assert (code, told in output, told in page) == (1, True, True)
+    code, output = invoke(monkeypatch, server, *planted)
+    assert (code, "FAILED: market, classic-lua, 2 clients, round 1: items were lost" in output) == (1, True)
 
 
-def test_the_known_flaw_of_the_first_semaphores_is_reported_without_failing(monkeypatch, tmp_path, server):
+def test_the_known_flaw_of_the_first_semaphores_is_reported_without_failing(monkeypatch, server):
     flawed = [measurement(who, table="semaphores", violations=3) for who in (FIRST, FAIR)]
-    code, output, page = invoke(monkeypatch, tmp_path, server, *flawed)
+    code, output = invoke(monkeypatch, server, *flawed)
     assert code == 0
     assert f"a known flaw: semaphores, classic-fair, 2 clients, round 1: 3 times more than {LIMIT}" in output
-    assert "VIOLATION" not in page
     for who in (LUA, HANDFAST):
-        code, output, _ = invoke(monkeypatch, tmp_path, server, measurement(who, table="semaphores", violations=3))
+        code, output = invoke(monkeypatch, server, measurement(who, table="semaphores", violations=3))
         assert (code, f"VIOLATION: semaphores, {who}" in output) == (1, True)
 
 
-def test_published_totals_are_compared_over_equal_durations(monkeypatch, tmp_path, server):
+def test_published_totals_are_compared_over_equal_durations(monkeypatch, server):
     planted = [measurement(who, clients=clients) for clients in (1, 10) for who in (FIRST, LUA, HANDFAST)]
-    _, output, _ = invoke(monkeypatch, tmp_path, server, *planted)
+    _, output = invoke(monkeypatch, server, *planted)
     assert "published, 10 s" in output
     assert re.search(r"classic-lua .* 96,871 / 33,990", output)
     assert re.search(r"handfast .* -\s*$", output, re.MULTILINE)
@@ -240,25 +187,6 @@ def test_every_figure_fits_the_tables():
     text = console.file.getvalue()
     assert "9,999,999" in text
     assert "…" not in text
-
-
-def test_a_page_without_the_first_form_or_one_client_shows_no_comparison(monkeypatch, tmp_path, server):
-    planted = measurement(LUA, clients=10), measurement(HANDFAST, clients=10)
-    _, _, page = invoke(monkeypatch, tmp_path, server, *planted)
-    assert "tries for each acquire" in page
-    assert "as multiples of the first form" not in page
-    assert 'class="glance"' not in page
-    _, _, page = invoke(monkeypatch, tmp_path, server, measurement(clients=1), *planted)
-    assert "as multiples of the first form" in page
-
-
-def test_an_unwritable_page_fails_before_any_measurement(monkeypatch, tmp_path):
-    monkeypatch.setattr(classic, "run", lambda _: pytest.fail("a measurement was started"))
-    result = CliRunner().invoke(classic.command, ["--report", str(tmp_path / "nowhere" / "report.html")])
-    assert (result.exit_code, "cannot write into" in result.output) == (2, True)
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    result = CliRunner().invoke(classic.command, ["--report", str(tmp_path / "report.html")])
-    assert (result.exit_code, "pip install handfast-lab" in result.output) == (2, True)
 
 
 class Clockwork(MeasuredClient):

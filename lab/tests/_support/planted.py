@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import uuid
 from dataclasses import dataclass
 
@@ -42,13 +41,6 @@ class Lock:
         self._renew([self._name], [round(seconds * 1000)])
 
 
-class Immortal(Lock):
-    """Its key has no TTL."""
-
-    def acquire(self, timeout=None):  # noqa: ARG002 -- see above
-        return bool(self._client.set(self._name, "mine", nx=True))
-
-
 class Leaky(Lock):
     """Leaves a key, a connection and some memory behind now and then."""
 
@@ -62,15 +54,6 @@ class Leaky(Lock):
             KEPT.append(self._client.connection_pool.make_connection())
             KEPT[-1].connect()
         return super().release()
-
-
-class Late(Lock):
-    """Is renewed once more after its release."""
-
-    def release(self):
-        released = super().release()
-        threading.Timer(0.002, self._renew, ([self._name], [self._ttl])).start()
-        return released
 
 
 class Permit:

@@ -1,4 +1,4 @@
-"""What a program imports at its start. Times are measured by ``python -m handfast_lab.bench.start``."""
+"""What a program imports at its start."""
 
 from __future__ import annotations
 

@@ -51,21 +51,13 @@ scheduler rather than the script.
 **A semaphore** (``bench semaphore``) is measured like a lock, by processes that take one permit at a time. There are no
 handoff figures, since clients cannot observe which permit passed to which client. Exclusion means that holders never
 exceed the limit; the first forms of the listings are known to violate it, which is reported but is not a failure. As
-many clients as permits do not contend, and polling contenders perform best there. A second part counts permits while
-their holders are killed; it tests Handfast alone, and its rate means little, because much of the time passes until the
-leases of killed processes expire. See `conservation` for its checks. **Readers and writers** (``bench rwlock``) and
-**several locks at once** (``bench lock-all``) compare Handfast with itself: with a plain lock for readers and writers
-alike, and with nested locks. Their figures hold for their load, in which every client always wants the lock: see
-`rwlock` and `pairs`. Waits are measured by the clients, so the longest includes scheduling. An overlap is detected only
-if it lasts longer than a clock reading, which is why clients hold for a moment.
+many clients as permits do not contend, and polling contenders perform best there.
 
 **Rate limiters** (``bench limiter``) are measured with as many calls as processes can make, with threads that wait, and by the
 memory of an admission; `limiting` describes the three parts. Contenders do not promise the same: GCRA remembers one number
 and lets a burst in besides its rate, the others remember each admission. Read the rate together with that.
 
-**The classic listings** (``bench classic``) have their own package, `handfast_lab.bench.classic`, whose report
-describes its method and doubts. **A million names** and **a million scores** (``bench names``, ``bench scores``)
-measure one client and one primitive each; `names` and `scores` describe the figures. **A cluster** (``bench cluster``) is
-compared with one server; `cluster` has its method. With all servers and clients on the cores of one machine its rates show
-what a cluster costs, never what several machines gain.
+**The classic listings** (``bench classic``) have their own package, `handfast_lab.bench.classic`. **A cluster** (``bench
+cluster``) is compared with one server; `cluster` has its method. With all servers and clients on the cores of one machine
+its rates show what a cluster costs, never what several machines gain.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 __all__ = [
     "DISTINCT",
@@ -27,8 +27,6 @@ __all__ = [
     "Notes",
     "Row",
     "Schedule",
-    "Times",
-    "Turns",
     "crowding",
     "measure",
     "middle",
@@ -64,21 +62,12 @@ class Notes(NamedTuple):
     retries: int = 0
 
 
-class Turns(NamedTuple):
-    """The records of a client that also notes when it began to wait; one item of each array for every hold."""
-
-    asked: array[float]
-    acquired: array[float]
-    released: array[float]
-
-
 class Hold(NamedTuple):
-    """One certain hold: this client held ``weight`` permits from ``acquired`` to ``released``, in seconds."""
+    """One certain hold: this client held a permit from ``acquired`` to ``released``, in seconds."""
 
     acquired: float
     released: float
     client: int
-    weight: int = 1
 
 
 class Case(NamedTuple):
@@ -132,30 +121,6 @@ class Measurement:
     def fairness(self) -> float:
         """The smallest number of successes of a client divided by the largest: 1 is fair, 0: a client had none."""
         return min(self.successes) / max(self.successes) if any(self.successes) else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """The distribution of a repeated duration, in microseconds."""
-
-    what: str
-    calls: int
-    p50: float
-    p99: float
-    longest: float
-
-    @classmethod
-    def of(cls, what: str, times: Iterable[float]) -> Self:
-        """Summarize these durations, in microseconds."""
-        ordered = sorted(times)
-        p50, p99, longest = (quantile(ordered, share) or 0.0 for share in (0.5, 0.99, 1.0))
-        return cls(what, len(ordered), p50, p99, longest)
-
-    @classmethod
-    def of_rounds(cls, rounds: Sequence[Self]) -> Self:
-        """Summarize several rounds: the medians, and the longest of all."""
-        p50, p99 = median(one.p50 for one in rounds), median(one.p99 for one in rounds)
-        return cls(rounds[0].what, sum(one.calls for one in rounds), p50, p99, max(one.longest for one in rounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +201,14 @@ def measure(
 
 
 def crowding(holds: Iterable[Hold], limit: int = 1) -> int:
-    """Return the number of holds that began while other certain holds left too few of ``limit`` permits."""
-    found = out = 0
-    ends: list[tuple[float, int]] = []
+    """Return the number of holds that began while others certainly held all of ``limit`` permits."""
+    found = 0
+    ends: list[float] = []
     for hold in sorted(holds):
-        while ends and ends[0][0] <= hold.acquired:
-            out -= heappop(ends)[1]
-        out += hold.weight
-        found += out > limit
-        heappush(ends, (hold.released, hold.weight))
+        while ends and ends[0] <= hold.acquired:
+            heappop(ends)
+        heappush(ends, hold.released)
+        found += len(ends) > limit
     return found
 
 

@@ -11,45 +11,32 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from handfast_lab.bench.cluster import Frames, SpreadRow
-from handfast_lab.bench.conservation import Conservation
 from handfast_lab.bench.contenders import HANDFAST, LOCKS, SEMAPHORES, TASK_LOCKS
 from handfast_lab.bench.crowd import Crowd, ScriptTimes, inversions
-from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Row, Times
+from handfast_lab.bench.figures import DISTINCT, FLOOR, ONE, Case, Row
 from handfast_lab.bench.handoffs import Handoff
 from handfast_lab.bench.limiting import AskingRow, LineRow
 from handfast_lab.bench.limiting import Memory as LimiterMemory
-from handfast_lab.bench.looking import LookRow
 from handfast_lab.bench.memory import CostRow
-from handfast_lab.bench.names import Keeping
-from handfast_lab.bench.pairs import PairsRow
-from handfast_lab.bench.rwlock import RWLockRow
-from handfast_lab.bench.scores import ScoresRow
 from handfast_lab.bench.stampedes import StampedeRow
 
 __all__ = [
     "Cells",
     "asking_table",
     "blocks",
-    "conservation_table",
     "cost_table",
     "crowd_table",
     "fitted",
     "frames_table",
     "from_to",
     "handoff_table",
-    "keeping_table",
     "lines_table",
     "lock_table",
-    "looks_table",
     "memory_table",
-    "pairs_table",
-    "rwlock_table",
-    "scores_table",
     "script_table",
     "semaphore_table",
     "spread_table",
     "tasks_table",
-    "times_table",
 ]
 
 Cells = Mapping[str, Callable[[Row], str]]
@@ -120,36 +107,6 @@ def script_table(found: Iterable[ScriptTimes]) -> Table:
     return grid
 
 
-def keeping_table(found: Iterable[Keeping], title: str) -> Table:
-    """The cost of storing names: one row for each mode."""
-    grid = _grid(title, ("mode",), ("names", "load s", "names/s", "MB", "bytes each"))
-    for one in found:
-        figures = one.load_seconds, one.names / one.load_seconds, one.bytes / 1e6, one.bytes / one.names
-        forms = ".2f", ",.0f", ",.1f", ",.1f"
-        grid.add_row(one.mode, f"{one.names:,}", *map(format, figures, forms))
-    return grid
-
-
-def times_table(found: Iterable[Keeping], title: str) -> Table:
-    """The time of completions: one block for each mode, with a PING for comparison."""
-    grid = _grid(title, ("mode", "prefix"), ("calls", "p50", "p99", "longest"))
-    for one in found:
-        for place, times in enumerate((*one.completions, one.ping)):
-            figures = f"{times.calls:,}", *(f"{time:,.0f}" for time in (times.p50, times.p99, times.longest))
-            grid.add_row("" if place else one.mode, times.what, *figures, style="" if place else "bold")
-        grid.add_section()
-    return grid
-
-
-def looks_table(rows: Iterable[LookRow], title: str) -> Table:
-    """What it takes to find all names: one row for each server and each way."""
-    grid = _grid(title, ("other keys", "by"), ("s", "server CPU, s", "commands", "over 1 ms"))
-    for row in rows:
-        figures = f"{row.seconds:.2f}", f"{row.server_s:.2f}", f"{row.calls:,}", f"{row.long:,}"
-        grid.add_row(f"{row.strangers:,}", row.way, *figures)
-    return grid
-
-
 def spread_table(rows: Iterable[SpreadRow], title: str) -> Table:
     """One block for each load. CPU times are in microseconds."""
     costs = "client", "servers", "busiest", "conns"
@@ -168,18 +125,6 @@ def frames_table(found: Iterable[Frames], title: str) -> Table:
     grid = _grid(title, ("API", "place"), ("acquire", "release"))
     for one in found:
         grid.add_row(one.api, one.place, str(one.acquire), str(one.release))
-    return grid
-
-
-def scores_table(rows: Iterable[ScoresRow], title: str) -> Table:
-    """One block for each pass."""
-    grid = _grid(title, ("members", "contender"), ("members/s", "min-max", "x zadd-each"))
-    for name, block in groupby(rows, key=lambda row: row.name):
-        for place, row in enumerate(block):
-            span = f"{row.slowest / 1000:,.0f}-{row.fastest / 1000:,.0f}k"
-            cells = f"{row.rate:,.0f}", span, _or_dash(row.to_plain, ".2f")
-            grid.add_row("" if place else name, row.contender, *cells, style=_style(row.contender))
-        grid.add_section()
     return grid
 
 
@@ -221,37 +166,6 @@ def stampedes_table(rows: Iterable[StampedeRow], title: str) -> Table:
         runs = f"{row.fewest}" if row.fewest == row.most else f"{row.fewest}-{row.most}"
         costs = f"{row.last_ms:,.0f}", f"{row.commands:,.1f}", f"{row.server_us:,.0f}", f"{row.found:,.0f}"
         grid.add_row(row.contender, runs, *costs, f"{row.bytes:,}", style=_style(row.contender))
-    return grid
-
-
-def conservation_table(found: Conservation, title: str) -> Table:
-    """One row, whose last three figures must be 0. The wait is the longest one."""
-    done = "operations", "seconds", "kills", "holding", "waiting", "lost", "wait, s"
-    grid = _grid(title, (), (*done, "samples", "over", "unaccounted", "crowded"))
-    kills = (f"{count:,}" for count in (found.kills, found.killed_holding, found.killed_waiting, found.lost))
-    seen = (f"{count:,}" for count in (found.samples, found.over, found.unaccounted, found.crowded))
-    grid.add_row(f"{found.operations:,}", f"{found.seconds:.1f}", *kills, f"{found.longest_wait:.2f}", *seen)
-    return grid
-
-
-def rwlock_table(rows: Iterable[RWLockRow], title: str) -> Table:
-    """One row for each contender."""
-    grid = _grid(title, ("contender",), ("reads/s", "min-max", "writes/s", "to read, ms", "to write, ms", "x lock"))
-    for row in rows:
-        rates = f"{row.reads:,.0f}", from_to(row.slowest, row.fastest), f"{row.writes:,.0f}"
-        waits = _waits(row.read_waits), _waits(row.write_waits)
-        grid.add_row(row.contender, *rates, *waits, _or_dash(row.to_lock, ".2f"))
-    return grid
-
-
-def pairs_table(rows: Iterable[PairsRow], title: str) -> Table:
-    """One row for each contender."""
-    columns = "seconds", "pairs/s", "min-max", "wait, ms", "deadlocks", "overlaps", "x nested"
-    grid = _grid(title, ("contender",), columns)
-    for row in rows:
-        rates = f"{row.seconds:.2f}", f"{row.rate:,.0f}", from_to(row.slowest, row.fastest)
-        wrong = f"{row.timeouts:,}", f"{row.overlaps:,}"
-        grid.add_row(row.contender, *rates, _waits(row.waits), *wrong, _or_dash(row.to_nested, ".2f"))
     return grid
 
 
@@ -319,11 +233,6 @@ def from_to(slowest: float, fastest: float) -> str:
         return f"{slowest:.0f}-{fastest:.0f}"
     form = ".1f" if fastest < 99_950 else ".0f"
     return f"{slowest / 1000:{form}}-{fastest / 1000:{form}}k"
-
-
-def _waits(times: Times) -> str:
-    """Format median, 99th percentile and longest in milliseconds."""
-    return "/".join(f"{time / 1000:.{1 if time < 99_950 else 0}f}" for time in (times.p50, times.p99, times.longest))
 
 
 def _handoff(row: Row) -> str:

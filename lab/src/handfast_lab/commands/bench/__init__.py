@@ -14,12 +14,7 @@ from handfast_lab.commands.bench import (
     handoff,
     limiter,
     lock,
-    lock_all,
-    ls,
-    names,
     once,
-    rwlock,
-    scores,
     semaphore,
     tasks,
 )
@@ -38,14 +33,9 @@ for module in (
     tasks,
     crowd,
     semaphore,
-    rwlock,
-    lock_all,
     limiter,
     once,
     classic,
-    names,
-    ls,
-    scores,
     cluster,
 ):
     command.add_command(module.command)

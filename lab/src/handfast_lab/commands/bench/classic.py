@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from pathlib import Path
 from typing import IO
 
 import click
@@ -17,13 +14,6 @@ from handfast_lab.bench.runner import BenchPlan, run
 from handfast_lab.commands.bench import common
 
 __all__ = ["command"]
-
-
-def _writable(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
-    """Check that the page can be written, before minutes of measuring."""
-    if value is not None and not os.access(value.parent, os.W_OK):
-        raise click.BadParameter(f"cannot write into {value.parent}")
-    return value
 
 
 @click.command("classic")
@@ -39,12 +29,6 @@ def _writable(_ctx: click.Context, _param: click.Parameter, value: Path | None) 
 @common.rounds_option(1)
 @common.seconds_option(10.0)
 @common.json_option
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=_writable,
-    help="Write a page with tables and plots to this file.",
-)
 def command(
     *,
     url: str | None,
@@ -53,21 +37,17 @@ def command(
     rounds: int,
     seconds: float,
     file: IO[str] | None,
-    report: Path | None,
 ) -> None:
     """Repeat the published tables of the classic listings.
 
     Locks and autocomplete as published, and semaphores and the marketplace: the first form of the listings, their Lua
     form, and Handfast. Contenders take turns on one server; the published figures are shown next to the measured ones.
-    Retries are WatchErrors; "x first" is the ratio to the first form in the same round. --report writes an HTML
-    page with tables, plots and doubts.
+    Retries are WatchErrors; "x first" is the ratio to the first form in the same round.
 
     All tables take about 8 minutes a round with 10 seconds for each measurement; --seconds 2 --rounds 3 takes about 6
     and shows the spread. Fails if a client hangs, if two clients held a lock at once, if the Lua form or Handfast
     exceeded the limit of a semaphore, or if items or funds of the market were lost or doubled.
     """
-    if report and importlib.util.find_spec("matplotlib") is None:
-        raise click.UsageError("The page needs matplotlib: install it with: pip install handfast-lab")
     tables = [table for name, table in TABLES.items() if not wanted or name in wanted]
     with common.server(url) as address:
         machine = describe(address)
@@ -88,11 +68,6 @@ def command(
         found = common.failures(mine, None, lenient=table.lenient, violation=violation)
         failed += found[0]
         flaws += found[1]
-    if report:
-        from handfast_lab.bench.classic.report import page
-
-        report.write_text(page(rows, machine, rounds, seconds, failed), encoding="utf-8")
-        click.echo(f"the page is in {report}", err=True)
     for flaw in flaws:
         click.secho(flaw, err=True, fg="yellow")
     common.fail(failed)
