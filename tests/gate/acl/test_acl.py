@@ -14,8 +14,7 @@ from handfast.acl import NAMESPACED, USES, commands_of, missing_rights, rights_f
 from handfast.acl.check import CHECK
 from handfast.errors import ServerUnsupported
 from handfast_lab.chaos.apis import APIS
-from handfast_lab.chaos.trials import privileges
-from handfast_lab.chaos.workloads import KEYS, WORKLOADS
+from tests._support.workloads import KEYS, WORKLOADS, Workload
 
 WIRE = files("handfast._engine")
 
@@ -160,7 +159,7 @@ def test_all_operations_work_with_least_rights_without_silent_refusals(api, use,
 
 
 def live(api, use, raw, url):
-    """Run the workload of that user: see `handfast_lab.chaos.workloads`."""
+    """Run the workload of that user: see `tests._support.workloads`."""
     return api.run(_live(api, use, raw, url))
 
 
@@ -175,7 +174,7 @@ async def _live(api, use, raw, url):
                     stack.callback(client.close)
                 else:
                     stack.push_async_callback(client.aclose)
-        workload = privileges.Workload(api, raw, *clients)
+        workload = Workload(api, raw, *clients)
         await WORKLOADS[use](workload)
         return workload.observations
 

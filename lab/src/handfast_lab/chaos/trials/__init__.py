@@ -63,10 +63,7 @@ TRIALS: dict[str, str] = {
         "failovers",
         "cutoffs",
         "clusters",
-        "fences",
         "stalls",
-        "names",
-        "privileges",
         "limiters",
         "once",
     )

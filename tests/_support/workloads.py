@@ -1,8 +1,4 @@
-"""A workload for each primitive that covers all its operations and so every command of its scripts.
-
-The outcome of each operation is recorded, so that two runs can be compared: as a user with all the rights of the
-primitive, and as a user who lacks one.
-"""
+"""A workload for each primitive that covers all its operations and so every command of its scripts, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -50,8 +46,6 @@ class Observation:
     """``done`` or another outcome: ``refused`` is a clear error about a missing right, ``unclear`` any other error."""
     error: str = ""
     """The error text."""
-    wrote: bool = False
-    """Whether the refused operation had already changed keys."""
 
 
 class Workload:
@@ -63,7 +57,6 @@ class Workload:
 
     async def record(self, what: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call an operation and record its outcome. Return its result, or None on an error."""
-        before = self._state()
         try:
             result = await settled(call(*args, **options))
         except (AcquireTimeout, RateLimited):
@@ -75,7 +68,7 @@ class Workload:
         except (ServerRefused, ScriptError, redis.ResponseError) as error:
             text = str(error)
             is_clear = bool(_RIGHTS.search(text)) and (not isinstance(error, ServerRefused) or "ACL SETUSER" in text)
-            self._observe(what, "refused" if is_clear else "unclear", text, wrote=self._state() != before)
+            self._observe(what, "refused" if is_clear else "unclear", text)
         except Exception as error:  # noqa: BLE001 -- any other error does not report a missing right
             self._observe(what, "unclear", f"{type(error).__name__}: {error}")
         else:
@@ -125,11 +118,8 @@ class Workload:
         keys = [key_set.key(part) for part in script.header.keys]
         self.admin.execute_command("EVAL", script.source, len(keys), *keys, *values, NEVER_DECODE=True)
 
-    def _observe(self, what: str, outcome: str, error: str = "", *, wrote: bool = False) -> None:
-        self.observations.append(Observation(what, outcome, error, wrote))
-
-    def _state(self) -> dict[str, Any]:
-        return {key: self.admin.dump(key) for key in self.admin.scan_iter(count=1000)}
+    def _observe(self, what: str, outcome: str, error: str = "") -> None:
+        self.observations.append(Observation(what, outcome, error))
 
 
 END_LEASE = """local text = redis.call('HGET', KEYS[1], 's')
