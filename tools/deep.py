@@ -96,9 +96,6 @@ PARTS = {
     "schedules": Part(
         [*LAB, "handfast_lab.simulator", "0..20000", "-j", "2"], (*CLIENT, "lab/src/handfast_lab/simulator")
     ),
-    "planted": Part(
-        [*LAB, "handfast_lab.simulator", "--planted", "-j", "2"], (*CLIENT, "lab/src/handfast_lab/simulator")
-    ),
     "mutants": Part([*LAB, "handfast_lab.mutants", "--sample", "150"], (*ENGINE, "tests/gate/lua")),
 }
 """In the order in which they run."""

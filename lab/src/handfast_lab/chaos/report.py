@@ -296,8 +296,8 @@ def _planted(results: Results) -> Iterator[str]:
     caught = [one for one in part["planted"] if one["caught_after"] is not None]
     yield "## Planted bugs (R3)\n"
     yield (
-        f"A checker that finds nothing may be blind. So {len(part['planted'])} mistakes were planted in scripts, clients and "
-        f"classic listings: **{len(caught)} of {len(part['planted'])} were caught.**\n"
+        f"A checker that finds nothing may be blind. So {len(part['planted'])} mistakes were planted in scripts and clients: "
+        f"**{len(caught)} of {len(part['planted'])} were caught.**\n"
     )
     yield _made(part)
     rows = ((one["name"], one["why"], one["caught_after"], one["caught_by"]) for one in part["planted"])

@@ -27,7 +27,6 @@ server's commands, by a model that a differential test holds against a real serv
     simulation  one seed, from its plan to its verdict
     hunt        many seeds, on several processors
     planted     broken variants, all of which must be caught
-    classic     the listings of ``handfast.classic``, on the same server
 
 Out of its reach are the sync driver (threads, its pool of sessions, interrupts; it shares the protocols), the handshake of the
 client library, TLS, forks, and other event loops. Histories and trials on real servers cover those

@@ -1,4 +1,4 @@
-"""``python -m handfast_lab.simulator 12345`` shows one seed; ``0..100000`` runs many; ``--planted`` runs the planted mistakes."""
+"""``python -m handfast_lab.simulator 12345`` shows one seed; ``0..100000`` runs many."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-j", "--processes", type=int, default=1, help="how many processes share the seeds (1)")
     parser.add_argument("--every", type=int, default=8, help="one in so many histories is checked as a whole (8)")
     parser.add_argument("--setting", choices=SETTINGS, default="server", help="what there is of servers (server)")
-    parser.add_argument("--planted", action="store_true", help="run the planted mistakes until each is caught")
     options = parser.parse_args(argv)
-    if options.planted:
-        from handfast_lab.simulator.planted import show
-
-        return show(print, processes=options.processes)
     if options.seeds is None:
         parser.error("which seed?")
     first, dots, last = options.seeds.partition("..")
