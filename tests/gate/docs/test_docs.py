@@ -152,3 +152,20 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
     missing = [one for one in shown for part in one.split("…") if part.strip() not in source]
     assert len(shown) > 15
     assert not missing
+
+
+WIDTH = 100
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem
+)
+def test_prose_is_wrapped(path):
+    """What is generated, tables, code, HTML and pictures are as wide as they are; so is a word."""
+    text = re.sub(r"<!-- begin:.*?<!-- end:|^ *```.*?^ *```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    if path.name == "reliability.md":
+        return  # generated
+    wide = [
+        line for line in text.splitlines() if len(line) > WIDTH and not line.lstrip().startswith(("|", "<", "!", "#"))
+    ]
+    assert [line for line in wide if len(line.split()) > 4] == []
