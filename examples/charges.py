@@ -2,10 +2,10 @@
 
     python -m examples.charges [--url URL]
 
-Three processes get the same orders, as from a queue that delivers messages more than once, and each begins with another one. For each
-order, `once` lets one of them call the bank and gives its receipt to the others. A semaphore and a limiter in one `with` statement keep
-the calls of all processes within what the bank allows: the semaphore first, since an admission of the limiter would be used up while
-its caller waits for a permit.
+Three processes get the same orders, as from a queue that delivers messages more than once, and each begins with another
+one. For each order, `once` lets one of them call the bank and gives its receipt to the others. A semaphore and a
+limiter in one `with` statement keep the calls of all processes within what the bank allows: the semaphore first, since
+an admission of the limiter would be used up while its caller waits for a permit.
 
 Exits with 1 if an order was charged twice, or if too many calls ran at a time.
 """

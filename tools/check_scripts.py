@@ -137,7 +137,8 @@ def luacheck(scripts: list[LuaScript]) -> list[str]:
             "--formatter",
             "plain",
         ]
-        # A part gives more than each script takes (211, 231); parameters and the scripts' short ways have names of parts (4).
+        # A part gives more than each script takes (211, 231); parameters and the scripts' short ways have names of
+        # parts (4).
         given = sorted({name for part in (LUA / "lib").glob("*.lua") for name in contract(part.read_text())["GIVES"]})
         options += ["--max-line-length", "120", "--ignore", "4", *(f"2[13]1/{name}" for name in given)]
         done = subprocess.run(["luacheck", folder, *options], capture_output=True, text=True, check=False)  # noqa: S607 -- wherever the PATH has it

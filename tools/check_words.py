@@ -2,7 +2,8 @@
 
 Each word is a metaphor or a vague subject for which the field has a noun, or the former name of the project.
 ``_`` and the humps of CamelCase count as word boundaries, and a phrase may run over the end of a line.
-``words: allow WORD`` in a comment on the same line permits the rare good use; a permission that nothing needs is a fault.
+``words: allow WORD`` in a comment on the same line permits the rare good use; a permission that nothing needs is a
+fault.
 
 ``python tools/check_words.py`` checks the folder it is run in.
 """

@@ -4,9 +4,9 @@
     python tools/deep.py                    every part without a record for the sources as they are committed
     python tools/deep.py faults replicas    these parts
 
-A part counts as done when its sources have not changed since its record, so a run that was broken off goes on where it stopped. A
-failed test is run once more: one that passes then is a flake, and its log is kept like that of a failure. The record,
-``results/deep.json``, belongs to the commit that it names. Exits with 1 if a part has failures.
+A part counts as done when its sources have not changed since its record, so a run that was broken off goes on where it
+stopped. A failed test is run once more: one that passes then is a flake, and its log is kept like that of a failure.
+The record, ``results/deep.json``, belongs to the commit that it names. Exits with 1 if a part has failures.
 """
 
 from __future__ import annotations

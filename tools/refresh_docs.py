@@ -1,14 +1,15 @@
 """Write the generated sections of the documentation; ``--check`` fails if one of them is out of date.
 
-A section stands between ``<!-- begin:NAME -->`` and ``<!-- end:NAME -->``. Its source is the code or a raw result, so a page
-cannot say anything else than they do:
+A section stands between ``<!-- begin:NAME -->`` and ``<!-- end:NAME -->``. Its source is the code or a raw result, so a
+page cannot say anything else than they do:
 
 - ``cli``: the commands, read from click;
 - ``scripts``: the engine's scripts, read from their headers;
 - ``lint``: the rules of the linter;
 - ``lock`` and ``tasks``: one lock used by processes and by tasks, from ``lock.json`` and ``async.json`` there;
 - ``handoff``: the counts of a contended handoff, from ``results/benchmarks/handoff.json``;
-- ``cluster`` and ``routing``: locks on several primaries, and the frames of a routed call, from ``results/benchmarks/cluster.json``;
+- ``cluster`` and ``routing``: locks on several primaries, and the frames of a routed call, from
+  ``results/benchmarks/cluster.json``;
 - ``limiters`` and ``waiters``: rate limiters, from ``results/benchmarks/limiter.json``;
 - ``cutoffs``: leases that replicas had and had not, from R37 in ``results/reliability/trials.json``;
 - ``places``: the order of waiters that come back, with and without their tickets, from R34 there;

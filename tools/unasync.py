@@ -4,16 +4,16 @@
     python tools/unasync.py           write the generated files
     python tools/unasync.py --check   change nothing; exit with 1 if a file would change
 
-Every rule is a pattern and its replacement, tried on each line in order. The rules know the two languages, and no product
-code. A line that only one API has says so in the asyncio source:
+Every rule is a pattern and its replacement, tried on each line in order. The rules know the two languages, and no
+product code. A line that only one API has says so in the asyncio source:
 
     @acquire_context  # asyncio only            the line is dropped
     # sync only: max_sessions,                  the comment becomes a line
     # sync only, in Args: name: What it is.     the comment becomes the last line of the next docstring's Args section
 
 Docstrings speak of both APIs ("caller", "threads or tasks"), so that no rule has to rewrite them; ``await`` and ``async
-with`` in their examples are translated like code. Imports that become unused are removed. A rule that no line uses any more
-is an error.
+with`` in their examples are translated like code. Imports that become unused are removed. A rule that no line uses any
+more is an error.
 """
 
 from __future__ import annotations

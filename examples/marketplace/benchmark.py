@@ -2,12 +2,12 @@
 
     python -m examples.marketplace.benchmark [--seconds 2] [--rounds 3] [--buyers 1 2 5 10] [--url URL]
 
-Each buyer is a process with two accounts. In a loop it picks a random offer, buys it with one of its accounts that does not
-sell it, and offers the item again, so the market never runs empty. A measurement covers all of that: one pick, one
+Each buyer is a process with two accounts. In a loop it picks a random offer, buys it with one of its accounts that does
+not sell it, and offers the item again, so the market never runs empty. A measurement covers all of that: one pick, one
 ``purchase_item``, one ``list_item``.
 
-The versions alternate within each round, so that a slow phase of the machine affects both. After each measurement the books
-must balance; otherwise the exit code is 1.
+The versions alternate within each round, so that a slow phase of the machine affects both. After each measurement the
+books must balance; otherwise the exit code is 1.
 """
 
 from __future__ import annotations

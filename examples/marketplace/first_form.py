@@ -3,8 +3,8 @@
 WATCH names the keys on which the decision depends. If another client writes one of them before EXEC, even with the same
 value, EXEC does nothing and the client library raises WatchError. The whole operation then starts over.
 
-This version is correct. It costs round trips (WATCH, one for each read, and EXEC with all writes) and repetitions: every trade
-changes the key of the offers, so it makes all concurrent trades start over.
+This version is correct. It costs round trips (WATCH, one for each read, and EXEC with all writes) and repetitions:
+every trade changes the key of the offers, so it makes all concurrent trades start over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ __all__ = ["FirstForm"]
 
 @dataclass
 class FirstForm:
-    """The version with WATCH. ``retries`` counts the repetitions; ``meanwhile`` is called between reading and writing."""
+    """The version with WATCH.
+
+    ``retries`` counts the repetitions; ``meanwhile`` is called between reading and writing.
+    """
 
     conn: redis.Redis
     meanwhile: Callable[[], object] = lambda: None

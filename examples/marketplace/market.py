@@ -5,8 +5,8 @@
     {market}:funds:<user>    string       number of coins
     {market}:order:<id>      string       what was paid for an order, for a day
 
-An item is in exactly one place: in the goods of a user, or on offer. All keys have the same hash tag, so in a cluster they
-share a slot and one script may use several of them. With several markets, the hash tag would name the market.
+An item is in exactly one place: in the goods of a user, or on offer. All keys have the same hash tag, so in a cluster
+they share a slot and one script may use several of them. With several markets, the hash tag would name the market.
 """
 
 from __future__ import annotations

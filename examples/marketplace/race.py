@@ -2,8 +2,8 @@
 
     python -m examples.marketplace.race [--url URL]
 
-Purchases are interleaved by hand, always in the same way; then many threads race for real. Exits with 1 if a version that
-claims to be correct has lost, created or duplicated anything.
+Purchases are interleaved by hand, always in the same way; then many threads race for real. Exits with 1 if a version
+that claims to be correct has lost, created or duplicated anything.
 """
 
 from __future__ import annotations

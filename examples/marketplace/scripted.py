@@ -1,10 +1,11 @@
 """The market as two scripts: the server decides and writes in one step.
 
-The two stubs are never run. `handfast.Script` checks them against the headers of the Lua files, passes their arguments under
-the names in the headers, and parses the replies. The class below is what a program would use.
+The two stubs are never run. `handfast.Script` checks them against the headers of the Lua files, passes their arguments
+under the names in the headers, and parses the replies. The class below is what a program would use.
 
-The caller can pass all keys because a buyer has seen the offer, and so knows item, seller and price. Only the price may have
-changed. The script reads it and compares it with the price that the buyer has seen, so the buyer never pays another one.
+The caller can pass all keys because a buyer has seen the offer, and so knows item, seller and price. Only the price may
+have changed. The script reads it and compares it with the price that the buyer has seen, so the buyer never pays
+another one.
 """
 
 from __future__ import annotations

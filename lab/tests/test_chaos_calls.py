@@ -1,4 +1,7 @@
-"""The trials of single calls (lost replies, cancellations, interrupts): Handfast passes, and planted faults are detected."""
+"""The trials of single calls (lost replies, cancellations, interrupts):
+
+Handfast passes, and planted faults are detected.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ Handfast is the sync API; AsyncHandfast is the asyncio API, the same with ``awai
 others as methods: `Handfast.lock`, `Handfast.semaphore`, `Handfast.rwlock` and so on give an object with the verbs
 ``acquire``, ``try_acquire``, ``status`` and ``force_release``, and an acquire gives a `Lease`.
 
-Only what a program uses of the package is imported: a program with the sync API never imports the asyncio API (PEP 562).
+Only what a program uses of the package is imported: a program with the sync API never imports the asyncio API (PEP
+562).
 """
 
 from __future__ import annotations
@@ -222,7 +223,8 @@ _MODULES = {
     ),
     **dict.fromkeys(("HeaderError", "Reply", "Script"), "handfast.script"),
 }
-"""Where the names are that belong to no API, or that few programs use. All others are in ``_api.aio`` if they begin with ``Async``, else in ``_api.sync``."""
+"""Where the names are that belong to no API, or that few programs use. All others are in ``_api.aio`` if they begin
+with ``Async``, else in ``_api.sync``."""
 
 
 if not TYPE_CHECKING:  # type checkers would take it for a promise that any name exists

@@ -66,17 +66,19 @@ Duration = float | timedelta
 """A length of time: seconds as a number, or a timedelta. From 0.001 s to 366 days; rounded up to whole milliseconds."""
 
 Kind = Literal["lock", "semaphore", "rwlock", "once"]
-"""What a name is the name of. Names of different kinds have nothing to do with each other; `rlock` and `lock_all` take locks. A key of
-`once` has its parts in its name, ``invoice|42``."""
+"""What a name is the name of. Names of different kinds have nothing to do with each other; `rlock` and `lock_all` take
+locks. A key of `once` has its parts in its name, ``invoice|42``."""
 
 OnBusy = Literal["raise", "skip"]
-"""What a decorated function does if its lock is not acquired in time: ``"raise"`` AcquireTimeout, or ``"skip"`` and return None."""
+"""What a decorated function does if its lock is not acquired in time: ``"raise"`` AcquireTimeout, or ``"skip"`` and
+return None."""
 
 OnLimit = Literal["wait", "raise"]
 """What a limiter does with a call that does not fit now: ``"wait"`` for its turn, or ``"raise"`` RateLimited."""
 
 OnLost = Literal["raise", "warn"]
-"""What a lost lease does to its ``with`` block: ``"raise"`` LeaseLost, or ``"warn"`` with a RuntimeWarning at its end."""
+"""What a lost lease does to its ``with`` block: ``"raise"`` LeaseLost, or ``"warn"`` with a RuntimeWarning at its
+end."""
 
 OnRunning = Literal["wait", "raise"]
 """What a call for a key does that another one runs: ``"wait"`` for its result, or ``"raise"`` AlreadyRunning."""

@@ -21,8 +21,8 @@
     │   └── NotReplicated   server: fewer replicas than the caller's min_replicas have the lease
     └── StaleFence          resource: it has seen a larger fence (in ``handfast.fencing``)
 
-Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors of
-redis-py (``redis.exceptions.ConnectionError`` and ``TimeoutError``) are not wrapped: they pass through unchanged.
+Every error has the ``name`` that it is about, and its message says what to do. Errors are picklable. Connection errors
+of redis-py (``redis.exceptions.ConnectionError`` and ``TimeoutError``) are not wrapped: they pass through unchanged.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ class HandfastError(Exception):
 class AcquireTimeout(HandfastError, TimeoutError):
     """Others held the name, or stood before this request in its queue, for the caller's whole timeout.
 
-    Neither a lease nor a queue entry remains on the server. A server that can't be reached or does not answer is never the cause:
-    that raises the connection errors of redis-py.
+    Neither a lease nor a queue entry remains on the server. A server that can't be reached or does not answer is never
+    the cause: that raises the connection errors of redis-py.
 
     Attributes:
         timeout: The timeout of the call, in seconds.
-        status: Holders and waiters right after that, as `LockStatus`; of several names, those of the first one that was not free.
-            None if the server did not say.
-        position: How many requests stood before this one in the queue when the server last said so; None if it was not in the
-            queue.
+        status: Holders and waiters right after that, as `LockStatus`; of several names, those of the first one that was
+            not free. None if the server did not say.
+        position: How many requests stood before this one in the queue when the server last said so; None if it was not
+            in the queue.
     """
 
     def __init__(
@@ -153,11 +153,14 @@ class LimitExceeded(HandfastError):
 
 
 class RateLimited(HandfastError, TimeoutError):
-    """A limiter did not admit the call within its timeout, or was certain to take longer. The call counts under no rate.
+    """A limiter did not admit the call within its timeout, or was certain to take longer.
+
+    The call counts under no rate.
 
     Attributes:
         timeout: The timeout of the call, in seconds; 0 if it was not to wait.
-        retry_after: Seconds after which a call may be admitted, if no one else comes before. For the header ``Retry-After``, round it up.
+        retry_after: Seconds after which a call may be admitted, if no one else comes before. For the header
+            ``Retry-After``, round it up.
     """
 
     def __init__(self, name: str, timeout: float, retry_after: float) -> None:
@@ -192,9 +195,9 @@ class NotCompleted(HandfastError):
     """The key was run, has no result, and is not run again until its record ends or is deleted with ``forget()``.
 
     Attributes:
-        state: ``"failed"``: its run raised an exception, which is remembered with ``keep_failure``, and with ``rerun=False``;
-            ``"begun"``: its run has not ended, and with ``rerun=False`` it is not repeated; ``"unstored"``: it was done, and its
-            result could not be stored.
+        state: ``"failed"``: its run raised an exception, which is remembered with ``keep_failure``, and with
+            ``rerun=False``; ``"begun"``: its run has not ended, and with ``rerun=False`` it is not repeated;
+            ``"unstored"``: it was done, and its result could not be stored.
         reason: The text of the exception; empty if there is none.
     """
 
@@ -219,7 +222,8 @@ class LeaseLost(HandfastError):
 
     Attributes:
         fence: The fencing token of the lost lease.
-        reason: Why it was lost: it expired, it was revoked (with the operator's reason), or the server no longer had it.
+        reason: Why it was lost: it expired, it was revoked (with the operator's reason), or the server no longer had
+            it.
     """
 
     def __init__(self, name: str, fence: int, reason: str) -> None:
@@ -254,7 +258,10 @@ class NotOwner(HandfastError, RuntimeError):
 
 
 class WouldDeadlock(HandfastError, RuntimeError):
-    """The acquire would wait for a ``with`` block of the calling thread or task itself. Nothing of it is left on the server."""
+    """The acquire would wait for a ``with`` block of the calling thread or task itself.
+
+    Nothing of it is left on the server.
+    """
 
     def __init__(self, name: str, advice: str) -> None:
         super().__init__(

@@ -44,8 +44,9 @@ class Holder:
         held_for: Seconds since the lease was granted.
         label: The label of the client that holds it, by default its host name and process id.
         exclusive: True if the lease has all permits: the holder of a lock, the writer of a read-write lock.
-        owner: Who acquired it, ``<client>.<thread or task>``: the id of a client, which no two have, and the native id of the
-            thread, or in asyncio a number of the task. Leases and requests with the same owner are of one thread or task.
+        owner: Who acquired it, ``<client>.<thread or task>``: the id of a client, which no two have, and the native id
+            of the thread, or in asyncio a number of the task. Leases and requests with the same owner are of one thread
+            or task.
         released: True if its holder has released it, and the name stays taken for what is left of its ``at_least``.
         lock_all: True if it was acquired by `lock_all`, together with other names.
     """
@@ -95,7 +96,8 @@ class OperatorAction:
         at: When, on the server's clock.
         what: ``force_release`` or ``resize``.
         by: The label of the client that did it.
-        why: The reason of a ``force_release``; the new limit of a ``resize``, 0 where it let each client bring its own again.
+        why: The reason of a ``force_release``; the new limit of a ``resize``, 0 where it let each client bring its own
+            again.
     """
 
     at: datetime
@@ -116,8 +118,8 @@ class LockStatus:
         waiting: Length of the whole queue.
         limit: Number of permits: 1 for a lock, 1,000,000,000 for a read-write lock, of which a reader takes one.
         free: Permits that are not held; 0 also if the server has evicted the keys that would tell.
-        grants: How many grants the server remembers. Like `waited`, it starts at 0 again when the name was idle for an hour, or
-            when the server has lost its keys.
+        grants: How many grants the server remembers. Like `waited`, it starts at 0 again when the name was idle for an
+            hour, or when the server has lost its keys.
         waited: How long those who were granted had waited for it, in seconds, all together.
         last: The last action of an operator that the server remembers; None if there is none.
     """
@@ -150,8 +152,8 @@ class NameStatus:
     Attributes:
         kind: What it is the name of.
         name: The name.
-        status: Its holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know the limit: it
-            is 0. While leases or requests are listed it is the largest that they have brought.
+        status: Its holders and waiters. Of an idle semaphore whose limit no operator has set, the server does not know
+            the limit: it is 0. While leases or requests are listed it is the largest that they have brought.
     """
 
     kind: Kind
@@ -164,8 +166,8 @@ class ServerFinding:
     """One thing that `Handfast.check_server` found out.
 
     Attributes:
-        severity: ``"ok"``; ``"info"``, which is good to know; ``"warning"``: a lease may be lost or granted twice, or a limit is near;
-            ``"failure"``: this server grants nothing.
+        severity: ``"ok"``; ``"info"``, which is good to know; ``"warning"``: a lease may be lost or granted twice, or a
+            limit is near; ``"failure"``: this server grants nothing.
         topic: What it is about, in one word that does not change, such as ``"eviction"``.
         text: What was found.
         advice: What to do; empty if there is nothing to do.
@@ -229,8 +231,8 @@ class OnceStatus:
     """How far a key of `Once` has come.
 
     Attributes:
-        state: ``"idle"``: nothing is recorded, and no one runs it; ``"running"``; ``"done"``, also while it is made anew; ``"failed"``,
-            ``"begun"`` or ``"unstored"``, as `NotCompleted` has them.
+        state: ``"idle"``: nothing is recorded, and no one runs it; ``"running"``; ``"done"``, also while it is made
+            anew; ``"failed"``, ``"begun"`` or ``"unstored"``, as `NotCompleted` has them.
         age: Seconds since that was recorded; None if nothing is.
         held_by: Who runs it; None if no one does.
         waiting: How many requests wait for it.

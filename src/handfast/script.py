@@ -6,8 +6,8 @@
     @take.typed
     def take_from(conn: redis.Redis, *, account: str, amount: int) -> int: ...
 
-The header of a script, its first comment, names what it takes and replies, so a call is checked before anything is sent. One
-`Script` serves every kind of client, of both APIs.
+The header of a script, its first comment, names what it takes and replies, so a call is checked before anything is
+sent. One `Script` serves every kind of client, of both APIs.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class Script:
         """Run the script and return its reply.
 
         A client of redis-py sends it by EVALSHA, and with its source if the server does not know it; a pipeline always
-        sends the source. Handfast and AsyncHandfast send it once only, unless its header says what happens TWICE; the server
-        limits their replies to 32 MB by default.
+        sends the source. Handfast and AsyncHandfast send it once only, unless its header says what happens TWICE; the
+        server limits their replies to 32 MB by default.
 
         Args:
             client: A Handfast or AsyncHandfast, or a client of redis-py: sync, asyncio, a pipeline, a cluster.
@@ -145,11 +145,12 @@ class Script:
                 dots. Without a header: the iterables ``keys`` and ``args``.
 
         Returns:
-            A `Reply` if the header lists it, else what the client returns. For an asyncio client, an awaitable of that; for
-            a pipeline, the pipeline: see `read` for its replies.
+            A `Reply` if the header lists it, else what the client returns. For an asyncio client, an awaitable of that;
+            for a pipeline, the pipeline: see `read` for its replies.
 
         Raises:
-            TypeError: The client or a value has the wrong type, or the names are not those of the header. Nothing was sent.
+            TypeError: The client or a value has the wrong type, or the names are not those of the header. Nothing was
+                sent.
             ValueError: The keys are in different slots of the cluster (nothing was sent), or the header does not list
                 the reply.
             ScriptError: The script failed; what it wrote before stays.
@@ -211,7 +212,8 @@ class Script:
             Literal["a", "b"]        one of these texts
             Reply, Any               as the header says; as it comes
 
-        An ``async def`` stub makes a coroutine function for asyncio clients. Both kinds take a pipeline, too, and return it.
+        An ``async def`` stub makes a coroutine function for asyncio clients. Both kinds take a pipeline, too, and
+        return it.
 
         Args:
             stub: The function to decorate.

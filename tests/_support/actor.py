@@ -73,8 +73,8 @@ def lock_user(parent, url):
 def family_user(parent, url, ahead=0):
     """Hold permits of the semaphore "a", or either side of the read-write lock "a".
 
-    The clocks of the process are ``ahead`` by that many seconds. Handfast and redis-py are imported again afterwards, so
-    that neither has read the real clocks.
+    The clocks of the process are ``ahead`` by that many seconds. Handfast and redis-py are imported again afterwards,
+    so that neither has read the real clocks.
     """
     for name in list(sys.modules):
         if name.partition(".")[0] in {"handfast", "redis"} and name != type(parent).__module__:

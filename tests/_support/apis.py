@@ -1,8 +1,8 @@
 """One suite for both APIs: tests are coroutines, and the wrappers here make sync objects awaitable.
 
-Each task of a test stands for one caller. With the sync API every task gets a thread of its own, in which its calls block,
-so one thread enters and leaves a ``with`` block. A method is awaitable if it is a coroutine function of the asyncio twin
-class; a new method needs no change here.
+Each task of a test stands for one caller. With the sync API every task gets a thread of its own, in which its calls
+block, so one thread enters and leaves a ``with`` block. A method is awaitable if it is a coroutine function of the
+asyncio twin class; a new method needs no change here.
 """
 
 from __future__ import annotations
@@ -194,7 +194,10 @@ class Caller:
         ).start()  # if a call hangs, the process still ends
 
     async def call(self, function):
-        """Run the function and return its result. The thread keeps no reference: a lease that the test drops must be collected."""
+        """Run the function and return its result.
+
+        The thread keeps no reference: a lease that the test drops must be collected.
+        """
         loop, done, box = asyncio.get_running_loop(), asyncio.Event(), [function]
 
         def work():

@@ -1,7 +1,7 @@
 """Cancel every operation at every point where it can be cancelled, and count what is left behind.
 
-An operation is stepped by hand to count its suspensions: the awaits that really suspend. Then it is run once more for each
-of them and cancelled there, in up to four states:
+An operation is stepped by hand to count its suspensions: the awaits that really suspend. Then it is run once more for
+each of them and cancelled there, in up to four states:
 
     unsent    the request is still in the client's buffer
     sent      the request has left the client; how far it got is unknown
@@ -10,8 +10,8 @@ of them and cancelled there, in up to four states:
 
 The cleanup that a cancelled operation still awaits is cancelled a second time, at each of its own suspensions.
 
-``python -m tests._support.cancelling`` prints the table; ``--rounds`` adds that many rounds of cancellations at random moments,
-``--uvloop`` does it all on uvloop.
+``python -m tests._support.cancelling`` prints the table; ``--rounds`` adds that many rounds of cancellations at random
+moments, ``--uvloop`` does it all on uvloop.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def connections_since(number, raw):
 def barrier(raw):
     """Wait until the server has executed everything that had reached its sockets.
 
-    The reply to the first PING may come from a poll of the sockets that missed the bytes; the reply to the second cannot.
+    The reply to the first PING may come from a poll of the sockets that missed the bytes; the reply to the second
+    cannot.
     """
     raw.ping()
     raw.ping()

@@ -24,7 +24,10 @@ BUS = 10_000
 
 
 class Cluster:
-    """Runs inside its ``with`` block. ``nodes`` are clients of redis-py, one for each primary, and ``replicas`` one for that of each."""
+    """Runs inside its ``with`` block.
+
+    ``nodes`` are clients of redis-py, one for each primary, and ``replicas`` one for that of each.
+    """
 
     def __init__(self, *, with_replicas=False):
         self._number = NODES * 2 if with_replicas else NODES
@@ -87,7 +90,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def moving(self, key, *, to):
-        """Begin to move the slot of a key to the node of another key: its keys stay where they are. Afterwards it is empty, and back."""
+        """Begin to move the slot of a key to the node of another key: its keys stay where they are.
+
+        Afterwards it is empty, and back.
+        """
         slot, old, new = self._slot(key), self.node_of(key), self.node_of(to)
         new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old.execute_command("CLUSTER MYID"))
         old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new.execute_command("CLUSTER MYID"))
@@ -166,7 +172,10 @@ class Cluster:
         """Let a slot be that of a new node, and tell the old one."""
 
         def is_newer():
-            """Raise the new node's epoch above that of the other, of which it may hear late. Else the third node keeps its older view."""
+            """Raise the new node's epoch above that of the other, of which it may hear late.
+
+            Else the third node keeps its older view.
+            """
             new.execute_command("CLUSTER BUMPEPOCH")
             return int(field_of(new, "cluster_my_epoch")) > int(field_of(old, "cluster_my_epoch"))
 

@@ -96,7 +96,10 @@ def runs_through(client, source, keys, argv, calls):
 
 
 class Scripts:
-    """Calls scripts with the argument names of their headers. A subclass's ``run`` knows the script and the keys of a verb."""
+    """Calls scripts with the argument names of their headers.
+
+    A subclass's ``run`` knows the script and the keys of a verb.
+    """
 
     load = staticmethod(load)
 

@@ -74,7 +74,10 @@ def rights(request):
 
 @pytest.fixture(autouse=True)
 def records_at_once(monkeypatch):
-    """Have records handled where they are made, so that a test finds them in ``caplog``. Return what does so for users."""
+    """Have records handled where they are made, so that a test finds them in ``caplog``.
+
+    Return what does so for users.
+    """
     handle = LoggerApart.handle
     monkeypatch.setattr(LoggerApart, "handle", lambda self, record: self._logger.handle(record))
     return handle
@@ -82,7 +85,10 @@ def records_at_once(monkeypatch):
 
 @pytest.fixture
 def wait_for_others():
-    """Wait for the connections of clients that tests have dropped. Where other libraries keep theirs, it is overridden."""
+    """Wait for the connections of clients that tests have dropped.
+
+    Where other libraries keep theirs, it is overridden.
+    """
     return until_alone
 
 

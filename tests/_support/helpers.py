@@ -9,7 +9,8 @@ import os
 import time
 
 THOROUGH = os.environ.get("HANDFAST_TESTS") == "thorough"
-"""Whether tests take more values and examples than in the gate, and new random ones in each run. ``tools/deep.py`` asks for it."""
+"""Whether tests take more values and examples than in the gate, and new random ones in each run. ``tools/deep.py`` asks
+for it."""
 
 BOUND_S = 30.0
 """How long a test waits for what must come, in seconds. No test depends on it: it ends a test that would hang."""
@@ -84,7 +85,10 @@ def wall_clock():
 
 
 def performed(steps, *script):
-    """Run a protocol: each item of the script is what its driver sends back, or raises. Return its effects and its result."""
+    """Run a protocol: each item of the script is what its driver sends back, or raises.
+
+    Return its effects and its result.
+    """
     effects, items = [], [*script]
     try:
         effect = next(steps)

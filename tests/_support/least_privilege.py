@@ -1,8 +1,8 @@
 """The gate runs as a user with only the rights that `handfast acl` prints, ``HANDFAST_TEST_USER=all`` with all of them.
 
-That user is the server's ``default`` user, so every client that names no user is it: clients of both APIs, child processes,
-clients of redis-py. It has the rights of the module under test and no others. `raw` is an operator. Modules that are not in USED
-have all rights: they call scripts that are not the product's, or call them as the operator.
+That user is the server's ``default`` user, so every client that names no user is it: clients of both APIs, child
+processes, clients of redis-py. It has the rights of the module under test and no others. `raw` is an operator. Modules
+that are not in USED have all rights: they call scripts that are not the product's, or call them as the operator.
 """
 
 from __future__ import annotations

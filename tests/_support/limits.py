@@ -79,7 +79,10 @@ class LimitScripts(Scripts):
         return waiting, list(zip(shown[::2], shown[1::2], strict=True))
 
     def window(self, per_ms=None):
-        """Return the admissions of a window, by default the first one: the times of tokens with their costs. Check its sum."""
+        """Return the admissions of a window, by default the first one: the times of tokens with their costs.
+
+        Check its sum.
+        """
         key = self.windows[0] if per_ms is None else self.window_key(per_ms)
         found = {member: int(score) for member, score in self.client.zrange(key, 0, -1, withscores=True)}
         total = -found.pop("=", 0)

@@ -1,7 +1,7 @@
 """What the tests of the classic listings share: clients, both forms, and ways to force a race.
 
-A flaw that needs a certain order of events is forced: an `Interrupted` client acts before a chosen command, so that other
-clients go first or this one dies there. The test also sets the clocks and pauses of the listings.
+A flaw that needs a certain order of events is forced: an `Interrupted` client acts before a chosen command, so that
+other clients go first or this one dies there. The test also sets the clocks and pauses of the listings.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m tests._support.lockall_pairs [PROCESSES [ROUNDS [NAMES]]]
 
-A script of the test detects overlaps independently of the locks: each holder counts itself in and out, and its fence must
-be larger than the last.
+A script of the test detects overlaps independently of the locks: each holder counts itself in and out, and its fence
+must be larger than the last.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The gate decides what lands, so no test in it depends on the speed of the machine, the wall clock or chance.
 
-What needs these belongs to ``tests/deep``. The rules are checked by reading the tests, helpers in ``tests/_support`` apart.
+What needs these belongs to ``tests/deep``. The rules are checked by reading the tests, helpers in ``tests/_support``
+apart.
 """
 
 from __future__ import annotations

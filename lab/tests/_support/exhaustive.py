@@ -1,8 +1,8 @@
 """Decide by exhaustive search whether some order of steps explains a history: slow, and simple enough to be trusted.
 
-`handfast_lab.checker.linearizability` must agree with it. The search takes no shortcut. Each grant is a step of its own, in
-the order of the fences. A change that no operation reports may happen at any moment. A waiter that may have lost its queue
-entry is a ghost: it is queued, may be granted, and is gone before the last request of its caller.
+`handfast_lab.checker.linearizability` must agree with it. The search takes no shortcut. Each grant is a step of its
+own, in the order of the fences. A change that no operation reports may happen at any moment. A waiter that may have
+lost its queue entry is a ghost: it is queued, may be granted, and is gone before the last request of its caller.
 """
 
 from __future__ import annotations

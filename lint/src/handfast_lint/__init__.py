@@ -14,8 +14,8 @@ It works in steps, one module each:
     rules/        the rules, one family per module
     suppressions  findings that the author allows, ``-- @allow <rule>: <reason>``
 
-`commands` and `versions` are tables of the servers' commands, `memo` ends cycles of questions. The linter runs no script and
-contacts no server. A rule that cannot decide reports nothing: a false alarm is a bug of the linter.
+`commands` and `versions` are tables of the servers' commands, `memo` ends cycles of questions. The linter runs no
+script and contacts no server. A rule that cannot decide reports nothing: a false alarm is a bug of the linter.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def check(source: str, *, name: str = "script", oldest: Servers = DEFAULT) -> li
     Args:
         source: The Lua source.
         name: What the findings call it, such as the name of its file.
-        oldest: The oldest server of each kind that it must run on, as `parse_oldest` returns it; by default Redis 6.2 and
-            Valkey 7.2. A NEEDS line in the header of the script takes precedence.
+        oldest: The oldest server of each kind that it must run on, as `parse_oldest` returns it; by default Redis 6.2
+            and Valkey 7.2. A NEEDS line in the header of the script takes precedence.
 
     Returns:
         The findings, in the order of the lines.

@@ -61,8 +61,8 @@ PLACES = {
 }
 """Commands by the positions of their keys among the arguments, counted from 1.
 
-"1-": all from the first on; "-last": without the last; "-pairs": every other one; "count1": as many as the first argument
-says; "streams": the first half of the arguments after STREAMS; "store": the argument after STORE or STOREDIST.
+"1-": all from the first on; "-last": without the last; "-pairs": every other one; "count1": as many as the first
+argument says; "streams": the first half of the arguments after STREAMS; "store": the argument after STORE or STOREDIST.
 """
 
 KNOWN = {name: places for places, names in PLACES.items() for name in names.split()}

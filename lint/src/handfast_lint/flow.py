@@ -1,7 +1,7 @@
 """Data flow: the sources of a value, through variables, tables, parameters and the script's own functions.
 
-The result is every source that a value may have anywhere in the script, regardless of the order of its lines. A source that
-cannot be determined is unknown, and the rules ignore it.
+The result is every source that a value may have anywhere in the script, regardless of the order of its lines. A source
+that cannot be determined is unknown, and the rules ignore it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ class Flow:
                 return [Origin("value", node)]
 
     def items(self, table: Node, key: Node | None, at: Node | None = None) -> list[Origin]:
-        """Return all sources of a table's items, or of one item if the key is constant. ``at`` is where they are read."""
+        """Return all sources of a table's items, or of one item if the key is constant.
+
+        ``at`` is where they are read.
+        """
         at = at or table
         match table.kind:
             case "name":

@@ -1,8 +1,8 @@
 """Comments that suppress findings: ``-- @allow <rule>: <reason>``.
 
-At the end of a line it applies to the statement on that line; alone on a line, to the next statement; in the comment at the
-top, to the whole script. A comment without a reason, with an unknown rule, or that suppresses nothing is an error itself, so
-none outlives its purpose.
+At the end of a line it applies to the statement on that line; alone on a line, to the next statement; in the comment at
+the top, to the whole script. A comment without a reason, with an unknown rule, or that suppresses nothing is an error
+itself, so none outlives its purpose.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Syntax errors in Lua 5.1, the version of every server.
 
-The parser accepts newer versions of Lua and continues after an error, so this looks for the parser's errors and then for
-newer syntax. Unmatched brackets or blocks are reported first, because they cause other errors.
+The parser accepts newer versions of Lua and continues after an error, so this looks for the parser's errors and then
+for newer syntax. Unmatched brackets or blocks are reported first, because they cause other errors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Properties of values: whether one is a string or a number, how large a number gets, and whether it has a fraction.
 
-All three answer yes only if the script leaves little doubt. Lua converts between strings and numbers implicitly, and the
-rules on numbers report where that goes wrong.
+All three answer yes only if the script leaves little doubt. Lua converts between strings and numbers implicitly, and
+the rules on numbers report where that goes wrong.
 """
 
 from __future__ import annotations

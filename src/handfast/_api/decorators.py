@@ -24,7 +24,10 @@ class NameTemplate:
 
     @classmethod
     def of(cls, names: Iterable[str], function: Callable[..., Any]) -> Self | None:
-        """Return the template; None if no name has braces. Raises ValueError for fields that the function has no value for."""
+        """Return the template; None if no name has braces.
+
+        Raises ValueError for fields that the function has no value for.
+        """
         templates = [name for name in names if "{" in name or "}" in name]
         if not templates:
             return None
@@ -46,7 +49,9 @@ class NameTemplate:
         return cls(signature)
 
     def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[str], str]:
-        """Return what fills a name with the arguments of one call. Raises TypeError if the call does not fit the function.
+        """Return what fills a name with the arguments of one call.
+
+        Raises TypeError if the call does not fit the function.
 
         What fills it raises ValueError for None: all callers without a value would share one name.
         """

@@ -30,7 +30,10 @@ class Codec:
         self._loads = loads or _from_json
 
     def encode(self, value: Any) -> tuple[bytes, Any]:
-        """Return the bytes of a result, and what others will read of them. Raises TypeError, ValueError and what the functions raise."""
+        """Return the bytes of a result, and what others will read of them.
+
+        Raises TypeError, ValueError and what the functions raise.
+        """
         data = self._dumps(value)
         if not isinstance(data, bytes):
             raise TypeError(f"dumps must return bytes, not {type(data).__name__}")

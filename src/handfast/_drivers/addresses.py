@@ -1,7 +1,7 @@
 """From what users name a server with to a connection pool of redis-py, whose settings a connector takes.
 
-That is a URL, a client of redis-py, or a client of valkey-py, which has the same settings and other connection classes. Of a
-cluster it is the pool of one node, whose settings are those of all, and the nodes that were named.
+That is a URL, a client of redis-py, or a client of valkey-py, which has the same settings and other connection classes.
+Of a cluster it is the pool of one node, whose settings are those of all, and the nodes that were named.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from handfast.errors import ServerUnsupported
 __all__ = ["pool_of_client", "pool_of_url", "seeds_of_client", "seeds_of_url", "sentinels_of", "url_of_environment"]
 
 SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
-"""Schemes of URLs, and those that redis-py has for them. All but the last can name a Sentinel's service, or a cluster, too."""
+"""Schemes of URLs, and those that redis-py has for them. All but the last can name a Sentinel's service, or a cluster,
+too."""
 
 SENTINEL = "+sentinel"
 SENTINEL_PORT = 26379
 
 SENTINEL_S = 1.0
-"""Seconds that a Sentinel has for an answer before another one is asked, unless the URL says otherwise. They stand near their servers,
-and one whose machine is gone does not refuse."""
+"""Seconds that a Sentinel has for an answer before another one is asked, unless the URL says otherwise. They stand near
+their servers, and one whose machine is gone does not refuse."""
 
 CLUSTER = "+cluster"
 PORT = 6379
@@ -44,7 +45,10 @@ VALKEY_ONLY = ("cache", "client_cache", "lib_", "parser_class", "valkey_")
 
 
 def pool_of_url(url: str, library: ModuleType) -> Any:
-    """Return a pool of ``library``, which is ``redis`` or ``redis.asyncio``. Raises ValueError for a URL that is wrong."""
+    """Return a pool of ``library``, which is ``redis`` or ``redis.asyncio``.
+
+    Raises ValueError for a URL that is wrong.
+    """
     try:
         parts = urlsplit(url)
         if "#" in url or ("@" in url and "@" not in parts.netloc and parts.scheme != "unix"):
@@ -124,7 +128,10 @@ def _nodes_of(cluster: Any) -> list[Any]:
 
 
 def _pool_of_cluster(cluster: Any, library: ModuleType) -> Any:
-    """Return a pool with the settings of a cluster's client. What its connections do on their own account is left out."""
+    """Return a pool with the settings of a cluster's client.
+
+    What its connections do on their own account is left out.
+    """
     node = _nodes_of(cluster)[0]
     if library is redis:
         made = cluster.nodes_manager.create_redis_node(node.host, node.port, **cluster.nodes_manager.connection_kwargs)
@@ -136,7 +143,10 @@ def _pool_of_cluster(cluster: Any, library: ModuleType) -> Any:
 
 
 def _pool(url: str, library: ModuleType) -> Any:
-    """Return the pool of a URL as redis-py understands it, and as Celery does: ``ssl_cert_reqs`` may have the names of Python's ssl."""
+    """Return the pool of a URL as redis-py understands it, and as Celery does.
+
+    So ``ssl_cert_reqs`` may have the names of Python's ssl.
+    """
     pool = library.ConnectionPool.from_url(url)
     settings = pool.connection_kwargs
     if isinstance(reqs := settings.get("ssl_cert_reqs"), str):

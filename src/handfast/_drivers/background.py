@@ -15,7 +15,10 @@ __all__ = ["Background"]
 
 
 class Background:
-    """Calls functions one after the other, in the order in which they were added. Python waits at its end unless it is a daemon."""
+    """Calls functions one after the other, in the order in which they were added.
+
+    Python waits at its end unless it is a daemon.
+    """
 
     def __init__(self, name: str, *, daemon: bool) -> None:
         self._name = name

@@ -51,10 +51,10 @@ class Blocks(Generic[L]):
     def left_in(self, frame: FrameType) -> tuple[object, L] | None:
         """Return the block that is being left in that frame: the caller that entered it, and its lease.
 
-        A framework may leave a block in another thread or task than the one that entered it: a generator's, for example,
-        whose frame stays the same. An exit stack enters and leaves in frames of its own: then it is the caller's latest
-        block, or else that of the only other caller; of several, none can be chosen without the risk that it is the wrong
-        one.
+        A framework may leave a block in another thread or task than the one that entered it: a generator's, for
+        example, whose frame stays the same. An exit stack enters and leaves in frames of its own: then it is the
+        caller's latest block, or else that of the only other caller; of several, none can be chosen without the risk
+        that it is the wrong one.
         """
         mine = self._callers.caller()
         for caller in (mine, *self._entered):

@@ -1,6 +1,7 @@
 """Chart of a cluster: which primary has which slot, as far as a client knows. No I/O; a driver asks the nodes.
 
-What it says may be out of date at any moment. So it is only where a call is sent first: the node itself has the last word.
+What it says may be out of date at any moment. So it is only where a call is sent first: the node itself has the last
+word.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Chart:
     def candidates(self) -> list[Node]:
         """Return the nodes to ask for all of this, in that order: the primaries first.
 
-        Each time another one of them is the first: one that is cut off from the others does not know what has become of its slots.
+        Each time another one of them is the first: one that is cut off from the others does not know what has become of
+        its slots.
         """
         primaries = self.primaries()
         self._turn += 1

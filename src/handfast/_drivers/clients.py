@@ -2,9 +2,9 @@
 
 A plain client gets EVALSHA, and after NOSCRIPT the whole source: one more round trip, on the right node, which survives
 SCRIPT FLUSH, restarts and failovers. A pipeline cannot send again, since NOSCRIPT would come with the replies, when all
-other commands have run. It gets the source each time: even in a transaction a script may be forgotten between two calls,
-by a queued SCRIPT FLUSH, or because the server keeps only some hundreds of scripts. A cluster is used only if all keys
-share a slot.
+other commands have run. It gets the source each time: even in a transaction a script may be forgotten between two
+calls, by a queued SCRIPT FLUSH, or because the server keeps only some hundreds of scripts. A cluster is used only if
+all keys share a slot.
 
 How often a command is sent again after a lost reply is up to the client; redis-py does so by default.
 """

@@ -1,8 +1,8 @@
 """Connect to the server with the connection class and the settings of the user's own client.
 
-TLS, credentials, Sentinel, unix sockets and every other setting of the client are kept, also for each node of a cluster.
-Only the settings that a session depends on are replaced: RESP3, bytes, and no retries by the client library, since a
-session sends again itself. The sync and the asyncio driver each add how they connect.
+TLS, credentials, Sentinel, unix sockets and every other setting of the client are kept, also for each node of a
+cluster. Only the settings that a session depends on are replaced: RESP3, bytes, and no retries by the client library,
+since a session sends again itself. The sync and the asyncio driver each add how they connect.
 """
 
 from __future__ import annotations
@@ -123,13 +123,18 @@ class Connector:
             raise ValueError(f"the connection settings are not valid: {error}") from error
         self._whole = whole
         self.switches: int = 0
-        """How often another server became the primary, as far as a Sentinel told. A connection that is older is not used."""
+        """How often another server became the primary, as far as a Sentinel told. A connection that is older is not
+        used."""
         self.primaries: set[str] = set()
-        """``host:port`` of the primaries that connections were made to since the last switch, if a Sentinel named them."""
+        """``host:port`` of the primaries that connections were made to since the last switch, if a Sentinel named
+        them."""
 
     @property
     def reached(self) -> bool:
-        """Whether a connection was ever made, to any node of a cluster. Only a server that was reached once is worth waiting for."""
+        """Whether a connection was ever made, to any node of a cluster.
+
+        Only a server that was reached once is worth waiting for.
+        """
         return self._reached if self._whole is None else self._whole.reached
 
     @reached.setter
@@ -154,7 +159,10 @@ class Connector:
 
     @property
     def confirms_in_full(self) -> bool:
-        """Whether confirmations leave with their source. Its caller may not read the reply for long, so that must not be `NOSCRIPT`."""
+        """Whether confirmations leave with their source.
+
+        Its caller may not read the reply for long, so that must not be `NOSCRIPT`.
+        """
         return self.sends_scripts is not False
 
     def unheard(self, park: Park) -> Park:
@@ -186,7 +194,10 @@ class Connector:
 
     @property
     def address(self) -> str:
-        """Where the server is: a URL without secrets. A user without a password may be a password that stands in the wrong place."""
+        """Where the server is: a URL without secrets.
+
+        A user without a password may be a password that stands in the wrong place.
+        """
         settings = self._settings
         database = settings.get("db") or 0
         user = f"{settings['username']}@" if settings.get("username") and settings.get("password") else ""
@@ -211,9 +222,10 @@ class Connector:
 
     @classmethod
     def of(cls, server: object) -> Self | None:
-        """Return the connector for a URL, for a client, or for None: ``$HANDFAST_URL``, else ``$REDIS_URL``. None for no server, ``null:``.
+        """Return the connector for a URL, or for a client; None for no server, ``null:``.
 
-        A connector is returned as it is: the simulator has one of its own.
+        Without either, the URL is that in ``$HANDFAST_URL``, else ``$REDIS_URL``. A connector is returned as it is: the
+        simulator has one of its own.
         """
         if isinstance(server, cls):
             return server

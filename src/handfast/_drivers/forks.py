@@ -1,6 +1,7 @@
 """What belongs to one process starts anew in a child, whatever forks it.
 
-Python runs hooks in a child that it forks itself. One that C code forks, as uWSGI does, finds out at its next call, by its process id.
+Python runs hooks in a child that it forks itself. One that C code forks, as uWSGI does, finds out at its next call, by
+its process id.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ __all__ = ["KnownScripts"]
 class KnownScripts:
     """Decides which calls wait until it is known whether the server has their script.
 
-    The first call of a script leaves with its digest. Most servers know it; where one does not, that call leaves again with the
-    source, and those that waited right behind it. Without that, all calls of a start would be refused, and sent twice.
+    The first call of a script leaves with its digest. Most servers know it; where one does not, that call leaves again
+    with the source, and those that waited right behind it. Without that, all calls of a start would be refused, and
+    sent twice.
     """
 
     __slots__ = ("asked", "known")
@@ -39,5 +40,8 @@ class KnownScripts:
         self.asked.discard(digest)
 
     def reconnect(self) -> None:
-        """Expect no replies any more. The next server most likely has the same scripts: what is sent again keeps its order."""
+        """Expect no replies any more.
+
+        The next server most likely has the same scripts: what is sent again keeps its order.
+        """
         self.asked.clear()

@@ -1,7 +1,7 @@
 """Close a connection in trouble so that nothing of it arrives later.
 
-The system goes on sending what a closed socket has not delivered, for minutes. A request that arrives after its tombstone
-is gone (20 s) would be granted to no one.
+The system goes on sending what a closed socket has not delivered, for minutes. A request that arrives after its
+tombstone is gone (20 s) would be granted to no one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ NO_LINGER = struct.pack("ii", 1, 0)
 
 
 def drop_undelivered(end: Any) -> None:
-    """Have the system drop what it has not delivered when this socket is closed. Does nothing where that is not possible."""
+    """Have the system drop what it has not delivered when this socket is closed.
+
+    Does nothing where that is not possible.
+    """
     with contextlib.suppress(OSError, AttributeError):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)

@@ -1,7 +1,8 @@
 """The records that clients log, with their words.
 
-Those about renewals, cleanups and Sentinels are handled on a thread of its own, where a handler that is slow or hangs keeps nothing
-from being renewed: it is a user's code, and may post a record to a web service, or wait for a lock that another thread holds.
+Those about renewals, cleanups and Sentinels are handled on a thread of its own, where a handler that is slow or hangs
+keeps nothing from being renewed: it is a user's code, and may post a record to a web service, or wait for a lock that
+another thread holds.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ lease_log = logging.getLogger("handfast.lease")
 """Its level is asked before each record, in the drivers: without DEBUG that is all that logging costs a lock."""
 
 _handling = Background("handfast-records", daemon=False)
-"""For all of them, so that records keep their order. No daemon: the last record of a program is often the one that says why it ends."""
+"""For all of them, so that records keep their order. No daemon: the last record of a program is often the one that says
+why it ends."""
 
 
 class LoggerApart(logging.Logger):
@@ -124,7 +126,10 @@ def cleanup_given_up(error: object) -> None:
 
 
 def lost(lease: LeaseState) -> None:
-    """Log a loss: one without callbacks has a holder that does not know yet. A lease without renewal that runs out ends as planned."""
+    """Log a loss: one without callbacks has a holder that does not know yet.
+
+    A lease without renewal that runs out ends as planned.
+    """
     level = logging.WARNING if lease.callbacks else logging.ERROR
     _renewal.log(
         logging.DEBUG if lease.loss == EXPIRED and not lease.is_renewed else level,

@@ -43,14 +43,20 @@ class LossNotifier:
         self._leases.note_failure(error)
 
     def review(self) -> None:
-        """Log the beginning or the end of an outage, once each. Called when no renewal is in progress, or all have failed."""
+        """Log the beginning or the end of an outage, once each.
+
+        Called when no renewal is in progress, or all have failed.
+        """
         change = self._outages.review(monotonic())
         if change is not None:
             log.outage(change)
 
 
 def run_lost_callbacks(lease: LeaseState) -> None:
-    """Call the callbacks of a lost lease, each of them once. An interrupt (Ctrl-C) is raised when all have been called."""
+    """Call the callbacks of a lost lease, each of them once.
+
+    An interrupt (Ctrl-C) is raised when all have been called.
+    """
     interrupt = None
     while lease.callbacks:
         try:

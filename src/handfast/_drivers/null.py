@@ -1,7 +1,10 @@
-"""What a client has where there is no server: every request is granted at once, to any number of holders. For unit tests of code that uses locks.
+"""What a client has where there is no server: every request is granted at once, to any number of holders.
 
-The protocols are those of the real drivers, and get the replies of a server on which every name is free. So the bounds of arguments, the
-errors of a lease that was released, and the end of one that is not renewed are as they are with a server.
+For unit tests of code that uses locks.
+
+The protocols are those of the real drivers, and get the replies of a server on which every name is free. So the bounds
+of arguments, the errors of a lease that was released, and the end of one that is not renewed are as they are with a
+server.
 """
 
 from __future__ import annotations
@@ -154,7 +157,10 @@ class NullDriver:
         return _perform(release(lease)) and lease.claim_release()
 
     def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
-        """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost."""
+        """Release at the end of a scope that ended with this error.
+
+        Return False if the caller is to raise LeaseLost.
+        """
         return NullDriver.release(self, lease) or lease.loss is None or error is not None
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:

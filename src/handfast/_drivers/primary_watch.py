@@ -1,7 +1,7 @@
 """Hear from a Sentinel that another server is the primary now: what the watches of both drivers share.
 
-One connection to one Sentinel is kept, the first that names the primary in the order in which the client library asks them. So the
-Sentinel that tells of a new primary is also the first one that is asked for its address.
+One connection to one Sentinel is kept, the first that names the primary in the order in which the client library asks
+them. So the Sentinel that tells of a new primary is also the first one that is asked for its address.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from handfast._engine.sentinel import address_in, question, subscription
 __all__ = ["ASK_EVERY_S", "PAUSE_S", "News"]
 
 ASK_EVERY_S = 5.0
-"""Time between two questions for the primary, in seconds. They find out that a Sentinel is gone, and what its messages did not tell.
+"""Time between two questions for the primary, in seconds. They find out that a Sentinel is gone, and what its messages
+did not tell.
 
 If no Sentinel can be used, all are tried again after as long."""
 
@@ -46,9 +47,9 @@ class News:
     def is_switch(self, frame: object) -> bool:
         """Return whether a frame says that another server is the primary now.
 
-        A message always does: a Sentinel names the new primary in its answers some 50 ms before it sends the message, and those who connect
-        through the client library still go to the old one. An answer does if it is another one than before. The first answer may
-        come after the message: it does if a connection was made to another primary.
+        A message always does: a Sentinel names the new primary in its answers some 50 ms before it sends the message,
+        and those who connect through the client library still go to the old one. An answer does if it is another one
+        than before. The first answer may come after the message: it does if a connection was made to another primary.
 
         Raises redis.exceptions.ResponseError if the Sentinel refuses to tell, or does not know the service.
         """

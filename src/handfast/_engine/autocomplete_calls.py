@@ -1,12 +1,12 @@
 """The calls of an autocomplete index, and the format of its entries.
 
-All entries have score 0 in one sorted set, so the server sorts them by their bytes. Entries that begin with a prefix are
-adjacent, and one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points and never contains the byte 255, so a prefix
-followed by 255 is the end of its range.
+All entries have score 0 in one sorted set, so the server sorts them by their bytes. Entries that begin with a prefix
+are adjacent, and one ZRANGEBYLEX reads them. UTF-8 keeps the order of code points and never contains the byte 255, so a
+prefix followed by 255 is the end of its range.
 
-With ``fold_case`` an entry is the folded name, a zero byte and the name as given. The zero byte sorts a name before all longer
-names that begin with it. A zero byte of the folded name itself is followed by 255: so it differs from the separator and sorts
-after it. With ``ranked`` a second sorted set has the same entries by rank.
+With ``fold_case`` an entry is the folded name, a zero byte and the name as given. The zero byte sorts a name before all
+longer names that begin with it. A zero byte of the folded name itself is followed by 255: so it differs from the
+separator and sorts after it. With ``ranked`` a second sorted set has the same entries by rank.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class AutocompleteCalls:
         return folded(name) + b"\x00" + exact if self._fold_case else exact
 
     def prefix(self, text: str) -> bytes:
-        """Return the first bytes of all entries whose names begin with a text. Every name begins with the empty text."""
+        """Return the first bytes of all entries whose names begin with a text.
+
+        Every name begins with the empty text.
+        """
         if text == "":
             return b""
         exact = utf8(text, "a prefix")
@@ -113,7 +116,7 @@ def folded(text: str) -> bytes:
 def fold(text: str) -> str:
     """Return a text without differences of case, and of composed and decomposed accents.
 
-    The result is that of Unicode's canonical caseless matching (The Unicode Standard, 3.13). An accent follows its letter in it,
-    so a prefix that ends before the accent matches too: "e" matches "élan", and 하 matches 한.
+    The result is that of Unicode's canonical caseless matching (The Unicode Standard, 3.13). An accent follows its
+    letter in it, so a prefix that ends before the accent matches too: "e" matches "élan", and 하 matches 한.
     """
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())

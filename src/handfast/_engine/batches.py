@@ -1,12 +1,12 @@
 """Batches: acquires of free locks, or releases of locks that no one waits for, in one call of a script.
 
-Requests of one kind that leave together, each for another lock, travel in one call. The scripts of batches do only the short
-way of a lock that is plainly free, or that its token holds with an empty queue. For every other name they change nothing, and
-its ordinary call is sent. So a batch promises nothing: any part of its names may have been served, and each ordinary call
-finds by its token what a batch did before it.
+Requests of one kind that leave together, each for another lock, travel in one call. The scripts of batches do only the
+short way of a lock that is plainly free, or that its token holds with an empty queue. For every other name they change
+nothing, and its ordinary call is sent. So a batch promises nothing: any part of its names may have been served, and
+each ordinary call finds by its token what a batch did before it.
 
-A request that is alone goes the usual way, which is shorter. So does one for a lock that a batch has not served, until an
-acquire finds the lock free: a contended lock would only cost a second call, and enter the queue that much later.
+A request that is alone goes the usual way, which is shorter. So does one for a lock that a batch has not served, until
+an acquire finds the lock free: a contended lock would only cost a second call, and enter the queue that much later.
 
 In a cluster the names of a batch must share a slot, as those of a namespace in braces do.
 """

@@ -1,8 +1,8 @@
 """Requests: the calls of the engine's scripts, packed as far as they can be before there is a token.
 
-A `PermitRequest` asks for permits of one name, with a weight and a limit; a lock is one permit of one. A `MultiRequest` asks for
-one permit of each of several locks. Protocols and drivers treat the two alike. Of a cluster, one call reaches the names of one slot only:
-there a request is acquired as its ``groups``.
+A `PermitRequest` asks for permits of one name, with a weight and a limit; a lock is one permit of one. A `MultiRequest`
+asks for one permit of each of several locks. Protocols and drivers treat the two alike. Of a cluster, one call reaches
+the names of one slot only: there a request is acquired as its ``groups``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ class Request(ABC):
         """Let a lease last that long from now, or longer if it already does."""
 
     def confirm(self, token: bytes) -> Call | None:  # noqa: ARG002 -- for subclasses
-        """Confirm a grant that was handed over, for all of ``grant_ms``; None where it lasts that already, or waiters are only woken."""
+        """Confirm a grant that was handed over, for all of ``grant_ms``.
+
+        None where it lasts that already, or waiters are only woken.
+        """
         return None
 
     @abstractmethod
@@ -241,7 +244,10 @@ class PermitRequest(Request):
         return self._call(LOWER, token, self.weight)
 
     def resize(self, limit: int, by: str = "") -> Call:
-        """Set the limit that is in force for all clients; 0 lets each bring its own again. ``by``: the operator's label."""
+        """Set the limit that is in force for all clients; 0 lets each bring its own again.
+
+        ``by``: the operator's label.
+        """
         return self._call(RESIZE, limit, encode_label(by))
 
     def revoke(self, up_to_fence: int, reason: str, start: int = 0, by: str = "") -> Call:

@@ -8,14 +8,16 @@ from __future__ import annotations
 __all__ = ["CALLER", "CLAIM_MS", "IN_SCRIPTS", "REPEAT_MS", "WAIT_MS"]
 
 CLAIM_MS = 2_000
-"""The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for the whole
-ttl, and a frozen waiter, which does not, blocks the others for no longer."""
+"""The claim window in ms: the longest first lease of a grant that is handed over. Its receiver confirms it at once for
+the whole ttl, and a frozen waiter, which does not, blocks the others for no longer."""
 
 WAIT_MS = 60_000
-"""The wait-lease in ms: after this time without a call a waiter counts as gone. Waiters call at least three times as often."""
+"""The wait-lease in ms: after this time without a call a waiter counts as gone. Waiters call at least three times as
+often."""
 
 REPEAT_MS = 20_000
-"""For how long a call is repeated and cleaned up after, in ms. What recognises a late copy lasts as long: tombstones and replies."""
+"""For how long a call is repeated and cleaned up after, in ms. What recognises a late copy lasts as long: tombstones
+and replies."""
 
 FINISHED = 2**52
 """Added to the end of a tombstone, and taken from a ticket: all sums are whole numbers, and clocks stay below it."""

@@ -25,17 +25,20 @@ DEFAULT_RESPONSE_S = 5.0
 """Seconds to wait for a reply, unless the user's client sets ``socket_timeout``."""
 
 DEFAULT_RETRY_S = 3.0
-"""``retry_for``, in seconds: a server that restarts and a planned failover are back within it, and in a longer outage the caller
-soon knows."""
+"""``retry_for``, in seconds: a server that restarts and a planned failover are back within it, and in a longer outage
+the caller soon knows."""
 
 DEFAULT_MAX_WAITERS = 100_000
-"""``max_waiters``: queue length at which acquire raises QueueFull. It bounds the memory that one name takes on the server."""
+"""``max_waiters``: queue length at which acquire raises QueueFull. It bounds the memory that one name takes on the
+server."""
 
 DEFAULT_REPLICA_TIMEOUT_S = 1.0
-"""``replica_timeout``, in seconds: replicas that are well answer within milliseconds, and a server looks for them ten times a second."""
+"""``replica_timeout``, in seconds: replicas that are well answer within milliseconds, and a server looks for them ten
+times a second."""
 
 DEFAULT_MAX_SESSIONS = 16
-"""``max_sessions`` of the sync API: threads of one client that wait or call at the same time, each with a connection of its own."""
+"""``max_sessions`` of the sync API: threads of one client that wait or call at the same time, each with a connection of
+its own."""
 
 EMBEDDED = "embedded:"
 """In place of a URL: the user's shared embedded server."""

@@ -1,7 +1,8 @@
 """Effects: what a protocol yields to its driver, and what the driver sends back.
 
-A protocol is a generator. It yields a `Call` and is sent an `Answer`; it yields a `Park` and is sent a `Waking`. It knows the
-time only from these two: moments of the driver's monotonic clock, in seconds. So tests need neither a server nor sleep.
+A protocol is a generator. It yields a `Call` and is sent an `Answer`; it yields a `Park` and is sent a `Waking`. It
+knows the time only from these two: moments of the driver's monotonic clock, in seconds. So tests need neither a server
+nor sleep.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class Acknowledgement(NamedTuple):
 
     @property
     def barrier(self) -> bytes:
-        """The commands to send behind the calls, packed. They have two replies, of which the second is the number of replicas."""
+        """The commands to send behind the calls, packed.
+
+        They have two replies, of which the second is the number of replicas.
+        """
         return b"*3\r\n$7\r\nPUBLISH\r\n%b$0\r\n\r\n*3\r\n$4\r\nWAIT\r\n%b%b" % (
             bulk(self.channel),
             bulk(self.replicas),
@@ -81,8 +85,9 @@ class Call(NamedTuple):
     args: bytes
     """Keys and arguments, packed."""
     waiter: bytes = b""
-    """The token that this call may put in the queue, if any. The session discards grant messages for the token that came before
-    the reply: the reply is newer. And it adds the last argument: ``wants``, and behind that its owner text."""
+    """The token that this call may put in the queue, if any. The session discards grant messages for the token that
+    came before the reply: the reply is newer. And it adds the last argument: ``wants``, and behind that its owner
+    text."""
     wants: bytes = b""
     once: bool = False
     """Whether the call must not be sent again after it may have run: a user's script may not be idempotent."""
@@ -93,8 +98,8 @@ class Call(NamedTuple):
     acknowledgement: Acknowledgement | None = None
     """What its answer waits for; None where that is the reply alone."""
     slot: int | None = None
-    """In a cluster, a slot of the primary that is asked, for commands without keys; None where any node will do. Others go to that
-    of their keys."""
+    """In a cluster, a slot of the primary that is asked, for commands without keys; None where any node will do. Others
+    go to that of their keys."""
 
 
 make_call: Callable[[tuple[CommandPrefix, bytes, bytes, bytes, bool, bytes, LockPlace | None, None, None]], Call] = (
@@ -148,8 +153,8 @@ class Park(NamedTuple):
 class GrantMessage(NamedTuple):
     """A grant that a script has published: times in microseconds, ``granted_us`` on the server's clock.
 
-    A lease of 0 only wakes the waiter, which then asks again. Of a limiter, ``fence`` is what is left after the admission, or with a
-    lease of 0 the time from which on it is of use to ask.
+    A lease of 0 only wakes the waiter, which then asks again. Of a limiter, ``fence`` is what is left after the
+    admission, or with a lease of 0 the time from which on it is of use to ask.
     """
 
     fence: int
@@ -177,7 +182,10 @@ class Confirmation:
             self._take(answer)
 
     def then(self, take: Callable[[Answer | None], object]) -> None:
-        """Call a function with the reply, now or when it comes. The function must tolerate a second call with the same reply."""
+        """Call a function with the reply, now or when it comes.
+
+        The function must tolerate a second call with the same reply.
+        """
         self._take = take
         for answer in self._answers:
             take(answer)

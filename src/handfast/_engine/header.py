@@ -9,8 +9,8 @@
     -- NEEDS redis 7.0, valkey 8.0
 
 KEYS and ARGV
-    The names of the keys and arguments, in the order in which the caller passes them. A last name that ends with ``...``
-    stands for any number of values.
+    The names of the keys and arguments, in the order in which the caller passes them. A last name that ends with
+    ``...`` stands for any number of values.
 REPLY
     A tagged array: its tag, which is the first item, and the names of its other items. A reply of another form is
     described after a dash: ``-- REPLY - how many are left``.

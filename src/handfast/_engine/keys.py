@@ -4,10 +4,11 @@ The state of one name lives in two keys with one hash tag, ``{<namespace>:<kind>
 and name are percent-encoded, the namespace with its colons, so that two different triples never meet in one key
 and nothing can end the tag early. The parts are called what the scripts' headers call them.
 
-A name may have parts behind it, ``<name>|<part>|<part>``. They are encoded like the name, in which no ``|`` is left then.
+A name may have parts behind it, ``<name>|<part>|<part>``. They are encoded like the name, in which no ``|`` is left
+then.
 
-A namespace in braces is the hash tag of all its keys, ``{<namespace>}:<kind>:<name>:<part>``: in a cluster all its names are in one
-slot. There the name's colons are encoded, too.
+A namespace in braces is the hash tag of all its keys, ``{<namespace>}:<kind>:<name>:<part>``: in a cluster all its
+names are in one slot. There the name's colons are encoded, too.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def _frame(namespace: str) -> tuple[str, str, str]:
 def inbox_channel(namespace: str, client_id: str, number: int) -> str:
     """The channel on which scripts publish the grants for the waiters of one connection, the client's ``number``-th.
 
-    Each connection has another one. So a queue entry that was made through an earlier connection, as an older state of the
-    server may have it, has no subscriber and is skipped.
+    Each connection has another one. So a queue entry that was made through an earlier connection, as an older state of
+    the server may have it, has no subscriber and is skipped.
     """
     return f"{encode_name(namespace, 'namespace')}:inbox:{client_id}:{number}"
 

@@ -70,7 +70,10 @@ class LimitRequest:
         return Call(prefix, self._keys + bulk(token) + bulk(request), token, self._wants)
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
-        """Let an admission count for another cost. ``copies``: whether a copy of its acquire may still be on its way."""
+        """Let an admission count for another cost.
+
+        ``copies``: whether a copy of its acquire may still be on its way.
+        """
         prefix = SETTLE.prefix_for(3 + len(self.rates), 3)
         return Call(prefix, self._keys + pack((token, doubles(self.cost, cost, copies), self._rates)))
 

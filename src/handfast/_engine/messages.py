@@ -34,8 +34,8 @@ class Subscription(NamedTuple):
     def probe(self) -> bytes:
         """A grant of nothing to no waiter, published to the own inbox: it comes back if messages come through.
 
-        It comes before the reply to the next command, whatever the order of message and reply that the server has. A connection
-        without an owner text has no waiters, and needs none.
+        It comes before the reply to the next command, whatever the order of message and reply that the server has. A
+        connection without an owner text has no waiters, and needs none.
         """
         return b"*3\r\n" + pack(("PUBLISH", self.channels[0], _PROBE)) if self.owner else b""
 

@@ -1,7 +1,8 @@
 """Which names there are: a SCAN for the keys of their states, and calls that inspect several names at once.
 
-There is no registry of names. It would cost every acquire a write, and it would list names that are gone. A pattern without
-wildcards needs no SCAN, unless it has a ``|``: of `once` that may stand between the name and its parts, or within one of them.
+There is no registry of names. It would cost every acquire a write, and it would list names that are gone. A pattern
+without wildcards needs no SCAN, unless it has a ``|``: of `once` that may stand between the name and its parts, or
+within one of them.
 """
 
 from __future__ import annotations
@@ -53,15 +54,18 @@ class NamePattern:
         return [KeySet(self._namespace, kind, self.exact or "") for kind in self._kinds]
 
     def scan(self, cursor: bytes) -> Call:
-        """Look for names from a cursor on, which is ``0`` at first. Keys of another type than a state's are not ours."""
+        """Look for names from a cursor on, which is ``0`` at first.
+
+        Keys of another type than a state's are not ours.
+        """
         args = (cursor, "MATCH", self._match, "COUNT", SCANNED, "TYPE", "hash")
         return Call(command("SCAN", len(args)), pack(args))
 
     def found(self, keys: Iterable[bytes]) -> list[KeySet]:
         """Return the places of those names that match.
 
-        The server's pattern is coarser: a name is encoded there, so that ``?`` may stand for several characters, and a part
-        of it may look like a kind.
+        The server's pattern is coarser: a name is encoded there, so that ``?`` may stand for several characters, and a
+        part of it may look like a kind.
         """
         places = (read_key(self._namespace, key.decode(errors="replace")) for key in keys)
         return [place for place in places if place and place.kind in self._kinds and self._matches(place.name)]

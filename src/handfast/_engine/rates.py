@@ -29,7 +29,8 @@ UNITS_MS = {
     **dict.fromkeys(("d", "day"), 86_400_000),
     "month": 30 * 86_400_000,
 }
-"""The units in milliseconds. Those that are words may have an ``s``. The package ``limits`` has months of 30 days, too."""
+"""The units in milliseconds. Those that are words may have an ``s``. The package ``limits`` has months of 30 days,
+too."""
 
 RATE = r"\s*([0-9]{1,10})\s*(?:/|per)\s*([0-9]{1,10})?\s*([a-z]+)\s*"
 """A rate in a text, in lower case."""

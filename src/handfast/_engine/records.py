@@ -1,4 +1,6 @@
-"""What the server stores of a token, and the text about its owner that clients send. The twin of ``lua/lib/record.lua``.
+"""What the server stores of a token, and the text about its owner that clients send.
+
+The twin of ``lua/lib/record.lua``.
 
     mark weight limit claim_ms caller, as doubles, and inbox control label, as text
 

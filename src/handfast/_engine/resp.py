@@ -1,8 +1,8 @@
 """RESP3, the protocol of the server: encode arguments as bytes, and decode bytes to frames.
 
-A session takes its socket from the client library after the handshake and then reads it itself, because replies and pushes
-share the connection and each must reach the right waiter. The reader does no I/O: it accepts bytes in pieces of any size and
-returns whole frames.
+A session takes its socket from the client library after the handshake and then reads it itself, because replies and
+pushes share the connection and each must reach the right waiter. The reader does no I/O: it accepts bytes in pieces of
+any size and returns whole frames.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def bulk(value: bytes | str | int) -> bytes:
 class Reader:
     """Decode bytes to frames: bytes, int, float, bool, None, list, dict, `Push` or `ErrorReply`.
 
-    Most frames of a session are bulk strings, or flat arrays, that arrive whole; `_read_flat` is a fast path for them, which
-    about halves the time of decoding.
+    Most frames of a session are bulk strings, or flat arrays, that arrive whole; `_read_flat` is a fast path for them,
+    which about halves the time of decoding.
 
     A long frame in many pieces is decoded once: what is decoded is kept, not decoded again with every piece.
     """

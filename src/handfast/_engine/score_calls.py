@@ -24,7 +24,10 @@ class ScoreCalls:
         self._scores = place.key("members")
 
     def advance(self, pairs: Sequence[tuple[float, bytes]], token: str) -> Call:
-        """Increase the scores of members. The reply is stored under the token, so that a repeated call gets the same one."""
+        """Increase the scores of members.
+
+        The reply is stored under the token, so that a repeated call gets the same one.
+        """
         keys = self._scores, self._place.key(f"answer:{token}")
         return Call(ADVANCE.prefix_for(2, 2 * len(pairs)), pack([*keys, *(part for pair in pairs for part in pair)]))
 

@@ -1,8 +1,8 @@
 """Lua scripts: a source with a header that is its contract, and the digest by which servers know it.
 
-A call is sent as EVALSHA, and as EVAL with the source only where the server does not know the script. The engine's scripts
-are the files of ``lua/``; they include parts of ``lua/lib/``, which `load` puts in. ``tools/check_scripts.py`` checks each header
-against its body.
+A call is sent as EVALSHA, and as EVAL with the source only where the server does not know the script. The engine's
+scripts are the files of ``lua/``; they include parts of ``lua/lib/``, which `load` puts in. ``tools/check_scripts.py``
+checks each header against its body.
 """
 
 from __future__ import annotations

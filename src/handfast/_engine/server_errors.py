@@ -2,11 +2,11 @@
 
 Servers word an error that is raised inside a script differently. Up to Redis 6.2 it is
 ``Error running script (call to f_…): @user_script:3: user_script:3: …``, from 7.0 on
-``user_script:3: … script: <digest>, on @user_script:3.``, and Valkey leaves the digest out. An error that a script returns
-on purpose (``redis.error_reply``) has no position.
+``user_script:3: … script: <digest>, on @user_script:3.``, and Valkey leaves the digest out. An error that a script
+returns on purpose (``redis.error_reply``) has no position.
 
-A user's script may return any error. A code therefore counts only where the server puts it, and the common codes only with
-the server's sentence behind them.
+A user's script may return any error. A code therefore counts only where the server puts it, and the common codes only
+with the server's sentence behind them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _CODE = (
     r"|(TRYAGAIN) Multiple keys|(CLUSTERDOWN) (?:The cluster|Hash slot)|(MOVED|ASK) \d+ |(CROSSSLOT) Keys in)"
 )
 _TORN = "attempted to access a non local key in a cluster node"
-"""A script is cut off, in the middle of its writes, where it has emptied a key of a slot that is moving away and comes back to it."""
+"""A script is cut off, in the middle of its writes, where it has emptied a key of a slot that is moving away and comes
+back to it."""
 _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 """NOPERM for a command inside a script, as servers word it."""
 _COMMAND = r"run the '([\w|]+)' command"
@@ -51,7 +52,8 @@ _TAKES_NO_SCRIPTS = r"run the 'eval' command|(?i:unknown command .eval\b)"
 
 _TRANSIENT = frozenset({"LOADING", "BUSY", "TRYAGAIN", "TORN", "CLUSTERDOWN", "MASTERDOWN", "READONLY"})
 _MAY_HAVE_WRITTEN = frozenset({"", "NOPERM", "TORN"})
-"""A command in the middle of a script may lack a right. All other refusals come before the script or from its first write."""
+"""A command in the middle of a script may lack a right. All other refusals come before the script or from its first
+write."""
 _MOVING = frozenset({"TRYAGAIN", "TORN"})
 _FAILOVER = frozenset({"READONLY", "MASTERDOWN", "CLUSTERDOWN"})
 _IS_CLUSTER = "the server is part of a cluster; name it with redis+cluster://host:port, or pass a RedisCluster client"
@@ -156,7 +158,8 @@ def subscribe_denied(text: str, channel: str) -> ServerRefused:
 def script_error(script: LuaScript, text: str) -> ScriptError | None:
     """Return the error with the script's name and the line that failed.
 
-    None if the server names no line of the script, or if the server refused the command: then the script is not at fault.
+    None if the server names no line of the script, or if the server refused the command: then the script is not at
+    fault.
     """
     text = re.sub(_PIPELINE, "", text)
     if re.fullmatch(_QUOTED, text):

@@ -1,8 +1,9 @@
 """Sharded inboxes: in a cluster, further channels of one connection, each for the names of one slot. No I/O.
 
-What is published on a sharded channel stays with the primary of its slot and its replicas; what is published on another channel goes
-to all nodes of the cluster. So a connection subscribes to that of a slot when one of its callers waits for a name there. Until the
-server has confirmed that, and for good where it knows no such channels, messages come to the inbox that every connection has.
+What is published on a sharded channel stays with the primary of its slot and its replicas; what is published on another
+channel goes to all nodes of the cluster. So a connection subscribes to that of a slot when one of its callers waits for
+a name there. Until the server has confirmed that, and for good where it knows no such channels, messages come to the
+inbox that every connection has.
 """
 
 from __future__ import annotations

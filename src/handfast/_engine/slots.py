@@ -1,7 +1,7 @@
 """Slots: how a cluster divides its keys among its primaries, and how it tells a client which one has which.
 
-A key belongs to the slot of what stands in its first braces. All keys of a name have the same there, so all of them, and every call
-for the name, are in one slot.
+A key belongs to the slot of what stands in its first braces. All keys of a name have the same there, so all of them,
+and every call for the name, are in one slot.
 """
 
 from __future__ import annotations

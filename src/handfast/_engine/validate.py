@@ -89,7 +89,10 @@ def milliseconds(value: Duration, what: str) -> int:
 
 
 def lease_times(ttl: Duration, max_hold: Duration | None) -> tuple[int, float]:
-    """Convert the ttl of a lease to milliseconds, and the longest time that it is held to seconds. The ttl is no longer than that."""
+    """Convert the ttl of a lease to milliseconds, and the longest time that it is held to seconds.
+
+    The ttl is no longer than that.
+    """
     ttl_ms = milliseconds(ttl, "ttl")
     if max_hold is None:
         return ttl_ms, math.inf
@@ -110,7 +113,10 @@ def retry_seconds(retry_for: Duration) -> float:
 
 
 def replica_milliseconds(timeout: Duration, ttl_ms: int, reply_s: float) -> int:
-    """Convert for how long replicas are waited for to milliseconds: 200 or more, and at most a third of the ttl and half of ``reply_s``."""
+    """Convert for how long replicas are waited for to milliseconds.
+
+    That is 200 or more, and at most a third of the ttl and half of ``reply_s``.
+    """
     ms = milliseconds(timeout, "replica_timeout")
     if ms < MIN_REPLICA_MS:
         raise ValueError(

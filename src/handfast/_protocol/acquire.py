@@ -5,18 +5,20 @@ The server decides who gets a lease. This module decides when to ask again, and 
 - A lease that is granted at once is counted from the moment before its request was sent. The server starts counting
   later, so the local deadline is never later than the server's (invariant 8).
 - A grant message carries the server's time of the grant, and the reply that enqueued the request carried the server's
-  time, too. Their difference, added to the moment before the request was sent, is a lower bound for the local time of the
-  grant. It is capped at the moment when the waiter woke, in case the server's clock jumped ahead.
-- Each further request carries the ticket of the first reply, by which the waiter gets back a place that the server has lost.
+  time, too. Their difference, added to the moment before the request was sent, is a lower bound for the local time of
+  the grant. It is capped at the moment when the waiter woke, in case the server's clock jumped ahead.
+- Each further request carries the ticket of the first reply, by which the waiter gets back a place that the server has
+  lost.
 
-A grant that is handed over lasts the claim window at first, so that a receiver which is frozen does not block the others for
-its whole ttl. The receiver confirms it: the driver sends a renewal for the whole ttl in the very step that receives the
-message, before the caller runs, and does not wait for the reply. Whatever the caller does then, its lease lasts its ttl.
+A grant that is handed over lasts the claim window at first, so that a receiver which is frozen does not block the
+others for its whole ttl. The receiver confirms it: the driver sends a renewal for the whole ttl in the very step that
+receives the message, before the caller runs, and does not wait for the reply. Whatever the caller does then, its lease
+lasts its ttl.
 
-A grant message may be lost, so it is never the only way in. A waiter polls when the earliest lease ends, spread by queue
-position; soon enough to take over from a grantee that froze; and at least every third of its wait-lease, so that the
-server knows that it is alive. Where no message comes through at all, behind some proxies, it polls often: the request that asks
-then brings the grant.
+A grant message may be lost, so it is never the only way in. A waiter polls when the earliest lease ends, spread by
+queue position; soon enough to take over from a grantee that froze; and at least every third of its wait-lease, so that
+the server knows that it is alive. Where no message comes through at all, behind some proxies, it polls often: the
+request that asks then brings the grant.
 """
 
 from __future__ import annotations
@@ -48,12 +50,12 @@ MAX_POLL_S = WAIT_MS / 3000
 """Longest poll interval of a waiter, in seconds: a third of its wait-lease."""
 
 HEAD_POLL_S = CLAIM_MS / 2000
-"""Poll interval of the first waiter, in seconds. Polling is the fallback for lost messages: half a claim window is early
-enough both to take over from a frozen grantee and to claim a grant whose message was lost."""
+"""Poll interval of the first waiter, in seconds. Polling is the fallback for lost messages: half a claim window is
+early enough both to take over from a frozen grantee and to claim a grant whose message was lost."""
 
 UNHEARD_POLL_S = 0.05
-"""Poll interval of the first waiter where no message comes through, in seconds. No waiter then polls more rarely than HEAD_POLL_S: each
-may be granted at any time, and claims its grant by asking."""
+"""Poll interval of the first waiter where no message comes through, in seconds. No waiter then polls more rarely than
+HEAD_POLL_S: each may be granted at any time, and claims its grant by asking."""
 
 POLL_STAGGER_S = 0.02
 """What each queue position adds to the poll interval, in seconds."""
@@ -65,14 +67,18 @@ EXPIRY_STAGGER_S = 0.001
 """What each queue position adds to that, in seconds."""
 
 Watch: TypeAlias = Callable[[float], float]
-"""Is called with the moment at the beginning of a wait, and again at the moment that it returns. What it raises ends the wait."""
+"""Is called with the moment at the beginning of a wait, and again at the moment that it returns. What it raises ends
+the wait."""
 
 _BUSY = (b"busy", b"full", b"finished")
 """Replies by which one that does not wait has nothing."""
 
 
 class Grant(NamedTuple):
-    """A new lease: ``deadline`` on the local clock, ``lease`` its length, both in seconds; and its confirmation, if one was sent."""
+    """A new lease; ``deadline`` is on the local clock, ``lease`` its length, both in seconds.
+
+    And its confirmation, if one was sent.
+    """
 
     fence: int
     deadline: float
@@ -161,10 +167,12 @@ class Attempt(BaseAttempt):
 def acquire(
     attempt: Attempt, until: float, make_watch: Callable[[Attempt], Watch] | None = None
 ) -> Steps[Grant | None]:
-    """Acquire, waiting in the queue if need be. Return None if the moment ``until`` came first and the request is cancelled.
+    """Acquire, waiting in the queue if need be.
 
-    Raises what the rejections of the request are, such as QueueFull; ServerRefused; and what the watch raises, which is made when the
-    request is queued.
+    Return None if the moment ``until`` came first and the request is cancelled.
+
+    Raises what the rejections of the request are, such as QueueFull; ServerRefused; and what the watch raises, which is
+    made when the request is queued.
     """
     request, token, ticket, disagreements = attempt.request, attempt.token, 0, 0
     watch: Watch | None = None
@@ -184,8 +192,8 @@ def acquire(
         if tag == b"granted":
             _, fence, lease_us = fields
             if request.acknowledgement is not None or lease_us < request.grant_ms * 500:
-                # Replicas have to have it; or it was granted some time ago, and the message or the reply was lost: make the rest
-                # a whole lease first.
+                # Replicas have to have it; or it was granted some time ago, and the message or the reply was lost: make
+                # the rest a whole lease first.
                 sent_at, lease_us = yield from renewed(request, token, request.grant_ms)
             if lease_us > 0:
                 lease = lease_us / 1e6
@@ -263,7 +271,10 @@ def try_acquire(attempt: Attempt) -> Steps[Grant | None]:
 
 
 def renewed(request: Request, token: bytes, ttl_ms: int) -> Steps[tuple[float, int]]:
-    """Renew a lease. Return from when on it lasts and how many microseconds: 0 if the server no longer had it. Raises NotReplicated."""
+    """Renew a lease.
+
+    Return from when on it lasts and how many microseconds: 0 if the server no longer had it. Raises NotReplicated.
+    """
     answer: Answer = yield request.renew_for(token, ttl_ms)
     tag, *numbers = answer.fields
     if tag == b"lost":

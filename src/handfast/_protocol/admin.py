@@ -27,7 +27,10 @@ def status(request: PermitRequest) -> Steps[LockStatus]:
 
 
 def read_status(fields: list[Any], limit: int) -> LockStatus:
-    """Make the status of a reply of ``permit_inspect``. ``limit`` is that of the request; 0 takes those of its records."""
+    """Make the status of a reply of ``permit_inspect``.
+
+    ``limit`` is that of the request; 0 takes those of its records.
+    """
     from datetime import UTC, datetime
 
     from handfast.records import Holder, LockStatus, OperatorAction, Waiter
@@ -79,8 +82,8 @@ def who_is_there(request: Request) -> Steps[tuple[str, LockStatus]]:
 def force_release(request: PermitRequest, reason: str, by: str, up_to_fence: int = 0) -> Steps[int]:
     """Take away the leases granted up to that fence, by default all that exist now, and return their number.
 
-    ``by`` is the label of the operator's client. The fence bounds the leases that are taken, so a call that is sent again cannot
-    hurt later holders.
+    ``by`` is the label of the operator's client. The fence bounds the leases that are taken, so a call that is sent
+    again cannot hurt later holders.
     """
     if not up_to_fence:
         seen: Answer = yield request.inspect(0)

@@ -54,7 +54,10 @@ class DetachedLease(NamedTuple):
 
 
 def adopt(request: PermitRequest, detached: DetachedLease, owner: Any) -> Steps[LeaseState]:
-    """Extend a lease that another client acquired to a whole ttl, and return it. Raises LeaseLost if it has ended, and NotReplicated."""
+    """Extend a lease that another client acquired to a whole ttl, and return it.
+
+    Raises LeaseLost if it has ended, and NotReplicated.
+    """
     sent_at, lease_us = yield from renewed(request, detached.token, request.ttl_ms)
     if lease_us == 0:
         raise LeaseLost(request.name, detached.fence, NOT_THERE)

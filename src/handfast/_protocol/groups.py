@@ -1,10 +1,11 @@
 """Locks of several slots of a cluster: acquired group by group, and held and lost as one.
 
-One call reaches the names of one slot only. So the names of each slot are a group, which has an attempt and a lease of its own. The
-groups are acquired one after the other, in the order of their slots. All callers have that order, and who waits for a group holds only
-groups before it: so callers can't wait for each other in a circle.
+One call reaches the names of one slot only. So the names of each slot are a group, which has an attempt and a lease of
+its own. The groups are acquired one after the other, in the order of their slots. All callers have that order, and who
+waits for a group holds only groups before it: so callers can't wait for each other in a circle.
 
-A group that is held is renewed while its caller waits for the next one. If the caller gets no lease of all, what it has is undone.
+A group that is held is renewed while its caller waits for the next one. If the caller gets no lease of all, what it has
+is undone.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class GroupedLease(LeaseState):
         self.request = request
         self.token = b",".join(tokens)
         self.fence = min(part.fence for part in parts)
-        """The smallest: no resource takes it from a holder that a later one has followed, whichever name that one has."""
+        """The smallest: no resource takes it from a holder that a later one has followed, whichever name that one
+        has."""
         self.asked_at = min(part.asked_at for part in parts)
         self.acquired_at = max(part.acquired_at for part in parts)
         self.ends_at = min(part.ends_at for part in parts)

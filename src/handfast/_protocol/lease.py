@@ -1,8 +1,8 @@
 """Keep a lease: its status and deadline, when it is renewed, and how it ends.
 
 `LeaseTable` holds the leases of one client (in asyncio: of one client on one event loop). It decides which renewals are
-due, which leases are lost and what the outcome of a renewal means; the renewers of the drivers send, wait and notify. To
-add and to remove a lease are single dict operations, so they need neither a lock nor a system call.
+due, which leases are lost and what the outcome of a renewal means; the renewers of the drivers send, wait and notify.
+To add and to remove a lease are single dict operations, so they need neither a lock nor a system call.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ EARLY_FRACTION = 0.1
 batches per ttl to about 30 for any number of leases."""
 
 ASK_MS = 1
-"""TTL, in milliseconds, of a renewal that only asks whether the lease still exists: a renewal never shortens a lease."""
+"""TTL, in milliseconds, of a renewal that only asks whether the lease still exists: a renewal never shortens a
+lease."""
 
 MIN_RETRY_S = 0.02
 """Shortest pause before a renewal that failed is tried again, in seconds."""
@@ -62,8 +63,8 @@ MAX_RETRY_S = 1.0
 class LeaseState:
     """One lease. Moments are on the local monotonic clock, in seconds.
 
-    ``owner`` is the pool or loop context that reads the replies for this lease. ``confirmation`` is that of its grant until its
-    reply came. ``copies`` is whether a copy of its acquire may still be on its way to the server.
+    ``owner`` is the pool or loop context that reads the replies for this lease. ``confirmation`` is that of its grant
+    until its reply came. ``copies`` is whether a copy of its acquire may still be on its way to the server.
     """
 
     __slots__ = (
@@ -117,7 +118,8 @@ class LeaseState:
         self.not_before: float = -inf
         """It is not renewed before this moment: the server has refused to."""
         self.is_released: bool = False
-        """Whether its holder let it go, lost or not. If the server could not be reached, background cleanup releases it there."""
+        """Whether its holder let it go, lost or not. If the server could not be reached, background cleanup releases it
+        there."""
         self.loss: str | None = None
         """Why it was lost: it expired, was revoked, or the server no longer had it. None unless it was."""
         self.trouble: str | None = None
@@ -127,8 +129,8 @@ class LeaseState:
         self.companions: tuple[bytes, ...] = ()
         """The tokens of the leases that it is of no use without. When one is lost, none of them is renewed any more."""
         self.block: object = None
-        """What stands for the ``with`` block that holds it; None without a block. In asyncio its task, for a thread what tells
-        its frame from others: the frame itself would be kept alive, and the lease with it."""
+        """What stands for the ``with`` block that holds it; None without a block. In asyncio its task, for a thread
+        what tells its frame from others: the frame itself would be kept alive, and the lease with it."""
         self._is_claimed = False
         if self.confirmation is not None:
             self.confirmation.then(self.answered)
@@ -156,7 +158,9 @@ class LeaseState:
         return request.renew_for(self.token, ttl_ms if self.left_ms is None else min(ttl_ms, self.left_ms))
 
     def lost(self, now: float) -> bool:
-        """Return whether the lease ended before its holder let it go. At its deadline it has, and nothing is waited for (invariant 9).
+        """Return whether the lease ended before its holder let it go.
+
+        At its deadline it has, and nothing is waited for (invariant 9).
 
         But first the replies that have arrived are read, since a process that was paused or blocked has not done so.
         """
@@ -218,7 +222,10 @@ class LeaseState:
         return min(ttl_ms, self.left_ms)
 
     def answered(self, answer: Answer | None) -> None:
-        """Take the reply to a renewal in the step that reads it. Any other than that it was renewed makes it due at once."""
+        """Take the reply to a renewal in the step that reads it.
+
+        Any other than that it was renewed makes it due at once.
+        """
         if answer is None or answer.fields[0] != b"renewed":
             self.due_at = -inf
         elif self.request.is_acknowledged(answer):
@@ -249,7 +256,8 @@ class LeaseTable(dict[bytes, LeaseState]):
     def __init__(self, leases: Mapping[bytes, LeaseState] | None = None) -> None:
         super().__init__(leases or {})
         self.warned: set[str] = set()
-        """The names that were held here while others of the same client waited for long, and for which that was logged."""
+        """The names that were held here while others of the same client waited for long, and for which that was
+        logged."""
 
     def all(self) -> list[LeaseState]:
         """Return a copy: other threads may add and remove leases."""
@@ -260,7 +268,10 @@ class LeaseTable(dict[bytes, LeaseState]):
         return min((lease.due_at for lease in self.all()), default=None)
 
     def remove_expired(self, now: float) -> list[LeaseState]:
-        """Remove the leases that are lost by now, and return them. Skips leases that another thread has just removed."""
+        """Remove the leases that are lost by now, and return them.
+
+        Skips leases that another thread has just removed.
+        """
         return [lease for lease in self.all() if lease.lost(now) and self._drop(lease)]
 
     def due(self, now: float) -> list[LeaseState]:
@@ -277,7 +288,8 @@ class LeaseTable(dict[bytes, LeaseState]):
     def overdue_at(self, now: float) -> float | None:
         """Return the moment from which a renewal is overdue; None if there is none to come.
 
-        That is when a quarter of the time is over that was left when it was due: for so long its renewer has not even tried.
+        That is when a quarter of the time is over that was left when it was due: for so long its renewer has not even
+        tried.
         """
         return min(map(_overdue_at, self._live(now)), default=None)
 
@@ -304,7 +316,9 @@ class LeaseTable(dict[bytes, LeaseState]):
                 self.pop(lease.token, None)
 
     def give_up(self, now: float) -> list[LeaseState]:
-        """Remove all leases because their client closes and releases them. For code that still works under one it is lost.
+        """Remove all leases because their client closes and releases them.
+
+        For code that still works under one it is lost.
 
         A lease that its holder releases at the same time is gone from the table, and left to the holder.
         """
@@ -365,7 +379,9 @@ def _put_off(leases: list[LeaseState], now: float) -> list[LeaseState]:
 
 
 def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
-    """Release a lease and hand it to the next waiters; one of `once` records how it ended. Return False if the server no longer had it.
+    """Release a lease and hand it to the next waiters; one of `once` records how it ended.
+
+    Return False if the server no longer had it.
 
     Background cleanup is not ``by_holder``: the lease was let go before.
     """
@@ -383,7 +399,10 @@ def release(lease: LeaseState, *, by_holder: bool = True) -> Steps[bool]:
 
 
 def renew(lease: LeaseState, ttl_ms: int) -> Steps[bool]:
-    """Extend a lease to that many milliseconds from now. Return False if the server no longer had it. Raises NotReplicated."""
+    """Extend a lease to that many milliseconds from now.
+
+    Return False if the server no longer had it. Raises NotReplicated.
+    """
     sent_at, lease_us = yield from renewed(lease.request, lease.token, ttl_ms)
     if lease_us == 0:
         return False

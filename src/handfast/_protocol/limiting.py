@@ -2,11 +2,11 @@
 
 The server decides who is admitted, in the order of the queue. This module decides when to ask again:
 
-- The first waiter knows from its reply when it may fit, and asks then. Another waiter that becomes the first one learns that time from a
-  message, and asks no earlier.
+- The first waiter knows from its reply when it may fit, and asks then. Another waiter that becomes the first one learns
+  that time from a message, and asks no earlier.
 - A waiter may be admitted by the script of any other caller. Then a message says so, and it does not ask again.
-- Messages may be lost, so the others poll, too: when the first one would be late, spread by queue position; and at least every
-  third of their wait-lease.
+- Messages may be lost, so the others poll, too: when the first one would be late, spread by queue position; and at
+  least every third of their wait-lease.
 
 A caller gives up before it waits if it is certain to take longer than its timeout.
 """

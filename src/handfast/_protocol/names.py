@@ -16,16 +16,19 @@ INSPECTED = 25
 """Names that one call inspects, so that it does not keep the server from others for long."""
 
 FENCE, GRANTS = 2, 7
-"""Places in the reply of ``permit_inspect``. If all from the one to the other is 0, the server does not know the name."""
+"""Places in the reply of ``permit_inspect``. If all from the one to the other is 0, the server does not know the
+name."""
 
 
 def names(
     pattern: NamePattern, cursor: bytes, max_shown: int, slot: int | None = None
 ) -> Steps[tuple[bytes, list[NameStatus]]]:
-    """Look for names from a cursor on. Return the next cursor, which is ``0`` at the end, and the names that were found.
+    """Look for names from a cursor on.
 
-    In a cluster those of the primary that has this slot. A name that the server does not know is left out. One may be found
-    twice: a SCAN promises no more.
+    Return the next cursor, which is ``0`` at the end, and the names that were found.
+
+    In a cluster those of the primary that has this slot. A name that the server does not know is left out. One may be
+    found twice: a SCAN promises no more.
     """
     if pattern.exact is None:
         scanned: Answer = yield pattern.scan(cursor)._replace(slot=slot)

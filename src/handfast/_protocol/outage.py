@@ -1,7 +1,7 @@
 """Outages: when the leases of a client cannot be renewed, and when they are renewed again.
 
-An operator is to hear once of each, however many leases there are and however many renewals fail. What a renewer calls an
-outage is that a renewal was refused or got no answer. A connection that breaks and is opened again at once is none.
+An operator is to hear once of each, however many leases there are and however many renewals fail. What a renewer calls
+an outage is that a renewal was refused or got no answer. A connection that breaks and is opened again at once is none.
 """
 
 from __future__ import annotations

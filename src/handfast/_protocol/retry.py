@@ -1,7 +1,7 @@
 """Retry: which failures are worth another try, after what pause, until when, and with which error to give up.
 
-Scripts are idempotent, so a call whose reply was lost, or that the server refused for a reason that passes in seconds, is
-sent again with growing pauses. A `Retry` judges the failures of one call; the driver performs its verdict::
+Scripts are idempotent, so a call whose reply was lost, or that the server refused for a reason that passes in seconds,
+is sent again with growing pauses. A `Retry` judges the failures of one call; the driver performs its verdict::
 
     retry = Retry(name, monotonic(), retry_for)
     while True:
@@ -42,8 +42,8 @@ __all__ = [
 ]
 
 MIN_REPLY_S = 0.25
-"""Time that the server has for a reply however little time the caller has, in seconds: else every short timeout would look like an
-outage."""
+"""Time that the server has for a reply however little time the caller has, in seconds: else every short timeout would
+look like an outage."""
 
 UNDO_WAIT = 1.0
 """How long, in seconds, a caller waits for the undo of its operation. After that it goes on in the background."""
@@ -52,8 +52,8 @@ CLEANUP_FOR = REPEAT_MS / 1000
 """Background cleanup gives up after this many seconds, the lifetime of a tombstone on the server."""
 
 SLOT_MOVE_S = 2.0
-"""A slot of a cluster that moves to another primary refuses calls meanwhile. For so many seconds such a call is tried again in any
-case, also one that would not be tried again in an outage."""
+"""A slot of a cluster that moves to another primary refuses calls meanwhile. For so many seconds such a call is tried
+again in any case, also one that would not be tried again in an outage."""
 
 PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each further try; the last pause repeats."""
@@ -70,7 +70,9 @@ def pauses() -> Iterator[float]:
 
 
 def time_left(until: float, now: float, call: Call) -> float:
-    """Return the seconds that the server has for a reply. Past its caller's time only an undo goes on, which gets time of its own.
+    """Return the seconds that the server has for a reply.
+
+    Past its caller's time only an undo goes on, which gets time of its own.
 
     A server that waits for replicas gets the time for that as well.
     """
@@ -91,9 +93,9 @@ class Verdict(NamedTuple):
 class Retry:
     """Judges the failures of one call for the lock ``name``, on the driver's clock.
 
-    It is tried again for ``retry_for`` seconds from now, and until the moment ``until`` at most. Even if ``retry_for`` is 0, a
-    connection that broke is replaced once: it may have been idle for long. ``once`` forbids a second try: the call is a
-    script of the user's that is not idempotent.
+    It is tried again for ``retry_for`` seconds from now, and until the moment ``until`` at most. Even if ``retry_for``
+    is 0, a connection that broke is replaced once: it may have been idle for long. ``once`` forbids a second try: the
+    call is a script of the user's that is not idempotent.
     """
 
     __slots__ = (
@@ -118,7 +120,8 @@ class Retry:
         self._pauses = pauses()
         self._may_reconnect = True
         self.may_have_run = False
-        """Whether a copy of the call had no reply, so that the server may have run it or may still do so; or was cut off."""
+        """Whether a copy of the call had no reply, so that the server may have run it or may still do so; or was cut
+        off."""
 
     def time_left(self, now: float) -> float:
         """Return the seconds that the server has for the reply to the next try."""
@@ -136,7 +139,9 @@ class Retry:
         return Verdict(None, pause, reconnect)
 
     def after_break(self, error: Exception, now: float, *, may_recover: bool, silent: bool = False) -> Verdict:
-        """Judge a broken connection, or a missing reply if ``silent``. ``may_recover``: the server was there before, and had let us in.
+        """Judge a broken connection, or a missing reply if ``silent``.
+
+        ``may_recover``: the server was there before, and had let us in.
 
         So a password that is refused now may be one that is being replaced.
         """

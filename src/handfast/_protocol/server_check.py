@@ -41,7 +41,9 @@ def check_server(
 ) -> Steps[tuple[ServerFinding, ...]]:
     """Return what was found, the most basic first.
 
-    ``try_out`` runs a script of the client that changes nothing; after it ``heard`` tells whether a message has reached the client. In a cluster ``slots`` are one of each primary. What was found at all of them is given once, and the rest with the ports.
+    ``try_out`` runs a script of the client that changes nothing; after it ``heard`` tells whether a message has reached
+    the client. In a cluster ``slots`` are one of each primary. What was found at all of them is given once, and the
+    rest with the ports.
     """
     refused = None
     try:

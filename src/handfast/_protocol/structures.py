@@ -5,8 +5,8 @@ Long lists are sent in batches, so that no call occupies the server for long.
 Completion is one read for names without a rank, which lie side by side on the server. For ranked names the server
 chooses the one of two ways that is likely to be shorter (see ``lua/names_best.lua``): to scan all names with the
 prefix, or to walk from the best rank down until enough names match. One call is nearly always enough; otherwise further
-short calls follow. A walk that took longer than a scan would is abandoned for the scan. The result of several calls is not
-a snapshot: names that are added, removed or ranked anew between them may be missing or not.
+short calls follow. A walk that took longer than a scan would is abandoned for the scan. The result of several calls is
+not a snapshot: names that are added, removed or ranked anew between them may be missing or not.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Watch over a wait in the queue: what ends it besides a grant and the caller's own time, and what is worth a warning.
 
-A caller that waits for a lock which one of its own ``with`` blocks holds waits for itself. That is certain only of blocks:
-another thread or task may release a lease that is in none. And only if the lease is renewed: else it ends by itself. Of a
-semaphore it is never certain, since an operator may give it more permits. What is not certain is logged, once for each name.
+A caller that waits for a lock which one of its own ``with`` blocks holds waits for itself. That is certain only of
+blocks: another thread or task may release a lease that is in none. And only if the lease is renewed: else it ends by
+itself. Of a semaphore it is never certain, since an operator may give it more permits. What is not certain is logged,
+once for each name.
 
-A caller that has some of several locks already, and waits for the others, has nothing to wait for when one of those is lost.
+A caller that has some of several locks already, and waits for the others, has nothing to wait for when one of those is
+lost.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from handfast.errors import AcquireCancelled, LeaseLost, WouldDeadlock
 __all__ = ["Watch"]
 
 CANCEL_POLL_S = 0.05
-"""How often ``cancel`` is looked at during a wait, in seconds: an event of `threading` can't be waited for beside a socket."""
+"""How often ``cancel`` is looked at during a wait, in seconds: an event of `threading` can't be waited for beside a
+socket."""
 
 HELD_POLL_S = 0.5
 """How often, in seconds, a wait for some of several locks looks whether those that the caller has are lost."""
@@ -36,8 +39,8 @@ class Watch:
     """Is called at the beginning of a wait, and then at the moments that it asks for.
 
     ``leases`` are those that the client holds. ``blocks`` returns what stands for the blocks of the caller, as in
-    `LeaseState.block`. ``warn`` is called with a lease that the client holds and that the caller has waited for. ``held`` is as in
-    `Attempt.held`.
+    `LeaseState.block`. ``warn`` is called with a lease that the client holds and that the caller has waited for.
+    ``held`` is as in `Attempt.held`.
     """
 
     def __init__(

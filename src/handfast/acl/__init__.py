@@ -3,10 +3,10 @@
     rights = rights_for(["lock", "semaphore"], namespace="billing")
     admin.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rights.rules())
 
-A server checks each command within a script against the rights of the user that runs the script. A refused command ends the
-script, and its earlier writes stay. So a user needs the right to every command of the scripts. `commands` reads these
-commands from the source of the scripts, `primitives` lists the scripts and keys of each primitive, `rights` combines them
-to rules of ACL SETUSER, and `check` asks a server which of the rights a user lacks.
+A server checks each command within a script against the rights of the user that runs the script. A refused command ends
+the script, and its earlier writes stay. So a user needs the right to every command of the scripts. `commands` reads
+these commands from the source of the scripts, `primitives` lists the scripts and keys of each primitive, `rights`
+combines them to rules of ACL SETUSER, and `check` asks a server which of the rights a user lacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The scripts, commands and keys that each primitive uses on the server.
 
-They are read from the calls of `handfast._engine`, packed for an arbitrary name: the same calls that a client sends. Nothing
-here is a copy that could become outdated.
+They are read from the calls of `handfast._engine`, packed for an arbitrary name: the same calls that a client sends.
+Nothing here is a copy that could become outdated.
 """
 
 from __future__ import annotations

@@ -67,10 +67,11 @@ def rights_for(
     Args:
         uses: Names from `USES`, such as ``["lock", "semaphore"]``.
         namespace: The namespace of the clients.
-        keys: Patterns of the keys on which ``compat`` and ``fencing`` are used; required for these two, and refused without.
+        keys: Patterns of the keys on which ``compat`` and ``fencing`` are used; required for these two, and refused
+            without.
         preloaded: Let the user run scripts that an operator has loaded, and send none.
-        tells_its_name: Allow redis-py's CLIENT SETINFO. It is not needed, but servers that know it (Redis from 7.2 on, any
-            Valkey) write each refusal to their ACL LOG.
+        tells_its_name: Allow redis-py's CLIENT SETINFO. It is not needed, but servers that know it (Redis from 7.2 on,
+            any Valkey) write each refusal to their ACL LOG.
         cluster: Allow what it takes to find the primaries of a cluster, and to be woken there.
         sharded: Whether the nodes of the cluster have sharded channels, as all have but Redis 6.2.
 
@@ -78,7 +79,8 @@ def rights_for(
         The rights.
 
     Raises:
-        ValueError: A use is unknown or there is none, keys are missing or not used, or a pattern or the namespace is invalid.
+        ValueError: A use is unknown or there is none, keys are missing or not used, or a pattern or the namespace is
+            invalid.
         TypeError: ``uses`` or ``keys`` is a single string.
 
     Example:

@@ -1,14 +1,14 @@
 """The classic listings: the functions that are often copied from "Redis in Action" and articles of that time.
 
 They have the well-known names and signatures but were written anew. Programs can import them in place of a copy, and
-``handfast bench`` measures against them. This package has the Lua versions of chapter 11; `handfast.classic.watch` has the
-versions of chapter 6, with SETNX or WATCH/MULTI/EXEC. Both use the same keys, so a lock of one excludes the other.
+``handfast bench`` measures against them. This package has the Lua versions of chapter 11; `handfast.classic.watch` has
+the versions of chapter 6, with SETNX or WATCH/MULTI/EXEC. Both use the same keys, so a lock of one excludes the other.
 
-``conn`` is a ``redis.Redis``, with or without ``decode_responses``; identifiers and names are returned as str. Errors of
-redis-py propagate.
+``conn`` is a ``redis.Redis``, with or without ``decode_responses``; identifiers and names are returned as str. Errors
+of redis-py propagate.
 
-What is wrong with each, and what to use instead, is on one page: docs/explanation/classic.md. All share one flaw: redis-py
-sends a command again after a lost reply, and these functions cannot tell the second call from the first.
+What is wrong with each, and what to use instead, is on one page: docs/explanation/classic.md. All share one flaw:
+redis-py sends a command again after a lost reply, and these functions cannot tell the second call from the first.
 """
 
 from __future__ import annotations

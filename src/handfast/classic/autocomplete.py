@@ -1,7 +1,8 @@
 """Autocompletion of the names in a guild, in one script.
 
-All names have score 0 in the ZSET ``members:<guild>``, which sorts them by their bytes. Two sentinels, added before and after
-the names with the prefix, mark their range. (Since 2.8.9 Redis has ZRANGEBYLEX, which needs no sentinels and writes nothing.)
+All names have score 0 in the ZSET ``members:<guild>``, which sorts them by their bytes. Two sentinels, added before and
+after the names with the prefix, mark their range. (Since 2.8.9 Redis has ZRANGEBYLEX, which needs no sentinels and
+writes nothing.)
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def leave_guild(conn: redis.Redis, guild: str, user: str | bytes) -> None:
 def find_prefix_range(prefix: str) -> tuple[str, str]:
     """Return strings that sort before and after the names with the prefix, for names of lower-case ASCII letters.
 
-    Before them: the prefix with its last letter replaced by the preceding one, and ``{``. After them: the prefix and ``{``.
+    Before them: the prefix with its last letter replaced by the preceding one, and ``{``. After them: the prefix and
+    ``{``.
     """
     last = bisect_left(ALPHABET, prefix[-1:])
     return f"{prefix[:-1]}{ALPHABET[max(last - 1, 0)]}{{", f"{prefix}{{"

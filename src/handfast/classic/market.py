@@ -1,7 +1,7 @@
 """The marketplace in two scripts: a seller lists an item at a price, a buyer pays the price and gets the item.
 
-The keys: ``market:`` is a ZSET of ``<item>.<seller>`` by price, ``inventory:<id>`` the SET of a user's items, and ``users:<id>``
-a HASH with ``funds``. Prices and funds are whole numbers, such as cents.
+The keys: ``market:`` is a ZSET of ``<item>.<seller>`` by price, ``inventory:<id>`` the SET of a user's items, and
+``users:<id>`` a HASH with ``funds``. Prices and funds are whole numbers, such as cents.
 
 Handfast has no API for a market. ``examples/marketplace`` shows how to write one today.
 """

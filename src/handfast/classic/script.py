@@ -42,9 +42,9 @@ class LoadedScript(Protocol):
 def script_load(script: str) -> LoadedScript:
     """Make a function from a script: ``call(conn, keys=[], args=[], force_eval=False)``.
 
-    The function sends EVALSHA, and after NOSCRIPT the source. The digest is computed locally. The original listing calls
-    SCRIPT LOAD on the first server that it uses, which costs a round trip; copies of it that do not handle NOSCRIPT fail
-    after the first restart, failover or SCRIPT FLUSH.
+    The function sends EVALSHA, and after NOSCRIPT the source. The digest is computed locally. The original listing
+    calls SCRIPT LOAD on the first server that it uses, which costs a round trip; copies of it that do not handle
+    NOSCRIPT fail after the first restart, failover or SCRIPT FLUSH.
 
     Args:
         script: The Lua source.

@@ -1,7 +1,7 @@
 """The semaphore as scripts, which count the permits and take one atomically.
 
-A semaphore is a ZSET at ``semname``: identifiers by the time at which they were acquired or refreshed. These times are read
-from the clients' clocks, in seconds since 1970, and decide which permits have timed out.
+A semaphore is a ZSET at ``semname``: identifiers by the time at which they were acquired or refreshed. These times are
+read from the clients' clocks, in seconds since 1970, and decide which permits have timed out.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ USAGE = 64
 """Exit code of every command for wrong usage (EX_USAGE of sysexits.h)."""
 
 UNAVAILABLE = 69
-"""Exit code of every command when the server cannot be reached or refuses, or the extra is not installed (EX_UNAVAILABLE of sysexits.h)."""
+"""Exit code of every command when the server cannot be reached or refuses, or the extra is not installed
+(EX_UNAVAILABLE of sysexits.h)."""
 
 if click is not None:
     click.UsageError.exit_code = USAGE  # where click has 2, which shells use for mistakes of their own

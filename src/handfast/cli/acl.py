@@ -116,7 +116,8 @@ def command(
     """Print the ACL SETUSER command for a user with least privilege.
 
     A server checks each command within a script against the rights of the user that runs the script. The line therefore
-    allows every command of the scripts, and no other command, key or channel. It replaces all earlier rights of the user.
+    allows every command of the scripts, and no other command, key or channel. It replaces all earlier rights of the
+    user.
     """
     from handfast.acl import rights_for
 

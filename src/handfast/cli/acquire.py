@@ -67,8 +67,9 @@ def _own_options(command: Any) -> Any:
 def command(ctx: click.Context, /, *, as_env: bool, as_json: bool, **given: Any) -> None:
     """Take NAME and write a token, with which a later step extends or releases it.
 
-    Waits in the queue of NAME, first come, first served, as `handfast run` does. Nothing renews the lease: it ends after
-    the TTL, whatever happens to the steps that follow. Prefer `handfast run` where one command is all that needs NAME.
+    Waits in the queue of NAME, first come, first served, as `handfast run` does. Nothing renews the lease: it ends
+    after the TTL, whatever happens to the steps that follow. Prefer `handfast run` where one command is all that needs
+    NAME.
 
     The token is the right to extend and to release: keep it out of logs.
     """

@@ -49,7 +49,10 @@ namespace_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
 
 
 def server_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add the options ``--url`` and ``--embedded``. The command gets one ``url``, or is not called: then none is named."""
+    """Add the options ``--url`` and ``--embedded``.
+
+    The command gets one ``url``, or is not called: then none is named.
+    """
 
     @click.option("--url", metavar="URL", help="URL of the server.  [default: $HANDFAST_URL or $REDIS_URL]")
     @click.option(

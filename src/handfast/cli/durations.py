@@ -43,7 +43,10 @@ def limit(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time as two of its units at most, rounded down: ``0.8s``, ``21s``, ``4m12s``, ``1h02m``, ``3d04h``."""
+    """Return a length of time as two of its units at most, rounded down.
+
+    For example ``0.8s``, ``21s``, ``4m12s``, ``1h02m``, ``3d04h``.
+    """
     whole = int(seconds)
     if whole < 10:
         return f"{int(seconds * 10) / 10:.1f}s"

@@ -1,8 +1,8 @@
 """A command that runs while a lease is held: its options, its environment, and what a lost lease does to it.
 
-A signal ends even a long wait cleanly, so the caller handles signals before it acquires. The command starts after the grant and has
-ended before the lease does. A resource that must refuse writes of a holder whose lease was lost, but which does not know it yet,
-compares ``HANDFAST_FENCE``.
+A signal ends even a long wait cleanly, so the caller handles signals before it acquires. The command starts after the
+grant and has ended before the lease does. A resource that must refuse writes of a holder whose lease was lost, but
+which does not know it yet, compares ``HANDFAST_FENCE``.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def command(
 ) -> None:
     """Wait for the turn of NAME under RATE, then become COMMAND.
 
-    All that use NAME on the server are admitted first come, first served, and at most as many within any period as RATE says.
-    Without COMMAND it exits with 0 when it is admitted.
+    All that use NAME on the server are admitted first come, first served, and at most as many within any period as RATE
+    says. Without COMMAND it exits with 0 when it is admitted.
     """
     if nonblock and wait:
         raise click.UsageError("Use either --nonblock or --wait.", ctx)

@@ -1,6 +1,7 @@
 """``handfast once``: run a command unless it was done already.
 
-The server remembers for a time that it was done, so machines whose clocks differ do not run it twice, however short it is.
+The server remembers for a time that it was done, so machines whose clocks differ do not run it twice, however short it
+is.
 """
 
 from __future__ import annotations
@@ -140,9 +141,9 @@ class Undone(Exception):
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Run COMMAND unless it was done already.
 
-    Done is exit code 0, and counts for --keep. If it was done, exits with 0 and without a message. If another one runs it, waits for its end: then
-    it is done, or the first that waits runs it in turn. COMMAND inherits standard input, output and error, and signals are
-    forwarded to it.
+    Done is exit code 0, and counts for --keep. If it was done, exits with 0 and without a message. If another one runs
+    it, waits for its end: then it is done, or the first that waits runs it in turn. COMMAND inherits standard input,
+    output and error, and signals are forwarded to it.
     """
     options = Options(**given)
     if options.nonblock and options.wait:

@@ -1,7 +1,7 @@
 """The lock of redis-py with another way to ask, to wait and to release.
 
-The methods that redis-py's class has for its subclasses (``do_acquire``, ``do_release``, ``do_extend``, ``do_reacquire``)
-are used here in the same way, so that a subclass may override them.
+The methods that redis-py's class has for its subclasses (``do_acquire``, ``do_release``, ``do_extend``,
+``do_reacquire``) are used here in the same way, so that a subclass may override them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ redis_logger = logging.getLogger(redis.asyncio.lock.__name__)
 class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
     """A drop-in replacement for ``redis.asyncio.lock.Lock``, with the same arguments, attributes, methods and errors.
 
-    It uses the same key, so both classes exclude each other. ``help(handfast.compat)`` says what is better and what is not.
+    It uses the same key, so both classes exclude each other. ``help(handfast.compat)`` says what is better and what is
+    not.
 
     Args:
         redis: The client of redis-py.
@@ -107,8 +108,8 @@ class AsyncRedisLock(AsyncLockScope, redis.asyncio.lock.Lock):
     ) -> bool:
         """Acquire the lock, and wait while others hold it. The arguments override those of the lock.
 
-        Unless this returns True, nothing of it remains on the server. If the server can't be reached then, that is cleaned
-        up in the background for up to 20 s.
+        Unless this returns True, nothing of it remains on the server. If the server can't be reached then, that is
+        cleaned up in the background for up to 20 s.
 
         Args:
             blocking: Whether to wait.

@@ -25,7 +25,10 @@ _cleanups: set[asyncio.Task[None]] = set()
 
 
 class _Local(threading.local):
-    """Thread-local storage with a token. In redis-py's class, threads that did not make the lock have no attribute at all."""
+    """Thread-local storage with a token.
+
+    In redis-py's class, threads that did not make the lock have no attribute at all.
+    """
 
     token: bytes | None = None
 

@@ -1,8 +1,8 @@
 """What both locks share: tokens, key names, checks of numbers, and the scripts as calls. No I/O, no clock.
 
-The lock's key is the caller's, and its only value is a token. That an acquire is finished or was granted is remembered in a key
-of its own for each acquire. Its name begins with the lock's, so that permissions by prefix include it, and it hashes to the
-same slot of a cluster.
+The lock's key is the caller's, and its only value is a token. That an acquire is finished or was granted is remembered
+in a key of its own for each acquire. Its name begins with the lock's, so that permissions by prefix include it, and it
+hashes to the same slot of a cluster.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def _tag(slot: int) -> bytes:
 def beside(key: bytes, call: bytes) -> bytes:
     """Return the key of one call: it begins with the lock's key and hashes to the same slot.
 
-    If the lock's key has a hash tag, the same tag does it. If it has no brace, the new key gets a tag that hashes to the same
-    slot. For a key with a brace but no hash tag, names are tried until one hashes to it.
+    If the lock's key has a hash tag, the same tag does it. If it has no brace, the new key gets a tag that hashes to
+    the same slot. For a key with a brace but no hash tag, names are tried until one hashes to it.
     """
     start = key.find(b"{")
     if start < 0:

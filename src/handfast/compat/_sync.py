@@ -1,8 +1,8 @@
 # Generated from compat/_aio.py by tools/unasync.py: edit that file and run the tool.
 """The lock of redis-py with another way to ask, to wait and to release.
 
-The methods that redis-py's class has for its subclasses (``do_acquire``, ``do_release``, ``do_extend``, ``do_reacquire``)
-are used here in the same way, so that a subclass may override them.
+The methods that redis-py's class has for its subclasses (``do_acquire``, ``do_release``, ``do_extend``,
+``do_reacquire``) are used here in the same way, so that a subclass may override them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ redis_logger = logging.getLogger(redis.lock.__name__)
 class RedisLock(LockScope, redis.lock.Lock):
     """A drop-in replacement for ``redis.lock.Lock``, with the same arguments, attributes, methods and errors.
 
-    It uses the same key, so both classes exclude each other. ``help(handfast.compat)`` says what is better and what is not.
+    It uses the same key, so both classes exclude each other. ``help(handfast.compat)`` says what is better and what is
+    not.
 
     Args:
         redis: The client of redis-py.
@@ -103,8 +104,8 @@ class RedisLock(LockScope, redis.lock.Lock):
     ) -> bool:
         """Acquire the lock, and wait while others hold it. The arguments override those of the lock.
 
-        Unless this returns True, nothing of it remains on the server. If the server can't be reached then, that is cleaned
-        up in the background for up to 20 s.
+        Unless this returns True, nothing of it remains on the server. If the server can't be reached then, that is
+        cleaned up in the background for up to 20 s.
 
         Args:
             blocking: Whether to wait.

@@ -1,8 +1,8 @@
 """The embedded server: a Valkey or Redis that is started when it is needed, for programs without a server of their own.
 
-`shared_url` starts one server per user, shared by all processes of that user on this machine; it ends when it has neither
-clients nor anything that expires. A `PrivateServer` belongs to one process and ends with it, even if that is killed. Both
-listen only on a unix socket in a private folder and save nothing to disk.
+`shared_url` starts one server per user, shared by all processes of that user on this machine; it ends when it has
+neither clients nor anything that expires. A `PrivateServer` belongs to one process and ends with it, even if that is
+killed. Both listen only on a unix socket in a private folder and save nothing to disk.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from handfast.errors import NoServer
 __all__ = ["PrivateServer", "find_binary", "shared_url"]
 
 PLACE = "/tmp"  # noqa: S108 -- the folder in it is private, and is checked to be
-"""Where the folder of the shared server lies. No environment variable changes it: a cron job and a login shell must meet."""
+"""Where the folder of the shared server lies. No environment variable changes it: a cron job and a login shell must
+meet."""
 
 RESTART_S = 1.0
-"""How long, in seconds, a supervisor is given to start the server before another one is started. One that finds the server
-or its end under way does nothing."""
+"""How long, in seconds, a supervisor is given to start the server before another one is started. One that finds the
+server or its end under way does nothing."""
 
 
 def find_binary() -> str:
@@ -114,8 +115,8 @@ def shared_url() -> str:
     """Start the user's shared server, unless it runs, and return its URL.
 
     All processes of a user on this machine find the same one, in the folder ``/tmp/handfast-<uid>``, whatever their
-    environment says; a container or systemd's ``PrivateTmp`` has a ``/tmp`` of its own. The server stays while it has clients
-    or anything that expires.
+    environment says; a container or systemd's ``PrivateTmp`` has a ``/tmp`` of its own. The server stays while it has
+    clients or anything that expires.
 
     Raises:
         NoServer: No server program was found, it does not start or answer, or its folder is not private to the user.

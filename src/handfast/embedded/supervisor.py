@@ -1,13 +1,13 @@
 """A server that ends when the process that started it does, even after SIGKILL.
 
-The two are connected by a pipe. A small shell script starts the server, reads from the pipe and waits for the server. When
-we write a line or close our end, or the kernel closes it after a SIGKILL, the script kills the server, which has nothing to
-save. When the server ends, so does the script.
+The two are connected by a pipe. A small shell script starts the server, reads from the pipe and waits for the server.
+When we write a line or close our end, or the kernel closes it after a SIGKILL, the script kills the server, which has
+nothing to save. When the server ends, so does the script.
 
-Run as a program, this file supervises a shared server: it holds the pipe, and ends the server when it is not used any more.
-There is never more than one server for a folder: a lock of the folder (flock) is held by the supervisor and the server
-together, so it is free only when both have ended. A supervisor that cannot have it ends at once. To start fast, this file
-imports from the standard library only.
+Run as a program, this file supervises a shared server: it holds the pipe, and ends the server when it is not used any
+more. There is never more than one server for a folder: a lock of the folder (flock) is held by the supervisor and the
+server together, so it is free only when both have ended. A supervisor that cannot have it ends at once. To start fast,
+this file imports from the standard library only.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
         set_if_newer(conn, "report:7", render(), lease.fence)                                # a value in Redis
         update_if_newer(db, "reports", {"body": …}, lease.fence, where={"id": 7})            # a row of a database
 
-A lease alone cannot stop a holder that was paused for longer than its ttl from writing when it resumes. A fence can, since
-the fence of the next holder is larger (Martin Kleppmann, "How to do distributed locking",
+A lease alone cannot stop a holder that was paused for longer than its ttl from writing when it resumes. A fence can,
+since the fence of the next holder is larger (Martin Kleppmann, "How to do distributed locking",
 https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html). A write with a smaller fence raises
 `StaleFence`; it is an exception because a return value can be overlooked. A write with the same fence passes: a holder
 writes more than once, and a client may send a command again after a lost reply.

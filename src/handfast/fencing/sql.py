@@ -4,8 +4,8 @@ The table has a column for the fence, a BIGINT that may be NULL, and the stateme
 
     UPDATE "t" SET "state" = ?, "fence" = ? WHERE "t"."id" = ? AND ("t"."fence" IS NULL OR "t"."fence" <= ?)
 
-If it matches no row, a SELECT finds out why. Both run in the caller's transaction, which is neither committed nor rolled
-back here.
+If it matches no row, a SELECT finds out why. Both run in the caller's transaction, which is neither committed nor
+rolled back here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Fenced writes of values in Redis.
 
-The fence of a key is stored in a second key, its guard, and so outlives the value: a late writer is refused even after the
-value has expired, was deleted or got another type. Each call is one script, which checks the guard and writes both keys or
-neither.
+The fence of a key is stored in a second key, its guard, and so outlives the value: a late writer is refused even after
+the value has expired, was deleted or got another type. Each call is one script, which checks the guard and writes both
+keys or neither.
 
 The guard's name is ``hf:fence:m4l:`` plus the name of the key. Both are in one slot of a cluster: a hash tag in the key
-stays the first one in the guard; without a hash tag the whole name is hashed, and both names have the same CRC16, because
-the CRC16 of ``hf:fence:m4l:`` is 0. A suffix, or braces around the key, would fail for a key such as ``a}b``.
+stays the first one in the guard; without a hash tag the whole name is hashed, and both names have the same CRC16,
+because the CRC16 of ``hf:fence:m4l:`` is 0. A suffix, or braces around the key, would fail for a key such as ``a}b``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 _PREFIX = "hf:fence:m4l:"
 _REFUSED = re.compile(r"STALEFENCE (\d+) is older than (\d+)(?:['\"],\))?$")
-"""The error of the scripts, after a prefix of the client library; pipelines of an asyncio cluster add a quote at the end."""
+"""The error of the scripts, after a prefix of the client library; pipelines of an asyncio cluster add a quote at the
+end."""
 
 
 def _script(name: str) -> Script:
@@ -73,8 +74,8 @@ _FENCE_LATEST = _script("fence_latest")
 class ForEveryClient(Protocol[P, R_co]):
     """A function whose first argument is any client. It returns what the client's own methods do.
 
-    With a sync client it returns the result, with an asyncio client a coroutine. A pipeline queues the call and is returned;
-    between ``watch`` and ``multi``, it runs the call at once.
+    With a sync client it returns the result, with an asyncio client a coroutine. A pipeline queues the call and is
+    returned; between ``watch`` and ``multi``, it runs the call at once.
     """
 
     @overload
@@ -103,15 +104,15 @@ def set_if_newer(
     """Write a value, as SET does, unless the key has seen a newer fence.
 
     Args:
-        client: A client, cluster client or pipeline of redis-py, sync or asyncio, or a Handfast or AsyncHandfast. With an
-            asyncio client, await the call. In a pipeline, a refusal is an error among the replies, which ``execute()``
-            raises and `explain` converts to StaleFence; the other queued commands have run.
+        client: A client, cluster client or pipeline of redis-py, sync or asyncio, or a Handfast or AsyncHandfast. With
+            an asyncio client, await the call. In a pipeline, a refusal is an error among the replies, which
+            ``execute()`` raises and `explain` converts to StaleFence; the other queued commands have run.
         key: The key.
         value: The value.
         fence: The fence of the writer, such as ``lease.fence``; 0 to 2**53 - 1.
         ttl: How long the value lives, in seconds or as a timedelta. None (default): without limit.
-        guard_ttl: How long the fence is remembered after the last write that passed, in seconds or as a timedelta. A writer
-            that was paused for longer is no longer refused. None (default): without limit.
+        guard_ttl: How long the fence is remembered after the last write that passed, in seconds or as a timedelta. A
+            writer that was paused for longer is no longer refused. None (default): without limit.
 
     Raises:
         StaleFence: The key has seen a newer fence. Nothing was written.
@@ -141,8 +142,8 @@ def hset_if_newer(
 ) -> None:
     """Write fields of a hash, as HSET does, unless the key has seen a newer fence.
 
-    All fields share the fence of the key, which is the one of the other functions too. Other fields and the TTL of the hash
-    do not change.
+    All fields share the fence of the key, which is the one of the other functions too. Other fields and the TTL of the
+    hash do not change.
 
     Args:
         client: As in `set_if_newer`.
@@ -193,8 +194,8 @@ def delete_if_newer(client: Any, /, key: str | bytes, fence: int, *, guard_ttl: 
 def advance_fence(client: Any, /, key: str | bytes, fence: int, *, guard_ttl: Duration | None = None) -> None:
     """Refuse older fences from now on, without writing a value.
 
-    For a holder that reads a value, changes it and writes it back. Without this call before the read, a writer with an older
-    fence could write between the two, and its value would be overwritten.
+    For a holder that reads a value, changes it and writes it back. Without this call before the read, a writer with an
+    older fence could write between the two, and its value would be overwritten.
 
     Args:
         client: As in `set_if_newer`.
@@ -269,8 +270,8 @@ def explain(error: Exception) -> Exception:
         error: An error that a pipeline raised, or returned among its replies.
 
     Returns:
-        A StaleFence if one of the functions of this module refused a write; its ``key`` is None, since the error does not
-        say which call of the pipeline it was. Otherwise the error itself.
+        A StaleFence if one of the functions of this module refused a write; its ``key`` is None, since the error does
+        not say which call of the pipeline it was. Otherwise the error itself.
 
     """
     return _stale(error, None) or error

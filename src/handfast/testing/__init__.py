@@ -1,7 +1,7 @@
 """Fault injection for tests: real servers and connections that fail on command, cancellations and interrupts.
 
-`FaultProxy` stands between clients and a server and loses, delays, repeats or cuts single commands. `ServerController` runs
-a server that can be killed, paused, restarted, starved of memory or given a replica. `cancel_everywhere` and
+`FaultProxy` stands between clients and a server and loses, delays, repeats or cuts single commands. `ServerController`
+runs a server that can be killed, paused, restarted, starved of memory or given a replica. `cancel_everywhere` and
 `interrupt_everywhere` stop a piece of code at each point where it can be stopped.
 
     with ServerController() as server, FaultProxy(server.url) as proxy, Handfast(proxy.url) as hf:

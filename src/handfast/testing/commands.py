@@ -1,7 +1,7 @@
 """Commands of a byte stream: where each begins and ends, and which of them a fault hits.
 
-A `Splitter` finds the ends of whole frames, of requests and of replies, and leaves their bytes unchanged. It does no I/O. A
-match is any predicate over a `Command`; `script`, `command` and `containing` make the common ones.
+A `Splitter` finds the ends of whole frames, of requests and of replies, and leaves their bytes unchanged. It does no
+I/O. A match is any predicate over a `Command`; `script`, `command` and `containing` make the common ones.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def script(*scripts: str | Scripted | Any) -> Match:
     """Return a match for calls of these scripts, by digest or by source.
 
     Args:
-        scripts: Each is the name of a script of Handfast, such as ``"permit_acquire"``, a `handfast.Script`, or the result
-            of redis-py's ``register_script``. With none, calls of every script match.
+        scripts: Each is the name of a script of Handfast, such as ``"permit_acquire"``, a `handfast.Script`, or the
+            result of redis-py's ``register_script``. With none, calls of every script match.
 
     Raises:
         ValueError: Handfast has no script of that name.

@@ -1,9 +1,9 @@
 """One connection through the proxy, which forwards whole commands to the server and whole replies to the client.
 
 Two threads serve a connection, one per direction. The thread towards the server records each command, so that the other
-thread knows which reply belongs to which command. Replies arrive in the order of their requests. Pushes are not replies,
-except that a subscription is answered by pushes only. A RESP2 connection that has subscribed receives pushes in the form of
-replies, and cannot have other replies then.
+thread knows which reply belongs to which command. Replies arrive in the order of their requests. Pushes are not
+replies, except that a subscription is answered by pushes only. A RESP2 connection that has subscribed receives pushes
+in the form of replies, and cannot have other replies then.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class ProxiedConnection:
         """Whether only a late duplicate remains to be sent."""
         self._client_gone = False
         self._discarding: set[Direction] = set()
-        """Directions in which bytes were discarded: the rest of the stream could not be parsed, so it is discarded too."""
+        """Directions in which bytes were discarded: the rest of the stream could not be parsed, so it is discarded
+        too."""
         self._batch: list[tuple[bytes, _Pending | None]] = []
         """Frames to be sent to the server next."""
         self._unanswered: deque[_Pending] = deque()

@@ -5,8 +5,8 @@ A coroutine can be cancelled wherever it suspends. `cancel_everywhere` runs it o
     async for run in cancel_everywhere(lambda: transfer(client)):
         assert await is_consistent(client), run
 
-Other code can be interrupted nearly anywhere, by Ctrl-C or by a signal handler that raises. `interrupt_everywhere` runs it
-once for each of these points:
+Other code can be interrupted nearly anywhere, by Ctrl-C or by a signal handler that raises. `interrupt_everywhere` runs
+it once for each of these points:
 
     for run in interrupt_everywhere(lambda: transfer(client), within=bank):
         assert is_consistent(client), run
@@ -73,7 +73,8 @@ class Run(Generic[T]):
         steps: Where it was to be stopped: numbers of suspensions or points, counted from 1.
         struck: How many of these it reached.
         reached: How many suspensions or points it passed in all, up to its end or to the interrupt.
-        how: ``"stopped"`` by the cancellation or interrupt, ``"finished"`` with a result, or ``"failed"`` with another error.
+        how: ``"stopped"`` by the cancellation or interrupt, ``"finished"`` with a result, or ``"failed"`` with another
+            error.
         result: What it returned, if it finished.
         error: What it raised, if anything.
         place: Where an interrupt happened: file, line and function.
@@ -98,7 +99,8 @@ class Stepper(Generic[T]):
     Args:
         awaitable: What to await.
         before: Called before each step with the number of the suspension that may end it, counted from 1.
-        at: Called at each suspension with its number and the future that is awaited; None for a bare ``yield`` to the loop.
+        at: Called at each suspension with its number and the future that is awaited; None for a bare ``yield`` to the
+            loop.
 
     Attributes:
         suspensions: How often the awaitable has suspended so far.
@@ -144,10 +146,10 @@ async def cancel_at(
 
     Args:
         make: Makes the coroutine.
-        steps: Numbers of suspensions, counted from 1, in rising order. With several, the coroutine is cancelled again while
-            it handles the earlier cancellation.
-        when: ``"suspended"`` cancels as soon as it suspends; ``"ready"`` when the awaited future is done and the coroutine is
-            about to continue, so that the two race.
+        steps: Numbers of suspensions, counted from 1, in rising order. With several, the coroutine is cancelled again
+            while it handles the earlier cancellation.
+        when: ``"suspended"`` cancels as soon as it suspends; ``"ready"`` when the awaited future is done and the
+            coroutine is about to continue, so that the two race.
 
     Returns:
         The outcome of the run.
@@ -206,8 +208,8 @@ async def cancel_everywhere(
     Args:
         make: Makes the coroutine, once for each run.
         when: As in `cancel_at`; ``"both"`` makes a run of either kind for each suspension.
-        twice: After each run that suspends again after its cancellation, add runs that are cancelled a second time, at each
-            of those suspensions.
+        twice: After each run that suspends again after its cancellation, add runs that are cancelled a second time, at
+            each of those suspensions.
 
     Yields:
         One `Run` for each run. The last one ended before it reached its step.
@@ -279,7 +281,8 @@ def interrupt_at(
         exception: What is raised there.
 
     Returns:
-        The outcome of the run. If the call ended before that point, ``struck`` is 0 and ``reached`` the number of points.
+        The outcome of the run. If the call ended before that point, ``struck`` is 0 and ``reached`` the number of
+        points.
 
     Raises:
         ValueError: ``step`` is not positive, or ``within`` names no Python code.

@@ -36,12 +36,13 @@ KEPT = "caller", "is_over", "call", "receive"
 def deactivate() -> Iterator[None]:
     """Have every client of this process grant every request at once, without a server, in both APIs.
 
-    Blocks, decorators, timeouts, fences and errors work as they do with a server on which every name is free. No one is kept out, and
-    ``status()`` shows no holder. It holds for clients that exist as well, such as one that a module makes when it is imported. ``Handfast()``
-    needs no variable that names a server. What needs data of a server, such as ``autocomplete`` and ``scores``, raises ServerUnsupported.
+    Blocks, decorators, timeouts, fences and errors work as they do with a server on which every name is free. No one is
+    kept out, and ``status()`` shows no holder. It holds for clients that exist as well, such as one that a module makes
+    when it is imported. ``Handfast()`` needs no variable that names a server. What needs data of a server, such as
+    ``autocomplete`` and ``scores``, raises ServerUnsupported.
 
-    A lease that was granted before is released and renewed at its server. One that is granted here is to end here. With pytest, the fixture
-    ``handfast_deactivated`` does the same for a test.
+    A lease that was granted before is released and renewed at its server. One that is granted here is to end here. With
+    pytest, the fixture ``handfast_deactivated`` does the same for a test.
 
     Example:
         with deactivate():

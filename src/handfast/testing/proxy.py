@@ -7,8 +7,8 @@
         assert fault.happened == 1
 
 The proxy parses RESP2 and RESP3, so a fault hits exactly one command of a pipeline: earlier commands are executed and
-answered, later ones are lost with the connection. The first fault, in the order in which they were injected, that matches a
-command applies to it. TLS and clients that turn replies off (``CLIENT REPLY``) are not supported.
+answered, later ones are lost with the connection. The first fault, in the order in which they were injected, that
+matches a command applies to it. TLS and clients that turn replies off (``CLIENT REPLY``) are not supported.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class FaultProxy:
         """Let the server execute a command, then cut the connection in place of forwarding the reply.
 
         The fault counts as happened only when the server has executed the command. If the server does not know a script
-        (NOSCRIPT), that reply is forwarded and the fault hits the next match. In a transaction, EXEC executes the commands.
+        (NOSCRIPT), that reply is forwarded and the fault hits the next match. In a transaction, EXEC executes the
+        commands.
 
         Args:
             match: Which commands are hit.
@@ -157,9 +158,9 @@ class FaultProxy:
     def duplicate(self, match: Match = anything, *, after: float = 0.5, times: int | None = 1) -> Fault:
         """Cut the connection, and send the command to the server later.
 
-        A client that retries sends the command a second time, and the first copy arrives late. The fault counts as happened
-        when the server has executed the late copy. `cut` and `retarget` do not prevent that; `close` does; `Fault.clear` has it sent
-        at once.
+        A client that retries sends the command a second time, and the first copy arrives late. The fault counts as
+        happened when the server has executed the late copy. `cut` and `retarget` do not prevent that; `close` does;
+        `Fault.clear` has it sent at once.
 
         Args:
             match: Which commands are hit.
@@ -198,8 +199,8 @@ class FaultProxy:
         """Discard messages of subscriptions on their way to clients. Confirmations and replies are forwarded.
 
         Args:
-            match: Which messages are lost. It is called with a `Command` named after the type of the message, ``MESSAGE``,
-                with channel and payload as arguments, so ``containing(b"...")`` works.
+            match: Which messages are lost. It is called with a `Command` named after the type of the message,
+                ``MESSAGE``, with channel and payload as arguments, so ``containing(b"...")`` works.
             times: How many messages are lost; None for all, until `Fault.clear`.
             after: How many messages are skipped first.
 
@@ -258,8 +259,8 @@ class FaultProxy:
     def black_hole(self, direction: Direction | Literal["both"] = "both") -> Iterator[None]:
         """Discard all bytes of a direction within the ``with`` block, without closing connections.
 
-        A connection of which bytes were discarded stays silent in that direction after the block too, since the rest of the
-        stream could not be parsed. Other connections, and those made after the block, work.
+        A connection of which bytes were discarded stays silent in that direction after the block too, since the rest of
+        the stream could not be parsed. Other connections, and those made after the block, work.
 
         Args:
             direction: ``"to server"``, ``"to client"`` or ``"both"``.

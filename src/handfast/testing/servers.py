@@ -6,8 +6,9 @@
         server.restart(keep_data=True)
         assert lease.extend()
 
-It is a Valkey or Redis that belongs to this process, found as `Handfast.embedded` finds one. It listens on a unix socket in a
-private folder, and on 127.0.0.1 too once it has replicas. Server and folder are removed when this process ends, also by SIGKILL.
+It is a Valkey or Redis that belongs to this process, found as `Handfast.embedded` finds one. It listens on a unix
+socket in a private folder, and on 127.0.0.1 too once it has replicas. Server and folder are removed when this process
+ends, also by SIGKILL.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ MAX_SHRINKS = 40
 _CLEANER = (
     'read -r _; i=0; while [ -e "$1" ] && [ $i -lt 100 ]; do rm -rf "$1" 2>/dev/null || sleep 0.05; i=$((i+1)); done'
 )
-"""Shell script that removes the folder when this process closes its pipe or ends. It tries again while the server, which
-may still be ending, writes to the folder."""
+"""Shell script that removes the folder when this process closes its pipe or ends. It tries again while the server,
+which may still be ending, writes to the folder."""
 
 
 class ServerController:
@@ -235,10 +236,10 @@ class ServerController:
         """Let the server run out of memory within the ``with`` block. Its settings are restored afterwards.
 
         Args:
-            policy: Its maxmemory-policy. With ``"noeviction"`` it refuses commands that need memory; with others it evicts
-                keys.
-            limit: Its maxmemory in bytes. By default 1 with ``"noeviction"``, so that no expired key makes room; with other
-                policies just below the memory in use, so that the first keys are evicted.
+            policy: Its maxmemory-policy. With ``"noeviction"`` it refuses commands that need memory; with others it
+                evicts keys.
+            limit: Its maxmemory in bytes. By default 1 with ``"noeviction"``, so that no expired key makes room; with
+                other policies just below the memory in use, so that the first keys are evicted.
 
         Raises:
             ValueError: ``limit`` is less than 1.
@@ -407,7 +408,10 @@ class ServerController:
                 path.unlink()
 
     def _begin_to_evict(self) -> None:
-        """Lower maxmemory until a key is evicted. The memory in use also depends on the connections, so it is not exact."""
+        """Lower maxmemory until a key is evicted.
+
+        The memory in use also depends on the connections, so it is not exact.
+        """
         limit = int(self.admin.info("memory")["used_memory"])
         before = self.admin.info("stats")["evicted_keys"]
         for _ in range(MAX_SHRINKS):

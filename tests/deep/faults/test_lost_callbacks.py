@@ -65,7 +65,10 @@ def test_an_exception_that_ends_programs_ends_neither_renewals_nor_callbacks(hf,
 
 
 def test_a_callback_may_wait_for_the_lock_that_was_lost(hf, other):
-    """The obvious thing to do. Meanwhile the other leases of the client are renewed, and their losses reach their holders."""
+    """The obvious thing to do.
+
+    Meanwhile the other leases of the client are renewed, and their losses reach their holders.
+    """
     first, kept, third = (hf.lock(name, ttl=0.5).acquire() for name in "abc")
     second = []
     first.add_lost_callback(lambda: second.append(hf.lock("a").acquire()))

@@ -14,7 +14,10 @@ DRIVER = str(Path(sync.__file__).parent)
 
 
 def call_at(step, call, handler):
-    """Call a function; before the given line of the sync driver that it reaches, call the handler. Return whether it was reached."""
+    """Call a function; before the given line of the sync driver that it reaches, call the handler.
+
+    Return whether it was reached.
+    """
     reached = 0
 
     def trace(frame, event, _arg):

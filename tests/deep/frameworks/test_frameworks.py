@@ -29,7 +29,10 @@ TASKS = "tests.deep.frameworks.celery_app"
 
 @contextlib.contextmanager
 def running(server, *command, log, **options):
-    """Start a program in a process group of its own, and end it as its supervisor would. All of it must be gone then."""
+    """Start a program in a process group of its own, and end it as its supervisor would.
+
+    All of it must be gone then.
+    """
     env = os.environ | {"HANDFAST_URL": server.url, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     with open(log, "wb") as output:
         process = subprocess.Popen(

@@ -1,13 +1,13 @@
 """Random programs against the models: several callers of two clients, on a real server, in both APIs.
 
 Each machine applies the operations of callers and of an operator to one object in random order. After each step it
-compares the object with `handfast_lab.checker.models`: holders, queue order, grants and fences. A handoff must be visible
-at once. The machine waits only for callers that have just started to wait, and for requests for several locks, which
-acquire by a second request after they are notified.
+compares the object with `handfast_lab.checker.models`: holders, queue order, grants and fences. A handoff must be
+visible at once. The machine waits only for callers that have just started to wait, and for requests for several locks,
+which acquire by a second request after they are notified.
 
-A run is deterministic and reports a failure as it is. ``HANDFAST_EXAMPLES=1000`` runs that many longer, random programs of
-each machine instead, minimises a failure, which may take minutes, and stores it in ``.hypothesis``. ``tests/deep`` shows that
-mistakes planted in the scripts are detected.
+A run is deterministic and reports a failure as it is. ``HANDFAST_EXAMPLES=1000`` runs that many longer, random programs
+of each machine instead, minimises a failure, which may take minutes, and stores it in ``.hypothesis``. ``tests/deep``
+shows that mistakes planted in the scripts are detected.
 
 Two operations replace the passing of time. A lease expires when the test sets its deadline to the past and cancels an
 unknown request; and a caller gives up when its task is cancelled, or its thread interrupted as by Ctrl-C. Real timeouts
@@ -172,7 +172,10 @@ class Stage:
             await actor.begin(lease.release)
 
     async def _serve_all(self):
-        """Flush the server and notify all waiters, which then retry, until no actor waits. Return whether that was reached."""
+        """Flush the server and notify all waiters, which then retry, until no actor waits.
+
+        Return whether that was reached.
+        """
         until = time.monotonic() + self.patience
         while not (served := all(actor.is_idle for actor in self.actors)) and time.monotonic() < until:
             waiting = [
@@ -237,7 +240,10 @@ WISH = st.runner().flatmap(lambda machine: machine.wishes)
 
 
 class Machine(RuleBasedStateMachine):
-    """One object with a new name, its callers and its model. Requests are numbered; a lease has the number of its request."""
+    """One object with a new name, its callers and its model.
+
+    Requests are numbered; a lease has the number of its request.
+    """
 
     stage: Stage
     kind = "lock"
@@ -719,7 +725,8 @@ class RLockMachine(Machine):
         self.model = Reentrant()
         super().__init__()
         self.shares = {}
-        """The reentrant leases by number. The one whose request was granted stays in `leases` until the last is released."""
+        """The reentrant leases by number. The one whose request was granted stays in `leases` until the last is
+        released."""
 
     @property
     def state(self):

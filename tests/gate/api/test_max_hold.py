@@ -1,4 +1,7 @@
-"""``max_hold``: a lease ends when it was held for long enough, whatever its holder does. In both APIs, for every kind."""
+"""``max_hold``: a lease ends when it was held for long enough, whatever its holder does.
+
+In both APIs, for every kind.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,10 @@ NEVER = 3000
 
 
 class Face:
-    """A lock of either API with awaitable methods. A sync lock blocks the test or, with ``apart``, the thread of its task."""
+    """A lock of either API with awaitable methods.
+
+    A sync lock blocks the test or, with ``apart``, the thread of its task.
+    """
 
     def __init__(self, api, lock, *, apart):
         self.plain = lock

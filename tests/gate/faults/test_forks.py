@@ -1,7 +1,7 @@
 """Processes that are copied or emptied behind Python's back: forks by C code, as uWSGI's, and daemons that close all files.
 
-Each test is a program of its own. Those in which a client has a thread are in the deep suite: a thread that waits for the interpreter at the
-moment of such a fork makes the child hang, whatever we do.
+Each test is a program of its own. Those in which a client has a thread are in the deep suite: a thread that waits for
+the interpreter at the moment of such a fork makes the child hang, whatever we do.
 """
 
 from __future__ import annotations

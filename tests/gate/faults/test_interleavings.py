@@ -1,11 +1,11 @@
 """Forced orders: the steps of two or three clients in every possible order, on a real server.
 
 The steps of one client keep their order. Each step is a script, called by hand in the order in which it is to reach the
-server. After each one its reply and all stored state are compared with `handfast_lab.checker.models`. So the races around
-a handoff, a timeout, an expiry, a resize and a downgrade are tested without concurrency.
+server. After each one its reply and all stored state are compared with `handfast_lab.checker.models`. So the races
+around a handoff, a timeout, an expiry, a resize and a downgrade are tested without concurrency.
 
-Two steps replace events without a call: ``expire`` sets the deadline of a lease to a time before now, and ``die`` ends the
-subscription to a waiter's inbox. Only the next call shows their effect, so until then either state is accepted.
+Two steps replace events without a call: ``expire`` sets the deadline of a lease to a time before now, and ``die`` ends
+the subscription to a waiter's inbox. Only the next call shows their effect, so until then either state is accepted.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ OURS = Path(handfast.__file__).parent
 
 KEEP_S = 60.0
 SUSPENDED_S = 31.0
-"""Longer than the ttl: the lease is lost by the local clock, and the server, whose clock has not moved, still has it."""
+"""Longer than the ttl: the lease is lost by the local clock, and the server, whose clock has not moved, still has
+it."""
 
 
 async def until_idle(once):

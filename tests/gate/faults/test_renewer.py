@@ -100,7 +100,8 @@ async def test_a_revocation_whose_message_is_lost_with_the_connection_is_noticed
             before = scripts_run(raw)
             lease = await client.lock("a", ttl=3600, renew=renew).acquire()
             await until_listening(raw)
-            # The renewal thread asks once, as soon as it listens; a revocation before that would be noticed by the answer.
+            # The renewal thread asks once, as soon as it listens; a revocation before that would be noticed by the
+            # answer.
             await eventually_async(lambda: scripts_run(raw) == before + (1 if api is ASYNCIO else 2))
             lost = proxy.lose_pushes(containing(b"revoked"), times=1)
             assert await there.lock("a").force_release() == 1

@@ -1,4 +1,4 @@
-"""A signal handler that raises an error of the operating system, as hand-written time limits do, ends a call, and nothing is left behind."""
+"""A signal handler that raises an OSError, as hand-written time limits do, ends a call, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A state machine of a limiter: its scripts beside a plain model, a list of admissions and a queue. Time is an operation."""
+"""A state machine of a limiter: its scripts beside a plain model, a list of admissions and a queue.
+
+Time is an operation.
+"""
 
 from __future__ import annotations
 

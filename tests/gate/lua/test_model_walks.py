@@ -82,7 +82,10 @@ class Model:
             self.first, self.given_up = "", token
 
     def serve(self, me=None, *, may_enter=True):
-        """Serve the queue until its head has to wait. The caller, ``me``, needs no message, and may be there only to look."""
+        """Serve the queue until its head has to wait.
+
+        The caller, ``me``, needs no message, and may be there only to look.
+        """
         while self.queue:
             head = self.queue[0]
             request, limit = self.known[head], self.limit_of(head)

@@ -1,4 +1,7 @@
-"""A state machine of a key of once: its scripts beside a plain model, a record, one that runs and a queue. Time is an operation."""
+"""A state machine of a key of once: its scripts beside a plain model, a record, one that runs and a queue.
+
+Time is an operation.
+"""
 
 from __future__ import annotations
 

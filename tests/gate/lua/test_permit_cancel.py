@@ -1,4 +1,7 @@
-"""permit_cancel of one name and of several: it takes back a place or a grant. More of both is in test_permit_release.py."""
+"""permit_cancel of one name and of several: it takes back a place or a grant.
+
+More of both is in test_permit_release.py.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ PUBLIC = 6
 OUTSIDE = {"redis", "valkey", "hiredis", "socket", "ssl", "select", "selectors", "signal", "subprocess", "time"}
 
 OUTSIDE |= {"threading", "_thread", "queue", "concurrent", "multiprocessing", "asyncio", "sched"}
-"""What only drivers and public modules may use: the client library, the network, processes, threads, tasks and clocks."""
+"""What only drivers and public modules may use: the client library, the network, processes, threads, tasks and
+clocks."""
 
 
 def layer_of(module):

@@ -20,7 +20,8 @@ import handfast
 NEW = "import sys, redis; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
 
 MOST_OF_PYTHON = 20
-"""Modules of Python that a client may need beside those of redis-py; it depends on the versions of both which these are."""
+"""Modules of Python that a client may need beside those of redis-py; it depends on the versions of both which these
+are."""
 
 
 def imported(statement):

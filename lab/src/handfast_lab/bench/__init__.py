@@ -53,11 +53,11 @@ handoff figures, since clients cannot observe which permit passed to which clien
 exceed the limit; the first forms of the listings are known to violate it, which is reported but is not a failure. As
 many clients as permits do not contend, and polling contenders perform best there.
 
-**Rate limiters** (``bench limiter``) are measured with as many calls as processes can make, with threads that wait, and by the
-memory of an admission; `limiting` describes the three parts. Contenders do not promise the same: GCRA remembers one number
-and lets a burst in besides its rate, the others remember each admission. Read the rate together with that.
+**Rate limiters** (``bench limiter``) are measured with as many calls as processes can make, with threads that wait, and
+by the memory of an admission; `limiting` describes the three parts. Contenders do not promise the same: GCRA remembers
+one number and lets a burst in besides its rate, the others remember each admission. Read the rate together with that.
 
-**The classic listings** (``bench classic``) have their own package, `handfast_lab.bench.classic`. **A cluster** (``bench
-cluster``) is compared with one server; `cluster` has its method. With all servers and clients on the cores of one machine
-its rates show what a cluster costs, never what several machines gain.
+**The classic listings** (``bench classic``) have their own package, `handfast_lab.bench.classic`. **A cluster**
+(``bench cluster``) is compared with one server; `cluster` has its method. With all servers and clients on the cores of
+one machine its rates show what a cluster costs, never what several machines gain.
 """

@@ -54,8 +54,8 @@ SERVER, ONE, THREE = PLACES = "one server", "1 primary", "3 primaries"
 
 ASYNC_CONTENDED = "asyncio, contended"
 LOADS = "sync", "asyncio", ASYNC_CONTENDED
-"""What each process does: a thread that goes through its names, a task for each name, or two tasks for each name, which it shares
-with the other processes, so that each release hands the lock over."""
+"""What each process does: a thread that goes through its names, a task for each name, or two tasks for each name, which
+it shares with the other processes, so that each release hands the lock over."""
 
 
 class Place(NamedTuple):

@@ -1,4 +1,7 @@
-"""The contenders of each benchmark, by their names in its table. Rivals run with their defaults except for the lease."""
+"""The contenders of each benchmark, by their names in its table.
+
+Rivals run with their defaults except for the lease.
+"""
 
 from __future__ import annotations
 

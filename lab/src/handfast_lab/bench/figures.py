@@ -171,8 +171,8 @@ def measure(
 ) -> Measurement:
     """Merge the records of all clients and evaluate the measured period.
 
-    ``limit`` is the largest number of simultaneous holders, None if the clients share nothing. There are handoff figures
-    only with a limit of 1, because clients cannot observe which permit of several passed to which client.
+    ``limit`` is the largest number of simultaneous holders, None if the clients share nothing. There are handoff
+    figures only with a limit of 1, because clients cannot observe which permit of several passed to which client.
     """
     _, go, until = schedule
     holds = sorted(

@@ -3,10 +3,10 @@
     python -m handfast_lab.bench.footprint
     python -m handfast_lab.bench.footprint --server /usr/bin/redis-server --number 100000
 
-A private server gets the calls of the drivers for very many of each. Its ``used_memory`` grows, and the growth divided by their
-number is the result, in bytes: keys, values, the table of keys and that of TTLs, with the waste of the allocator. Every case begins
-with an empty server. A connection is subscribed to an inbox of its own and has sent one call; the kernel's memory for it is not
-counted.
+A private server gets the calls of the drivers for very many of each. Its ``used_memory`` grows, and the growth divided
+by their number is the result, in bytes: keys, values, the table of keys and that of TTLs, with the waste of the
+allocator. Every case begins with an empty server. A connection is subscribed to an inbox of its own and has sent one
+call; the kernel's memory for it is not counted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Count what a contended handoff costs: commands, messages, bytes and wake-ups.
 
-Processes contend for one lock: each acquires it again as soon as it has released it. The contenders take turns in several rounds.
-An observer reads the server's counters when the counted period begins and when it ends, and each client those of its own process.
-The differences divided by the number of acquires are the result; of several rounds it is the median.
+Processes contend for one lock: each acquires it again as soon as it has released it. The contenders take turns in
+several rounds. An observer reads the server's counters when the counted period begins and when it ends, and each client
+those of its own process. The differences divided by the number of acquires are the result; of several rounds it is the
+median.
 
-Commands, messages and bytes depend only on what is sent. How often a process sleeps depends on the load of the machine as well.
+Commands, messages and bytes depend only on what is sent. How often a process sleeps depends on the load of the machine
+as well.
 """
 
 from __future__ import annotations

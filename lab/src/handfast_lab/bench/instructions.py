@@ -10,11 +10,12 @@ and is shut down; a second run has more cycles. The difference divided by the nu
 so start-up and preparation cancel out. Results differ by up to 0.5 % between runs: the scripts sweep tombstones at
 random, on average every 16th time, and Lua collects garbage at varying times.
 
-``--growth`` counts the same beside 10, 1,000 and 100,000 waiters, names and permits. Another server makes and saves these
-first, without valgrind.
+``--growth`` counts the same beside 10, 1,000 and 100,000 waiters, names and permits. Another server makes and saves
+these first, without valgrind.
 
-A cycle uses the drivers' arguments and the digests of the scripts, so the figures include the parsing of commands. The second
-column compares it with a lock without queue, fence and handoff: SET NX PX, and a script that compares and deletes.
+A cycle uses the drivers' arguments and the digests of the scripts, so the figures include the parsing of commands. The
+second column compares it with a lock without queue, fence and handoff: SET NX PX, and a script that compares and
+deletes.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 Every part is measured with one contender after the other, in several rounds, on one server:
 
-- **Calls.** Processes ask one limiter without waiting, as often as they can, either under a limit that admits all of them or under one
-  that is used up. An observer reads the CPU time of the server when the counted period begins and when it ends; divided by the
-  calls it is the cost of a call on the server, also where clients and server share too few cores for the rate to tell.
-- **Waiters.** Threads of one process come to one limiter at short intervals, and each waits until it is admitted. Counted are the time
-  from the first admission to the last beyond the shortest that the rate allows, the pairs that were admitted in the
-  opposite order of their arrival, and the calls of scripts per admission. A contender without a call that waits has no row.
+- **Calls.** Processes ask one limiter without waiting, as often as they can, either under a limit that admits all of
+  them or under one that is used up. An observer reads the CPU time of the server when the counted period begins and
+  when it ends; divided by the calls it is the cost of a call on the server, also where clients and server share too few
+  cores for the rate to tell.
+- **Waiters.** Threads of one process come to one limiter at short intervals, and each waits until it is admitted.
+  Counted are the time from the first admission to the last beyond the shortest that the rate allows, the pairs that
+  were admitted in the opposite order of their arrival, and the calls of scripts per admission. A contender without a
+  call that waits has no row.
 - **Memory.** What the server stores of one limiter, divided by the admissions in its window.
 
 Threads return from their waits when the scheduler lets them, so a few inversions of neighbours may be the machine's.

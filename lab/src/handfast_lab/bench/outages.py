@@ -4,9 +4,9 @@
     python -m handfast_lab.bench.outages --only hung --only refused
 
 Every outage begins after the client has used its server, which is one of its own. A call is made in both APIs, the sync
-ones in threads at the same moment, each with a client of its own. The servers are real: one is killed, one is stopped, one
-runs a script that does not end, one becomes a replica and loads the data of its primary or has none, and one is a node of
-a cluster that gives its slots away.
+ones in threads at the same moment, each with a client of its own. The servers are real: one is killed, one is stopped,
+one runs a script that does not end, one becomes a replica and loads the data of its primary or has none, and one is a
+node of a cluster that gives its slots away.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measure how one caller makes a result while the others wait for it, one library after the other, on one server.
 
-Callers in several processes ask for one key at the same moment. Counted are the runs, the time from the end of the first run to the last
-answer, and what the server did for each caller: all its commands, those within scripts too, and its CPU time. Then one process
-finds the result again and again. What the server has stored of the key is its memory.
+Callers in several processes ask for one key at the same moment. Counted are the runs, the time from the end of the
+first run to the last answer, and what the server did for each caller: all its commands, those within scripts too, and
+its CPU time. Then one process finds the result again and again. What the server has stored of the key is its memory.
 """
 
 from __future__ import annotations

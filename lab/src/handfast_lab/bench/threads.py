@@ -3,9 +3,10 @@
     python -m handfast_lab.bench.threads
     python -m handfast_lab.bench.threads --seconds 0.5 --rounds 7 --crowd 1000
 
-So many threads of one client acquire and release, each a name of its own or all the same one. The contenders are clients with more
-and with fewer connections, by ``max_sessions``, and are measured in turns. Rates are relative to the first contender's of the same round. Then
-a crowd of threads waits for one name: with how many connections, after what time all are in the queue, and after what time all had it.
+So many threads of one client acquire and release, each a name of its own or all the same one. The contenders are
+clients with more and with fewer connections, by ``max_sessions``, and are measured in turns. Rates are relative to the
+first contender's of the same round. Then a crowd of threads waits for one name: with how many connections, after what
+time all are in the queue, and after what time all had it.
 """
 
 from __future__ import annotations

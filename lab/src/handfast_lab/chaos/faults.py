@@ -1,9 +1,9 @@
 """Faults that strike clients and servers while a history runs.
 
-A fault is a context manager over an `Environment`. Within the block it strikes; afterwards the server and the proxy work
-normally again. It yields a `StrikeCount` of its strikes. Faults that make the server lose data or that move its clock are
-marked as `loses_leases`: a lock on a single server cannot guarantee exclusion then. `history_run` says what is checked
-instead.
+A fault is a context manager over an `Environment`. Within the block it strikes; afterwards the server and the proxy
+work normally again. It yields a `StrikeCount` of its strikes. Faults that make the server lose data or that move its
+clock are marked as `loses_leases`: a lock on a single server cannot guarantee exclusion then. `history_run` says what
+is checked instead.
 """
 
 from __future__ import annotations

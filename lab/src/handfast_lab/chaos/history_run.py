@@ -2,9 +2,10 @@
 
 The checks depend on the fault. A server that keeps its data must provide exclusion, queue order, growing fences and a
 linearizable history. After a fault that loses data or moves the clock (a flush, a restart without data, an eviction, a
-stale replica, a clock step), and where an operator takes leases away, fences must still grow and the state must recover.
-A holder must soon know that its lease was taken away, and where nothing lasts as long as the ttl no lease may be lost.
-After the faults have ended and every lease was released or has expired, nothing may be left on the server in any case.
+stale replica, a clock step), and where an operator takes leases away, fences must still grow and the state must
+recover. A holder must soon know that its lease was taken away, and where nothing lasts as long as the ttl no lease may
+be lost. After the faults have ended and every lease was released or has expired, nothing may be left on the server in
+any case.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ RETRY_FOR = 30.0
 """Seconds after which the workers must have stopped."""
 
 TOLD = 2.0
-"""Seconds after which a holder must know that an operator took its lease away, also if its connection was cut meanwhile."""
+"""Seconds after which a holder must know that an operator took its lease away, also if its connection was cut
+meanwhile."""
 
 RECOVERY = 25.0
 """Seconds within which nothing may be left; background cleanup retries for 20 s."""

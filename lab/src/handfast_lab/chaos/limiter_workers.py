@@ -1,7 +1,7 @@
 """Clients that use limiters at random and record their operations, and what the server counts meanwhile.
 
-The server's instants are not part of what callers see, so an observer reads them from the windows about every millisecond. An
-admission stays there for its period, so few are missed.
+The server's instants are not part of what callers see, so an observer reads them from the windows about every
+millisecond. An admission stays there for its period, so few are missed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clients that race for keys of `once` at random and record their operations.
 
-All workers use the keys of the same moment, so that each key is raced for. Names of `REPEATED` run again what began and did not
-end, the others do not.
+All workers use the keys of the same moment, so that each key is raced for. Names of `REPEATED` run again what began and
+did not end, the others do not.
 """
 
 from __future__ import annotations

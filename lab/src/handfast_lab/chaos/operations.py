@@ -1,6 +1,7 @@
 """What users do with Handfast, written once for all trials and for both APIs: see `apis`.
 
-`PRIMITIVES` makes what can be acquired. `Operations` prepares single calls, which a trial stops at a point of its choice.
+`PRIMITIVES` makes what can be acquired. `Operations` prepares single calls, which a trial stops at a point of its
+choice.
 """
 
 from __future__ import annotations

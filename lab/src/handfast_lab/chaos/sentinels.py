@@ -27,8 +27,8 @@ LOOK = 0.01
 """Seconds between two looks."""
 
 USUAL, HASTY = ("INFO-PERIOD", 10_000, "PUBLISH-PERIOD", 2_000), ("INFO-PERIOD", 1_000, "PUBLISH-PERIOD", 250)
-"""How often the Sentinel asks the servers what they are, and a fourth of the time for which it lets one that should be a replica be a
-primary, in milliseconds."""
+"""How often the Sentinel asks the servers what they are, and a fourth of the time for which it lets one that should be
+a replica be a primary, in milliseconds."""
 
 
 class Sentinels:
@@ -69,7 +69,8 @@ class Sentinels:
     def until_ready(self) -> None:
         """Wait until the last failover is over: the replica follows the primary again.
 
-        That takes a Sentinel 20 s, most of it between two looks. Meanwhile it looks more often, where it can be told to.
+        That takes a Sentinel 20 s, most of it between two looks. Meanwhile it looks more often, where it can be told
+        to.
         """
         with contextlib.suppress(redis.ResponseError):  # before Redis 7.0
             self._sentinel.execute_command("SENTINEL", "DEBUG", *HASTY)

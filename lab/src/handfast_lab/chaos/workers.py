@@ -37,7 +37,8 @@ ONCE = "once"
 """What has many names: see `handfast_lab.chaos.once_workers`."""
 
 SOCKET_TIMEOUT = 0.5
-"""Socket timeout of the clients in seconds, after which a call is retried. It is short, so that lost replies cost little."""
+"""Socket timeout of the clients in seconds, after which a call is retried. It is short, so that lost replies cost
+little."""
 
 ABANDONING = ("abandon", 1), ("close", 1), ("overstay", 1)
 """What a worker with the habit ``abandon`` does now and then with a lease, and with which weight."""

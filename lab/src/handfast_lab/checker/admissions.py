@@ -1,18 +1,19 @@
 """Limiters: no period admits more than its limit, waiters are admitted in their order, and each admission counts once.
 
-Two clocks say when a request was admitted. The server's instant, where it was observed, is exact. The caller's clock says
-that it was between the call and its return: what was called and had returned within one period was admitted within it. Both
-checks report real violations only: an admission counts with the least cost that its `settle` calls may have left by then.
+Two clocks say when a request was admitted. The server's instant, where it was observed, is exact. The caller's clock
+says that it was between the call and its return: what was called and had returned within one period was admitted within
+it. Both checks report real violations only: an admission counts with the least cost that its `settle` calls may have
+left by then.
 
-A request that was certainly in the queue before another one was called is admitted first, at an earlier instant or in the same
-step. That holds for smaller costs and for calls that do not wait, too. Only admitted requests with a known instant are
-compared.
+A request that was certainly in the queue before another one was called is admitted first, at an earlier instant or in
+the same step. That holds for smaller costs and for calls that do not wait, too. Only admitted requests with a known
+instant are compared.
 
 A request that is sent again is counted again only if all its windows have forgotten it: two instants are at least the
 longest period apart.
 
-All callers of a name must use the same rates. A server that lost its windows, or whose clock jumped ahead, may admit up to
-the limit once more: such a history is not for these checks.
+All callers of a name must use the same rates. A server that lost its windows, or whose clock jumped ahead, may admit up
+to the limit once more: such a history is not for these checks.
 """
 
 from __future__ import annotations

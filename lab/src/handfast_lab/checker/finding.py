@@ -18,8 +18,8 @@ class Finding:
     """One violation. `str` gives it as a single line."""
 
     checker: str
-    """The violated guarantee: ``holds``, ``order``, ``fences``, ``linearizability``, ``rest``, ``leaks``; of limiters ``windows``, ``order``,
-    ``once``; of keys of `once` ``results``, ``late``, ``runs``."""
+    """The violated guarantee: ``holds``, ``order``, ``fences``, ``linearizability``, ``rest``, ``leaks``; of limiters
+    ``windows``, ``order``, ``once``; of keys of `once` ``results``, ``late``, ``runs``."""
     name: str
     """Name of the lock, key or resource concerned."""
     text: str

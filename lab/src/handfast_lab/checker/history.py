@@ -18,8 +18,8 @@ from typing import IO, Any, Literal
 __all__ = ["Kind", "Operation", "Outcome", "read_history", "write_history"]
 
 Kind = Literal["acquire", "try_acquire", "release", "lower", "revoke", "resize", "settle", "forget"]
-"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` forcibly takes away all leases of a name. ``settle`` changes the cost of
-an admission of a limiter, ``forget`` deletes the record of a key of `once`."""
+"""``acquire`` waits, ``try_acquire`` does not. ``revoke`` forcibly takes away all leases of a name. ``settle`` changes
+the cost of an admission of a limiter, ``forget`` deletes the record of a key of `once`."""
 
 Outcome = Literal["granted", "found", "refused", "timeout", "released", "lost", "done", "failed", "pending"]
 """How the operation ended for its caller.
@@ -52,8 +52,8 @@ class Operation:
     """None if the call never returned."""
     outcome: Outcome
     weight: int = 1
-    """Number of permits of each name that the call requests, or that ``lower`` keeps; for a limiter the cost, of ``settle`` the new
-    one.
+    """Number of permits of each name that the call requests, or that ``lower`` keeps; for a limiter the cost, of
+    ``settle`` the new one.
     """
     limit: int = 1
     """Limit of each name that the caller passed, or that ``resize`` sets; a ``resize`` to 0 restores the limits of the
@@ -74,7 +74,8 @@ class Operation:
     time.
     """
     counted: tuple[int, ...] = ()
-    """Instants of the server's clock, in microseconds, at which a window of a limiter was seen to have admitted the request."""
+    """Instants of the server's clock, in microseconds, at which a window of a limiter was seen to have admitted the
+    request."""
 
     value: str | None = None
     """Of a key of `once`, the result that an acquire has found or that a release is to record; None for none."""

@@ -35,8 +35,8 @@ Snapshot = Mapping[str, Counter[str]]
 """For each kind of resource, the resources that exist and the number of each."""
 
 LASTING = PARTS
-"""Parts of the state of a name that remain for an hour or two by design: the latest fence, and tombstones. A name that is held
-or wanted is reported all the same."""
+"""Parts of the state of a name that remain for an hour or two by design: the latest fence, and tombstones. A name that
+is held or wanted is reported all the same."""
 
 PAUSE = 0.01
 """Poll interval in seconds."""

@@ -1,7 +1,8 @@
 """Turn a history into points to be ordered: events with an earliest and a latest time.
 
 An operation with a known effect has one point between its call and its return. An acquire has two: the request, and the
-grant at the same moment or later. An operation that may or may not have taken effect is an uncertain point, which the order may leave out.
+grant at the same moment or later. An operation that may or may not have taken effect is an uncertain point, which the
+order may leave out.
 
 Names that are never requested together are independent: each group of names is a `NameGroup` of its own.
 """

@@ -43,8 +43,8 @@ def check_permits(client: redis.Redis, namespace: str = "hf") -> list[Finding]:
     """Return the violations in the permits held now; the check may run at any time.
 
     Each name is read at one instant. The live leases together must fit the largest limit that their records contain,
-    unless an operator has set a limit, which may be smaller than the weight already held. The permits counted as held must
-    equal the weight of all holders, including expired ones that no client has removed yet.
+    unless an operator has set a limit, which may be smaller than the weight already held. The permits counted as held
+    must equal the weight of all holders, including expired ones that no client has removed yet.
     """
     found = []
     for stored in _all_stored(client, namespace):

@@ -1,8 +1,8 @@
 """One child process: what it sees of its parent, and what its parent sees of it.
 
 The two exchange pickled messages through a pipe. The child sends reports with timestamps; the parent sends messages and
-orders, and may kill or freeze the child at any moment. A child that loses its pipe exits. A frozen child cannot, so a small
-shell that watches another pipe thaws it when its parent ends.
+orders, and may kill or freeze the child at any moment. A child that loses its pipe exits. A frozen child cannot, so a
+small shell that watches another pipe thaws it when its parent ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Report(NamedTuple):
     """A report of a child process.
 
     Attributes:
-        word: The kind of report. ``done`` and ``failed`` come from `Parent.serve`, all others from the child's own code.
+        word: The kind of report. ``done`` and ``failed`` come from `Parent.serve`, all others from the child's own
+            code.
         at: When the child sent it, in seconds on `time.monotonic`, which all processes of a machine share.
         value: Anything that can be pickled.
     """

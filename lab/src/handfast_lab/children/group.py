@@ -11,9 +11,9 @@
         child.kill()
         ...  # the lease of the dead process ends within 5 s
 
-The function that a child runs is at the top level of an importable module; the function and its arguments are pickled. No
-child outlives the process that started it, even if that one is killed. A child leads a process group of its own, so a Ctrl-C
-in the terminal does not reach it. What it prints is kept, and shown only if the child ends unexpectedly.
+The function that a child runs is at the top level of an importable module; the function and its arguments are pickled.
+No child outlives the process that started it, even if that one is killed. A child leads a process group of its own, so
+a Ctrl-C in the terminal does not reach it. What it prints is kept, and shown only if the child ends unexpectedly.
 
 `children` has the two ends of the pipe between a child and its parent; here processes are started and forked.
 """
@@ -62,8 +62,8 @@ class ProcessGroup:
     """Start child processes, and end all of them at the end of the ``with`` block.
 
     Args:
-        preload: Modules to import once, in a process from which the children are then forked. A child then starts within
-            milliseconds. Without any, each child is a new interpreter.
+        preload: Modules to import once, in a process from which the children are then forked. A child then starts
+            within milliseconds. Without any, each child is a new interpreter.
     """
 
     def __init__(self, *, preload: Sequence[str] = ()) -> None:
@@ -150,8 +150,8 @@ def run_in_subprocess(
     """Call a function in a new interpreter, which has no other threads and may be interrupted and forked.
 
     Args:
-        function: A function at the top level of a module. It is called with ``args`` and, as last argument, a function that
-            takes an int and reports it as progress.
+        function: A function at the top level of a module. It is called with ``args`` and, as last argument, a function
+            that takes an int and reports it as progress.
         *args: Its other arguments; pickled, as its return value is.
         on_progress: Called here with what the function reports, at most ten times a second.
         timeout: Seconds without any report after which the process is killed.

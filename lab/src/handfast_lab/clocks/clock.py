@@ -1,8 +1,8 @@
 """A wall clock that can be shifted, for one server.
 
-The server is started with a small preloaded library that adds an offset to the system's wall clock. The offset is in a file
-that both processes have mapped, so a shift takes effect at the next reading of the clock, without a system call. The
-monotonic clock is not changed, as it is not when an administrator sets the time.
+The server is started with a small preloaded library that adds an offset to the system's wall clock. The offset is in a
+file that both processes have mapped, so a shift takes effect at the next reading of the clock, without a system call.
+The monotonic clock is not changed, as it is not when an administrator sets the time.
 
 Needs Linux and a C compiler: the library is compiled once per process.
 """

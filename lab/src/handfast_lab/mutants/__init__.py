@@ -1,1 +1,4 @@
-"""Mutants of the Lua scripts: how they are made, and how they are put to the tests. See ``handfast_lab/mutants/__main__.py``."""
+"""Mutants of the Lua scripts: how they are made, and how they are put to the tests.
+
+See ``handfast_lab/mutants/__main__.py``.
+"""

@@ -119,8 +119,9 @@ TOP = 12
 """Number of tests that killed before and run first."""
 
 LIMIT, FACTOR = 4.0, 4.0
-"""A test may take `LIMIT` seconds plus `FACTOR` times its duration without a mutant; then the mutant counts as timed out.
-The limit is below the 5 s after which a server whose script does not end refuses other calls as BUSY, which fails the test.
+"""A test may take `LIMIT` seconds plus `FACTOR` times its duration without a mutant; then the mutant counts as timed
+out. The limit is below the 5 s after which a server whose script does not end refuses other calls as BUSY, which fails
+the test.
 """
 LONGEST = 300.0
 """Seconds that a run of tests may take."""

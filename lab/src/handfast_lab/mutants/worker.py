@@ -1,9 +1,9 @@
 """A worker: collects some files of tests once, and forks a child for each mutant.
 
 It is a program with pytest's arguments. For each run it reads a line of JSON from its input and writes one with the
-reports. The package and the tests keep sources and digests of scripts from their import: the worker finds them once, and
-the child replaces them. Reads of a changed file return the mutant in the child. No file on the disk changes. The child
-leads a process group, which is killed with it; the server of its tests ends then.
+reports. The package and the tests keep sources and digests of scripts from their import: the worker finds them once,
+and the child replaces them. Reads of a changed file return the mutant in the child. No file on the disk changes. The
+child leads a process group, which is killed with it; the server of its tests ends then.
 """
 
 from __future__ import annotations

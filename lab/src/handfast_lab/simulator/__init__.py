@@ -1,12 +1,12 @@
 """The library in virtual time: the real asyncio API and driver and the real scripts, with a fault at any command.
 
-A seed makes a plan: some clients, what their callers do, and what goes wrong. Virtual time runs the plan, so a minute takes a
-millisecond, and the same seed takes the same course, byte for byte, on every machine. After every script, and whenever a
-client learns something, the invariants are checked.
+A seed makes a plan: some clients, what their callers do, and what goes wrong. Virtual time runs the plan, so a minute
+takes a millisecond, and the same seed takes the same course, byte for byte, on every machine. After every script, and
+whenever a client learns something, the invariants are checked.
 
-The code that runs is the library's own, from ``AsyncHandfast`` down to the bytes that a connection carries, and the scripts in
-a real Lua 5.1. Replaced are the event loop, the connector that opens connections, the clock and the random bytes; and the
-server's commands, by a model that a differential test holds against a real server.
+The code that runs is the library's own, from ``AsyncHandfast`` down to the bytes that a connection carries, and the
+scripts in a real Lua 5.1. Replaced are the event loop, the connector that opens connections, the clock and the random
+bytes; and the server's commands, by a model that a differential test holds against a real server.
 
     server      the server's commands (``server.lua``) and the scripts
     world       virtual time and processes
@@ -28,10 +28,10 @@ server's commands, by a model that a differential test holds against a real serv
     hunt        many seeds, on several processors
     planted     broken variants, all of which must be caught
 
-Out of its reach are the sync driver (threads, its pool of sessions, interrupts; it shares the protocols), the handshake of the
-client library, TLS, forks, and other event loops. Histories and trials on real servers cover those
+Out of its reach are the sync driver (threads, its pool of sessions, interrupts; it shares the protocols), the handshake
+of the client library, TLS, forks, and other event loops. Histories and trials on real servers cover those
 (``handfast_lab.chaos``, ``tests/deep/faults``).
 
-It needs lupa. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it event by event, in one of the settings
-that `faults.SETTINGS` lists: one server, the same with scripts that are cut off, replicas, or a cluster.
+It needs lupa. ``python -m handfast_lab.simulator 12345`` replays one seed and shows it event by event, in one of the
+settings that `faults.SETTINGS` lists: one server, the same with scripts that are cut off, replicas, or a cluster.
 """

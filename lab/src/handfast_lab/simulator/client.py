@@ -1,8 +1,9 @@
 """A client process: the library's asyncio API and driver on a loop of virtual time and a simulated connection.
 
-All that is replaced is the connector, which makes connections; what it hands to the driver is a transport, as asyncio's own
-are. The simulator looks into the library at two places only, both in this file: at the `Attempt` of an acquire, which says
-whether anything may be left of it on the server, and at the `LeaseState` of a lease, which says until when it is believed in.
+All that is replaced is the connector, which makes connections; what it hands to the driver is a transport, as asyncio's
+own are. The simulator looks into the library at two places only, both in this file: at the `Attempt` of an acquire,
+which says whether anything may be left of it on the server, and at the `LeaseState` of a lease, which says until when
+it is believed in.
 """
 
 from __future__ import annotations
@@ -104,7 +105,10 @@ def leaves_nothing(attempt: BaseAttempt) -> bool:
 
 
 class SimulatedConnector(AsyncConnector):
-    """Makes connections to the simulated server, or to a node of the simulated cluster. No Sentinel watches over them."""
+    """Makes connections to the simulated server, or to a node of the simulated cluster.
+
+    No Sentinel watches over them.
+    """
 
     takes_threads = False
     _url = ""

@@ -1,14 +1,15 @@
 """Nodes that share the slots of a cluster, slots that move from one to the other, and nodes that are replaced.
 
-Each node has its own view of which primary has which slot, and answers by that: a call for a slot of another primary gets MOVED. While a
-slot moves, its keys move one by one; the source then answers ASK where it has none of a call's keys any more, and TRYAGAIN where it has
-some of them; a script that has begun there is cut off where it comes to a key that is not there. The target serves calls after ASKING
-only, and only where it has all of their keys. At the end both nodes learn in either order that the slot has moved. A slot may also move
-at once, as newer servers do it. A node that has lost a slot ends the subscriptions to sharded channels
-of that slot, and says so.
+Each node has its own view of which primary has which slot, and answers by that: a call for a slot of another primary
+gets MOVED. While a slot moves, its keys move one by one; the source then answers ASK where it has none of a call's keys
+any more, and TRYAGAIN where it has some of them; a script that has begun there is cut off where it comes to a key that
+is not there. The target serves calls after ASKING only, and only where it has all of their keys. At the end both nodes
+learn in either order that the slot has moved. A slot may also move at once, as newer servers do it. A node that has
+lost a slot ends the subscriptions to sharded channels of that slot, and says so.
 
-A replica with all data may take over from a primary. The primary goes on as its replica, with all its connections, and answers MOVED; or
-it is gone, unless it is the first node: one of those that clients begin with always stays. The slots that are on the move go on to do so.
+A replica with all data may take over from a primary. The primary goes on as its replica, with all its connections, and
+answers MOVED; or it is gone, unless it is the first node: one of those that clients begin with always stays. The slots
+that are on the move go on to do so.
 
 All nodes have the same clock, and they stop and restart together.
 """
@@ -47,7 +48,10 @@ def address(number: int) -> Node:
 
 
 class Cluster:
-    """The nodes of a network, and the slots of the names with these tags. The first nodes are the primaries at first."""
+    """The nodes of a network, and the slots of the names with these tags.
+
+    The first nodes are the primaries at first.
+    """
 
     def __init__(self, network: Wires, tags: tuple[str, ...], parts: tuple[str, ...]) -> None:
         self._network = network
@@ -220,7 +224,10 @@ class Cluster:
                 self._see(node, slot, owner)
 
     def _see(self, node: int, slot: int, owner: int) -> None:
-        """Let a node take another one for the primary of a slot. One that has lost the slot ends the subscriptions there."""
+        """Let a node take another one for the primary of a slot.
+
+        One that has lost the slot ends the subscriptions there.
+        """
         was, self._views[node][slot] = self._views[node][slot], owner
         if was == node != owner:
             self._network.end_shards(node, slot)

@@ -14,7 +14,8 @@ __all__ = ["Drawing"]
 T = TypeVar("T")
 
 OWN = 0.8
-"""The share of plans that have a fault of their setting's own. It occurs as often as all those together that a server has, too."""
+"""The share of plans that have a fault of their setting's own. It occurs as often as all those together that a server
+has, too."""
 
 LOSSES = frozenset({"restart", "flush", "failover", "evict"})
 

@@ -32,8 +32,8 @@ some kinds of faults, or none. Faults end after a while, because some checks con
     a lease with ``min_replicas`` that is relied on is  all but `flush`, `restart`, `evict`, `jump` forwards and
     on each new primary, and within the limit there     revokes
 
-Data is lost by `flush`, `restart`, `failover`, `new primary` and `evict`. A script that is cut off leaves what it wrote: from
-then on the counts of its names need not be exact, and a waiter may have lost its place.
+Data is lost by `flush`, `restart`, `failover`, `new primary` and `evict`. A script that is cut off leaves what it
+wrote: from then on the counts of its names need not be exact, and a waiter may have lost its place.
 """
 
 from __future__ import annotations
@@ -234,7 +234,10 @@ class Faults:
         self._world.at(self._lasting(3), self._set, "refusal", None)
 
     def cut_off(self, command: Command) -> None:
-        """Scripts are cut off at any of their calls for a while, as in a slot that moves. What they wrote before stays."""
+        """Scripts are cut off at any of their calls for a while, as in a slot that moves.
+
+        What they wrote before stays.
+        """
         del command
         self._network.cutting = 0.3 + 0.7 * self._world.chance()
         self._world.at(self._lasting(3), self._set, "cutting", 0.0)
@@ -274,7 +277,10 @@ class Faults:
         self._world.at(self._lasting(10), setattr, replication, "lag", 0.0)
 
     def replace_primary(self, command: Command) -> None:
-        """The replica that has most becomes the primary. The old one goes on for a while, or is gone, or becomes a replica."""
+        """The replica that has most becomes the primary.
+
+        The old one goes on for a while, or is gone, or becomes a replica.
+        """
         del command
         self._around(self._replace_primary)
 

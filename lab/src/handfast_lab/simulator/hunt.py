@@ -101,7 +101,10 @@ def hunt(
     found: Callable[[str], None] = lambda _: None,
     tell: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
-    """Run the seeds from ``first`` to ``last`` - 1. Calls ``found`` with each finding at once, and ``tell`` with the progress."""
+    """Run the seeds from ``first`` to ``last`` - 1.
+
+    Calls ``found`` with each finding at once, and ``tell`` with the progress.
+    """
     jobs = [
         _Job(start, min(last, start + CHUNK), scripts, engine, every, setting) for start in range(first, last, CHUNK)
     ]

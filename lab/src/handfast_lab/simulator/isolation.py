@@ -1,8 +1,8 @@
 """Replace what the library uses of the operating system: clock, random bytes, log and warnings.
 
-The modules of the library import ``monotonic`` by name, so the name is replaced in each of them; a test fails on a module
-that reads a clock or draws random bytes in any other way. Within `isolated`, each call is answered by the process whose
-event loop is running.
+The modules of the library import ``monotonic`` by name, so the name is replaced in each of them; a test fails on a
+module that reads a clock or draws random bytes in any other way. Within `isolated`, each call is answered by the
+process whose event loop is running.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def readers_of_the_clock() -> list[ModuleType]:
 def isolated() -> Iterator[None]:
     """Keep clock, randomness, log, warnings and garbage collection of this Python from the simulation.
 
-    Garbage is collected at the end and not before: when a lost reference is noticed must depend on nothing but the seed.
+    Garbage is collected at the end and not before: when a lost reference is noticed must depend on nothing but the
+    seed.
     """
     patched, entropy, hooks = (
         _readers_of_the_clock(len(sys.modules)),

@@ -47,10 +47,12 @@ class _Handle(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The event loop of one process. ``lag`` is the longest time between two turns, ``lagging`` how often one takes time.
+    """The event loop of one process.
 
-    ``on_pause`` is called whenever the loop has nothing more to run for the moment, ``on_error`` with each exception that
-    nothing in the process handles.
+    ``lag`` is the longest time between two turns, ``lagging`` how often one takes time.
+
+    ``on_pause`` is called whenever the loop has nothing more to run for the moment, ``on_error`` with each exception
+    that nothing in the process handles.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 """Connections between processes and the server in virtual time, and the state of the server.
 
-What travels on a connection are the bytes of RESP3: the commands that the client's driver wrote, and the replies and pushes
-that its reader takes apart. They stay in order, each way; what is sent on different connections does not. A connection may be
-cut at one end before the other one notices, swallow what is sent, or never answer; a command that was sent before the cut may
-be executed later, alone, when its sender has long given it up.
+What travels on a connection are the bytes of RESP3: the commands that the client's driver wrote, and the replies and
+pushes that its reader takes apart. They stay in order, each way; what is sent on different connections does not. A
+connection may be cut at one end before the other one notices, swallow what is sent, or never answer; a command that was
+sent before the cut may be executed later, alone, when its sender has long given it up.
 
-There are a primary and its replicas. A replica may become the primary, and connections outlive that: one that leads to the old
-primary is refused scripts, and receives what the new one publishes, but is not counted there.
+There are a primary and its replicas. A replica may become the primary, and connections outlive that: one that leads to
+the old primary is refused scripts, and receives what the new one publishes, but is not counted there.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Network:
         self.primary = 0
         """The number of the server that is the primary."""
         self.old = -1
-        """The number of a server that was the primary and goes on, as far as its connections are concerned; -1 for none."""
+        """The number of a server that was the primary and goes on, as far as its connections are concerned; -1 for
+        none."""
         self.cluster: Cluster | None = None
         """The nodes, if there is more than one primary."""
         self.replication: Replication | None = None
@@ -188,7 +189,10 @@ class Network:
         return range(1) if self.cluster is None else self.cluster.nodes
 
     def promote(self, *, goes_on: bool = False) -> None:
-        """Make a replica the primary, which knows no scripts. The primary becomes its replica, or goes on. All connections stay open."""
+        """Make a replica the primary, which knows no scripts.
+
+        The primary becomes its replica, or goes on. All connections stay open.
+        """
         self.old = self.primary if goes_on else self.old
         self.primary += 1
         self.known.clear()

@@ -80,8 +80,9 @@ class Order(NamedTuple):
     downgrade: bool = False
     """Whether a writer becomes a reader."""
     end: str = "release"
-    """``release``, ``drop`` for a lease that is never released, or ``fail`` for a scope that ends with an exception. A run of `once`
-    ends with ``finish``, too, or with ``unstorable`` where its result can't be stored; at ``release`` its scope ends without a result.
+    """``release``, ``drop`` for a lease that is never released, or ``fail`` for a scope that ends with an exception. A
+    run of `once` ends with ``finish``, too, or with ``unstorable`` where its result can't be stored; at ``release`` its
+    scope ends without a result.
     """
     in_scope: bool = True
     """Whether the lease is held in an ``async with``, or released by a call."""

@@ -1,7 +1,8 @@
 """Draw the plan of a seed: the orders of the callers, and the faults.
 
-Each seed has a few clients and a few operations, since faults in a small world meet each other sooner. It has some kinds of
-faults only, or none: where everything goes wrong all the time, nothing gets far enough to go wrong in an interesting way.
+Each seed has a few clients and a few operations, since faults in a small world meet each other sooner. It has some
+kinds of faults only, or none: where everything goes wrong all the time, nothing gets far enough to go wrong in an
+interesting way.
 
 There are no reentrant locks: what makes them reentrant never reaches the server.
 """

@@ -1,8 +1,8 @@
 """Mistakes planted in the engine, each of which the simulation must detect: this tests the checks.
 
-A planted mistake replaces one text of one file by another: in a script, in a protocol or in the asyncio driver. Seeds run
-from 0 on until one has a finding; their number shows how strong the checks are. One or two mistakes for each check are
-enough: whether the tests notice each mistake that a script may have is what its mutants show.
+A planted mistake replaces one text of one file by another: in a script, in a protocol or in the asyncio driver. Seeds
+run from 0 on until one has a finding; their number shows how strong the checks are. One or two mistakes for each check
+are enough: whether the tests notice each mistake that a script may have is what its mutants show.
 """
 
 from __future__ import annotations
@@ -703,7 +703,10 @@ def _replaced(planted: Planted) -> Iterator[None]:
 
 
 def _functions(mine: Any, theirs: Any, modules: set[str]) -> Iterator[tuple[types.FunctionType, types.FunctionType]]:
-    """Yield the functions of a module and of its classes, with their counterparts. ``modules`` are the names by which it is known."""
+    """Yield the functions of a module and of its classes, with their counterparts.
+
+    ``modules`` are the names by which it is known.
+    """
     for name, value in list(mine.items()):
         if getattr(value, "__module__", None) not in modules or name not in theirs:
             continue

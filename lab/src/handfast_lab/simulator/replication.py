@@ -1,11 +1,11 @@
 """The replicas of the primary: what each has of its writes, who waits for them, and which becomes the primary.
 
-What the primary writes is numbered. A replica catches up after a while with all that was written until then, and the primary hears
-of that a little later. So a replica always has a state that the primary once had, and when it becomes the primary, what was written
-since is lost. As Sentinels and clusters do, the replica that has most becomes the primary.
+What the primary writes is numbered. A replica catches up after a while with all that was written until then, and the
+primary hears of that a little later. So a replica always has a state that the primary once had, and when it becomes the
+primary, what was written since is lost. As Sentinels and clusters do, the replica that has most becomes the primary.
 
-The old primary may go on: it serves the connections that lead to it, from its own data, until it learns that there is another one.
-It still counts the replicas that it had, which acknowledge nothing any more.
+The old primary may go on: it serves the connections that lead to it, from its own data, until it learns that there is
+another one. It still counts the replicas that it had, which acknowledge nothing any more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A server in virtual time: the scripts run in a real Lua, on the model of the commands in ``server.lua``.
 
-Nothing here knows of time, networks or clients: the caller says what the server's clock shows. Texts are bytes, as they are
-on the wire.
+Nothing here knows of time, networks or clients: the caller says what the server's clock shows. Texts are bytes, as they
+are on the wire.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from handfast_lab.simulator.world import Process, World
 __all__ = ["Result", "Simulation"]
 
 LONGEST_S = 400.0
-"""Time after the last fault within which every caller must have ended, beside the time for which all hold their leases."""
+"""Time after the last fault within which every caller must have ended, beside the time for which all hold their
+leases."""
 
 REST_S = 1_000
 """Time after which all data of the callers has expired, and in which a loop runs less than once a second."""

@@ -197,7 +197,8 @@ class Watch:
             self._batch_executed(command.tokens, frame, complaint)
             return
         tag, *numbers = read_reply(frame)
-        # A late copy of the first request may get the reply "busy" while its token waits: no client receives that reply.
+        # A late copy of the first request may get the reply "busy" while its token waits: no client receives that
+        # reply.
         if complaint is not None and not (command.late and tag == b"busy"):
             self.find(complaint.decode())
         if tag == b"queued" and command.ticket not in (None, numbers[3]):

@@ -1,7 +1,7 @@
 """Virtual time: one clock, one source of randomness, and the processes that use them.
 
-All events stand in one heap, ordered by their moment. Of two events at the same moment, the one that was scheduled first
-runs first, so a seed has exactly one course.
+All events stand in one heap, ordered by their moment. Of two events at the same moment, the one that was scheduled
+first runs first, so a seed has exactly one course.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ Exit codes:
 def load(ctx: click.Context, /, *, files: tuple[str, ...], wanted: tuple[str, ...], url: str) -> None:
     """Load scripts into the server and print their digests.
 
-    Without FILE, loads the scripts of Handfast, for users made with `handfast acl --preloaded`. A server forgets scripts
-    when it restarts and does not replicate them: load them after each restart, and on each server that may become the
-    primary.
+    Without FILE, loads the scripts of Handfast, for users made with `handfast acl --preloaded`. A server forgets
+    scripts when it restarts and does not replicate them: load them after each restart, and on each server that may
+    become the primary.
     """
     import redis
 

@@ -1,4 +1,7 @@
-"""The rules, one family per module. Each module has RULES, what its rules require, and ``check``, which yields findings."""
+"""The rules, one family per module.
+
+Each module has RULES, what its rules require, and ``check``, which yields findings.
+"""
 
 from __future__ import annotations
 

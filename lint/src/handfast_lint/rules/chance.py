@@ -1,9 +1,9 @@
 """Randomness and clocks: what makes a second run of the same script behave differently.
 
-Servers replicate the writes of a script, not the script, so replicas are consistent in any case. But a client sends a script
-again after a lost reply, and tests repeat it; both need the same behaviour twice. Random commands are therefore a warning.
-Lua's own random numbers are an error, because they are predictable: they restart with the server, and up to Redis 6.2 with
-each run. The server's clock is the only one that all clients share.
+Servers replicate the writes of a script, not the script, so replicas are consistent in any case. But a client sends a
+script again after a lost reply, and tests repeat it; both need the same behaviour twice. Random commands are therefore
+a warning. Lua's own random numbers are an error, because they are predictable: they restart with the server, and up to
+Redis 6.2 with each run. The server's clock is the only one that all clients share.
 """
 
 from __future__ import annotations

@@ -37,7 +37,10 @@ def check(script: CheckedScript) -> Iterator[Finding]:
 
 
 def _names(script: CheckedScript, table: str, names: tuple[str, ...], uses: list[Passed]) -> Iterator[Finding]:
-    """Check names. A key or argument may have several locals, such as a string and its number: one must have its name."""
+    """Check names.
+
+    A key or argument may have several locals, such as a string and its number: one must have its name.
+    """
     held: dict[int, list[Node]] = defaultdict(list)
     for passed in uses:
         if passed.place is not None and passed.place <= len(names) and (name := _local_for(passed.node)):

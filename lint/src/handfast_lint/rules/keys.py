@@ -1,8 +1,8 @@
 """Keys: every key of a command was passed by the caller.
 
-Before a script runs, a cluster routes it by its KEYS and an ACL checks them; neither knows a key that the script builds. A
-key may pass through locals, tables, parameters and return values of the script's own functions. A key of unknown origin is
-not reported.
+Before a script runs, a cluster routes it by its KEYS and an ACL checks them; neither knows a key that the script
+builds. A key may pass through locals, tables, parameters and return values of the script's own functions. A key of
+unknown origin is not reported.
 """
 
 from __future__ import annotations

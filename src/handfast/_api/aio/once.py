@@ -45,14 +45,17 @@ class OnceOptions(NamedTuple):
 
 
 class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
-    """Something that is to be done once: one caller runs it, the others get its result. Made by the client's ``once()``.
+    """Something that is to be done once: one caller runs it, the others get its result.
 
-    At most one result is recorded of a key until its record ends. The work itself runs at least once: where a process dies or
-    loses its lease in the middle, the next caller runs it again; with ``rerun=False`` it runs at most once, and may remain undone.
-    No service can do better by itself: for effects that happen exactly once, pass `Run.fence` to what has them.
+    Made by the client's ``once()``.
 
-    A run is a lease: it has a fence and is renewed, and those who wait for it are served first come, first served. It has nothing to
-    do with a lock of the same name. The object holds nothing itself, so threads or tasks may share it.
+    At most one result is recorded of a key until its record ends. The work itself runs at least once: where a process
+    dies or loses its lease in the middle, the next caller runs it again; with ``rerun=False`` it runs at most once, and
+    may remain undone. No service can do better by itself: for effects that happen exactly once, pass `Run.fence` to
+    what has them.
+
+    A run is a lease: it has a fence and is renewed, and those who wait for it are served first come, first served. It
+    has nothing to do with a lock of the same name. The object holds nothing itself, so threads or tasks may share it.
 
     Example:
         invoices = hf.once("invoice", keep=86400)
@@ -74,7 +77,8 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             await hf.once("invoice").keyed(order.id).run(render)
 
         Args:
-            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the same.
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the
+                same.
 
         Raises:
             TypeError: A part is neither a str nor an int, or there is none.
@@ -91,18 +95,19 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
     ) -> R:
         """Return the recorded result; or call the function, record what it returns, and return that.
 
-        While another caller runs it, waits for the result. If that run fails or its process dies, this caller may be the next one.
+        While another caller runs it, waits for the result. If that run fails or its process dies, this caller may be
+        the next one.
 
         Example:
             body = await hf.once("invoice").keyed(order.id).run(lambda: render(order))
 
         Args:
-            function: What does the work, without arguments. What it returns is read back from what is stored, as all others get it: with
-                JSON, a tuple becomes a list.
-            timeout: Seconds to wait for another run at most: a number or a timedelta. 0 or less does not wait; more than 366 days
-                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
-            fingerprint: What the request is, such as the digest of its body. A key that has the record of another fingerprint
-                raises KeyReused; a record or a call without one fits any.
+            function: What does the work, without arguments. What it returns is read back from what is stored, as all
+                others get it: with JSON, a tuple becomes a list.
+            timeout: Seconds to wait for another run at most: a number or a timedelta. 0 or less does not wait; more
+                than 366 days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
+            fingerprint: What the request is, such as the digest of its body. A key that has the record of another
+                fingerprint raises KeyReused; a record or a call without one fits any.
 
         Returns:
             The result.
@@ -118,8 +123,8 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             TypeError: An argument has the wrong type; or the result can't be stored, see `Run.finish`.
             ValueError: An argument is out of range; or the result can't be stored.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
         """
         check_function(function)
         async with type(self)(self._driver, self._request(timeout, fingerprint), self._options) as run:
@@ -151,8 +156,8 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range, or ``loads`` can't read the result.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
         """
         request = self._request(timeout, fingerprint)
         attempt = self._driver.attempt(request)
@@ -163,7 +168,9 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             raise
 
     async def try_acquire(self, *, fingerprint: str | bytes | None = None) -> AsyncRun | None:
-        """Find the result, or become the one that runs, without waiting. Takes one round trip; two with ``rerun=False``.
+        """Find the result, or become the one that runs, without waiting.
+
+        Takes one round trip; two with ``rerun=False``.
 
         Args:
             fingerprint: As in `run`.
@@ -193,11 +200,14 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             raise
 
     async def status(self, *, timeout: Duration | None = None) -> OnceStatus:
-        """Return how far it has come, who runs it and how many wait. Takes two round trips, runs nothing and changes nothing.
+        """Return how far it has come, who runs it and how many wait.
+
+        Takes two round trips, runs nothing and changes nothing.
 
         Args:
-            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
-                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Raises:
             ServerRefused: The server refused, for example for lack of permissions.
@@ -209,7 +219,9 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
         return await self._driver.look(once.status(self._permits), self.name, reply_seconds(timeout))
 
     async def forget(self) -> bool:
-        """Delete the record, so that the next caller runs it again. A run that goes on at the time records its result all the same.
+        """Delete the record, so that the next caller runs it again.
+
+        A run that goes on at the time records its result all the same.
 
         Returns:
             True if there was a record.
@@ -236,7 +248,8 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a function: a call returns the recorded result, or runs the function and records what it returns.
 
-        With the ``by`` of the client's ``once()``, calls are for the key that their arguments make; without, for one and the same.
+        With the ``by`` of the client's ``once()``, calls are for the key that their arguments make; without, for one
+        and the same.
 
         Example:
             @hf.once("report", by=("user", "day"), keep=3600)
@@ -247,8 +260,8 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated.
-            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for arguments in the
-                names of locks: use ``by``.
+            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for
+                arguments in the names of locks: use ``by``.
         """
         function = coroutine_function(function)
         by = self._options.by

@@ -108,8 +108,8 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
     """A named reentrant lock: its holder may acquire it again. Made by the client's ``rlock()``.
 
     The first acquire of a thread or task takes the lock. Its further acquires return leases of the same grant without a
-    round trip, and the release of the last lease releases the lock. Other threads and tasks wait, child tasks among them. It
-    excludes holders of ``lock()`` of the same name, and the other way round.
+    round trip, and the release of the last lease releases the lock. Other threads and tasks wait, child tasks among
+    them. It excludes holders of ``lock()`` of the same name, and the other way round.
 
     If the grant is lost, all its leases are lost, and acquiring raises LeaseLost until they are released.
 

@@ -18,9 +18,10 @@ __all__ = ["AsyncRun"]
 class AsyncRun(AsyncLease):
     """What a call for a key gives: a result that is there already (`done`), or a lease to do the work.
 
-    A run that is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one of three ways.
-    `finish` records the result; a block that is left without it, and without an exception, records None. An exception ends it as
-    failed, and the next caller runs, unless failures are remembered. Where it was lost, its result is refused with LeaseLost.
+    A run that is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one
+    of three ways. `finish` records the result; a block that is left without it, and without an exception, records None.
+    An exception ends it as failed, and the next caller runs, unless failures are remembered. Where it was lost, its
+    result is refused with LeaseLost.
 
     Example:
         async with hf.once("invoice").keyed(order.id) as run:
@@ -82,7 +83,9 @@ class AsyncRun(AsyncLease):
         super().check()
 
     async def finish(self, value: Any = None) -> None:
-        """Record the result, and give it to all who wait for it. Takes one round trip; a further one for each 100 who wait.
+        """Record the result, and give it to all who wait for it.
+
+        Takes one round trip; a further one for each 100 who wait.
 
         After an error of the connection it is repeated in the background, and may be called again.
 
@@ -90,11 +93,11 @@ class AsyncRun(AsyncLease):
             value: The result. By default, what JSON can hold; else what ``dumps`` takes. At most 1 MiB as it is stored.
 
         Raises:
-            LeaseLost: The run was lost, and another one may have begun. Nothing was recorded; or the reply was lost, and the record
-                was replaced or deleted before it was sent again.
+            LeaseLost: The run was lost, and another one may have begun. Nothing was recorded; or the reply was lost,
+                and the record was replaced or deleted before it was sent again.
             NotHeld: It is done, or was released.
-            TypeError: The value can't be stored; or what ``dumps`` and ``loads`` raise. It is recorded that the run is done, without a
-                result: it is not run again, and others get NotCompleted.
+            TypeError: The value can't be stored; or what ``dumps`` and ``loads`` raise. It is recorded that the run is
+                done, without a result: it is not run again, and others get NotCompleted.
             ValueError: The value is too large, or can't be stored. The same holds.
             ServerRefused: The server refused, for example because it is read-only.
             redis.exceptions.ConnectionError: The server can't be reached.
@@ -137,7 +140,10 @@ class AsyncRun(AsyncLease):
         return request
 
     def _end_with(self, value: Any) -> Exception | None:
-        """Let the release record this result. Return the error of one that can't be stored: that it is done is recorded then."""
+        """Let the release record this result.
+
+        Return the error of one that can't be stored: that it is done is recorded then.
+        """
         try:
             data, self._result = self._codec.encode(value)
         except Exception as error:  # noqa: BLE001 -- what dumps and loads raise
@@ -147,7 +153,10 @@ class AsyncRun(AsyncLease):
         return None
 
     def _end_as(self, outcome: Outcome, value: bytes, keep_ms: int | None = None) -> None:
-        """Let the release record this. A run that is lost by its own clock records nothing, though the server may still have its lease."""
+        """Let the release record this.
+
+        A run that is lost by its own clock records nothing, though the server may still have its lease.
+        """
         if not self.lost:
             self._state.request = self._request.ending_as(outcome, value, keep_ms)
 

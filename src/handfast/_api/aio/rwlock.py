@@ -46,9 +46,9 @@ class AsyncRWLease(AsyncLease):
     async def downgrade(self) -> None:
         """Turn a lease to write into one to read, without releasing it in between.
 
-        Waiting readers are granted at once, and no writer gets in between. A lease to read stays one. There is no upgrade
-        from read to write: two readers that both wanted it would wait for each other. Release the lease to read, acquire
-        one to write, and read again what may have changed in between.
+        Waiting readers are granted at once, and no writer gets in between. A lease to read stays one. There is no
+        upgrade from read to write: two readers that both wanted it would wait for each other. Release the lease to
+        read, acquire one to write, and read again what may have changed in between.
 
         Raises:
             LeaseLost: The lease was lost.
@@ -118,7 +118,8 @@ class _Side(AsyncInspectable, AsyncPrimitive[AsyncRWLease]):
 class AsyncReadLock(_Side):
     """The read side of a read-write lock: shared with other readers, exclusive of writers.
 
-    Made by `RWLock.read`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a decorator.
+    Made by `RWLock.read`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
+    decorator.
     """
 
     _in_read = "it may read already; a second lease to read could wait behind a writer that waits for the first"
@@ -128,7 +129,8 @@ class AsyncReadLock(_Side):
 class AsyncWriteLock(_Side):
     """The write side of a read-write lock: exclusive of readers and of other writers.
 
-    Made by `RWLock.write`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a decorator.
+    Made by `RWLock.write`. Use it like a lock: as a context manager, through `acquire` and `try_acquire`, or as a
+    decorator.
     """
 
     _in_read = (
@@ -141,9 +143,9 @@ class AsyncWriteLock(_Side):
 class AsyncRWLock(Uncopied, AsyncInspectable):
     """A named read-write lock: many readers or one writer at a time. Made by the client's ``rwlock()``.
 
-    Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted together,
-    a writer is granted when all before it have released, and later readers wait behind it. It is not reentrant: acquiring it
-    inside a block that holds it raises WouldDeadlock.
+    Readers and writers share one queue, so neither starve: readers next to each other in the queue are granted
+    together, a writer is granted when all before it have released, and later readers wait behind it. It is not
+    reentrant: acquiring it inside a block that holds it raises WouldDeadlock.
 
     Example:
         async with hf.rwlock("config").read():

@@ -22,8 +22,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
     """A named semaphore: up to ``limit`` permits are held at a time. Made by the client's ``semaphore()``.
 
     Requests are served first come, first served. A request for many permits at the head of the queue keeps them as they
-    come free, and smaller requests behind it wait. Permits of a holder that died are free when its lease ends. The object
-    holds nothing itself, so threads or tasks may share it.
+    come free, and smaller requests behind it wait. Permits of a holder that died are free when its lease ends. The
+    object holds nothing itself, so threads or tasks may share it.
 
     If clients use different limits, each request is judged by its own: it is granted if the permits held, together with
     its own, are at most its limit. After `resize`, that limit counts for all clients.
@@ -64,8 +64,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
 
         Args:
             permits: How many permits, from 1 to `limit`.
-            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days (`math.inf`) waits
-                indefinitely. None takes the timeout that the object was made with.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
+                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
 
         Returns:
             The lease of the permits. Enter it with ``with``, or release it when the work is done.
@@ -78,8 +78,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             TypeError: ``permits`` is not an int, or ``timeout`` neither a number nor a timedelta.
             ValueError: ``permits`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
@@ -100,8 +100,9 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
 
         Args:
             permits: How many permits, from 1 to `limit`.
-            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
-                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Returns:
             The lease of the permits, or None if they were not acquired.
@@ -126,9 +127,10 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
     async def resize(self, limit: int | None) -> None:
         """Set the number of permits for all clients, regardless of the limits that they use.
 
-        With a larger limit, waiters are granted at once. With a smaller one, holders keep their permits, and waiters are
-        granted when enough permits have been released; waiters that request more than the new limit get LimitExceeded. The
-        server forgets the limit 30 days after the last acquire or renewal. Of two calls at once, the later one counts.
+        With a larger limit, waiters are granted at once. With a smaller one, holders keep their permits, and waiters
+        are granted when enough permits have been released; waiters that request more than the new limit get
+        LimitExceeded. The server forgets the limit 30 days after the last acquire or renewal. Of two calls at once, the
+        later one counts.
 
         Args:
             limit: The number of permits, from 1 to 1,000,000,000. None restores the limits that the clients use.

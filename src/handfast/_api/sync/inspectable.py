@@ -34,13 +34,14 @@ class Revocable:
     def force_release(self, *, reason: str = "released by force", up_to_fence: int | None = None) -> int:
         """Revoke the leases of all current holders and hand over to the next waiters.
 
-        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the reason.
-        That does not undo or stop writes on their way; only a fence that the protected resource checks refuses those.
+        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the
+        reason. That does not undo or stop writes on their way; only a fence that the protected resource checks refuses
+        those.
 
         Args:
             reason: Text for the holders' LeaseLost and for their logs; 1 to 1,000 bytes of UTF-8.
-            up_to_fence: Revoke only leases with this fence or a smaller one, from 1 to 2**53: those that a status has shown, and none
-                that came since. None revokes all that there are now.
+            up_to_fence: Revoke only leases with this fence or a smaller one, from 1 to 2**53: those that a status has
+                shown, and none that came since. None revokes all that there are now.
 
         Returns:
             How many leases were revoked.
@@ -74,8 +75,9 @@ class Inspectable(Revocable):
         """Return who holds it and who waits for it. Takes one round trip and changes nothing.
 
         Args:
-            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
-                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Returns:
             The status at one instant of the server.

@@ -28,14 +28,15 @@ __all__ = ["Lease"]
 class Lease(Uncopied, LeaseScope):
     """A grant that ends: by `release`, at the end of its ``with`` block, or when it is lost.
 
-    Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant lock.
+    Leases come from ``acquire`` and ``try_acquire``. Any thread or task may release one, except that of a reentrant
+    lock.
 
-    A lease is lost if it expires before it is renewed, if an operator revokes it, or if the server no longer has it. Then
-    its ``with`` block raises LeaseLost: in the asyncio API at once, by cancelling the block, and in the sync API when
-    the block ends. With ``on_lost="warn"`` the block runs to its end, and a RuntimeWarning is issued there.
+    A lease is lost if it expires before it is renewed, if an operator revokes it, or if the server no longer has it.
+    Then its ``with`` block raises LeaseLost: in the asyncio API at once, by cancelling the block, and in the sync API
+    when the block ends. With ``on_lost="warn"`` the block runs to its end, and a RuntimeWarning is issued there.
 
-    A lease that is garbage-collected without a release is no longer renewed and runs out after its ttl; a ResourceWarning
-    is issued.
+    A lease that is garbage-collected without a release is no longer renewed and runs out after its ttl; a
+    ResourceWarning is issued.
 
     Example:
         with hf.lock("orders:42") as lease:
@@ -130,8 +131,8 @@ class Lease(Uncopied, LeaseScope):
     def extend(self, ttl: Duration) -> None:
         """Extend the lease to ``ttl`` seconds from now, unless it lasts longer already. Takes one round trip.
 
-        A renewed lease needs this only to bridge a time in which the process can't renew it. It does not last longer than the lock's
-        ``max_hold``.
+        A renewed lease needs this only to bridge a time in which the process can't renew it. It does not last longer
+        than the lock's ``max_hold``.
 
         Args:
             ttl: Seconds from now (a number or a timedelta), from 0.001 s to 366 days.
@@ -153,9 +154,9 @@ class Lease(Uncopied, LeaseScope):
     def detach(self, *, ttl: Duration | None = None) -> str:
         """Give the lease up here without releasing it, and return a token with which another process adopts it.
 
-        The lease is extended, in one round trip, and renewed no more: it ends after ``ttl`` unless it is adopted or extended.
-        Its fence stays the same. Here it counts as released. `Lock.adopt` turns the token into a lease again, and
-        ``handfast extend`` and ``handfast release`` take it, too.
+        The lease is extended, in one round trip, and renewed no more: it ends after ``ttl`` unless it is adopted or
+        extended. Its fence stays the same. Here it counts as released. `Lock.adopt` turns the token into a lease again,
+        and ``handfast extend`` and ``handfast release`` take it, too.
 
         Example:
             lease = hf.lock("report:7").acquire()
@@ -166,8 +167,8 @@ class Lease(Uncopied, LeaseScope):
                 ...
 
         Args:
-            ttl: Seconds from now (a number or a timedelta) that the lease lasts at least, from 0.001 s to 366 days. None takes
-                the ttl of the lock.
+            ttl: Seconds from now (a number or a timedelta) that the lease lasts at least, from 0.001 s to 366 days.
+                None takes the ttl of the lock.
 
         Returns:
             The token: opaque text without white space. It is the right to renew and to release, so do not log it.
@@ -175,7 +176,8 @@ class Lease(Uncopied, LeaseScope):
         Raises:
             LeaseLost: The lease was lost.
             NotHeld: The lease was released or detached before.
-            TypeError: It is a lease of a reentrant lock or of several locks, or ``ttl`` is neither a number nor a timedelta.
+            TypeError: It is a lease of a reentrant lock or of several locks, or ``ttl`` is neither a number nor a
+                timedelta.
             ValueError: ``ttl`` is out of range.
             ServerRefused: The server refused, for example because it is read-only. The lease is still held here.
             redis.exceptions.ConnectionError: The server can't be reached. The lease is still held here.
@@ -196,8 +198,8 @@ class Lease(Uncopied, LeaseScope):
     def release(self) -> bool:
         """Release the lease and hand it to the next waiter, which a lock with ``at_least`` does when that time is over.
 
-        After this returns, nothing is sent for the lease any more. After an error it may be called again; a release that
-        could not reach the server is also repeated in the background.
+        After this returns, nothing is sent for the lease any more. After an error it may be called again; a release
+        that could not reach the server is also repeated in the background.
 
         Returns:
             True if this call released the lease; False if it was lost or released before.
@@ -213,10 +215,11 @@ class Lease(Uncopied, LeaseScope):
     def add_lost_callback(self, callback: Callable[[], object]) -> None:
         """Call a function once if the lease is lost, or at once if it was lost already.
 
-        In the asyncio API it is called by the event loop, so it must not block. In the sync API all callbacks of a client are
-        called one after the other by a background thread of their own, so one may acquire the lock again; while it waits,
-        the callbacks of other leases wait, too. It runs in a copy of the current context (`contextvars`). Exceptions that it
-        raises are logged; in the asyncio API a KeyboardInterrupt ends the event loop.
+        In the asyncio API it is called by the event loop, so it must not block. In the sync API all callbacks of a
+        client are called one after the other by a background thread of their own, so one may acquire the lock again;
+        while it waits, the callbacks of other leases wait, too. It runs in a copy of the current context
+        (`contextvars`). Exceptions that it raises are logged; in the asyncio API a KeyboardInterrupt ends the event
+        loop.
 
         Args:
             callback: A function without arguments. Its result is ignored.
@@ -244,8 +247,8 @@ class Lease(Uncopied, LeaseScope):
         state: LeaseState | None = getattr(self, "_state", None)  # unset if __init__ was interrupted
         if state is None or not state.request.renew or state.is_released:
             return
-        # Neither `lost` nor repr(), which may read: this is called at any point of any thread. So a lease whose deadline has passed
-        # is not taken for lost: the reply that renews it may be there already.
+        # Neither `lost` nor repr(), which may read: this is called at any point of any thread. So a lease whose
+        # deadline has passed is not taken for lost: the reply that renews it may be there already.
         if state.loss is None and self._driver.stop_renewing(state):
             lease = f"<{type(self).__name__} of {self.name!r}, fence {self.fence}>"
             message = f"{lease} was dropped without a release; it runs out after its ttl"

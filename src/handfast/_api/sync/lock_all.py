@@ -23,8 +23,8 @@ __all__ = ["LeaseOfAll", "LockAll"]
 class LeaseOfAll(Lease):
     """One lease of several locks. If one of the locks is lost, the lease is lost; its end releases the others.
 
-    In a cluster, the locks of each slot have a token and a fence of their own: ``token`` is all of those, separated by commas, and
-    ``fence`` the smallest one. Use `fences` there.
+    In a cluster, the locks of each slot have a token and a fence of their own: ``token`` is all of those, separated by
+    commas, and ``fence`` the smallest one. Use `fences` there.
     """
 
     __slots__ = ("_names",)
@@ -39,7 +39,10 @@ class LeaseOfAll(Lease):
 
     @property
     def fences(self) -> dict[str, int]:
-        """The fencing token of each name, larger than any that it had before. Those of one server, or of one slot, are the same."""
+        """The fencing token of each name, larger than any that it had before.
+
+        Those of one server, or of one slot, are the same.
+        """
         found = {name: part.fence for part in self._state.parts for name in part.request.names}
         return {name: found[name] for name in self._names}
 
@@ -47,15 +50,15 @@ class LeaseOfAll(Lease):
 class LockAll(Primitive[LeaseOfAll]):
     """The locks of several names, acquired together. Made by the client's ``lock_all()``.
 
-    They are granted in one step, when all of them are free and this request is the first in the queue of each. Nothing is
-    held before, so callers that name the same locks in different orders can't deadlock. The request stands in the queues
-    of the single locks, and requests behind it wait even if only another of its names is taken. The object holds nothing
-    itself, so threads or tasks may share it.
+    They are granted in one step, when all of them are free and this request is the first in the queue of each. Nothing
+    is held before, so callers that name the same locks in different orders can't deadlock. The request stands in the
+    queues of the single locks, and requests behind it wait even if only another of its names is taken. The object holds
+    nothing itself, so threads or tasks may share it.
 
-    In a cluster, one step takes the locks of one slot. The slots are taken one after the other, in an order that all callers share, so
-    these can't deadlock either. The locks that are taken stay so while the request waits for the next ones. They are released if it does
-    not get those, or if one of them is lost meanwhile: then ``acquire`` raises LeaseLost. ``try_acquire`` takes a round trip for each
-    slot. A namespace in braces has all its names in one slot.
+    In a cluster, one step takes the locks of one slot. The slots are taken one after the other, in an order that all
+    callers share, so these can't deadlock either. The locks that are taken stay so while the request waits for the next
+    ones. They are released if it does not get those, or if one of them is lost meanwhile: then ``acquire`` raises
+    LeaseLost. ``try_acquire`` takes a round trip for each slot. A namespace in braces has all its names in one slot.
 
     Example:
         with hf.lock_all(["account:1", "account:2"]) as lease:
@@ -90,8 +93,9 @@ class LockAll(Primitive[LeaseOfAll]):
         """Return who holds and who waits for each of the locks. Takes one round trip for each name; changes nothing.
 
         Args:
-            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
-                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Returns:
             The status of each name, each at an instant of its own.
@@ -108,8 +112,9 @@ class LockAll(Primitive[LeaseOfAll]):
     def force_release(self, *, reason: str = "released by force") -> int:
         """Revoke the leases of all current holders of each lock, and hand over to the next waiters.
 
-        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the reason.
-        That does not undo or stop writes on their way; only a fence that the protected resource checks refuses those.
+        Each former holder is notified at once: its lease is lost, and its ``with`` block raises LeaseLost with the
+        reason. That does not undo or stop writes on their way; only a fence that the protected resource checks refuses
+        those.
 
         Args:
             reason: Text for the holders' LeaseLost and for their logs; 1 to 1,000 bytes of UTF-8.

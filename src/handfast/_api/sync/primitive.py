@@ -3,9 +3,9 @@
 
 A primitive holds nothing itself: each acquire gives a lease, so callers (threads or tasks) may share one primitive.
 
-Every method that gives a lease undoes its attempt if it raises, in the frame that returns the lease: an interrupt can come
-at any instruction of a frame further down, after it has returned the lease and before its caller has it. So the ``try`` can't
-be moved into a helper.
+Every method that gives a lease undoes its attempt if it raises, in the frame that returns the lease: an interrupt can
+come at any instruction of a frame further down, after it has returned the lease and before its caller has it. So the
+``try`` can't be moved into a helper.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Primitive(Uncopied, PrimitiveScope[L]):
                 ...
 
         Args:
-            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days (`math.inf`) waits
-                indefinitely. None takes the timeout that the object was made with.
+            timeout: Seconds to wait at most: a number or a timedelta. 0 or less does not wait; more than 366 days
+                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with.
             cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
                 anything is sent, and then every 50 ms. A call to a server that does not answer is not
                 interrupted.
@@ -86,11 +86,11 @@ class Primitive(Uncopied, PrimitiveScope[L]):
             AcquireCancelled: Sync API only: ``cancel`` was set.
             QueueFull: The queue has ``max_waiters`` requests already.
             WouldDeadlock: The caller holds it in an enclosing block, and would wait for itself.
-            LeaseLost: Reentrant locks: the caller's lease was lost and is not released yet. Several locks of a cluster: one of them was
-                lost while the call waited for the others.
+            LeaseLost: Reentrant locks: the caller's lease was lost and is not released yet. Several locks of a cluster:
+                one of them was lost while the call waited for the others.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
-            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's ``retry_for``.
-            redis.exceptions.TimeoutError: The server does not answer.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta, or ``cancel`` can't be asked whether it is set.
             ValueError: ``timeout`` is not a number (``nan``).
         """
@@ -115,8 +115,9 @@ class Primitive(Uncopied, PrimitiveScope[L]):
         """Acquire it if it is free and no one waits for it. Takes one round trip and does not wait.
 
         Args:
-            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it has a quarter
-                of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by default.
+            timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
+                has a quarter of a second at least. None takes the ``socket_timeout`` of the client's settings, 5 s by
+                default.
 
         Returns:
             The lease, or None if it was not acquired.
@@ -144,11 +145,11 @@ class Primitive(Uncopied, PrimitiveScope[L]):
     def adopt(self, token: str) -> L:
         """Turn a lease that another process has detached into one of this client, which renews it from now on.
 
-        It keeps its fence and lasts the ``ttl`` of this object from now, or longer if it already does. Takes one round trip.
-        `status` goes on to show the client that acquired it. A `force_release` is noticed at the next renewal.
+        It keeps its fence and lasts the ``ttl`` of this object from now, or longer if it already does. Takes one round
+        trip. `status` goes on to show the client that acquired it. A `force_release` is noticed at the next renewal.
 
-        Adopt a token once. The server can't tell two adopters apart: both hold the same lease, and when one has released it,
-        the other one's is lost at its next renewal.
+        Adopt a token once. The server can't tell two adopters apart: both hold the same lease, and when one has
+        released it, the other one's is lost at its next renewal.
 
         Args:
             token: What `Lease.detach` returned, for this name and kind: a lock, a semaphore or a read-write lock.
@@ -226,8 +227,9 @@ class Primitive(Uncopied, PrimitiveScope[L]):
     ) -> Callable[..., Any]:
         """Decorate a function to hold this while it runs. Each call acquires a lease of its own.
 
-        A name with fields in braces is a template, which each call fills with its arguments: ``lock("order:{order_id}")``
-        for a function with the parameter ``order_id``, or ``{order.id}``. Write ``{{`` and ``}}`` for braces themselves.
+        A name with fields in braces is a template, which each call fills with its arguments:
+        ``lock("order:{order_id}")`` for a function with the parameter ``order_id``, or ``{order.id}``. Write ``{{`` and
+        ``}}`` for braces themselves.
 
         Example:
             @hf.lock("order:{order_id}", timeout=5)
@@ -238,11 +240,11 @@ class Primitive(Uncopied, PrimitiveScope[L]):
 
         Args:
             function: What to decorate. Without it, a decorator is returned.
-            timeout: Seconds that a call waits at most: a number or a timedelta. 0 or less does not wait; more than 366 days
-                (`math.inf`) waits indefinitely. None takes the timeout that the object was made with; if that is None, too, a
-                call that would skip does not wait, and others wait indefinitely.
-            on_busy: What a call does if it does not get a lease in time, or the queue is full: "raise" AcquireTimeout or
-                QueueFull, or "skip" the function and return None.
+            timeout: Seconds that a call waits at most: a number or a timedelta. 0 or less does not wait; more than 366
+                days (`math.inf`) waits indefinitely. None takes the timeout that the object was made with; if that is
+                None, too, a call that would skip does not wait, and others wait indefinitely.
+            on_busy: What a call does if it does not get a lease in time, or the queue is full: "raise" AcquireTimeout
+                or QueueFull, or "skip" the function and return None.
 
         Raises:
             TypeError: The function is of a kind that cannot be decorated, or an argument has the wrong type.

@@ -19,9 +19,10 @@ __all__ = ["Run"]
 class Run(Lease):
     """What a call for a key gives: a result that is there already (`done`), or a lease to do the work.
 
-    A run that is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one of three ways.
-    `finish` records the result; a block that is left without it, and without an exception, records None. An exception ends it as
-    failed, and the next caller runs, unless failures are remembered. Where it was lost, its result is refused with LeaseLost.
+    A run that is not done is a `Lease` with all that belongs to it: a fence, renewal, `lost`, `check`. It ends in one
+    of three ways. `finish` records the result; a block that is left without it, and without an exception, records None.
+    An exception ends it as failed, and the next caller runs, unless failures are remembered. Where it was lost, its
+    result is refused with LeaseLost.
 
     Example:
         with hf.once("invoice").keyed(order.id) as run:
@@ -83,7 +84,9 @@ class Run(Lease):
         super().check()
 
     def finish(self, value: Any = None) -> None:
-        """Record the result, and give it to all who wait for it. Takes one round trip; a further one for each 100 who wait.
+        """Record the result, and give it to all who wait for it.
+
+        Takes one round trip; a further one for each 100 who wait.
 
         After an error of the connection it is repeated in the background, and may be called again.
 
@@ -91,11 +94,11 @@ class Run(Lease):
             value: The result. By default, what JSON can hold; else what ``dumps`` takes. At most 1 MiB as it is stored.
 
         Raises:
-            LeaseLost: The run was lost, and another one may have begun. Nothing was recorded; or the reply was lost, and the record
-                was replaced or deleted before it was sent again.
+            LeaseLost: The run was lost, and another one may have begun. Nothing was recorded; or the reply was lost,
+                and the record was replaced or deleted before it was sent again.
             NotHeld: It is done, or was released.
-            TypeError: The value can't be stored; or what ``dumps`` and ``loads`` raise. It is recorded that the run is done, without a
-                result: it is not run again, and others get NotCompleted.
+            TypeError: The value can't be stored; or what ``dumps`` and ``loads`` raise. It is recorded that the run is
+                done, without a result: it is not run again, and others get NotCompleted.
             ValueError: The value is too large, or can't be stored. The same holds.
             ServerRefused: The server refused, for example because it is read-only.
             redis.exceptions.ConnectionError: The server can't be reached.
@@ -138,7 +141,10 @@ class Run(Lease):
         return request
 
     def _end_with(self, value: Any) -> Exception | None:
-        """Let the release record this result. Return the error of one that can't be stored: that it is done is recorded then."""
+        """Let the release record this result.
+
+        Return the error of one that can't be stored: that it is done is recorded then.
+        """
         try:
             data, self._result = self._codec.encode(value)
         except Exception as error:  # noqa: BLE001 -- what dumps and loads raise
@@ -148,7 +154,10 @@ class Run(Lease):
         return None
 
     def _end_as(self, outcome: Outcome, value: bytes, keep_ms: int | None = None) -> None:
-        """Let the release record this. A run that is lost by its own clock records nothing, though the server may still have its lease."""
+        """Let the release record this.
+
+        A run that is lost by its own clock records nothing, though the server may still have its lease.
+        """
         if not self.lost:
             self._state.request = self._request.ending_as(outcome, value, keep_ms)
 

@@ -23,11 +23,11 @@ __all__ = ["Scores"]
 class Scores(Uncopied):
     """A named sorted set whose scores only grow. Made by the client's ``scores()``.
 
-    Late and repeated updates do no harm: in whichever order they arrive, each member ends at its largest score. It is data
-    and stays on the server until it is removed. Threads or tasks may share the object.
+    Late and repeated updates do no harm: in whichever order they arrive, each member ends at its largest score. It is
+    data and stays on the server until it is removed. Threads or tasks may share the object.
 
-    Every method may raise ServerRefused and redis-py's connection errors. The server limits a reply to 32 MB by default:
-    use a smaller ``limit`` where members are very long.
+    Every method may raise ServerRefused and redis-py's connection errors. The server limits a reply to 32 MB by
+    default: use a smaller ``limit`` where members are very long.
 
     Example:
         seen = hf.scores("last-seen")
@@ -50,13 +50,13 @@ class Scores(Uncopied):
     def advance(self, scores: Mapping[str, float]) -> Advance:
         """Raise members to these scores, and add members that are not there.
 
-        The counts are exact even if a reply is lost and the call is sent again: the server keeps each reply for 20 s, in
-        about 150 bytes. Large calls are sent in batches of some hundred members. Each batch is atomic, the whole call is not:
-        if a batch fails, those before it have been applied, and the call may be repeated.
+        The counts are exact even if a reply is lost and the call is sent again: the server keeps each reply for 20 s,
+        in about 150 bytes. Large calls are sent in batches of some hundred members. Each batch is atomic, the whole
+        call is not: if a batch fails, those before it have been applied, and the call may be repeated.
 
         Args:
-            scores: The new score of each member. A member has 1 byte to 16 KiB of UTF-8. A score is finite, and an int only
-                if a double can hold it (all ints up to 2**53 can be held).
+            scores: The new score of each member. A member has 1 byte to 16 KiB of UTF-8. A score is finite, and an int
+                only if a double can hold it (all ints up to 2**53 can be held).
 
         Returns:
             How many members were added, moved, and left as they were.
@@ -89,8 +89,8 @@ class Scores(Uncopied):
     def since(self, score: float, *, limit: int = 1000) -> tuple[Scored, ...]:
         """Return the members with at least this score, in ascending order. Takes one round trip.
 
-        To read on, call it again with the last score returned; members with exactly that score are returned again. If more
-        than ``limit`` members share one score, the rest of them can't be read this way.
+        To read on, call it again with the last score returned; members with exactly that score are returned again. If
+        more than ``limit`` members share one score, the rest of them can't be read this way.
 
         Args:
             score: The smallest score to return; ``-math.inf`` for all members.

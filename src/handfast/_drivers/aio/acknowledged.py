@@ -1,7 +1,7 @@
 """The connection for calls whose answers wait for replicas.
 
-A server that waits for replicas serves nothing else of the connection. So there is one barrier at a time: calls that come
-meanwhile leave together, in front of the next one, and none waits for longer than two of them last.
+A server that waits for replicas serves nothing else of the connection. So there is one barrier at a time: calls that
+come meanwhile leave together, in front of the next one, and none waits for longer than two of them last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ __all__ = ["AcknowledgedSession"]
 class _Reply(PendingBatch):
     """A reply that is due: that of a call, or one of the two of the barrier behind the calls.
 
-    Only the last one has ``requests``, all those of the group: until it has come, they are sent again if the connection breaks.
+    Only the last one has ``requests``, all those of the group: until it has come, they are sent again if the connection
+    breaks.
     """
 
     __slots__ = ("frames",)
@@ -64,7 +65,10 @@ class AcknowledgedSession(Session):
             self._tick()
 
     def _on_batch(self, batch: PendingBatch, frame: Any) -> None:
-        """Take a reply. The last one of a group, that of its barrier, ends all its requests, and lets the next ones go."""
+        """Take a reply.
+
+        The last one of a group, that of its barrier, ends all its requests, and lets the next ones go.
+        """
         if isinstance(batch, PendingAside):
             return
         assert isinstance(batch, _Reply)  # noqa: S101 -- nothing else is sent here

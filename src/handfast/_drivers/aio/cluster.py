@@ -1,4 +1,7 @@
-"""The driver of a client of a cluster: it acquires locks of several slots group by group. Everything else is as for one server."""
+"""The driver of a client of a cluster: it acquires locks of several slots group by group.
+
+Everything else is as for one server.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ class AsyncClusterDriver(AsyncDriver):
         return self._acquire_groups(attempt, acquire)  # type: ignore[return-value]  # it raises instead of None
 
     async def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
-        """Return the leases of all groups, or None if one is not free. A round trip for each, for ``timeout`` seconds at most."""
+        """Return the leases of all groups, or None if one is not free.
+
+        A round trip for each, for ``timeout`` seconds at most.
+        """
         try_acquire = super().try_acquire
         if not isinstance(attempt, GroupedAttempt):
             return await try_acquire(attempt, timeout)
@@ -74,7 +80,10 @@ class AsyncClusterDriver(AsyncDriver):
     async def _acquire_groups(
         self, attempt: GroupedAttempt, acquire: Callable[[Attempt], Awaitable[LeaseState | None]]
     ) -> LeaseState | None:
-        """Acquire one group after the other. Return None, and leave nothing behind, if that gives None for one of them."""
+        """Acquire one group after the other.
+
+        Return None, and leave nothing behind, if that gives None for one of them.
+        """
         held: list[LeaseState] = []
         try:
             for part in attempt.parts:

@@ -47,7 +47,10 @@ class AsyncConnector(Connector):
             return await self._connect()
 
     def read_arrived(self, writer: asyncio.StreamWriter) -> bytes:
-        """Return what has arrived on a connection and its loop has not read yet. Over TLS, which only the loop can, nothing."""
+        """Return what has arrived on a connection and its loop has not read yet.
+
+        Over TLS, which only the loop can, nothing.
+        """
         socket = writer.get_extra_info("socket")
         if socket is None or writer.get_extra_info("ssl_object") is not None:
             return b""

@@ -1,8 +1,8 @@
 """Perform protocols for the tasks of event loops.
 
 When an operation ends early (a cancellation, a timeout, an error), what it may have left on the server is undone by
-background cleanup, which is sent before anything is awaited and which no further cancellation stops. The caller waits for
-it at most UNDO_WAIT seconds. The original exception always wins.
+background cleanup, which is sent before anything is awaited and which no further cancellation stops. The caller waits
+for it at most UNDO_WAIT seconds. The original exception always wins.
 
 A client has a `LoopContext` on every event loop that it is used on. It may be made before any loop runs.
 """
@@ -190,7 +190,10 @@ class AsyncDriver(OfOneProcess):
         return decision
 
     async def undo(self, attempt: BaseAttempt) -> None:
-        """Leave nothing behind: no queue entry, no permit, no renewal. It is begun once; a call in the middle of it does nothing."""
+        """Leave nothing behind: no queue entry, no permit, no renewal.
+
+        It is begun once; a call in the middle of it does nothing.
+        """
         await _wait_for(*self._begin_undo(attempt))
 
     async def release(self, lease: LeaseState) -> bool:
@@ -237,7 +240,10 @@ class AsyncDriver(OfOneProcess):
         return error is not None
 
     async def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend a lease to ``ttl_ms`` from now. Return False if it was lost. Raises NotHeld if it is being released."""
+        """Extend a lease to ``ttl_ms`` from now.
+
+        Return False if it was lost. Raises NotHeld if it is being released.
+        """
         return await self._change(lease, renew(lease, ttl_ms), "extended")
 
     async def downgrade(self, lease: LeaseState, request: PermitRequest) -> bool:
@@ -290,7 +296,10 @@ class AsyncDriver(OfOneProcess):
             raise
 
     async def look(self, steps: Steps[T], name: str, timeout: float | None = None) -> T:
-        """Perform a protocol that changes nothing, for ``timeout`` seconds at most. It is not tried again in an outage."""
+        """Perform a protocol that changes nothing, for ``timeout`` seconds at most.
+
+        It is not tried again in an outage.
+        """
         return await run(self._context(name), steps, name, self._soon(timeout), retry_for=0)
 
     async def close(self, *, release: bool | None) -> None:
@@ -410,7 +419,10 @@ class AsyncDriver(OfOneProcess):
         return lease
 
     def _begin_undo(self, attempt: BaseAttempt) -> list[Future[Any]]:
-        """Begin an undo, if there is anything to undo. Return what to wait for: nothing if the server does not answer."""
+        """Begin an undo, if there is anything to undo.
+
+        Return what to wait for: nothing if the server does not answer.
+        """
         context, waits = self._running_context(), not attempt.is_unanswered
         if not attempt.needs_undo or not self._connector.reached or context is None:
             return []
@@ -449,7 +461,8 @@ async def run(
             try:
                 outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
             except (ServerRefused, ServerUnsupported):
-                # The connection that was opened for the call was refused, or the one after a break: then it may have run.
+                # The connection that was opened for the call was refused, or the one after a break: then it may have
+                # run.
                 if attempt is not None and session.breaks == breaks:
                     attempt.refused()
                 raise
@@ -477,7 +490,8 @@ async def run(
 async def _call_again(session: Session | Router, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:
     """Send a call again while the refusals of the server are transient, and return its reply.
 
-    The session itself sends again after a broken connection; ``breaks`` is how many broke before the call was first sent.
+    The session itself sends again after a broken connection; ``breaks`` is how many broke before the call was first
+    sent.
     """
     latest = breaks
     while True:

@@ -1,9 +1,9 @@
 """Pending wake-ups of one event loop.
 
-A grant message may follow the reply that enqueued its waiter in the same TCP segment, before the waiter parks. So a token is
-registered in the step that reads the reply, and a message for it is kept until the next reply, which supersedes it: the
-server publishes and replies in one stream, so the order on the connection tells which is newer, and no clock is needed.
-Messages for unknown tokens concern earlier grants or cancelled requests, and are dropped.
+A grant message may follow the reply that enqueued its waiter in the same TCP segment, before the waiter parks. So a
+token is registered in the step that reads the reply, and a message for it is kept until the next reply, which
+supersedes it: the server publishes and replies in one stream, so the order on the connection tells which is newer, and
+no clock is needed. Messages for unknown tokens concern earlier grants or cancelled requests, and are dropped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class Inbox:
         return token in self._received
 
     def register(self, token: bytes) -> None:
-        """Keep messages for this token from now on, until `unregister`. Those that came before concern an earlier grant."""
+        """Keep messages for this token from now on, until `unregister`.
+
+        Those that came before concern an earlier grant.
+        """
         self._received[token] = None
         if self._revoked:
             self._revoked.pop(token, None)

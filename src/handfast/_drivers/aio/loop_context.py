@@ -117,7 +117,10 @@ class LoopContext:
         call_on(self.loop, self.renewer.notify_lost, lease)
 
     async def close(self, *, gives_up: bool) -> None:
-        """Fail the waiters, let them clean up, and then close the connection. Give up what is held, or let it run out."""
+        """Fail the waiters, let them clean up, and then close the connection.
+
+        Give up what is held, or let it run out.
+        """
         error = ClientClosed()
         self.session.fail_waiters(error)
         try:

@@ -79,7 +79,10 @@ class PendingBatch:
 
 
 class PendingAside(PendingBatch):
-    """A command of the session's own, for no caller, such as what goes before a call that is ``asking``. ``on_reply`` takes the reply."""
+    """A command of the session's own, for no caller, such as what goes before a call that is ``asking``.
+
+    ``on_reply`` takes the reply.
+    """
 
     __slots__ = ("on_reply",)
 

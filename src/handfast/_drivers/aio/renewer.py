@@ -2,8 +2,8 @@
 
 The renewer is a timer of the loop and not a task: no code can cancel it by accident, it still runs while the scopes of
 an ending program are left, and nothing is pending when the loop goes away. It looks at the table at the moment of the
-next renewal or expiry; renewals that are due together leave together. While code that does not await keeps the loop from it, the
-stand-in renews.
+next renewal or expiry; renewals that are due together leave together. While code that does not await keeps the loop
+from it, the stand-in renews.
 
 A release withdraws the renewal of its lease: one that was sent stays sent, but none is sent after that (invariant 10).
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["Renewer"]
 
 TICK_S = 0.5
-"""Longest time that a timer is set for, in seconds. Timers stand still while the machine is suspended and the clock does
-not, so after a resume a loss is noticed within this time."""
+"""Longest time that a timer is set for, in seconds. Timers stand still while the machine is suspended and the clock
+does not, so after a resume a loss is noticed within this time."""
 
 MIN_INTERVAL_S = 0.01
 """Shortest time between two passes over the table, in seconds, however many leases end one after the other."""

@@ -1,10 +1,11 @@
 """The sessions of one client in a cluster, on one event loop: one for each primary that it needs.
 
-A router stands where a single server has its session. It sends each call to the primary of its slot, and where that one knows better,
-to the one that it names, so callers never see a redirection. Grants reach a waiter through the session that replied to it last.
+A router stands where a single server has its session. It sends each call to the primary of its slot, and where that one
+knows better, to the one that it names, so callers never see a redirection. Grants reach a waiter through the session
+that replied to it last.
 
-Waiters whose slot has moved ask again, at its new place: the old one hears of no grant there. Which primary has which slot, a `Lookout`
-finds out for all routers of the client.
+Waiters whose slot has moved ask again, at its new place: the old one hears of no grant there. Which primary has which
+slot, a `Lookout` finds out for all routers of the client.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The scopes of asyncio: ``async with`` blocks that hold a lease and that end when it is lost.
 
 A lost lease ends its block the way `asyncio.timeout` ends one: it cancels the task that runs the block, and when that
-cancellation leaves the block, it is taken off the task and becomes LeaseLost. A cancellation by another cause wins, and so
-does any other exception of the block. Timeouts may be nested inside and around it.
+cancellation leaves the block, it is taken off the task and becomes LeaseLost. A cancellation by another cause wins, and
+so does any other exception of the block. Timeouts may be nested inside and around it.
 
-The cancellation comes from a callback of the event loop, so the task is suspended at an await of the block and can't leave
-it unnoticed. If the task finds the loss itself, it runs on to its next await and is cancelled there.
+The cancellation comes from a callback of the event loop, so the task is suspended at an await of the block and can't
+leave it unnoticed. If the task finds the loss itself, it runs on to its next await and is cancelled there.
 
-Nothing else needs a guard here: entering and leaving can be interrupted only where they await the driver, which undoes what
-was interrupted.
+Nothing else needs a guard here: entering and leaving can be interrupted only where they await the driver, which undoes
+what was interrupted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Guard:
             self._task.get_loop().call_soon(self._cancel)
 
     def leave(self, error: BaseException | None) -> bool:
-        """Stop watching. Return whether this guard's cancellation, and nothing else, ended the block with this error."""
+        """Stop watching.
+
+        Return whether this guard's cancellation, and nothing else, ended the block with this error.
+        """
         task, self._task = self._task, None
         with contextlib.suppress(ValueError):  # it was called
             self._state.callbacks.remove(self._cancel)
@@ -87,7 +90,10 @@ class AsyncLeaseScope:
         return self._begin()
 
     def _begin(self, _frame: FrameType | None = None) -> Self:
-        """Enter the block of a lease that was just acquired. The task tells blocks apart, and not the frame as for threads."""
+        """Enter the block of a lease that was just acquired.
+
+        The task tells blocks apart, and not the frame as for threads.
+        """
         self._state.block = self._state.block or current_task()
         self._on_enter()
         self._guards += (Guard(self._state, cancels=self._on_lost == "raise"),)

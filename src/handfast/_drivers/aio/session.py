@@ -6,9 +6,9 @@ cancelled task cancels only its future. Its request keeps its place among the re
 another's.
 
 A connection that breaks is opened again, and all requests without a reply are sent again: scripts are idempotent. Each
-request fails when its ``retry_for`` is over, but not before it was sent on a second connection; one that must not run twice
-fails at once if it was sent. A server that was never reached fails all requests at once. Waiters are woken, since a grant
-message may have been lost; they ask again.
+request fails when its ``retry_for`` is over, but not before it was sent on a second connection; one that must not run
+twice fails at once if it was sent. A server that was never reached fails all requests at once. Waiters are woken, since
+a grant message may have been lost; they ask again.
 
 The server counts as silent when nothing at all arrived for some time although a reply is due. The time is counted in
 ticks of the loop, so that a blocked loop is not taken for a silent server.
@@ -57,20 +57,22 @@ BATCH = 128
 """Requests in one write; between two writes the session checks for back-pressure."""
 
 BATCH_PAUSE_S = 1.0
-"""After the server refused a batch, the next one is made no sooner, in seconds: a user may lack the right to run its script."""
+"""After the server refused a batch, the next one is made no sooner, in seconds: a user may lack the right to run its
+script."""
 
 TICKS = 5
-"""The response timeout is divided into that many ticks. After as many ticks without a byte the server counts as silent."""
+"""The response timeout is divided into that many ticks. After as many ticks without a byte the server counts as
+silent."""
 
 
 class Session:
     """The connection of a client on one event loop. ``subscribe`` makes the subscription of each that is opened.
 
-    ``retry_for`` is for how many seconds a call is retried that does not say otherwise. The owner sets ``on_revoked``, called with
-    token and reason; ``on_break``, called with the error when the connection broke; ``on_unreachable``, called with the error
-    when none could be opened; and ``on_refused``, called with a request and the error reply to it, which returns whether it
-    took the request over. In a cluster ``slot_of`` returns the slot of a call, and ``on_slot_left`` is called with a slot that has
-    left the server.
+    ``retry_for`` is for how many seconds a call is retried that does not say otherwise. The owner sets ``on_revoked``,
+    called with token and reason; ``on_break``, called with the error when the connection broke; ``on_unreachable``,
+    called with the error when none could be opened; and ``on_refused``, called with a request and the error reply to
+    it, which returns whether it took the request over. In a cluster ``slot_of`` returns the slot of a call, and
+    ``on_slot_left`` is called with a slot that has left the server.
     """
 
     def __init__(self, connector: AsyncConnector, subscribe: Callable[[], Subscription], retry_for: float) -> None:
@@ -211,7 +213,10 @@ class Session:
             self._transport.receive()
 
     def reconnect(self, breaks: int | None = None) -> bool:
-        """Open a new connection, unless more than that many broke by now: another server may be the primary. Return whether it does."""
+        """Open a new connection, unless more than that many broke by now: another server may be the primary.
+
+        Return whether it does.
+        """
         if self._transport is None or breaks not in (None, self.breaks):
             return False
         self._break(primary_changed())
@@ -567,7 +572,10 @@ class Session:
         self._expire()
 
     def _expire(self) -> None:
-        """Fail the requests that are tried again no more, and come back when the next one is. Those on their way are waited for."""
+        """Fail the requests that are tried again no more, and come back when the next one is.
+
+        Those on their way are waited for.
+        """
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

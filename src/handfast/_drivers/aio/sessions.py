@@ -18,7 +18,9 @@ __all__ = ["Sessions"]
 
 
 class Sessions:
-    """One for most calls, and from its first use on another one for calls that wait for replicas. Made within the running loop.
+    """One for most calls, and from its first use on another one for calls that wait for replicas.
+
+    Made within the running loop.
 
     ``subscribe`` makes the subscription of each connection of the one, ``subscribe_to_nothing`` those of the other.
     """

@@ -1,7 +1,8 @@
 """Tasks of one event loop that ask for the same thing, and for which the same answer will do: they take turns to ask.
 
-One asks at a time, and waits in the server's queue for all; the others wait here. An answer is for all who came before the turn
-in which it was asked for, so none is older than the call that gets it. Of a thousand tasks that want one result, three or four ask.
+One asks at a time, and waits in the server's queue for all; the others wait here. An answer is for all who came before
+the turn in which it was asked for, so none is older than the call that gets it. Of a thousand tasks that want one
+result, three or four ask.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ __all__ = ["SharedWaits"]
 T = TypeVar("T")
 
 ANSWERS = (Recorded, KeyReused, QueueFull, ServerRefused, ClientClosed, RedisError)
-"""What is one for all that ask the same. Time that is over, a deadlock, or a request that an operator has ended are the caller's own."""
+"""What is one for all that ask the same. Time that is over, a deadlock, or a request that an operator has ended are the
+caller's own."""
 
 
 class _Turns:

@@ -1,11 +1,13 @@
 """Renew the leases of an event loop that is blocked, from a thread.
 
-Code that does not await keeps its loop from everything else, also from renewing leases. So while any are held, a thread looks
-every TICK_S seconds whether a renewal is overdue. If one is, it asks the loop for a sign of life. As long as there is none, the thread
-renews what is overdue by an event loop of its own, on connections of its own, which are closed when the first loop goes on. A loop
-that does not run at all, since nothing runs it, is not stood in for: what is left of its leases would be renewed without end.
+Code that does not await keeps its loop from everything else, also from renewing leases. So while any are held, a thread
+looks every TICK_S seconds whether a renewal is overdue. If one is, it asks the loop for a sign of life. As long as
+there is none, the thread renews what is overdue by an event loop of its own, on connections of its own, which are
+closed when the first loop goes on. A loop that does not run at all, since nothing runs it, is not stood in for: what is
+left of its leases would be renewed without end.
 
-No lease costs more than a look at whether the thread runs. It ends when nothing is held, and the next lease starts another one.
+No lease costs more than a look at whether the thread runs. It ends when nothing is held, and the next lease starts
+another one.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ SIGN_S = 0.1
 class StandIn:
     """Renews what is in the table whenever the running loop, in which this is made, is blocked.
 
-    ``make_sessions`` is called on the other loop; None if there is to be no thread. ``notify_lost`` is called on this one, with each
-    lease that turns out to be lost.
+    ``make_sessions`` is called on the other loop; None if there is to be no thread. ``notify_lost`` is called on this
+    one, with each lease that turns out to be lost.
     """
 
     def __init__(
@@ -83,7 +85,10 @@ class StandIn:
             session.abandon()
 
     def look(self) -> float | None:
-        """Renew what is overdue if the loop is blocked, in the thread. Return the seconds until the next look; None if it is over."""
+        """Renew what is overdue if the loop is blocked, in the thread.
+
+        Return the seconds until the next look; None if it is over.
+        """
         self.is_awake = True
         overdue_at = self._overdue_at()
         if overdue_at is not None and monotonic() >= overdue_at and self._loop.is_running():
@@ -169,7 +174,10 @@ class Absence:
             sent.cancel()
 
     def end(self) -> None:
-        """Note that the loop is back, in its thread. What was not sent by now is not sent any more: it may be released next."""
+        """Note that the loop is back, in its thread.
+
+        What was not sent by now is not sent any more: it may be released next.
+        """
         self.is_over = True
         for *_, sent in list(self.renewals.values()):
             sent.cancel()  # which only marks it: it has no callbacks

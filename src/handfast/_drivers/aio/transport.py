@@ -1,8 +1,8 @@
 """One connection to the server as the event loop drives it: bytes out, frames in.
 
 The client library opens the connection and completes the handshake. Then `FrameTransport` takes over its transport,
-whatever kind it is (plain, TLS, uvloop's), and becomes the protocol that the loop calls. Back-pressure is the loop's own:
-while ``paused`` is set, nothing may be written.
+whatever kind it is (plain, TLS, uvloop's), and becomes the protocol that the loop calls. Back-pressure is the loop's
+own: while ``paused`` is set, nothing may be written.
 """
 
 from __future__ import annotations

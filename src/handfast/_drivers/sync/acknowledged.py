@@ -68,7 +68,10 @@ class AcknowledgedRenewals:
             self._sent_at = self.session.send(calls, sources=sources, within=within, barrier=widest(calls).barrier)
 
     def listen(self) -> None:
-        """Take the replies that have arrived. The last one, that of the barrier, says how many replicas have what was sent."""
+        """Take the replies that have arrived.
+
+        The last one, that of the barrier, says how many replicas have what was sent.
+        """
         self._replies += self.session.listen()
         if len(self._replies) < len(self._sent) + 2:
             return

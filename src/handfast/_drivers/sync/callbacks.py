@@ -1,7 +1,7 @@
 """Call the lost-callbacks of one client, on a thread of their own.
 
-A callback is a user's code: it may wait for a lock, and it may raise anything. So it runs neither on the thread that renews
-nor in a call that happens to find a loss.
+A callback is a user's code: it may wait for a lock, and it may raise anything. So it runs neither on the thread that
+renews nor in a call that happens to find a loss.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ class CallbackThread:
         self._background = Background("handfast-callbacks", daemon=True)
 
     def call(self, callback: Callable[[], object], name: str) -> None:
-        """Have a callback for the lost lease of ``name`` called soon. Raises RuntimeError if no thread can be started."""
+        """Have a callback for the lost lease of ``name`` called soon.
+
+        Raises RuntimeError if no thread can be started.
+        """
         self._background.call(partial(self._call, callback, name))
 
     @staticmethod

@@ -1,7 +1,9 @@
-"""The driver of a client of a cluster: it acquires locks of several slots group by group. Everything else is as for one server.
+"""The driver of a client of a cluster: it acquires locks of several slots group by group.
 
-A group that the server did not grant is undone before the call returns or raises, within the reach of its caller's own undo: an interrupt
-that comes meanwhile finds all that is left.
+Everything else is as for one server.
+
+A group that the server did not grant is undone before the call returns or raises, within the reach of its caller's own
+undo: an interrupt that comes meanwhile finds all that is left.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ class SyncClusterDriver(SyncDriver):
         return self._acquire_groups(attempt, acquire)  # type: ignore[return-value]  # it raises instead of None
 
     def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
-        """Return the leases of all groups, or None if one is not free. A round trip for each, for ``timeout`` seconds at most."""
+        """Return the leases of all groups, or None if one is not free.
+
+        A round trip for each, for ``timeout`` seconds at most.
+        """
         try_acquire = super().try_acquire
         if not isinstance(attempt, GroupedAttempt):
             return try_acquire(attempt, timeout)
@@ -92,7 +97,10 @@ class SyncClusterDriver(SyncDriver):
     def _acquire_groups(
         self, attempt: GroupedAttempt, acquire: Callable[[Attempt], LeaseState | None]
     ) -> LeaseState | None:
-        """Acquire one group after the other. Return None, and leave nothing behind, if that gives None for one of them."""
+        """Acquire one group after the other.
+
+        Return None, and leave nothing behind, if that gives None for one of them.
+        """
         held: list[LeaseState] = []
         try:
             for part in attempt.parts:

@@ -36,7 +36,10 @@ class SyncConnector(Connector):
         return threading.current_thread()
 
     def ask(self, call: Call, timeout: float) -> Any:
-        """Send a command on a connection of its own, and return the reply as redis-py reads it. Its errors pass through."""
+        """Send a command on a connection of its own, and return the reply as redis-py reads it.
+
+        Its errors pass through.
+        """
         connection: Any = self.connect(timeout)
         try:
             connection.send_packed_command([call.prefix.evalsha + call.args])

@@ -1,8 +1,8 @@
 """Perform protocols in the caller's own thread.
 
-When an operation ends early (a timeout of the network, Ctrl-C, an error), what it may have left on the server is undone:
-by the calling thread if that takes at most UNDO_WAIT seconds, and by background cleanup in the renewal thread after that.
-The original exception always wins.
+When an operation ends early (a timeout of the network, Ctrl-C, an error), what it may have left on the server is
+undone: by the calling thread if that takes at most UNDO_WAIT seconds, and by background cleanup in the renewal thread
+after that. The original exception always wins.
 """
 
 from __future__ import annotations
@@ -210,7 +210,10 @@ class SyncDriver(OfOneProcess):
         return Attempt(request, hexlify(os.urandom(16)), threading.get_native_id(), monotonic())
 
     def acquire(self, attempt: Attempt, timeout: float | None, cancel: CancelEvent | None = None) -> LeaseState:
-        """Wait for the lease. Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; QueueFull; AcquireCancelled."""
+        """Wait for the lease.
+
+        Raises AcquireTimeout after ``timeout`` seconds, at once if it is 0; QueueFull; AcquireCancelled.
+        """
         if cancel is not None and cancel.is_set():
             raise AcquireCancelled(attempt.request.name)
         if timeout == 0:
@@ -312,8 +315,8 @@ class SyncDriver(OfOneProcess):
     def leave(self, lease: LeaseState, error: BaseException | None) -> bool:
         """Release at the end of a scope that ended with this error. Return False if the caller is to raise LeaseLost.
 
-        If the scope failed, its exception matters: errors of the release are only logged, and a server that is gone is not
-        waited for. Nor is it after a loss that is known.
+        If the scope failed, its exception matters: errors of the release are only logged, and a server that is gone is
+        not waited for. Nor is it after a loss that is known.
         """
         self._in_this_process()
         if lease.lost(monotonic()) and not lease.is_released:
@@ -334,7 +337,10 @@ class SyncDriver(OfOneProcess):
             return True
 
     def extend(self, lease: LeaseState, ttl_ms: int) -> bool:
-        """Extend a lease to ``ttl_ms`` from now. Return False if it was lost. Raises NotHeld if it is being released."""
+        """Extend a lease to ``ttl_ms`` from now.
+
+        Return False if it was lost. Raises NotHeld if it is being released.
+        """
         return self._change(lease, renew(lease, ttl_ms), "extended")
 
     def downgrade(self, lease: LeaseState, request: PermitRequest) -> bool:
@@ -391,14 +397,20 @@ class SyncDriver(OfOneProcess):
         return self._run(steps, name)
 
     def look(self, steps: Steps[T], name: str, timeout: float | None = None) -> T:
-        """Perform a protocol that changes nothing, for ``timeout`` seconds at most. It is not tried again in an outage."""
+        """Perform a protocol that changes nothing, for ``timeout`` seconds at most.
+
+        It is not tried again in an outage.
+        """
         self._in_this_process()
         if self._pool.closed:
             raise ClientClosed(name)
         return self._run_once(steps, name, timeout)
 
     def close(self, *, release: bool | None) -> None:
-        """Close the sessions, wake the threads that wait, and end the renewal thread. Release what is held, or let it run out."""
+        """Close the sessions, wake the threads that wait, and end the renewal thread.
+
+        Release what is held, or let it run out.
+        """
         self._in_this_process()
         if self._finalizer.detach() is not None:
             gives_up = self._release_at_exit if release is None else release
@@ -564,7 +576,10 @@ class SyncDriver(OfOneProcess):
 
 
 def _blocks() -> set[object]:
-    """Return the frames of this thread, as `LeaseState.block` has them: a block that was entered in one of them can't be left before its call returns."""
+    """Return the frames of this thread, as `LeaseState.block` has them.
+
+    A block that was entered in one of them cannot be left before its call returns.
+    """
     frames: set[object] = set()
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
     while frame is not None:
@@ -589,6 +604,9 @@ def _close_all(
 def _close_in(
     pid: int, renewer: Renewer | Renewers, pool: Pool[Any], watch: PrimaryWatch | None, *, gives_up: bool
 ) -> None:
-    """Close what is of this process. A child that was forked without Python's hooks, and has not called since, has nothing of its own."""
+    """Close what is of this process.
+
+    A child that was forked without Python's hooks, and has not called since, has nothing of its own.
+    """
     if os.getpid() == pid:
         _close_all(renewer, pool, watch, gives_up=gives_up)

@@ -1,7 +1,7 @@
 """Threads that `threading` did not start: those of a C library, for example, that call back into Python.
 
-`threading.current_thread` finds such a thread by its ident. The system gives the ident of a thread that has ended to another
-one, which would then be taken for the first, and be given its reentrant locks.
+`threading.current_thread` finds such a thread by its ident. The system gives the ident of a thread that has ended to
+another one, which would then be taken for the first, and be given its reentrant locks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Tell what a signal handler has raised from what a socket has.
 
-A job's time limit is often a handler that raises TimeoutError, which is an OSError: taken for a broken connection, the limit
-would be gone. What tells it is the handler's frame in the traceback: its second argument is the frame that it has interrupted.
+A job's time limit is often a handler that raises TimeoutError, which is an OSError: taken for a broken connection, the
+limit would be gone. What tells it is the handler's frame in the traceback: its second argument is the frame that it has
+interrupted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The sessions of one client, reused.
 
-A waiting thread keeps its session until it gets its lease. When so many threads wait or call that no session is left, the others
-get a seat at a connection that they share. So there is always one for the thread that releases what they all wait for.
+A waiting thread keeps its session until it gets its lease. When so many threads wait or call that no session is left,
+the others get a seat at a connection that they share. So there is always one for the thread that releases what they all
+wait for.
 
 Every step here is a single atomic operation of a list or a dictionary, and may be interrupted before and after it.
 """
@@ -28,7 +29,8 @@ __all__ = ["Pool"]
 S = TypeVar("S", bound="Session | RoutedSession | Seat")
 
 LENT_PAUSES_S = (0.0, 0.001, 0.01)
-"""Pauses, in seconds, in which the thread that uses a session takes the replies that have arrived, once it runs again."""
+"""Pauses, in seconds, in which the thread that uses a session takes the replies that have arrived, once it runs
+again."""
 
 
 class Pool(Generic[S]):
@@ -59,7 +61,10 @@ class Pool(Generic[S]):
         return session
 
     def take_open(self) -> S | None:
-        """Lend an idle session that is open, if there is one. Those that are closed are dropped: `take` makes new ones."""
+        """Lend an idle session that is open, if there is one.
+
+        Those that are closed are dropped: `take` makes new ones.
+        """
         try:
             while not (session := self._idle.pop()).is_open:
                 pass
@@ -77,7 +82,10 @@ class Pool(Generic[S]):
             self._close_idle()
 
     def receive(self, lease: LeaseState, pauses: Iterable[float] = LENT_PAUSES_S) -> None:
-        """Take the reply to a lease's confirmation if it has arrived. Look again after these pauses if its session is lent."""
+        """Take the reply to a lease's confirmation if it has arrived.
+
+        Look again after these pauses if its session is lent.
+        """
         for pause in pauses:
             if (confirmation := lease.confirmation) is None:
                 break

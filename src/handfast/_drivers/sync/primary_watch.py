@@ -35,7 +35,10 @@ class PrimaryWatch:
         """Held by the thread while it runs, and for good after the end. Never waited for."""
 
     def start(self) -> None:
-        """Start the thread unless it runs, from any thread. Of several that are started at once all but one end at once."""
+        """Start the thread unless it runs, from any thread.
+
+        Of several that are started at once all but one end at once.
+        """
         if not self._running.locked() and not self._stopping:
             with contextlib.suppress(RuntimeError):  # the interpreter is ending
                 threading.Thread(target=self._run, name="handfast-primary-watch", daemon=True).start()

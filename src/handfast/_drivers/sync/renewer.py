@@ -1,21 +1,21 @@
 """One thread that renews the leases of one client, and notifies their holders when they are lost.
 
-It waits on a self-pipe and on its own session, which is subscribed to the client's control channel: the server publishes
-there when an operator revokes a lease. To add a lease costs no system call: the thread looks at the table every TICK_S
-seconds while any lease is held, and is woken only for a lease that is due sooner. The connection is opened on the first
-tick that finds a live lease, so programs that hold locks for milliseconds never open it.
+It waits on a self-pipe and on its own session, which is subscribed to the client's control channel: the server
+publishes there when an operator revokes a lease. To add a lease costs no system call: the thread looks at the table
+every TICK_S seconds while any lease is held, and is woken only for a lease that is due sooner. The connection is opened
+on the first tick that finds a live lease, so programs that hold locks for milliseconds never open it.
 
-No renewal is sent for a token after its release has returned (invariant 10). The thread collects what is due and sends it
-while it holds ``_gate``; a release first removes its lease from the table and then passes the gate. The gate is reentrant,
-and nothing else is waited for: a signal handler may acquire and release in the middle of any of these steps.
+No renewal is sent for a token after its release has returned (invariant 10). The thread collects what is due and sends
+it while it holds ``_gate``; a release first removes its lease from the table and then passes the gate. The gate is
+reentrant, and nothing else is waited for: a signal handler may acquire and release in the middle of any of these steps.
 
 The thread waits for no reply: it takes those that have arrived, in the order of the calls, beside everything else. So a
-slow answer, or a lease that ends before its own arrives, keeps no other lease from being renewed. While no connection can be
-opened, because the server has no more to give or to look up its name takes long, renewals go through an idle session of the
-client's pool.
+slow answer, or a lease that ends before its own arrives, keeps no other lease from being renewed. While no connection
+can be opened, because the server has no more to give or to look up its name takes long, renewals go through an idle
+session of the client's pool.
 
-The thread also runs background cleanup: an undo that could not be finished in time goes on until the server replies, and
-for UNDO_WAIT seconds after the client is closed.
+The thread also runs background cleanup: an undo that could not be finished in time goes on until the server replies,
+and for UNDO_WAIT seconds after the client is closed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ CLOSING_PAUSE_S = 0.05
 """Pause between two tries of the cleanups that are left when the client is closed, in seconds."""
 
 MAX_EARLY = 64
-"""Revocations that are kept for leases which are not in the table yet: a lease is added right after its reply was read."""
+"""Revocations that are kept for leases which are not in the table yet: a lease is added right after its reply was
+read."""
 
 
 class Lender(Protocol):
@@ -239,8 +240,8 @@ class Renewer(LossNotifier):
         busy = bool(self._leases) or bool(self._cleanups)
         idle_tick_done = self._wakes_at != inf and not busy
         self._wakes_at = inf if idle_tick_done else monotonic() + TICK_S
-        # Publish the wake-up time before reading the table; add() writes the table before it reads the wake-up time. One of
-        # the two always sees the other.
+        # Publish the wake-up time before reading the table; add() writes the table before it reads the wake-up time.
+        # One of the two always sees the other.
         due = self._leases.next_due()
         if due is not None:
             self._wakes_at = min(due, monotonic() + TICK_S)
@@ -442,7 +443,10 @@ class Renewer(LossNotifier):
         return max(0.0, min(self._response_timeout, max(ends, default=inf) - now))
 
     def _spare_time(self) -> float:
-        """Seconds to wait for a connection before leases are renewed on another one: a tick at most, and a part of what the first has left."""
+        """Seconds to wait for a connection before leases are renewed on another one.
+
+        A tick at most, and a part of what the first lease to end has left.
+        """
         now, ends = monotonic(), [lease.deadline for lease in self._leases.all()]
         return max(0.0, min(TICK_S, (min(ends, default=inf) - now) / RENEWALS_PER_TTL))
 

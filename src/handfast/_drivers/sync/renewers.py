@@ -1,7 +1,7 @@
 """Renewal in a cluster: a renewal thread for each primary that has leases of the client.
 
-So a primary that does not answer keeps no lease of another one from being renewed. A lease whose slot has moved goes over to the
-thread of the new primary, and so does a cleanup.
+So a primary that does not answer keeps no lease of another one from being renewed. A lease whose slot has moved goes
+over to the thread of the new primary, and so does a cleanup.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ from handfast.errors import HandfastError
 __all__ = ["Renewers"]
 
 PAUSE_S = 0.02
-"""A renewal that was sent elsewhere is tried there after so many seconds: two nodes may name each other while a slot changes hands."""
+"""A renewal that was sent elsewhere is tried there after so many seconds: two nodes may name each other while a slot
+changes hands."""
 
 
 class NodeTable(LeaseTable):
-    """The leases of one primary. Those that are not in the client's table any more, or not here, are not renewed here."""
+    """The leases of one primary.
+
+    Those that are not in the client's table any more, or not here, are not renewed here.
+    """
 
     __slots__ = ("_whole",)
 
@@ -135,8 +139,8 @@ class Renewers:
                 renewer.take_over(one)
             else:
                 renewer.add(one)
-            # `_end_former` takes a thread out before it looks for work there; this does it the other way round. One of the two
-            # always sees the other.
+            # `_end_former` takes a thread out before it looks for work there; this does it the other way round. One of
+            # the two always sees the other.
             if self._renewers.get(node) is renewer:
                 break
             if isinstance(one, Cleanup):

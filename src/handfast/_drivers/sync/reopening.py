@@ -33,7 +33,10 @@ class Opening:
             self._run()
 
     def take(self, wait: float) -> Session | None:
-        """Return the session, or None if it is not open after that many seconds. Raises the error that it failed with."""
+        """Return the session, or None if it is not open after that many seconds.
+
+        Raises the error that it failed with.
+        """
         if not self._over.wait(wait):
             # `_run` notes that it is over before it looks whether it is late. One of the two always sees the other.
             self._is_late = True

@@ -1,7 +1,8 @@
 """The sessions of one thread at a time in a cluster: one for each primary that it needs.
 
-A routed session stands where a single server has its `Session`. It sends each call to the primary of its slot, and where that one
-knows better, to the one that it names, so callers never see a redirection. Its thread waits where the last call went.
+A routed session stands where a single server has its `Session`. It sends each call to the primary of its slot, and
+where that one knows better, to the one that it names, so callers never see a redirection. Its thread waits where the
+last call went.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ MOST = 8
 
 
 class RoutedSession:
-    """Does what a `Session` does. ``make`` makes the session of a node, or a seat at the connection that threads share there."""
+    """Does what a `Session` does.
+
+    ``make`` makes the session of a node, or a seat at the connection that threads share there.
+    """
 
     def __init__(
         self, routes: Routes, make: Callable[[SyncConnector], Session | Seat], *, is_seat: bool = False

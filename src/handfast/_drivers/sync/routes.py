@@ -26,7 +26,10 @@ PAUSE_S = 0.05
 
 
 class Routes:
-    """Keeps the chart of the cluster. Threads may ask the nodes at the same time: each learns what is true, and the last one wins."""
+    """Keeps the chart of the cluster.
+
+    Threads may ask the nodes at the same time: each learns what is true, and the last one wins.
+    """
 
     def __init__(self, connector: SyncConnector) -> None:
         self._connector = connector
@@ -44,7 +47,9 @@ class Routes:
         return self._connector.at(node)
 
     def node_of(self, slot: int | None, within: float) -> Node | None:
-        """Return the primary of a slot, or any node for None. It may take that many seconds to find out; None if no primary has it.
+        """Return the primary of a slot, or any node for None.
+
+        It may take that many seconds to find out; None if no primary has it.
 
         Raises the errors of the network if no node tells.
         """
@@ -57,7 +62,10 @@ class Routes:
         return self._chart.node_of(slot) or self._chart.candidates()[0]
 
     def follow(self, redirection: Redirection, asked: Node) -> Node:
-        """Take a redirection, and return where it leads. One that holds is seldom the only one: have the nodes asked again."""
+        """Take a redirection, and return where it leads.
+
+        One that holds is seldom the only one: have the nodes asked again.
+        """
         if not redirection.for_once:
             self.doubt()
         return self._chart.follow(redirection, asked)

@@ -1,11 +1,11 @@
-"""The scopes of threads: ``with`` blocks that hold a lease, and that release it even if entering or leaving is interrupted.
+"""The scopes of threads, ``with`` blocks that hold a lease, and release it even if entering or leaving is interrupted.
 
 An interrupt is a KeyboardInterrupt, or any other exception raised by a signal handler. It can come between any two
 instructions, and Python calls an ``__exit__`` only once. So an interrupt during ``__exit__`` counts as one inside the
 block: the block is left again, with the interrupt as the error that ended it. To release a lease twice changes nothing.
 
-Python has no guard for the first instructions of an ``__exit__``, before its ``try`` is entered; nor, if a lease is acquired
-and entered on one line, for those of its ``__enter__``.
+Python has no guard for the first instructions of an ``__exit__``, before its ``try`` is entered; nor, if a lease is
+acquired and entered on one line, for those of its ``__enter__``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _BEFORE_WITH, _LOAD_SPECIAL = opmap.get("BEFORE_WITH"), opmap.get("LOAD_SPECIAL"
 def _is_with(code: CodeType, offset: int) -> bool:
     """Return whether that instruction enters a ``with`` block, which only its own frame can leave.
 
-    Other calls of ``__enter__``, such as those of exit stacks and of threads that work for others, leave their frame behind.
+    Other calls of ``__enter__``, such as those of exit stacks and of threads that work for others, leave their frame
+    behind.
     """
     instructions = code.co_code
     return instructions[offset] == _BEFORE_WITH or (offset >= 2 and instructions[offset - 2] == _LOAD_SPECIAL)
@@ -86,7 +87,10 @@ class LeaseScope:
             raise no_decorator()
 
     def _leave_interrupted(self, interrupt: BaseException) -> None:
-        """Leave the block as if the interrupt had ended it. Errors of the release are dropped: the interrupt is raised."""
+        """Leave the block as if the interrupt had ended it.
+
+        Errors of the release are dropped: the interrupt is raised.
+        """
         if not self._released:
             with contextlib.suppress(*OWN_ERRORS):
                 self._leave(interrupt)

@@ -2,8 +2,8 @@
 
 After an exception it is closed and not reused: a reply may still be on its way.
 
-The confirmation of a grant is sent without waiting for its reply. The session may change hands before that comes. Replies come
-in order, so the next reader takes it before the reply that it waits for itself.
+The confirmation of a grant is sent without waiting for its reply. The session may change hands before that comes.
+Replies come in order, so the next reader takes it before the reply that it waits for itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Session(Transport):
         self._on_revoked = on_revoked
         self._grants: dict[bytes, GrantMessage] = {}
         self._unanswered: deque[tuple[Confirmation | int, float]] = deque()
-        """Confirmations without a reply, and when they were sent; and the slots whose sharded inboxes are not confirmed yet."""
+        """Confirmations without a reply, and when they were sent; and the slots whose sharded inboxes are not confirmed
+        yet."""
         self._parked = False
         self._has_moved = False
         """Whether the slot of who waits may have left the server."""
@@ -116,7 +117,10 @@ class Session(Transport):
         )
 
     def send(self, calls: list[Call], *, sources: bool, within: float, barrier: bytes = b"") -> float:
-        """Send several calls in one write, within that many seconds, and return the moment. `listen` gives their replies."""
+        """Send several calls in one write, within that many seconds, and return the moment.
+
+        `listen` gives their replies.
+        """
         with self.closing_on_error():
             sent_at = monotonic()
             parts = [(call.prefix.eval_source if sources else call.prefix.evalsha) + call.args for call in calls]
@@ -124,7 +128,10 @@ class Session(Transport):
         return sent_at
 
     def park(self, park: Park) -> Waking:
-        """Wait for the grant message, and confirm it. A broken connection ends the wait, too: the waiter then asks again."""
+        """Wait for the grant message, and confirm it.
+
+        A broken connection ends the wait, too: the waiter then asks again.
+        """
         if not self._connector.heard:
             park = self._connector.unheard(park)
         token, until, confirm, _ = park
@@ -165,7 +172,10 @@ class Session(Transport):
             raise
 
     def end_waits(self) -> None:
-        """Make `park` return at once, now and later, from another thread. This ends the connection of one that waits."""
+        """Make `park` return at once, now and later, from another thread.
+
+        This ends the connection of one that waits.
+        """
         # Note this before looking for a wait; park() does it the other way round. One of the two always sees the other.
         self._may_park = False
         if self._parked:
@@ -233,7 +243,10 @@ class Session(Transport):
         self._has_moved = True
 
     def _take_frames(self) -> list[Any]:
-        """Take the messages that have arrived, also in one segment with a reply, where no poll sees them. Return the replies."""
+        """Take the messages that have arrived, also in one segment with a reply, where no poll sees them.
+
+        Return the replies.
+        """
         replies = []
         while self.frames:
             frame = self.frames.popleft()

@@ -1,8 +1,9 @@
 """One connection for all threads of a client that find no session of their own free.
 
-A thread of its own writes and reads it. Callers hand it what is to be sent and sleep until it wakes them. So a thousand threads that
-wait cost one connection, an interrupt of a caller disturbs none of the others, and no caller ever waits for a lock that another
-caller may hold: a signal handler may call at any moment, also while its thread is in the middle of a call.
+A thread of its own writes and reads it. Callers hand it what is to be sent and sleep until it wakes them. So a thousand
+threads that wait cost one connection, an interrupt of a caller disturbs none of the others, and no caller ever waits
+for a lock that another caller may hold: a signal handler may call at any moment, also while its thread is in the middle
+of a call.
 
 `Seat` is what a caller has of it. It stands where a `Session` stands.
 """
@@ -33,7 +34,8 @@ from handfast._engine.slots import ASKING
 __all__ = ["Seat", "SharedConnections"]
 
 IDLE_S = 60.0
-"""After so many seconds without a call the thread ends, and with it the connection. The next call starts another one."""
+"""After so many seconds without a call the thread ends, and with it the connection. The next call starts another
+one."""
 
 LINGER_S = 0.1
 """And after so many once the client is closed: those who are woken by that still leave the queue."""
@@ -91,7 +93,8 @@ class _Asked:
         """The reply to `ASKING`, once it has come."""
         self.from_source = False
         self.is_abandoned = False
-        """Whether its caller does not wait any more. If it was not sent yet it must not be: an undo does not expect it."""
+        """Whether its caller does not wait any more. If it was not sent yet it must not be: an undo does not expect
+        it."""
         self.sent_at = 0.0
         self.outcome: Answer | ErrorReply | Exception | None = None
         self.wake_up = _WakeUp()
@@ -104,7 +107,10 @@ class _Asked:
 
 
 class _Subscribing(_Asked):
-    """The subscription to the sharded inbox of a slot on its way. Its only reply is an error; else there is a push in place of one."""
+    """The subscription to the sharded inbox of a slot on its way.
+
+    Its only reply is an error; else there is a push in place of one.
+    """
 
     __slots__ = ("slot",)
 
@@ -425,7 +431,10 @@ class Seat:
             self._mail.slot = slot
 
     def park(self, park: Park) -> Waking:
-        """Wait for the grant message, and have it confirmed. A broken connection ends the wait, too: the waiter then asks again."""
+        """Wait for the grant message, and have it confirmed.
+
+        A broken connection ends the wait, too: the waiter then asks again.
+        """
         if self._is_apart:
             return self._own_session().park(park)
         mail, park = self._mail, self._shared.patient(park)

@@ -1,8 +1,8 @@
 """One RESP3 connection as a thread drives it: bytes out, frames in.
 
-The client library opens the connection. From then on the socket is read here, since replies and pushes arrive interleaved and in
-either order: a push that a script causes to its own connection comes before the script's reply up to Redis 7.0 and after it from
-7.2 on, and both may arrive in one segment.
+The client library opens the connection. From then on the socket is read here, since replies and pushes arrive
+interleaved and in either order: a push that a script causes to its own connection comes before the script's reply up to
+Redis 7.0 and after it from 7.2 on, and both may arrive in one segment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Transport:
-    """One connection at a time, and its channels. ``subscribe`` makes the subscription of each connection that is opened."""
+    """One connection at a time, and its channels.
+
+    ``subscribe`` makes the subscription of each connection that is opened.
+    """
 
     def __init__(self, connector: SyncConnector, subscribe: Callable[[], Subscription]) -> None:
         self._connector = connector
@@ -62,7 +65,10 @@ class Transport:
         return self._connection is not None
 
     def open(self, within: float | None = None) -> None:
-        """Connect and subscribe, each step within that many seconds. What comes behind the handshake stays in ``frames``."""
+        """Connect and subscribe, each step within that many seconds.
+
+        What comes behind the handshake stays in ``frames``.
+        """
         timeout = self._connector.response_timeout if within is None else within
         switches = self._connector.switches
         try:

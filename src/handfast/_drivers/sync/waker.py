@@ -18,8 +18,8 @@ BLIND_S = 0.05
 class Waker:
     """A self-pipe: wakes a thread from its poll.
 
-    There is none before the thread begins: a program may close all files in between, as daemons do, and give the numbers to files of
-    its own. A number that is another file's by now is neither written to, nor read, nor closed.
+    There is none before the thread begins: a program may close all files in between, as daemons do, and give the
+    numbers to files of its own. A number that is another file's by now is neither written to, nor read, nor closed.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """The semaphore without scripts: a client adds its identifier, and removes it if its rank is above the limit.
 
 The plain version ranks clients by their clocks. The fair version ranks them by a counter, in two more keys: the ZSET
-``<semname>:owner`` has the identifiers by their number, and ``<semname>:counter`` the last number; the ZSET by time then only
-decides which permits have timed out. Do not mix the two: the fair version does not see permits of the plain version, nor of
-the Lua version.
+``<semname>:owner`` has the identifiers by their number, and ``<semname>:counter`` the last number; the ZSET by time
+then only decides which permits have timed out. Do not mix the two: the fair version does not see permits of the plain
+version, nor of the Lua version.
 """
 
 from __future__ import annotations

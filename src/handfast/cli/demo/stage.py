@@ -120,7 +120,10 @@ class Stage:
         self.timeline: Timeline = Timeline(1)
 
     def start(self, name: str, *args: str) -> None:
-        """Start a worker. It has a process group of its own, so that a Ctrl-C in the terminal reaches the demo alone."""
+        """Start a worker.
+
+        It has a process group of its own, so that a Ctrl-C in the terminal reaches the demo alone.
+        """
         command, pipe = [sys.executable, "-m", "handfast.cli.demo.worker", *args, name], subprocess.PIPE
         self.workers[name] = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, process_group=0)
         self._listeners.append(Thread(target=self._listen, args=(name, self.workers[name]), daemon=True))
@@ -133,7 +136,10 @@ class Stage:
         stdin.flush()
 
     def signal(self, name: str, number: int) -> None:
-        """Send a worker a signal. A stopped one goes on when the demo ends: so the system treats orphaned process groups."""
+        """Send a worker a signal.
+
+        A stopped one goes on when the demo ends: so the system treats orphaned process groups.
+        """
         os.kill(self.workers[name].pid, number)
 
     def kill(self, name: str) -> None:

@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Check whether the server keeps what the locks promise.
 
-    Looks at eviction, persistence, replicas, limits, the clock, and the rights of the user, and says what to change. Changes nothing
-    itself.
+    Looks at eviction, persistence, replicas, limits, the clock, and the rights of the user, and says what to change.
+    Changes nothing itself.
     """
     from handfast import ServerRefused
     from handfast.cli.operate import objects, table, words

@@ -47,9 +47,9 @@ def command(
 ) -> None:
     """List the names that are held and waited for.
 
-    PATTERN is a shell pattern, such as 'order:*' in quotes. Names with the longest queue come first, then those held for
-    longest. Of a name with several leases, the table shows the one held for longest, how many others there are, and when the
-    first one ends.
+    PATTERN is a shell pattern, such as 'order:*' in quotes. Names with the longest queue come first, then those held
+    for longest. Of a name with several leases, the table shows the one held for longest, how many others there are, and
+    when the first one ends.
 
     Looks through all keys of the server in small steps, without a registry of names.
     """

@@ -56,8 +56,8 @@ def command(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     who holds NAME and asks first. Leases that were granted after that are not touched. Either way the next waiters get
     NAME.
 
-    The former holders learn of it at once: their leases are lost. Until then they go on; a write of theirs is refused only
-    where fences are checked.
+    The former holders learn of it at once: their leases are lost. Until then they go on; a write of theirs is refused
+    only where fences are checked.
     """
     from handfast.cli.operate import objects
 

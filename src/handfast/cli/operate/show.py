@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Show who holds NAME, who waits, and what an operator did last.
 
-    A lock, a semaphore, a read-write lock and a once of one name have nothing to do with each other. Each that the server
-    knows is shown. A reentrant lock is a lock. A key of once is 'NAME|KEY', in quotes.
+    A lock, a semaphore, a read-write lock and a once of one name have nothing to do with each other. Each that the
+    server knows is shown. A reentrant lock is a lock. A key of once is 'NAME|KEY', in quotes.
     """
     from handfast.cli.operate import objects, table, words
 

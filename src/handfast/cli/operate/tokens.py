@@ -29,7 +29,10 @@ def token_option(**options: Any) -> Callable[[Any], Any]:
 
 
 def held_by(client: Handfast, name: str, token: str, kind: Kind | None, ttl: float) -> Lease | None:
-    """Return the lease of a token, extended to that many seconds; None if it has ended. Raises ValueError for no token."""
+    """Return the lease of a token, extended to that many seconds; None if it has ended.
+
+    Raises ValueError for no token.
+    """
     from handfast import LeaseLost
 
     if re.fullmatch("[0-9a-f]{32}", token):

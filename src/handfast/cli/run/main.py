@@ -27,8 +27,8 @@ def run(options: Options, command: Sequence[str], plan: LossPlan, signals: Signa
             notice.end()
             ended = run_holding(lease, command, signals, plan)
         finally:
-            # CPython runs signal handlers at calls and loops, never between a return and its assignment. So a grant that
-            # acquire() did not undo is in `lease`, and every later exception passes through here.
+            # CPython runs signal handlers at calls and loops, never between a return and its assignment. So a grant
+            # that acquire() did not undo is in `lease`, and every later exception passes through here.
             if lease is not None:
                 release(lease)
         return ended.exit_code(lease, command[0], plan)

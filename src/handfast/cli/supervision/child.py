@@ -1,11 +1,11 @@
 """A program that runs on a condition, from its start to its end.
 
-The program stays in our process group, so a terminal treats both processes as one job: the terminal sends its keys to the
-program directly, and Ctrl-Z, ``fg`` and ``bg`` work as usual. In return, signals that we send reach the program only, not
-the processes that it starts.
+The program stays in our process group, so a terminal treats both processes as one job: the terminal sends its keys to
+the program directly, and Ctrl-Z, ``fg`` and ``bg`` work as usual. In return, signals that we send reach the program
+only, not the processes that it starts.
 
-The program survives if we are killed with SIGKILL. Linux could end it (PR_SET_PDEATHSIG), but only by running Python code
-between fork and exec, which is not safe in a process with threads.
+The program survives if we are killed with SIGKILL. Linux could end it (PR_SET_PDEATHSIG), but only by running Python
+code between fork and exec, which is not safe in a process with threads.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class Child:
         return 128 - status if status < 0 else status
 
     def _poll(self) -> int | None:
-        """Return the program's status once it has ended. Take that of others, too: process 1 of a container gets all orphans."""
+        """Return the program's status once it has ended.
+
+        Take that of others, too: process 1 of a container gets all orphans.
+        """
         with contextlib.suppress(ChildProcessError):  # to send it a signal has shown that it had ended
             while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 if ended.si_pid == self._process.pid:

@@ -1,14 +1,14 @@
 """The events of a run: signals, and the loss of the lease.
 
 There are two phases. While the lease is awaited, a signal raises `Interrupted` in the main thread, which unwinds and
-leaves nothing behind. From `collect` on the program runs, and nothing is raised any more: each signal is a byte in a pipe,
-written by the interpreter's own handler, and so is each `notify_lost` of another thread. The reader of the pipe misses no
-event and sees them in order.
+leaves nothing behind. From `collect` on the program runs, and nothing is raised any more: each signal is a byte in a
+pipe, written by the interpreter's own handler, and so is each `notify_lost` of another thread. The reader of the pipe
+misses no event and sees them in order.
 
 The pipe exists from the start, so a signal between the two phases is either raised or found in the pipe.
 
-A signal may arrive while Python runs a finalizer, which ignores what is raised in it. Python says so to a hook, and the signal
-is raised again a moment later, when the finalizer is over.
+A signal may arrive while Python runs a finalizer, which ignores what is raised in it. Python says so to a hook, and the
+signal is raised again a moment later, when the finalizer is over.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Interrupted(BaseException):
 class Signals:
     """Handles the signals of the process within a ``with`` block, in the main thread.
 
-    A signal that was ignored before stays ignored, here and in the programs that are started: ``nohup`` and the ``&`` of
-    a shell script rely on that.
+    A signal that was ignored before stays ignored, here and in the programs that are started: ``nohup`` and the ``&``
+    of a shell script rely on that.
     """
 
     def __enter__(self) -> Self:
@@ -121,8 +121,8 @@ class Signals:
                 self._former[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        # Raises once only: the first signal makes the main thread clean up, which a second one must not interrupt. But our own
-        # SIGALRM says that a finalizer has ignored it.
+        # Raises once only: the first signal makes the main thread clean up, which a second one must not interrupt. But
+        # our own SIGALRM says that a finalizer has ignored it.
         if self._waits and (self._raised is None or number == signal.SIGALRM):
             self._raised = self._raised or number
             raise Interrupted(self._raised)

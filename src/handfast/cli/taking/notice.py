@@ -1,7 +1,7 @@
 """Saying for whom a run waits: once, after a second, to people who watch it.
 
-The status is read in a thread of its own, since the main thread waits for the lease. The thread takes no signals: they end
-the wait only in the main thread.
+The status is read in a thread of its own, since the main thread waits for the lease. The thread takes no signals: they
+end the wait only in the main thread.
 """
 
 from __future__ import annotations

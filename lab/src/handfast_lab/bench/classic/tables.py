@@ -56,8 +56,8 @@ SEMAPHORES = Table(
     Contention((FIRST, FAIR, LUA, HANDFAST), permits=LIMIT),
     lenient=LENIENT,
 )
-"""``acquire_semaphore`` in its three forms, and ``hf.semaphore``. The fair form ranks by a counter and closes its race with a
-lock, for which it waits 10 ms at most."""
+"""``acquire_semaphore`` in its three forms, and ``hf.semaphore``. The fair form ranks by a counter and closes its race
+with a lock, for which it waits 10 ms at most."""
 
 MARKET = Table(
     "market",
@@ -65,8 +65,8 @@ MARKET = Table(
     "purchases",
     market.Market(),
 )
-"""``list_item`` and ``purchase_item``. Each client is a user who lists an item, reads the whole market and tries to buy an offer,
-again and again. Afterwards every item must exist once, and the total of the funds be unchanged."""
+"""``list_item`` and ``purchase_item``. Each client is a user who lists an item, reads the whole market and tries to buy
+an offer, again and again. Afterwards every item must exist once, and the total of the funds be unchanged."""
 
 TABLES: Mapping[str, Table] = {table.name: table for table in (LOCKS, AUTOCOMPLETE, SEMAPHORES, MARKET)}
 """By name."""

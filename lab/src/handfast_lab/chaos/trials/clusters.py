@@ -1,11 +1,13 @@
 """Move slots and replace primaries of a cluster under load: each name is found where it is.
 
-R20  Threads or tasks use all primitives, lock_all over several slots among them, while the slots of their names move to other
-     primaries, key by key or at once; while replicas take the place of primaries, planned; and while primaries are killed. Counted:
-     workers that got stuck, fences that got smaller, histories that no order explains (of lock_all, holds that overlap), and calls
-     that failed although they had time. Of primaries that are killed, the last two are only measured, as holds that overlap:
-     asynchronous replication does not prevent these, and until a replica takes over no server answers. Calls with little time that had no answer during a planned failover are measured as well: a failover
-     takes longer. While slots move, each call has its answer.
+R20  Threads or tasks use all primitives, lock_all over several slots among them, while the slots of their names move to
+other
+     primaries, key by key or at once; while replicas take the place of primaries, planned; and while primaries are
+     killed. Counted: workers that got stuck, fences that got smaller, histories that no order explains (of lock_all,
+     holds that overlap), and calls that failed although they had time. Of primaries that are killed, the last two are
+     only measured, as holds that overlap: asynchronous replication does not prevent these, and until a replica takes
+     over no server answers. Calls with little time that had no answer during a planned failover are measured as well: a
+     failover takes longer. While slots move, each call has its answer.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ PRIMITIVES = {"lock": "lock", "semaphore": "semaphore", "rwlock": "rwlock", "rlo
 NAMES = ("a", "b")
 
 PATIENT = 1.0
-"""Seconds: a call that failed sooner during a failover was not to be tried again, by its timeout or because it does not wait."""
+"""Seconds: a call that failed sooner during a failover was not to be tried again, by its timeout or because it does not
+wait."""
 
 ENDLESS = 1_000_000
 """Operations that no worker reaches."""

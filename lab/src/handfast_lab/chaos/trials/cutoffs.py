@@ -1,9 +1,10 @@
 """Cut a primary off from its replica under load, and kill it: what waited for the replica is there.
 
-R37  Threads or tasks acquire one name after the other and keep them, half of them with ``min_replicas=1``. At some moment the
-     primary loses its replica, goes on for up to 30 ms, and is killed; the replica takes over. Counted: leases that callers had
-     got with ``min_replicas`` and that the replica does not have. Measured: the same of the others, which replication that
-     waits for nothing cannot prevent, and how long an acquire took.
+R37  Threads or tasks acquire one name after the other and keep them, half of them with ``min_replicas=1``. At some
+moment the
+     primary loses its replica, goes on for up to 30 ms, and is killed; the replica takes over. Counted: leases that
+     callers had got with ``min_replicas`` and that the replica does not have. Measured: the same of the others, which
+     replication that waits for nothing cannot prevent, and how long an acquire took.
 """
 
 from __future__ import annotations

@@ -34,11 +34,13 @@ COUNT = 10
 """Failovers."""
 
 BEFORE, LATE, SECONDS = (0.2, 1.0), (0.0, 0.15), 6.0
-"""Seconds of load before the failover begins, from the moment at which it names the new primary until the others begin, and all
-in all. Some 60 ms after that moment it sends its message; clients that connect in between are still sent to the old primary."""
+"""Seconds of load before the failover begins, from the moment at which it names the new primary until the others begin,
+and all in all. Some 60 ms after that moment it sends its message; clients that connect in between are still sent to the
+old primary."""
 
 WORKERS, TTL, PAUSE, STAY = 2, 3.0, 0.002, 0.01
-"""Of each primitive, before and after; their leases; and the mean times between two operations and of a hold, in seconds."""
+"""Of each primitive, before and after; their leases; and the mean times between two operations and of a hold, in
+seconds."""
 
 ENDLESS = 1_000_000
 """Operations that no worker reaches."""

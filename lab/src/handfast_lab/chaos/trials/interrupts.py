@@ -71,7 +71,10 @@ PACKAGES = {
 
 
 def applies(contender: Contender) -> bool:
-    """Return True if the contender has a sync API. Asyncio turns an interrupt into a cancellation: see `cancellations`."""
+    """Return True if the contender has a sync API.
+
+    Asyncio turns an interrupt into a cancellation: see `cancellations`.
+    """
     return contender.sync is not None
 
 

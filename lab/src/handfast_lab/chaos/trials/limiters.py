@@ -35,11 +35,12 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R38", "R39", "R40", "R41")
 COUNT = 1_000
-"""Calls whose reply is lost. A tenth as many seconds of load are divided among the rates, a fiftieth as many queues lose waiters,
-and so many groups of clients have clocks that differ."""
+"""Calls whose reply is lost. A tenth as many seconds of load are divided among the rates, a fiftieth as many queues
+lose waiters, and so many groups of clients have clocks that differ."""
 
 ROOM = Rate(1_000_000, 30 * 86400.0)
-"""A rate that admits all calls of R38, and of which nothing lapses meanwhile, also where it is refilled all the time."""
+"""A rate that admits all calls of R38, and of which nothing lapses meanwhile, also where it is refilled all the
+time."""
 
 RATES = (
     (Rate(60, 1.0),),

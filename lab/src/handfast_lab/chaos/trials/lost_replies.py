@@ -191,7 +191,10 @@ class _Clients:
         return left
 
     def _answer(self, words: frozenset[str], call: Callable[[], object], rounds: _Rounds) -> object:
-        """Make the call with its reply lost. Return its result, the exception, or `NETWORK_ERROR` for a network error."""
+        """Make the call with its reply lost.
+
+        Return its result, the exception, or `NETWORK_ERROR` for a network error.
+        """
         fault = self.proxy.lose_reply(Wire.match(words))
         begun = time.monotonic()
         try:

@@ -32,7 +32,8 @@ __all__ = ["COUNT", "ROWS", "applies", "trial"]
 
 ROWS = ("R42", "R43", "R44", "R45")
 COUNT = 1_000
-"""Keys of R42; one in five is asked for in R43. There are a hundredth as many stampedes, and a fiftieth as many seconds of R45."""
+"""Keys of R42; one in five is asked for in R43. There are a hundredth as many stampedes, and a fiftieth as many seconds
+of R45."""
 
 PROCESSES, CALLERS = 10, 100
 """Who asks; and callers of each process in R44."""

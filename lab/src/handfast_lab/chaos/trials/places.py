@@ -1,10 +1,12 @@
 """Take waiters out of a queue at a release: each comes back to its place.
 
-R34  Some waiters queue at a lock. Then the connections of the first ones are cut; or the slot of the lock moves, or a replica takes
-     the place of its primary, or the server loses its data, by FLUSHALL or by a restart, which all of them must notice. The
-     lock is released before they are back. Counted: waiters that failed, and those that were served before an earlier one.
-     One for each release is allowed: it gets what was free while the earlier ones were away, and holds it until they are back.
-     Measured: how many more are served before an earlier one if waiters that come back do not show their tickets.
+R34  Some waiters queue at a lock. Then the connections of the first ones are cut; or the slot of the lock moves, or a
+replica takes
+     the place of its primary, or the server loses its data, by FLUSHALL or by a restart, which all of them must notice.
+     The lock is released before they are back. Counted: waiters that failed, and those that were served before an
+     earlier one. One for each release is allowed: it gets what was free while the earlier ones were away, and holds it
+     until they are back. Measured: how many more are served before an earlier one if waiters that come back do not show
+     their tickets.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ R11  The same holder, with the server stopped as well. Counted: leases for which
 R14  Live waiters wait for more than ten wait-leases, the time for which the server keeps a silent waiter. Counted:
      waiters that lose their queue position. The server's clock is moved forward for this.
 R31  By how much an acquire exceeds its timeout: with another holder, over slow and silent links, and with a stopped
-     server. Allowed are 50 ms, the time that the link accounts for, or that which a server has for a reply. One that does
-     not answer raises the connection error, all others AcquireTimeout.
+     server. Allowed are 50 ms, the time that the link accounts for, or that which a server has for a reply. One that
+     does not answer raises the connection error, all others AcquireTimeout.
 """
 
 from __future__ import annotations
@@ -241,7 +241,8 @@ LINKS: dict[str, tuple[Callable[[_Link], AbstractContextManager[Any]], float, ty
     "server stopped": (lambda setup: setup.server.paused(), MIN_REPLY_S, redis.TimeoutError),
     "nothing comes back": (lambda setup: setup.proxy.black_hole("to client"), MIN_REPLY_S, redis.TimeoutError),
 }
-"""By condition: how to impose it, the permitted excess over the timeout, in seconds (at least 50 ms in any case), and the error."""
+"""By condition: how to impose it, the permitted excess over the timeout, in seconds (at least 50 ms in any case), and
+the error."""
 
 
 @dataclass

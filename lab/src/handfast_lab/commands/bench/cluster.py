@@ -35,14 +35,15 @@ def command(
     """Locks on the primaries of a cluster, compared with one server.
 
     Processes acquire and release many locks: one thread of the sync API that goes through its own locks, asyncio with a
-    task for each of its own locks, and asyncio with two tasks for each lock and all processes at the same locks, so that
-    every release hands a lock over. One server, a cluster of one primary and a cluster of three take turns; figures are
-    medians. "x server" is the ratio to one server in the same round. "client", "servers" and "busiest" are the CPU time of
-    one acquire and its release in microseconds: in the clients, on all servers together, and on the busiest one. "conns"
-    is how many connections a client has to each server. The second table counts Python frames of a call, on a plain session and through the router.
+    task for each of its own locks, and asyncio with two tasks for each lock and all processes at the same locks, so
+    that every release hands a lock over. One server, a cluster of one primary and a cluster of three take turns;
+    figures are medians. "x server" is the ratio to one server in the same round. "client", "servers" and "busiest" are
+    the CPU time of one acquire and its release in microseconds: in the clients, on all servers together, and on the
+    busiest one. "conns" is how many connections a client has to each server. The second table counts Python frames of a
+    call, on a plain session and through the router.
 
-    All servers are private ones of this machine: three primaries share its cores with the clients, so read the CPU times
-    before the rates.
+    All servers are private ones of this machine: three primaries share its cores with the clients, so read the CPU
+    times before the rates.
     """
     loads = [load for load in LOADS if not wanted or load in wanted]
     with places() as where:

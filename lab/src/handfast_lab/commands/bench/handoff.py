@@ -28,9 +28,9 @@ def command(
     """Count what an acquire of a contended lock and its release cost.
 
     Commands are those that the server executes, within scripts too. Received and sent are how often it read from a
-    connection and wrote to one, and the bytes. Wake-ups are how often a client, and the server, had slept and was woken;
-    they depend on the load of the machine, the other counts do not. Contenders are those of "bench lock"; they take turns,
-    and figures are medians. The server must have this command's machine for itself.
+    connection and wrote to one, and the bytes. Wake-ups are how often a client, and the server, had slept and was
+    woken; they depend on the load of the machine, the other counts do not. Contenders are those of "bench lock"; they
+    take turns, and figures are medians. The server must have this command's machine for itself.
     """
     names = common.chosen(installed(LOCKS), only)
     with common.server(url) as address:

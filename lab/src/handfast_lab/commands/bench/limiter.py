@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Compare rate limiters: calls, waiters and memory.
 
-    Processes ask without waiting, under a limit that admits them and under one that refuses them. Threads wait for a rate of 10/s.
-    Contenders take turns, and figures are medians. Fails if a waiter of Handfast is not admitted.
+    Processes ask without waiting, under a limit that admits them and under one that refuses them. Threads wait for a
+    rate of 10/s. Contenders take turns, and figures are medians. Fails if a waiter of Handfast is not admitted.
     """
     names = common.chosen(installed(SYNC), only)
     waiting = [name for name in names if LIMITERS[name].waits]

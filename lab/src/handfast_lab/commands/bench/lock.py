@@ -41,9 +41,9 @@ def command(
 ) -> None:
     """Processes contend for one lock, Handfast and rivals.
 
-    Contenders: the classic listings, redis-py, python-redis-lock, Handfast, and "floor", the scripts of Handfast over a bare
-    socket. They take turns on one server, in several rounds; figures are medians. "x floor" and "x Lua" are ratios to the
-    floor and to the classic Lua listing. Fails if a client hangs or two clients held the lock at once.
+    Contenders: the classic listings, redis-py, python-redis-lock, Handfast, and "floor", the scripts of Handfast over a
+    bare socket. They take turns on one server, in several rounds; figures are medians. "x floor" and "x Lua" are ratios
+    to the floor and to the classic Lua listing. Fails if a client hangs or two clients held the lock at once.
     """
     names = common.chosen(installed(LOCKS), only)
     with common.server(url) as address:

@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Compare how one caller makes a result while the others wait for it.
 
-    Callers ask for one key at the same moment, in several processes. Contenders take turns, and figures are medians. Fails if Handfast runs it more than once, or
-    leaves a caller without an answer.
+    Callers ask for one key at the same moment, in several processes. Contenders take turns, and figures are medians.
+    Fails if Handfast runs it more than once, or leaves a caller without an answer.
     """
     callers -= callers % processes
     if not callers:

@@ -1,6 +1,7 @@
 """Adapters for the rate limiters of Handfast and its rivals, each used as its documentation shows.
 
-`LIMITERS` holds those that the benchmark measures and the trial attacks. The library of a rival is imported on first use.
+`LIMITERS` holds those that the benchmark measures and the trial attacks. The library of a rival is imported on first
+use.
 """
 
 from __future__ import annotations

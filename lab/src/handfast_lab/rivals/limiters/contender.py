@@ -47,8 +47,8 @@ class LimiterContender:
     open: Callable[[str], AbstractContextManager[MakeLimiter]]
     """Opens a client of that server, and returns what makes its limiters."""
     admission: Callable[[Sequence[str], Sequence[str], float], Admitted | None]
-    """Returns the admission that a command within a script records, if it does. It gets the words of the call of the script and of the
-    command, and when the server executed it.
+    """Returns the admission that a command within a script records, if it does. It gets the words of the call of the
+    script and of the command, and when the server executed it.
     """
     waits: bool = True
     """Whether it has a call that waits until it is admitted."""

@@ -1,6 +1,7 @@
 """Adapters for the `once` of Handfast and for its rivals, each used as its documentation shows.
 
-`RUNNERS` holds those that the trial attacks and the benchmark measures. The library of a rival is imported on first use.
+`RUNNERS` holds those that the trial attacks and the benchmark measures. The library of a rival is imported on first
+use.
 """
 
 from __future__ import annotations

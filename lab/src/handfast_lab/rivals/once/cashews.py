@@ -1,4 +1,7 @@
-"""cashews, with ``lock=True``, by which one of several callers runs. Its early refresh has no lock for a first result, so it is not tried."""
+"""cashews, with ``lock=True``, by which one of several callers runs.
+
+Its early refresh has no lock for a first result, so it is not tried.
+"""
 
 from __future__ import annotations
 
