@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from handfast._engine.resp import ErrorReply
+from handfast._engine.server_errors import is_noscript
+
 __all__ = ["KnownScripts"]
 
 
@@ -13,13 +18,17 @@ class KnownScripts:
     sent twice.
     """
 
-    __slots__ = ("asked", "known")
+    __slots__ = ("_sources_sent", "asked", "known", "unknown")
 
     def __init__(self) -> None:
         self.known: set[str] = set()
         """Their digests."""
         self.asked: set[str] = set()
         """Those that were called once, without a reply so far."""
+        self.unknown: set[str] = set()
+        """Those of batches that the server does not know."""
+        self._sources_sent: dict[str, int] = {}
+        """With which call of this connection the source of a script left last."""
 
     def may_leave(self, digest: str) -> bool:
         """Return whether a call may leave now: the first one of its script, or any if the script is known."""
@@ -35,9 +44,23 @@ class KnownScripts:
         self.asked.discard(digest)
         self.known.add(digest)
 
-    def forget(self, digest: str) -> None:
-        """Let another call be the first one of a script: the server does not know it, and that call was given up."""
-        self.asked.discard(digest)
+    def learn(self, digest: str, reply: Any) -> None:
+        """Take a reply. If the server does not know the script, another call of it may be the first one."""
+        if type(reply) is ErrorReply and is_noscript(reply):
+            self.asked.discard(digest)
+        else:
+            self.note(digest)
+
+    def needs_source(self, digest: str, number: int, count: int) -> bool:
+        """Return whether a call that got NOSCRIPT must bring the source: none left after it did.
+
+        It was the call ``number`` of this connection, which has sent ``count``.
+        """
+        if self._sources_sent.get(digest, -1) > number:
+            return False
+        self._sources_sent[digest] = count + 1
+        self.note(digest)
+        return True
 
     def reconnect(self) -> None:
         """Expect no replies any more.
@@ -45,3 +68,4 @@ class KnownScripts:
         The next server most likely has the same scripts: what is sent again keeps its order.
         """
         self.asked.clear()
+        self._sources_sent.clear()

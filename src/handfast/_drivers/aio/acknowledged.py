@@ -42,8 +42,8 @@ class AcknowledgedSession(Session):
         transport = self._transport
         if self._sent or self._handshake is not None or transport is None or transport.paused:
             return
-        live = [request for request in self._outbox if not request.future.done()]
-        requests, self._outbox = live[:BATCH], deque(live[BATCH:])
+        live = [request for request in self._outbox.calls if not request.future.done()]
+        requests, self._outbox.calls = live[:BATCH], deque(live[BATCH:])
         if not requests:
             return
         parts: list[bytes] = []
@@ -61,8 +61,8 @@ class AcknowledgedSession(Session):
         parts.append(widest([request.call for request in requests]).barrier)
         self._sent += [_Reply(frames, []), _Reply(frames, requests)]
         transport.write(b"".join(parts))
-        if self._ticker is None:
-            self._tick()
+        if self._silence.timer is None:
+            self._silence.tick()
 
     def _on_batch(self, batch: PendingBatch, frame: Any) -> None:
         """Take a reply.

@@ -5,13 +5,10 @@ once. Replies come in the order of the requests, grant messages by token; both r
 cancelled task cancels only its future. Its request keeps its place among the replies, so that no reply is taken for
 another's.
 
-A connection that breaks is opened again, and all requests without a reply are sent again: scripts are idempotent. Each
-request fails when its ``retry_for`` is over, but not before it was sent on a second connection; one that must not run
-twice fails at once if it was sent. A server that was never reached fails all requests at once. Waiters are woken, since
-a grant message may have been lost; they ask again.
-
-The server counts as silent when nothing at all arrived for some time although a reply is due. The time is counted in
-ticks of the loop, so that a blocked loop is not taken for a silent server.
+A connection that breaks is opened again, and all requests without a reply are sent again: scripts are idempotent.
+`outbox` says for how long. A server that was never reached fails all requests at once. Waiters are woken, since a grant
+message may have been lost; they ask again. A server that says nothing although a reply is due counts as gone: see
+`silence`.
 """
 
 from __future__ import annotations
@@ -31,7 +28,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.inbox import Inbox
+from handfast._drivers.aio.outbox import Outbox
 from handfast._drivers.aio.pending import Outcome, PendingAside, PendingBatch, PendingCall
+from handfast._drivers.aio.silence import SilenceWatch
 from handfast._drivers.aio.transport import FrameTransport
 from handfast._drivers.clock import monotonic
 from handfast._drivers.failures import (
@@ -59,10 +58,6 @@ BATCH = 128
 BATCH_PAUSE_S = 1.0
 """After the server refused a batch, the next one is made no sooner, in seconds: a user may lack the right to run its
 script."""
-
-TICKS = 5
-"""The response timeout is divided into that many ticks. After as many ticks without a byte the server counts as
-silent."""
 
 
 class Session:
@@ -93,10 +88,9 @@ class Session:
         self._transport: FrameTransport | None = None
         self._handshake: Future[Any] | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._outbox: deque[PendingCall] = deque()
+        self._outbox = Outbox()
         self._sent: deque[PendingCall | PendingBatch] = deque()
         self._count = 0
-        self._sources_sent: dict[str, int] = {}
         self._scripts = KnownScripts()
         self._tries = 0
         self._flush_scheduled = False
@@ -106,28 +100,29 @@ class Session:
         """Whether the outbox is to be sent once the frames at hand are delivered."""
         self._batches_from = -inf
         """The server refused a batch: there is none before this moment."""
-        self._unknown: set[str] = set()
-        """The scripts of batches that the server does not know."""
         self._probe: Future[Outcome] | None = None
         """The latest request that is to find out whether the server takes scripts from this user."""
-        self._ticker: asyncio.TimerHandle | None = None
-        self._silent_ticks = 0
-        self._expiry: asyncio.TimerHandle | None = None
+        self._silence = SilenceWatch(
+            connector.response_timeout, self._is_reply_due, lambda: self._break(server_silent())
+        )
         self._ended: Exception | None = None
         """What all requests get from the end on."""
         self.breaks = 0
         """How many connections broke so far."""
-        self.trouble: Exception | None = None
-        """Why there is no connection; None while there is one, or none was asked for yet."""
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and self._handshake is None
 
     @property
+    def trouble(self) -> Exception | None:
+        """Why there is no connection; None while there is one, or none was asked for yet."""
+        return self._outbox.trouble
+
+    @property
     def is_stuck(self) -> bool:
         """Whether something waits for a connection that could not be opened."""
-        return self.trouble is not None and any(not request.future.done() for request in self._outbox)
+        return self._outbox.is_stuck
 
     @property
     def is_idle(self) -> bool:
@@ -150,22 +145,19 @@ class Session:
         future: Future[Outcome] = self._loop.create_future()
         request = PendingCall(call, future, self.retry_for if retry_for is None else retry_for, on_answer)
         request.by_source = by_source
-        self._outbox.append(request)
+        self._outbox.calls.append(request)
         if not self._flush_scheduled:
             self._schedule()
         return future
 
     def adopt(self, request: PendingCall) -> None:
         """Send a call that was sent elsewhere before, or that had to wait."""
-        self._outbox.append(request)
+        self._outbox.calls.append(request)
         self._schedule()
 
     def withdraw(self) -> list[PendingCall]:
         """Give back the calls that are to be sent once there is a connection."""
-        requests = [] if self.is_open else [request for request in self._outbox if not request.future.done()]
-        if requests:
-            self._outbox.clear()
-        return requests
+        return [] if self.is_open else self._outbox.withdraw()
 
     def park(self, park: Park) -> Coroutine[Any, Any, Waking]:
         """Wait for the grant message."""
@@ -228,11 +220,10 @@ class Session:
         self._close_transport()
         if self._connecting is not None:
             self._connecting.cancel()
-        for timer in (self._ticker, self._expiry):
-            if timer is not None:
-                timer.cancel()
+        self._silence.end()
         self.inbox.fail_all(error)
         self._fail(error, inf)
+        self._outbox.end()
 
     def close_after_loop(self) -> None:
         """Close the connection of an event loop that is closed."""
@@ -250,7 +241,7 @@ class Session:
 
     def on_frames(self, frames: deque[Any]) -> None:
         """Deliver each reply and each message, and send in one write what follows from them at once."""
-        self._silent_ticks = 0
+        self._silence.ticks = 0
         self._reading = True
         sent = self._sent
         try:
@@ -270,7 +261,8 @@ class Session:
                     self._on_batch(request, frame)
                 else:
                     if self._scripts.asked:
-                        self._learn(request.call.prefix.digest, frame)
+                        self._hurries = True
+                        self._scripts.learn(request.call.prefix.digest, frame)
                     self._on_reply(request, frame)
         finally:
             self._reading = False
@@ -310,17 +302,17 @@ class Session:
                 if not reply:
                     if request.call.lock is not None:
                         request.call.lock.is_free = False
-                    self._outbox.append(request)
+                    self._outbox.calls.append(request)
                 else:
                     self._on_reply(request, reply)
             return
         if is_noscript(frame) and not batch.by_source:
-            self._unknown.add(batch.call.prefix.digest)
+            self._scripts.unknown.add(batch.call.prefix.digest)
         else:
             self._batches_from = monotonic() + BATCH_PAUSE_S
             for request in batch.requests:
                 request.again = request.again or may_have_written(frame)
-        self._outbox += batch.requests
+        self._outbox.calls += batch.requests
 
     def on_writable(self) -> None:
         self._flush()
@@ -374,7 +366,8 @@ class Session:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        outbox, sent, transport, known = self._outbox, self._sent, self._transport, self._scripts.known
+        outbox, scripts, transport = self._outbox.calls, self._scripts, self._transport
+        known = scripts.known
         held_back: list[PendingCall] = []
         while outbox and self._handshake is None and transport is not None and not transport.paused:
             parts: list[bytes] = []
@@ -389,7 +382,7 @@ class Session:
                 requests, batches = split(requests, self.slot_of)
             for request in requests:
                 digest = request.call.prefix.digest
-                if not (digest in known or request.by_source or self._scripts.may_leave(digest)):
+                if not (digest in known or request.by_source or scripts.may_leave(digest)):
                     held_back.append(request)
                     continue
                 self._count += 1
@@ -398,15 +391,15 @@ class Session:
             for members in batches:
                 batch = PendingBatch(members, now)
                 digest = batch.call.prefix.digest
-                if digest in self._unknown:
-                    self._unknown.discard(digest)
+                if digest in scripts.unknown:
+                    scripts.unknown.discard(digest)
                     batch.by_source = True
                 self._pack(batch, parts)
             if parts:
                 transport.write(b"".join(parts))
         outbox.extendleft(reversed(held_back))
-        if sent and self._ticker is None:
-            self._tick()
+        if self._sent and self._silence.timer is None:
+            self._silence.tick()
 
     def _pack(self, request: PendingCall | PendingBatch, parts: list[bytes]) -> None:
         call = request.call
@@ -421,33 +414,15 @@ class Session:
 
     def _send_source(self, request: PendingCall) -> None:
         """Send a call again after NOSCRIPT: with the source, unless the source left after the call did."""
-        digest = request.call.prefix.digest
-        if self._sources_sent.get(digest, -1) <= request.number:
+        if self._scripts.needs_source(request.call.prefix.digest, request.number, self._count):
             request.by_source = True
-            self._sources_sent[digest] = self._count + 1
-            self._scripts.note(digest)
-            self._outbox.appendleft(request)  # before those that wait for it
+            self._outbox.calls.appendleft(request)  # before those that wait for it
         else:
-            self._outbox.append(request)
+            self._outbox.calls.append(request)
         self._schedule()
 
-    def _learn(self, digest: str, frame: Any) -> None:
-        """Take note whether the server knows a script, and have those sent that wait for that."""
-        if type(frame) is ErrorReply and is_noscript(frame):
-            self._scripts.forget(digest)
-        else:
-            self._scripts.note(digest)
-        self._hurries = True
-
-    def _tick(self) -> None:
-        self._ticker = None
-        if self._transport is None or not self._sent:
-            self._silent_ticks = 0
-        elif self._silent_ticks >= TICKS:
-            self._break(server_silent())
-        else:
-            self._silent_ticks += 1
-            self._ticker = self._loop.call_later(self._connector.response_timeout / TICKS, self._tick)
+    def _is_reply_due(self) -> bool:
+        return self._transport is not None and bool(self._sent)
 
     # --- connecting
 
@@ -461,27 +436,21 @@ class Session:
                 try:
                     await self._open()
                 except (RedisConnectionError, RedisTimeoutError) as error:
-                    self.trouble = error
+                    self._outbox.trouble = error
                     if not self._connector.reached:
                         self._tries = 0
                     self.on_unreachable(error)
                     self._fail(error, monotonic() if self._connector.reached else inf)
                 except Exception as error:  # noqa: BLE001 -- pending requests get every error
-                    self.trouble = error
+                    self._outbox.trouble = error
                     self.on_unreachable(error)
                     self._fail(error, inf)
-                if self.is_open or not self._has_work():
+                if self.is_open or not self._outbox.has_work():
                     break
         finally:
             self._connecting = None
-            if self._has_work():
+            if self._outbox.has_work():
                 self._schedule()
-
-    def _has_work(self) -> bool:
-        """Return whether a request is to be sent. Those that were withdrawn, or have failed, are dropped."""
-        while self._outbox and self._outbox[0].future.done():
-            self._outbox.popleft()
-        return bool(self._outbox)
 
     async def _open(self) -> None:
         try:
@@ -494,10 +463,9 @@ class Session:
             self._close_transport()
             raise self._ended
         self._handshake = self._loop.create_future()
-        self._sources_sent.clear()
         self._scripts.reconnect()
         self._batches_from = -inf
-        self._silent_ticks = 0
+        self._silence.ticks = 0
         try:
             subscription = self._subscribe()
             probe = b"" if self._connector.heard else subscription.probe
@@ -510,7 +478,7 @@ class Session:
                 raise failure
             self._owner = subscription.owner.encode()
             self._shards = None
-            self.trouble = None
+            self._outbox.trouble = None
         except BaseException as error:
             self._handshake = None
             self._close_transport()
@@ -540,7 +508,7 @@ class Session:
             if not self._handshake.done():
                 self._handshake.set_exception(error)
             return
-        self.trouble = error
+        self._outbox.trouble = error
         self._fail(error, monotonic())
         self.inbox.on_disconnect()
         self.on_break(error)
@@ -549,48 +517,5 @@ class Session:
 
     def _fail(self, error: Exception, moment: float) -> None:
         """Fail the requests whose retries end by ``moment``; the others are sent on the next connection, in order."""
-        pending: list[PendingCall] = []
-        for entry in self._sent:
-            pending += entry.requests if isinstance(entry, PendingBatch) else [entry]
-        for request in pending:
-            request.is_spared = not request.again and isinstance(error, RedisConnectionError) and moment != inf
-            request.again = True
-        for request in self._outbox:
-            request.is_spared = False
-        pending += self._outbox
+        self._outbox.fail(self._sent, error, moment)
         self._sent.clear()
-        self._outbox.clear()
-        for request in pending:
-            if request.future.done():
-                continue
-            request.give_up_at = min(request.give_up_at, monotonic() + request.retry_for)
-            is_over = request.give_up_at <= moment and not request.is_spared
-            if is_over or (request.again and request.call.once):
-                request.fail(error)
-            else:
-                self._outbox.append(request)
-        self._expire()
-
-    def _expire(self) -> None:
-        """Fail the requests that are tried again no more, and come back when the next one is.
-
-        Those on their way are waited for.
-        """
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-        if self.trouble is None:
-            return
-        now, first = monotonic(), inf
-        for _ in range(len(self._outbox)):
-            request = self._outbox.popleft()
-            if request.future.done():
-                continue
-            if request.give_up_at <= now and not request.is_spared:
-                request.fail(self.trouble)
-                continue
-            self._outbox.append(request)
-            if request.give_up_at > now:
-                first = min(first, request.give_up_at)
-        if first < inf:
-            self._expiry = self._loop.call_later(first - now, self._expire)

@@ -1,0 +1,109 @@
+"""The calls that a session has to send, in order, and how long each of them waits for a connection.
+
+A call that lost its connection is sent again on the next one. It fails when its ``retry_for`` is over, counted from the
+first break, but not before it was sent on a second connection; one that must not run twice fails at once if it was
+sent. While there is no connection, a timer fails the calls one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from math import inf
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from handfast._drivers.aio.pending import PendingBatch, PendingCall
+from handfast._drivers.clock import monotonic
+
+__all__ = ["Outbox"]
+
+
+class Outbox:
+    """The calls of one session that are to be sent."""
+
+    __slots__ = ("_expiry", "_loop", "calls", "trouble")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._expiry: asyncio.TimerHandle | None = None
+        self.calls: deque[PendingCall] = deque()
+        self.trouble: Exception | None = None
+        """Why there is no connection; None while there is one, or none was asked for yet."""
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a call waits for a connection that could not be opened."""
+        return self.trouble is not None and any(not request.future.done() for request in self.calls)
+
+    def has_work(self) -> bool:
+        """Return whether a call is to be sent. Those that were withdrawn, or have failed, are dropped."""
+        calls = self.calls
+        while calls and calls[0].future.done():
+            calls.popleft()
+        return bool(calls)
+
+    def withdraw(self) -> list[PendingCall]:
+        """Give back the calls that are to be sent."""
+        requests = [request for request in self.calls if not request.future.done()]
+        if requests:
+            self.calls.clear()
+        return requests
+
+    def fail(self, sent: Iterable[PendingCall | PendingBatch], error: Exception, moment: float) -> None:
+        """Fail the calls whose retries end by ``moment``, of those that were sent and of those that were to be sent.
+
+        The others are sent on the next connection, in order.
+        """
+        pending: list[PendingCall] = []
+        for entry in sent:
+            pending += entry.requests if isinstance(entry, PendingBatch) else [entry]
+        for request in pending:
+            request.is_spared = not request.again and isinstance(error, RedisConnectionError) and moment != inf
+            request.again = True
+        for request in self.calls:
+            request.is_spared = False
+        pending += self.calls
+        self.calls.clear()
+        for request in pending:
+            if request.future.done():
+                continue
+            request.give_up_at = min(request.give_up_at, monotonic() + request.retry_for)
+            is_over = request.give_up_at <= moment and not request.is_spared
+            if is_over or (request.again and request.call.once):
+                request.fail(error)
+            else:
+                self.calls.append(request)
+        self._expire()
+
+    def end(self) -> None:
+        """Stop the timer."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _expire(self) -> None:
+        """Fail the calls that are tried again no more, and come back when the next one is.
+
+        Those on their way are waited for.
+        """
+        self.end()
+        if self.trouble is None:
+            return
+        now, first = monotonic(), inf
+        for _ in range(len(self.calls)):
+            request = self.calls.popleft()
+            if request.future.done():
+                continue
+            if request.give_up_at <= now and not request.is_spared:
+                request.fail(self.trouble)
+                continue
+            self.calls.append(request)
+            if request.give_up_at > now:
+                first = min(first, request.give_up_at)
+        if first < inf:
+            self._expiry = self._loop.call_later(first - now, self._expire)
