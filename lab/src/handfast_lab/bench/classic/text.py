@@ -38,8 +38,6 @@ def _columns(table: Table, rows: Sequence[Row]) -> Cells:
         "retries": lambda row: total(row, row.retries),
         "x first": lambda row: "-" if row.to_first is None else f"{row.to_first:.2f}",
     }
-    if table.lenient:
-        cells["over limit"] = lambda row: number(row.violations)
     if (found := PUBLISHED.get(table.name)) is not None:
         as_long = all(abs(row.seconds - SECONDS) < 0.001 for row in rows)
         if not found.timed:
