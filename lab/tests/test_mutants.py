@@ -232,24 +232,8 @@ def test_figures_count_each_mutant_once():
         "seconds": 15.0,
     }
     assert [figures["scripts"][name]["mutants"] for name in "xy"] == [2, 2]
-    assert {kind: counts["mutants"] for kind, counts in figures["kinds"].items()} == {"drop": 1, "key": 3}
     assert figures["justified"] == {"b": "no test can tell"}
     assert figures["survived"] == ["c"]
-
-
-def test_survivors_that_are_judged_again_replace_their_old_verdicts():
-    mutants = [Mutant(name, script, "key", "") for name, script in ("ax", "bx", "cx", "dy")]
-    killed, *survived = Verdict("a", "killed", "t.py::x", 1.0), *(Verdict(name, "survived", "", 2.0) for name in "bcd")
-    before = mutate_scripts.figures_of(mutants, [killed, *survived], {"b": "no test can tell"}, 10.0)
-    again = [Verdict("b", "killed", "t.py::y", 1.0), Verdict("c", "timed out", "u.py::z", 1.0), survived[2]]
-    figures = mutate_scripts.figures_of(mutants[1:], again, {}, 5.0)
-    found = mutate_scripts.renewed(before, mutants[1:], figures)
-    whole = mutate_scripts.figures_of(mutants, [killed, *again], {}, 15.0)
-    for counts in (found["all"], whole["all"], *found["scripts"].values(), *whole["scripts"].values()):
-        assert counts.pop("seconds")
-    assert [found[part] for part in ("all", "scripts", "survived", "justified", "seconds")] == [
-        whole[part] for part in ("all", "scripts", "survived", "justified", "seconds")
-    ]
 
 
 def test_every_script_has_tests_and_its_tests_exist():

@@ -6,7 +6,6 @@
     python -m handfast_lab.mutants --show NAME         # the change of one mutant
     python -m handfast_lab.mutants --sample 20 --seed 1
     python -m handfast_lab.mutants --json FILE         # also write the figures to a file
-    python -m handfast_lab.mutants --again FILE        # those that survived in an earlier run; --json writes that run with them anew
 
 Every mutant must be killed by a test, or justified by its name in ``handfast_lab/mutants/justified.toml``, with the
 reason why no test can or should kill it. The exit status is 1 if a mutant is neither, if a justified mutant was killed,
@@ -45,9 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n\n".join(mutant.diff() for mutant in found) or "no mutant has that name")
         return 0 if found else 1
     mutants = [mutant for mutant in everything if args.only in mutant.name]
-    before = json.loads(args.again.read_text(encoding="utf-8")) if args.again else None
-    if before:
-        mutants = [mutant for mutant in mutants if mutant.name in (*before["survived"], *before["justified"])]
     if args.sample:
         mutants = random.Random(args.seed).sample(mutants, min(args.sample, len(mutants)))  # noqa: S311 -- a sample
     if args.list:
@@ -60,8 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     figures = figures_of(mutants, verdicts, reasons, time.monotonic() - started)
-    if before:
-        figures = renewed(before, mutants, figures)
     if args.json:
         args.json.write_text(json.dumps(made_here() | figures, indent=1) + "\n", encoding="utf-8")
     faults = faults_of(verdicts, reasons, {mutant.name for mutant in everything})
@@ -80,9 +74,6 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default 0)")
     parser.add_argument("--workers", type=int, default=2, help="number of worker processes (default 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
-    parser.add_argument(
-        "--again", type=Path, metavar="FILE", help="only mutants that survived in the run that wrote this file"
-    )
     return parser.parse_args(arguments)
 
 
@@ -124,7 +115,7 @@ def made_here() -> dict[str, Any]:
 def figures_of(
     mutants: Sequence[Mutant], verdicts: Iterable[Verdict], reasons: dict[str, str], seconds: float
 ) -> dict[str, Any]:
-    """Return the published figures: in total, for each script and for each kind of mutant."""
+    """Return the published figures: in total, and for each script."""
     pairs = [(mutant, verdict) for mutant, verdict in zip(mutants, verdicts, strict=True)]
     return {
         "seconds": round(seconds, 1),
@@ -132,10 +123,6 @@ def figures_of(
         "scripts": {
             script: _counts([pair for pair in pairs if pair[0].script == script], reasons)
             for script in dict.fromkeys(mutant.script for mutant in mutants)
-        },
-        "kinds": {
-            kind: _counts([pair for pair in pairs if pair[0].kind == kind], reasons)
-            for kind in sorted({mutant.kind for mutant in mutants})
         },
         "justified": {
             verdict.name: reasons[verdict.name]
@@ -146,29 +133,6 @@ def figures_of(
             verdict.name for _, verdict in pairs if verdict.outcome == "survived" and verdict.name not in reasons
         ],
     }
-
-
-def renewed(before: dict[str, Any], mutants: Sequence[Mutant], figures: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of an earlier run, with those of its survivors replaced by what they are now."""
-    survivors = [Verdict(mutant.name, "survived", "", 0.0) for mutant in mutants]
-    old = figures_of(mutants, survivors, before["justified"], 0.0)
-    parts = {
-        part: {
-            name: _replaced(counts, old[part].get(name), figures[part].get(name))
-            for name, counts in before[part].items()
-        }
-        for part in ("scripts", "kinds")
-    }
-    seconds = round(before["seconds"] + figures["seconds"], 1)
-    return figures | parts | {"seconds": seconds, "all": _replaced(before["all"], old["all"], figures["all"])}
-
-
-def _replaced(counts: dict[str, Any], old: dict[str, Any] | None, new: dict[str, Any] | None) -> dict[str, Any]:
-    if old is None or new is None:
-        return counts
-    changed = {name: counts[name] - old[name] + new[name] for name in counts if name not in ("killed by", "seconds")}
-    changed["killed by"] = dict((Counter(counts["killed by"]) + Counter(new["killed by"])).most_common())
-    return counts | changed | {"seconds": round(counts["seconds"] + new["seconds"], 1)}
 
 
 def _counts(pairs: list[tuple[Mutant, Verdict]], reasons: dict[str, str]) -> dict[str, Any]:
@@ -207,9 +171,8 @@ def table(figures: dict[str, Any]) -> str:
     """Return the figures as a table for the terminal."""
     columns = ("mutants", "killed", "timed out", "justified", "survived", "seconds")
     rows: list[tuple[str, ...]] = [("", *columns)]
-    for part in ("scripts", "kinds"):
-        rows += [(name, *(str(counts[column]) for column in columns)) for name, counts in figures[part].items()]
-    rows.append(("all", *(str(figures["all"][column]) for column in columns)))
+    for name, counts in (*figures["scripts"].items(), ("all", figures["all"])):
+        rows.append((name, *(str(counts[column]) for column in columns)))
     return "\n".join(f"{row[0]:28}" + "".join(f"{cell:>11}" for cell in row[1:]) for row in rows)
 
 
