@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +35,12 @@ LONGEST_S = 1200
 
 LOG_LENGTH = 4000
 """Characters that are kept of the log of a failure: its end."""
+
+CLASSIFIERS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+PYTHONS = [
+    found[1] for line in CLASSIFIERS if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))
+]
+"""The supported Pythons. The other parts run on the first one."""
 
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
 NOX = [sys.executable, "-m", "nox", "--error-on-missing-interpreters", "-s"]
@@ -85,10 +93,7 @@ PARTS = {
     "replicas": suite(*(f"tests/deep/faults/test_{name}.py" for name in REPLICAS), of=CLIENT),
     "coverage": Part([*NOX, "coverage"], (*ALL, "tests/gate")),
     "frameworks": Part([*NOX, "frameworks"], (*ALL, "tests/deep/frameworks")),
-    **{
-        f"python {version}": Part([*NOX, f"tests-{version}"], (*ALL, "tests/gate"))
-        for version in ("3.12", "3.13", "3.14")
-    },
+    **{f"python {version}": Part([*NOX, f"tests-{version}"], (*ALL, "tests/gate")) for version in PYTHONS[1:]},
     "checkers": lab_tests("checker_*", "contenders", "frames", "limiters", "mutants", "wheels"),
     "benches": lab_tests("bench*"),
     "trials": lab_tests("chaos*"),
@@ -204,7 +209,11 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--list", action="store_true", help="list the parts and how each went last")
     parser.add_argument("--names", action="store_true", help="print the names of the parts as JSON")
+    parser.add_argument("--pythons", action="store_true", help="print the supported Pythons, one a line")
     options = parser.parse_args()
+    if options.pythons:
+        print(*PYTHONS, sep="\n")
+        return 0
     if options.names:
         print(json.dumps(list(PARTS)))
         return 0
