@@ -91,3 +91,13 @@ def test_the_other_distributions_have_the_products_version_and_ask_for_it(folder
     module = importlib.import_module(f"handfast_{folder}")
     assert module.__version__ == __version__
     assert {one.partition("==")[2] for one in asked if one.startswith("handfast")} == {__version__}
+
+
+def test_all_distributions_are_for_the_same_pythons():
+    """The parts of the deep suite and its workflow take them from the product's."""
+    root = Path(__file__).parents[3]
+    projects = [
+        tomllib.loads((root / folder / "pyproject.toml").read_text())["project"] for folder in (".", "lint", "lab")
+    ]
+    pythons = [[line for line in project["classifiers"] if "Python :: 3." in line] for project in projects]
+    assert pythons[0] == pythons[1] == pythons[2]
