@@ -34,6 +34,7 @@ USED = {
     "test_lock_all": ["lock", "lock_all"],
     "test_family_cancel": ["lock", "lock_all", "rwlock", "semaphore"],
     "test_machines": list(NAMESPACED),
+    "test_every_kind": list(NAMESPACED),
     "test_names": ["lock", "lock_all", "names", "once", "rwlock", "semaphore", "autocomplete", "scores"],
     "test_limiter": ["limiter"],
     "test_once_uses": ["once"],

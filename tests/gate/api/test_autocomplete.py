@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from handfast import ClientClosed, ServerRefused
+from handfast import ServerRefused
 from handfast._protocol.structures import BATCH
 from handfast.testing import FaultProxy, command, containing, script
-from tests._support.apis import SYNC
+from tests._support.family import NOWHERE
 from tests._support.helpers import ends_first
-
-NOWHERE = "redis://127.0.0.1:1/0"
 
 OPTIONS = [{"fold_case": fold_case, "ranked": ranked} for fold_case in (False, True) for ranked in (False, True)]
 
@@ -639,18 +637,3 @@ async def test_a_call_without_items_sends_no_request(api, options):
         for use in (lambda: names.add("a"), lambda: names.complete(""), names.size):
             with pytest.raises(redis.ConnectionError):
                 await use()
-
-
-async def test_a_closed_client_raises_an_error(api, server, raw):
-    async with api.client(server.url) as client:
-        names = client.autocomplete("a")
-        await names.add("a")
-    for use in (lambda: names.add("b"), lambda: names.complete("a"), names.size, names.clear):
-        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
-            await use()
-
-
-async def test_class_names_and_reprs_show_the_api(api, here):
-    names = here.autocomplete("a b")
-    assert names.name == "a b"
-    assert repr(names) == f"<{'' if api is SYNC else 'Async'}Autocomplete 'a b'>"

@@ -13,7 +13,6 @@ import pytest
 
 from handfast import (
     AcquireTimeout,
-    ClientClosed,
     Handfast,
     NotHeld,
     QueueFull,
@@ -21,9 +20,8 @@ from handfast import (
 from handfast.testing import FaultProxy, script
 from tests._support.apis import ASYNCIO, SYNC, until_queued
 from tests._support.engine import Engine
+from tests._support.family import NOWHERE
 from tests._support.helpers import eventually_async
-
-NOWHERE = "redis://127.0.0.1:1/0"
 
 
 async def take_and_give(lock):
@@ -277,17 +275,6 @@ async def test_equal_names_in_different_namespaces_are_different_locks(api, serv
             assert {key.split(":")[0] for key in raw.scan_iter()} == {"{one", "{two"}
 
 
-async def test_class_names_and_reprs_show_the_api(api, here):
-    lock = here.lock("a b")
-    lease = await lock.acquire()
-    assert lock.name == lease.name == "a b"
-    prefix = "" if api is SYNC else "Async"
-    assert repr(lock) == f"<{prefix}Lock 'a b'>"
-    assert repr(lease).startswith(f"<{prefix}Lease of 'a b', fence {lease.fence}, ")
-    assert await lease.release() is True
-    assert "released" in repr(lease)
-
-
 async def test_a_full_queue_refuses_the_next_waiter(here, there):
     async with asyncio.TaskGroup() as tasks, here.lock("a"):
         tasks.create_task(take_and_give(there.lock("a")))
@@ -369,33 +356,6 @@ async def test_decorating_a_generator_raises_type_error(api, function):
 
 
 @pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"ttl": 0}, ValueError),
-        ({"ttl": -1}, ValueError),
-        ({"ttl": float("nan")}, ValueError),
-        ({"ttl": "30"}, TypeError),
-        ({"on_lost": "ignore"}, ValueError),
-        ({"max_waiters": 0}, ValueError),
-    ],
-)
-async def test_bad_options_are_refused_before_any_io(api, options, error):
-    async with api.client(NOWHERE) as client:
-        with pytest.raises(error):
-            client.lock("a", **options)
-
-
-@pytest.mark.parametrize("timeout", [float("nan"), "1", True])
-async def test_bad_timeouts_are_refused_before_any_io(api, timeout):
-    async with api.client(NOWHERE) as client:
-        with pytest.raises((ValueError, TypeError), match="timeout must"):
-            await client.lock("a").acquire(timeout=timeout)
-        with pytest.raises((ValueError, TypeError), match="timeout must"):
-            async with client.lock("a").acquire(timeout=timeout):
-                pytest.fail("the block was entered")
-
-
-@pytest.mark.parametrize(
     ("server", "error", "words"),
     [
         (42, TypeError, "must be a URL"),
@@ -419,19 +379,6 @@ def test_a_redis_client_with_unsuitable_options_is_refused(api):
         api.client(NOWHERE, namespace="")
     with pytest.raises(ValueError, match="label must not be empty"):
         api.client(NOWHERE, label="")
-
-
-async def test_a_closed_client_raises_an_error(api, server, raw):
-    async with api.client(server.url) as client:
-        await (await client.lock("a").acquire()).release()
-    lock = client.lock("a")
-    for use in (lock.acquire, lock.try_acquire):
-        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
-            await use()
-    with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
-        async with lock:
-            pytest.fail("the block was entered")
-    await client.close()
 
 
 # --- the sync API only

@@ -9,13 +9,11 @@ import pytest
 
 from handfast import AcquireTimeout, Handfast, HandfastError, LeaseLost, NotHeld, QueueFull
 from handfast.testing import FaultProxy, script
-from tests._support.apis import ASYNCIO, SYNC, until_queued
+from tests._support.apis import ASYNCIO, until_queued
 from tests._support.cancelling import Scene
 from tests._support.engine import Engine
-from tests._support.family import until_listening
+from tests._support.family import NOWHERE, until_listening
 from tests._support.helpers import eventually_async, forever, more
-
-NOWHERE = "redis://127.0.0.1:1/0"
 
 ODD = ["}", "{", "{a}", "a:q", "a}:holders", " ", "a b", "\0", "a\nb", "é", "🔒", "%7B", ":", "*", "a, b", "x" * 10_000]
 
@@ -335,14 +333,6 @@ async def test_force_release_revokes_every_name(here, there, raw):
     assert nothing_left(raw, "abc")
 
 
-async def test_class_names_and_reprs_show_the_api(api, here):
-    lock = here.lock_all(["a", "b"])
-    prefix = "" if api is SYNC else "Async"
-    assert repr(lock) == f"<{prefix}LockAll 'a', 'b'>"
-    async with lock as lease:
-        assert repr(lease).startswith(f"<{prefix}LeaseOfAll of 'a, b', fence {lease.fence}, ")
-
-
 # --- invalid arguments
 
 
@@ -369,13 +359,6 @@ async def test_invalid_name_lists_are_refused_before_any_io(api, names, error):
     async with api.client(NOWHERE) as client:
         with pytest.raises(error):
             client.lock_all(names)
-
-
-@pytest.mark.parametrize("options", [{"ttl": 0}, {"on_lost": "ignore"}, {"max_waiters": 0}], ids=str)
-async def test_bad_options_are_refused_before_any_io(api, options):
-    async with api.client(NOWHERE) as client:
-        with pytest.raises(ValueError, match=next(iter(options))):
-            client.lock_all(["a"], **options)
 
 
 # --- lost requests and replies

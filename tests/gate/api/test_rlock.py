@@ -15,7 +15,6 @@ import pytest
 from handfast import (
     AcquireTimeout,
     AsyncHandfast,
-    ClientClosed,
     Handfast,
     LeaseLost,
     NotHeld,
@@ -556,24 +555,6 @@ def test_a_client_whose_reentrant_locks_were_used_is_garbage_collected(server, r
 # --- invalid arguments
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"ttl": 0}, ValueError),
-        ({"ttl": "30"}, TypeError),
-        ({"on_lost": "ignore"}, ValueError),
-        ({"max_waiters": 0}, ValueError),
-        ({"limit": 2}, TypeError),
-    ],
-)
-async def test_bad_options_are_refused_before_any_io(api, options, error):
-    async with api.client(NOWHERE) as client:
-        with pytest.raises(error):
-            client.rlock("a", **options)
-        with pytest.raises(ValueError, match="name"):
-            client.rlock("")
-
-
 @pytest.mark.parametrize("timeout", [float("nan"), "1", True])
 async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(api, here, timeout):
     async with api.client(NOWHERE) as client:
@@ -582,28 +563,3 @@ async def test_bad_timeouts_are_refused_before_any_io_and_within_a_block(api, he
     async with here.rlock("a"):
         with pytest.raises((ValueError, TypeError), match="timeout must"):
             await here.rlock("a").acquire(timeout=timeout)
-
-
-async def test_class_names_and_reprs_show_the_api(api, here):
-    rlock = here.rlock("a b")
-    prefix = "" if api is SYNC else "Async"
-    assert repr(rlock) == f"<{prefix}RLock 'a b'>"
-    assert rlock.name == "a b"
-    async with rlock as outer, rlock as inner:
-        assert repr(inner).startswith(f"<{prefix}RLease of 'a b', fence {outer.fence}, ")
-        assert inner.name == "a b"
-    assert "released" in repr(outer)
-    assert "released" in repr(inner)
-
-
-async def test_a_closed_client_raises_an_error(api, server, raw):
-    async with api.client(server.url) as client:
-        async with client.rlock("a"):
-            pass
-    rlock = client.rlock("a")
-    for use in (rlock.acquire, rlock.try_acquire, rlock.status):
-        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
-            await use()
-    with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
-        async with rlock:
-            pytest.fail("the block was entered")

@@ -14,13 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from handfast import Advance, ClientClosed, Scored, ServerRefused
+from handfast import Advance, Scored, ServerRefused
 from handfast._protocol.structures import BATCH
 from handfast.testing import FaultProxy, command, script
-from tests._support.apis import SYNC
+from tests._support.family import NOWHERE
 from tests._support.helpers import eventually_async
-
-NOWHERE = "redis://127.0.0.1:1/0"
 
 CALL = script("scores_advance")
 
@@ -559,18 +557,3 @@ async def test_a_call_without_items_sends_no_request(api):
         for use in (lambda: scores.advance({"a": 1}), scores.oldest, scores.size, scores.clear):
             with pytest.raises(redis.ConnectionError):
                 await use()
-
-
-async def test_a_closed_client_raises_an_error(api, server, raw):
-    async with api.client(server.url) as client:
-        scores = client.scores("a")
-        await scores.advance({"a": 1})
-    for use in (lambda: scores.advance({"a": 2}), scores.oldest, scores.newest, scores.size, scores.clear):
-        with pytest.raises(ClientClosed, match="this client was closed; make a new one"):
-            await use()
-
-
-async def test_class_names_and_reprs_show_the_api(api, here):
-    scores = here.scores("a b")
-    assert scores.name == "a b"
-    assert repr(scores) == f"<{'' if api is SYNC else 'Async'}Scores 'a b'>"
