@@ -23,6 +23,7 @@ OPERATOR = "operator", "secret"
 USED = {
     "test_lock": ["lock"],
     "test_renewer": ["lock", "semaphore"],
+    "test_lost_calls": ["lock"],
     "test_sync_faults": ["lock"],
     "test_aio_cancel": ["lock"],
     "test_aio_faults": ["lock"],

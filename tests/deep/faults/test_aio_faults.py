@@ -13,20 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import redis
 
 from handfast import AcquireTimeout, AsyncHandfast, LeaseLost, ServerRefused
 from handfast._drivers.aio.session import Session
-from handfast.embedded import PrivateServer, find_binary, supervisor
-from handfast.testing import containing
+from handfast.embedded import PrivateServer
 from tests._support.cancelling import connections_since, context_of, newest, session_of, settled
 from tests._support.engine import Engine
 from tests._support.helpers import eventually_async, kill_waiter
 from tests.gate.faults import test_aio_faults as gate
-from tests.gate.faults.test_aio_faults import CALLS, CROWD, ROUNDS, nothing_left
+from tests.gate.faults.test_aio_faults import CALLS, CROWD, nothing_left
 
 proxy = gate.proxy
 near = gate.near
@@ -34,17 +32,6 @@ far = gate.far
 
 STORM = 1.5
 """Seconds of everything at once."""
-
-
-async def test_a_lost_extension_does_not_add_up(far, proxy, raw):
-    lease = await far.lock("a", ttl=1.0).acquire()
-    for _ in range(ROUNDS):
-        fault = proxy.lose_reply(CALLS["renew"])
-        await lease.extend(10)
-        assert fault.spent
-        (holder,) = (await far.lock("a").status()).holders
-        assert lease.remaining() <= holder.remaining <= 10
-    assert await lease.release() is True
 
 
 async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
@@ -60,16 +47,6 @@ async def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_
         await lease.extend(30)
     assert found.spent
     assert await lease.release() is False
-
-
-async def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
-    async with far.lock("a", ttl=1.0) as lease:
-        for _ in range(3):  # the third is due when the first ttl is over
-            fault = proxy.lose_reply(CALLS["renew"])
-            await eventually_async(lambda fault=fault: fault.spent)
-        await eventually_async(lambda: lease.remaining() > 0.8)
-        assert not lease.lost
-        assert Engine(raw).holders() == [lease.token]
 
 
 async def test_a_server_that_forgets_its_scripts_with_a_crowd_in_flight_grants_each_once(near, raw):
@@ -95,29 +72,6 @@ async def test_a_server_that_forgets_its_scripts_with_a_crowd_in_flight_grants_e
     for number in range(CROWD):
         engine = Engine(raw, f"n{number}")
         assert engine.holders() == engine.queue() == []
-
-
-async def test_a_server_that_comes_back_is_waited_for():
-    with PrivateServer() as server:
-        path = server.socket
-        hf = AsyncHandfast(server.url)
-        lease = await hf.lock("a").acquire()
-    folder = Path(path).parent
-    folder.mkdir(0o700)
-    waiters = [asyncio.create_task(hf.lock("b").acquire(timeout=20)) for _ in range(3)]
-    await asyncio.sleep(0.01)
-    again = supervisor.SupervisedServer(find_binary(), str(folder), remove_dir=True)
-    try:
-        for _ in waiters:
-            done, _ = await asyncio.wait(waiters, timeout=20, return_when=asyncio.FIRST_COMPLETED)
-            (first,) = done
-            waiters.remove(first)
-            assert await first.result().release() is True
-        assert await lease.release() is False, "a server that forgot everything has no lease to give up"
-        assert lease.lost
-    finally:
-        await hf.close()
-        again.end()
 
 
 async def test_a_server_that_stays_away_fails_all_calls_after_the_retry_time(monkeypatch):
@@ -183,18 +137,6 @@ async def test_a_primary_that_stays_a_replica_fails_after_the_retry_time():
             assert nothing_left(behind)
 
 
-async def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy, raw):
-    for _ in range(60):
-        lease = await far.lock("a", ttl=0.012).acquire()
-        await asyncio.sleep(0.004)
-        await lease.release()
-        await asyncio.sleep(0.005)  # what was sent before the release returned may take its time through the proxy
-        seen = len(proxy.commands)
-        await asyncio.sleep(0.008)
-        token = lease.token.encode()
-        assert not any(map(containing(token), proxy.commands[seen:]))
-
-
 @pytest.mark.parametrize("state", ["unsent", "unanswered"])
 async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw, state):
     lease = await far.lock("a", ttl=0.9).acquire()
@@ -218,16 +160,6 @@ async def test_a_renewal_on_its_way_is_withdrawn_by_the_release(far, proxy, raw,
     assert any(map(CALLS["release"], proxy.commands[seen:]))
     assert not any(map(CALLS["renew"], proxy.commands[seen:]))
     assert nothing_left(raw)
-
-
-async def test_the_blocks_own_exception_wins_over_a_server_that_is_gone(caplog):
-    with PrivateServer() as server:
-        hf = AsyncHandfast(server.url)
-        with pytest.raises(KeyError):
-            async with hf.lock("a", ttl=1):
-                server.close()
-                raise KeyError
-    await hf.close()
 
 
 class Storm:

@@ -21,33 +21,14 @@ import handfast
 from handfast import AcquireTimeout, ClientClosed, Handfast, LeaseLost
 from handfast._drivers.sync import driver, renewer
 from handfast.embedded import PrivateServer
-from handfast.testing import ServerController, calm, containing, interrupt_at
+from handfast.testing import ServerController, calm, interrupt_at
 from tests._support.engine import Engine
 from tests._support.helpers import eventually, kill_waiter, more, without_coverage
 from tests.gate.faults import test_sync_faults as gate
-from tests.gate.faults.test_sync_faults import CALLS, ROUNDS, nothing_left
+from tests.gate.faults.test_sync_faults import CALLS, nothing_left
 
 proxy = gate.proxy
 far = gate.far
-
-
-def test_a_lost_extension_does_not_add_up(far, proxy, raw):
-    lease = far.lock("a", ttl=1.0).acquire()
-    for _ in range(ROUNDS):
-        proxy.lose_reply(CALLS["renew"])
-        lease.extend(10)
-        (holder,) = far.lock("a").status().holders
-        assert lease.remaining() <= holder.remaining <= 10
-    assert lease.release() is True
-
-
-def test_a_lost_renewal_is_made_up_for(far, proxy, raw):
-    with far.lock("a", ttl=0.6) as lease:
-        for _ in range(3):
-            fault = proxy.lose_reply(CALLS["renew"])
-            eventually(lambda fault=fault: fault.spent)
-        time.sleep(0.6)
-        assert not lease.lost
 
 
 def test_a_timeout_is_kept_while_the_server_is_silent_and_the_request_cancelled_when_it_replies(raw):
@@ -159,18 +140,6 @@ def test_a_forked_child_owns_nothing_and_has_sessions_of_its_own(hf, raw):
 # --- threads
 
 
-def test_nothing_is_sent_for_a_token_after_its_release_returned(far, proxy, raw):
-    for _ in range(60):
-        lease = far.lock("a", ttl=0.012).acquire()
-        time.sleep(0.004)
-        lease.release()
-        time.sleep(0.005)  # what was sent before the release returned may take its time through the proxy
-        seen = len(proxy.commands)
-        time.sleep(0.008)
-        token = lease.token.encode()
-        assert not any(map(containing(token), proxy.commands[seen:]))
-
-
 def open_files():
     """How many files this process has open, where the system tells."""
     listing = Path("/proc/self/fd")
@@ -235,18 +204,6 @@ time.sleep(60)
         finally:
             os.killpg(parent.pid, signal.SIGKILL)
             parent.stdout.close()
-
-
-def test_the_blocks_own_exception_wins_over_a_server_that_is_gone(caplog):
-    with PrivateServer() as server:
-        hf = Handfast(server.url)
-        lock = hf.lock("a", ttl=1)
-        with pytest.raises(KeyError):
-            with lock:
-                server.close()
-                raise KeyError
-    assert "the cleanup of 'a' goes on in the background" in caplog.text
-    hf.close()
 
 
 INTERRUPTED = """

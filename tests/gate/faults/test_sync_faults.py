@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-import redis
 
 import handfast
 from handfast import AcquireTimeout, Handfast, LeaseLost
 from handfast._drivers.sync.driver import SyncDriver
-from handfast.embedded import PrivateServer, find_binary, supervisor
 from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.engine import Engine
 from tests._support.helpers import eventually
@@ -47,31 +44,6 @@ def nothing_left(raw, name="a"):
     return engine.holders() == engine.queue() == []
 
 
-@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-@pytest.mark.parametrize("verb", ["acquire", "release"])
-def test_a_lost_acquire_or_release_is_sent_again_and_happens_once(far, proxy, raw, verb, what):
-    fences = []
-    for _ in range(ROUNDS):
-        fault = getattr(proxy, what)(CALLS[verb])
-        lease = far.lock("a").acquire(timeout=5)
-        assert len(Engine(raw).holders()) == 1
-        assert lease.release() is True
-        assert fault.spent
-        assert nothing_left(raw)
-        fences.append(lease.fence)
-    assert fences == sorted(set(fences))
-
-
-@pytest.mark.parametrize("what", ["lose_reply", "lose_request"])
-def test_a_lost_try_is_sent_again(far, proxy, raw, what):
-    getattr(proxy, what)(CALLS["acquire"])
-    lease = far.lock("a").try_acquire()
-    assert Engine(raw).holders() == [lease.token]
-    getattr(proxy, what)(CALLS["acquire"])
-    assert far.lock("a").try_acquire() is None
-    assert lease.release() is True
-
-
 def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_lost(far, proxy):
     lease = far.lock("a", renew=False).acquire()
     found = proxy.before(
@@ -82,69 +54,6 @@ def test_an_extension_that_is_answered_after_the_loss_was_found_says_that_it_is_
     assert found.spent
     assert lease.lost
     assert lease.release() is False
-
-
-def test_a_lost_cancel_leaves_no_queue_entry(far, proxy, raw, hf):
-    with hf.lock("a") as lease:
-        for what in ("lose_reply", "lose_request") * 5:
-            fault = getattr(proxy, what)(CALLS["cancel"])
-            with pytest.raises(AcquireTimeout):
-                far.lock("a").acquire(timeout=0.01)
-            assert fault.spent
-            assert Engine(raw).queue() == []
-        assert Engine(raw).holders() == [lease.token]
-
-
-def test_a_waiter_whose_connection_is_cut_keeps_its_queue_entry(far, proxy, raw, hf):
-    with ThreadPoolExecutor(1) as threads:
-        lease = hf.lock("a").acquire()
-        waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
-        (token,) = eventually(lambda: Engine(raw).queue())
-        for _ in range(5):
-            seen = len(proxy.commands)
-            proxy.cut()
-            eventually(lambda seen=seen: any(map(CALLS["acquire"], proxy.commands[seen:])))
-        assert Engine(raw).queue() == [token]
-        lease.release()
-        assert waiter.result(20).release() is True
-
-
-def test_a_grant_whose_message_is_lost_is_found_by_polling(far, proxy, raw, hf):
-    with ThreadPoolExecutor(1) as threads:
-        lease = hf.lock("a").acquire()
-        waiter = threads.submit(lambda: far.lock("a").acquire(timeout=20))
-        (token,) = eventually(lambda: Engine(raw).queue())
-        Engine(raw).run("release", token=lease.token)
-        proxy.cut()
-        assert waiter.result(20).token == token
-        assert waiter.result().release() is True
-    assert lease.release() is False, "another was granted it since, and no copy of this release was sent"
-
-
-def test_a_server_that_never_was_there_is_reported_at_once(tmp_path):
-    with Handfast(f"unix://{tmp_path}/missing") as hf:
-        for ask in (hf.lock("a").acquire, hf.lock("a").try_acquire, hf.lock("a").status):
-            with pytest.raises(redis.ConnectionError):
-                ask()
-
-
-def test_a_server_that_comes_back_is_waited_for():
-    with PrivateServer() as server:
-        path = server.socket
-        hf = Handfast(server.url)
-        lease = hf.lock("a").acquire()
-    folder = Path(path).parent
-    folder.mkdir(0o700)
-    with ThreadPoolExecutor(1) as threads:
-        waiter = threads.submit(lambda: hf.lock("b").acquire(timeout=20))
-        again = supervisor.SupervisedServer(find_binary(), str(folder), remove_dir=True)
-        try:
-            assert waiter.result(20).release() is True
-            assert lease.release() is False, "a server that forgot everything has no lease to give up"
-            assert lease.lost
-        finally:
-            hf.close()
-            again.end()
 
 
 def test_a_release_that_was_interrupted_may_be_repeated_and_is_no_loss(hf, raw):

@@ -333,7 +333,7 @@ PLANTED = (
     ),
     Planted(
         "the driver does not report a request that was sent twice",
-        "handfast._drivers.aio.session",
+        "handfast._drivers.aio.outbox",
         "            request.again = True\n",
         "            request.again = request.call.once\n",
         "a try_acquire whose first copy arrives after the reply to the second is granted without an owner",
