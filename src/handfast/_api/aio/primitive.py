@@ -94,7 +94,8 @@ class AsyncPrimitive(Uncopied, AsyncPrimitiveScope[L]):
                 one of them was lost while the call waited for the others.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
             TypeError: ``timeout`` is neither a number nor a timedelta, or ``cancel`` can't be asked whether it is set.
             ValueError: ``timeout`` is not a number (``nan``).
         """

@@ -79,7 +79,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             ValueError: ``permits`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))

@@ -94,7 +94,8 @@ class Admission(Uncopied):
             ValueError: ``cost`` is out of range.
             ServerRefused: The server is read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         new_cost = check_int(cost, "cost", MAX_PERMITS, least=0)
         if not self.admitted:
@@ -178,7 +179,8 @@ class Limiter(Uncopied):
             ValueError: ``cost`` or ``timeout`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
         attempt = self._driver.limit_attempt(self._costing(cost))

@@ -125,7 +125,8 @@ class Once(Revocable, Uncopied, PrimitiveScope[Run]):
             ValueError: An argument is out of range; or the result can't be stored.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         check_function(function)
         with type(self)(self._driver, self._request(timeout, fingerprint), self._options) as run:
@@ -157,7 +158,8 @@ class Once(Revocable, Uncopied, PrimitiveScope[Run]):
             ValueError: An argument is out of range, or ``loads`` can't read the result.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
             redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
-            ``retry_for``. redis.exceptions.TimeoutError: The server does not answer.
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
         """
         request = self._request(timeout, fingerprint)
         attempt = self._driver.attempt(request)
