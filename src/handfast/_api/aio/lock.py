@@ -5,10 +5,8 @@ from __future__ import annotations
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
-from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import OnLost
 
 __all__ = ["AsyncLock"]
 
@@ -25,9 +23,7 @@ class AsyncLock(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             ...
     """
 
-    def __init__(self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost) -> None:
-        super().__init__(driver, permits, on_lost)
-        self._permits = permits
+    _request: PermitRequest
 
     def _lease(self, state: LeaseState) -> AsyncLease:
         return AsyncLease(self._driver, state, self._on_lost)

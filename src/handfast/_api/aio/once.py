@@ -62,12 +62,12 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
         body = await invoices.keyed(order.id).run(lambda: render(order), timeout=10)
     """
 
-    _permits: OnceRequest
+    _request: OnceRequest
 
     def __init__(self, driver: AsyncDriver, request: OnceRequest, options: OnceOptions) -> None:
         self._driver = driver
         self._blocks = Blocks(driver)
-        self._permits = request
+        self._request = request
         self._options = options
 
     def keyed(self, *parts: str | int) -> Self:
@@ -84,7 +84,7 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             TypeError: A part is neither a str nor an int, or there is none.
             ValueError: A part is out of range.
         """
-        return type(self)(self._driver, self._permits.keyed(key_parts(parts)), self._options)
+        return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._options)
 
     async def run(
         self,
@@ -128,7 +128,7 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         check_function(function)
-        async with type(self)(self._driver, self._request(timeout, fingerprint), self._options) as run:
+        async with type(self)(self._driver, self._for_call(timeout, fingerprint), self._options) as run:
             if not run.done:
                 made = await function()
                 await run.finish(made)
@@ -161,7 +161,7 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        request = self._request(timeout, fingerprint)
+        request = self._for_call(timeout, fingerprint)
         attempt = self._driver.attempt(request)
         try:
             return await self._found_or_begun(attempt, request)
@@ -190,7 +190,7 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        attempt = self._driver.attempt(self._request(None, fingerprint))
+        attempt = self._driver.attempt(self._for_call(None, fingerprint))
         try:
             state = await self._driver.try_acquire(attempt)
             return None if state is None else await self._begun(attempt, state)
@@ -218,7 +218,7 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
-        return await self._driver.look(once.status(self._permits), self.name, reply_seconds(timeout))
+        return await self._driver.look(once.status(self._request), self.name, reply_seconds(timeout))
 
     async def forget(self) -> bool:
         """Delete the record, so that the next caller runs it again.
@@ -233,13 +233,13 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return await self._driver.run(once.forget(self._permits), self.name)
+        return await self._driver.run(once.forget(self._request), self.name)
 
     async def __aenter__(self) -> AsyncRun:
         frame = sys._getframe(1)  # noqa: SLF001 -- documented, and nothing else tells blocks apart
-        attempt, run = self._driver.attempt(self._permits), None
+        attempt, run = self._driver.attempt(self._request), None
         try:
-            run = await self._found_or_begun(attempt, self._permits)
+            run = await self._found_or_begun(attempt, self._request)
             return self._blocks.enter(frame, run)
         except BaseException:
             if run is not None:
@@ -276,9 +276,9 @@ class AsyncOnce(AsyncRevocable, Uncopied, AsyncPrimitiveScope[AsyncRun]):
 
         return running
 
-    def _request(self, timeout: Duration | None, fingerprint: str | bytes | None) -> OnceRequest:
-        seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
-        return self._permits.for_call(seconds, fingerprint_bytes(fingerprint))
+    def _for_call(self, timeout: Duration | None, fingerprint: str | bytes | None) -> OnceRequest:
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
+        return self._request.for_call(seconds, fingerprint_bytes(fingerprint))
 
     async def _found_or_begun(self, attempt: Attempt, request: OnceRequest) -> AsyncRun:
         try:

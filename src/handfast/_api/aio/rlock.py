@@ -122,6 +122,7 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
                 ...
     """
 
+    _request: PermitRequest
     _adopts = False
     _owned = True
 
@@ -129,7 +130,6 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
         self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost, holds: PerCaller[ReentrantHold]
     ) -> None:
         super().__init__(driver, permits, on_lost)
-        self._permits = permits
         self._holds = holds
 
     def _like(self, request: PermitRequest) -> Self:
@@ -139,7 +139,7 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
         caller = self._driver.caller()
         if caller is None:  # asyncio only
             raise RuntimeError(f"{self!r} belongs to the task that acquires it; call this in a task")  # asyncio only
-        hold = self._holds.find(caller, self._permits.place.tag)
+        hold = self._holds.find(caller, self._request.place.tag)
         if hold is None or not hold.is_active:
             return None
         if hold.state.lost(monotonic()):
@@ -148,7 +148,7 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
 
     def _abandon(self, attempt: Attempt, lease: AsyncRLease | None = None) -> None:
         super()._abandon(attempt, lease)
-        hold = self._holds.find(self._driver.caller(), self._permits.place.tag)
+        hold = self._holds.find(self._driver.caller(), self._request.place.tag)
         if hold is not None:
             hold.forget(attempt)
 
@@ -156,5 +156,5 @@ class AsyncRLock(AsyncInspectable, AsyncPrimitive[AsyncRLease]):
         caller = self._driver.caller()
         hold = ReentrantHold(caller, state)
         lease = AsyncRLease(self._driver, state, self._on_lost, hold)
-        self._holds.set(caller, self._permits.place.tag, hold)
+        self._holds.set(caller, self._request.place.tag, hold)
         return lease

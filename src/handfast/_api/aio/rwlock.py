@@ -84,6 +84,8 @@ class AsyncRWLease(AsyncLease):
 class _Side(AsyncInspectable, AsyncPrimitive[AsyncRWLease]):
     """One of the two ways to hold a read-write lock."""
 
+    _request: PermitRequest
+
     def __init__(
         self,
         driver: AsyncDriver,
@@ -93,7 +95,6 @@ class _Side(AsyncInspectable, AsyncPrimitive[AsyncRWLease]):
         read: PermitRequest,
     ) -> None:
         super().__init__(driver, permits, on_lost)
-        self._permits = permits
         self._entered_by = entered_by
         self._read = read
 
@@ -163,7 +164,7 @@ class AsyncRWLock(Uncopied, AsyncInspectable):
         entered_by: PerCaller[WeakSet[AsyncRWLease]],
     ) -> None:
         self._driver = driver
-        self._permits = read
+        self._request = read
         self._reading = AsyncReadLock(driver, read, on_lost, entered_by, read)
         self._writing = AsyncWriteLock(driver, write, on_lost, entered_by, read)
 

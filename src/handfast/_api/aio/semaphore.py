@@ -5,7 +5,6 @@ from __future__ import annotations
 from handfast._api.aio.inspectable import AsyncInspectable
 from handfast._api.aio.lease import AsyncLease
 from handfast._api.aio.primitive import AsyncPrimitive
-from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.aio.scope import acquire_context
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
@@ -13,7 +12,7 @@ from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
 
 # sync only: from handfast.arguments import CancelEvent
-from handfast.arguments import Duration, OnLost
+from handfast.arguments import Duration
 
 __all__ = ["AsyncSemaphore"]
 
@@ -33,14 +32,12 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             ...
     """
 
-    def __init__(self, driver: AsyncDriver, permits: PermitRequest, on_lost: OnLost) -> None:
-        super().__init__(driver, permits, on_lost)
-        self._permits = permits
+    _request: PermitRequest
 
     @property
     def limit(self) -> int:
         """The number of permits that this object was made with. `status` has the limit in force after a `resize`."""
-        return self._permits.limit
+        return self._request.limit
 
     # sync only, in Args: cancel: An event that ends the wait when it is set, such as a `threading.Event`. It is looked at before
     # sync only, in Args:     anything is sent, and then every 50 ms. A call to a server that does not answer is not
@@ -82,8 +79,8 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
-        attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
+        attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:
             return self._lease(
                 await self._driver.acquire(
@@ -117,7 +114,7 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = reply_seconds(timeout)
-        attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
+        attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:
             state = await self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
@@ -144,7 +141,7 @@ class AsyncSemaphore(AsyncInspectable, AsyncPrimitive[AsyncLease]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
-        await self._driver.run(admin.resize(self._permits, new_limit, self._driver.label), self.name)
+        await self._driver.run(admin.resize(self._request, new_limit, self._driver.label), self.name)
 
     def _lease(self, state: LeaseState) -> AsyncLease:
         return AsyncLease(self._driver, state, self._on_lost)

@@ -21,7 +21,7 @@ class Revocable:
     """An object with a name, and with holders whose leases can be taken away."""
 
     _driver: SyncDriver
-    _permits: PermitRequest
+    _request: PermitRequest
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -29,7 +29,7 @@ class Revocable:
     @property
     def name(self) -> str:
         """The name that the object was made with."""
-        return self._permits.name
+        return self._request.name
 
     def force_release(self, *, reason: str = "released by force", up_to_fence: int | None = None) -> int:
         """Revoke the leases of all current holders and hand over to the next waiters.
@@ -54,7 +54,7 @@ class Revocable:
             redis.exceptions.TimeoutError: The server does not answer.
         """
         fence = 0 if up_to_fence is None else check_int(up_to_fence, "up_to_fence", MAX_FENCE)
-        steps = admin.force_release(self._permits, check_reason(reason), self._driver.label, fence)
+        steps = admin.force_release(self._request, check_reason(reason), self._driver.label, fence)
         return self._driver.run(steps, self.name)
 
 
@@ -69,7 +69,7 @@ class Inspectable(Revocable):
             redis.exceptions.ConnectionError: The server can't be reached.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        return self.status().free < self._permits.weight
+        return self.status().free < self._request.weight
 
     def status(self, *, timeout: Duration | None = None) -> LockStatus:
         """Return who holds it and who waits for it. Takes one round trip and changes nothing.
@@ -89,4 +89,4 @@ class Inspectable(Revocable):
             TypeError: ``timeout`` is neither a number nor a timedelta.
             ValueError: ``timeout`` is out of range.
         """
-        return self._driver.look(admin.status(self._permits), self.name, reply_seconds(timeout))
+        return self._driver.look(admin.status(self._request), self.name, reply_seconds(timeout))

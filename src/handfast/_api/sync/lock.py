@@ -6,10 +6,8 @@ from __future__ import annotations
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
-from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import PermitRequest
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import OnLost
 
 __all__ = ["Lock"]
 
@@ -26,9 +24,7 @@ class Lock(Inspectable, Primitive[Lease]):
             ...
     """
 
-    def __init__(self, driver: SyncDriver, permits: PermitRequest, on_lost: OnLost) -> None:
-        super().__init__(driver, permits, on_lost)
-        self._permits = permits
+    _request: PermitRequest
 
     def _lease(self, state: LeaseState) -> Lease:
         return Lease(self._driver, state, self._on_lost)

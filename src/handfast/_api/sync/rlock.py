@@ -123,6 +123,7 @@ class RLock(Inspectable, Primitive[RLease]):
                 ...
     """
 
+    _request: PermitRequest
     _adopts = False
     _owned = True
 
@@ -130,7 +131,6 @@ class RLock(Inspectable, Primitive[RLease]):
         self, driver: SyncDriver, permits: PermitRequest, on_lost: OnLost, holds: PerCaller[ReentrantHold]
     ) -> None:
         super().__init__(driver, permits, on_lost)
-        self._permits = permits
         self._holds = holds
 
     def _like(self, request: PermitRequest) -> Self:
@@ -138,7 +138,7 @@ class RLock(Inspectable, Primitive[RLease]):
 
     def _existing_lease(self, attempt: Attempt, *, waits: bool) -> RLease | None:  # noqa: ARG002 -- it never has to wait
         caller = self._driver.caller()
-        hold = self._holds.find(caller, self._permits.place.tag)
+        hold = self._holds.find(caller, self._request.place.tag)
         if hold is None or not hold.is_active:
             return None
         if hold.state.lost(monotonic()):
@@ -147,7 +147,7 @@ class RLock(Inspectable, Primitive[RLease]):
 
     def _abandon(self, attempt: Attempt, lease: RLease | None = None) -> None:
         super()._abandon(attempt, lease)
-        hold = self._holds.find(self._driver.caller(), self._permits.place.tag)
+        hold = self._holds.find(self._driver.caller(), self._request.place.tag)
         if hold is not None:
             hold.forget(attempt)
 
@@ -155,5 +155,5 @@ class RLock(Inspectable, Primitive[RLease]):
         caller = self._driver.caller()
         hold = ReentrantHold(caller, state)
         lease = RLease(self._driver, state, self._on_lost, hold)
-        self._holds.set(caller, self._permits.place.tag, hold)
+        self._holds.set(caller, self._request.place.tag, hold)
         return lease

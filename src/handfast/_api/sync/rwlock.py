@@ -85,6 +85,8 @@ class RWLease(Lease):
 class _Side(Inspectable, Primitive[RWLease]):
     """One of the two ways to hold a read-write lock."""
 
+    _request: PermitRequest
+
     def __init__(
         self,
         driver: SyncDriver,
@@ -94,7 +96,6 @@ class _Side(Inspectable, Primitive[RWLease]):
         read: PermitRequest,
     ) -> None:
         super().__init__(driver, permits, on_lost)
-        self._permits = permits
         self._entered_by = entered_by
         self._read = read
 
@@ -164,7 +165,7 @@ class RWLock(Uncopied, Inspectable):
         entered_by: PerCaller[WeakSet[RWLease]],
     ) -> None:
         self._driver = driver
-        self._permits = read
+        self._request = read
         self._reading = ReadLock(driver, read, on_lost, entered_by, read)
         self._writing = WriteLock(driver, write, on_lost, entered_by, read)
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 from handfast._api.sync.inspectable import Inspectable
 from handfast._api.sync.lease import Lease
 from handfast._api.sync.primitive import Primitive
-from handfast._drivers.sync.driver import SyncDriver
 from handfast._engine.calls import MAX_PERMITS, PermitRequest
 from handfast._engine.validate import check_int, reply_seconds, wait_seconds
 from handfast._protocol import admin
 from handfast._protocol.lease import LeaseState
-from handfast.arguments import CancelEvent, Duration, OnLost
+from handfast.arguments import CancelEvent, Duration
 
 __all__ = ["Semaphore"]
 
@@ -31,14 +30,12 @@ class Semaphore(Inspectable, Primitive[Lease]):
             ...
     """
 
-    def __init__(self, driver: SyncDriver, permits: PermitRequest, on_lost: OnLost) -> None:
-        super().__init__(driver, permits, on_lost)
-        self._permits = permits
+    _request: PermitRequest
 
     @property
     def limit(self) -> int:
         """The number of permits that this object was made with. `status` has the limit in force after a `resize`."""
-        return self._permits.limit
+        return self._request.limit
 
     def acquire(
         self,
@@ -79,8 +76,8 @@ class Semaphore(Inspectable, Primitive[Lease]):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        seconds = self._permits.timeout if timeout is None else wait_seconds(timeout)
-        attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
+        seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
+        attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:
             return self._lease(
                 self._driver.acquire(
@@ -114,7 +111,7 @@ class Semaphore(Inspectable, Primitive[Lease]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = reply_seconds(timeout)
-        attempt = self._driver.attempt(self._permits.with_weight(check_int(permits, "permits", self.limit)))
+        attempt = self._driver.attempt(self._request.with_weight(check_int(permits, "permits", self.limit)))
         try:
             state = self._driver.try_acquire(attempt, seconds)
             return None if state is None else self._lease(state)
@@ -141,7 +138,7 @@ class Semaphore(Inspectable, Primitive[Lease]):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         new_limit = 0 if limit is None else check_int(limit, "limit", MAX_PERMITS)
-        self._driver.run(admin.resize(self._permits, new_limit, self._driver.label), self.name)
+        self._driver.run(admin.resize(self._request, new_limit, self._driver.label), self.name)
 
     def _lease(self, state: LeaseState) -> Lease:
         return Lease(self._driver, state, self._on_lost)
