@@ -120,12 +120,9 @@ def test_each_trial_applies_to_its_contenders():
     assert [cancellations.applies(one) for one in (OURS, OURS_AIO)] == [False, True]
 
 
-@pytest.mark.parametrize(
-    "name", ["lost_replies", "cancellations", "interrupts", "leaks", "keys_without_ttl", "renewals", "forks"]
-)
+@pytest.mark.parametrize("name", TRIALS)
 def test_every_trial_has_the_same_interface(name):
     trial = load(name)
     assert trial.COUNT > 0
     assert trial.ROWS
     assert isinstance(trial.applies(OURS), bool)
-    assert name in TRIALS

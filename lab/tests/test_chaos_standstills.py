@@ -7,9 +7,11 @@ import pytest
 from handfast._drivers.sync.callbacks import CallbackThread
 from handfast_lab.chaos import history_run
 from handfast_lab.chaos.history_run import Cell, HistoryRunner
-from lab.tests._support.planted_handoffs import UNCONFIRMED
 
 pytestmark = pytest.mark.timeout(300)
+
+UNCONFIRMED = "lab.tests._support.planted_unconfirmed"
+"""Imported by the processes of a history, it plants a mistake there."""
 
 SEEDS = 12
 """Histories within which each mistake must be found."""
