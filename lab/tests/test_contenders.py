@@ -7,7 +7,7 @@ import json
 import pytest
 
 from handfast.testing.commands import Command
-from handfast_lab.rivals import CONTENDERS, OURS, contender_named, is_left
+from handfast_lab.rivals import CONTENDERS, OURS, is_left
 from handfast_lab.rivals.contender import Wire
 from handfast_lab.rivals.loop_thread import OnLoop
 
@@ -89,13 +89,6 @@ def test_a_script_is_recognised_by_its_source_too():
     assert is_acquire(Command("EVALSHA", (script.digest.encode(), b"4")))
     assert not is_acquire(Command("EVAL", (b"return 1", b"0")))
     assert not is_acquire(Command("EVALSHA"))
-
-
-def test_a_missing_contender_is_reported():
-    with pytest.raises(KeyError, match="there are handfast"):
-        contender_named("redlock-ng")
-    assert contender_named("handfast") is OURS
-    assert OURS.version
 
 
 def test_importing_the_rivals_does_not_change_json(contender):

@@ -287,7 +287,7 @@ async def test_writing_pauses_while_the_server_does_not_read_and_nothing_is_lost
     assert len(stage.session._outbox) > 1000
     for future in futures[1::2]:
         future.cancel()
-    unsent = sum(not request.future.done() for request in stage.session._outbox.calls)
+    unsent = sum(not request.future.done() for request in stage.session._outbox)
     sent = len(stage.session._sent)
     commands = await peer.hear(sent + unsent)
     assert len(commands) < len(futures)

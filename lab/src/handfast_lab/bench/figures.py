@@ -154,11 +154,6 @@ class Row:
     seconds: float = 1.0
     """Duration of each measurement."""
 
-    @property
-    def retries_each(self) -> float | None:
-        """WatchErrors per success; None without successes."""
-        return self.retries / self.rate if self.rate else None
-
 
 def measure(
     case: Case,

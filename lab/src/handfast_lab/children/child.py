@@ -171,11 +171,6 @@ class ChildProcess:
         self.order(order, *args, **options)
         return self.expect("done", timeout_s).value
 
-    @property
-    def has_reported(self) -> bool:
-        """Whether `receive` would return at once, or raise because the process has ended."""
-        return self._pipe.poll()
-
     def receive(self, timeout: float) -> Report:
         """Wait for the next report.
 

@@ -13,7 +13,7 @@ from handfast_lab.rivals import coredis, pottery, py_redis_semaphore, python_red
 from handfast_lab.rivals.contender import Contender
 from handfast_lab.rivals.handfast import OURS, OURS_AIO, held_or_wanted
 
-__all__ = ["CONTENDERS", "OURS", "OURS_AIO", "contender_named", "is_left"]
+__all__ = ["CONTENDERS", "OURS", "OURS_AIO", "is_left"]
 
 _MODULES = redis_py, python_redis_lock, pottery, coredis, redis_fifo_lock, py_redis_semaphore
 
@@ -22,14 +22,6 @@ CONTENDERS: dict[str, Contender] = {
     for contender in (OURS, OURS_AIO, *(contender for module in _MODULES for contender in module.CONTENDERS))
 }
 """By name, in the order of the tables."""
-
-
-def contender_named(name: str) -> Contender:
-    """Return the contender with this name. Raises KeyError, with the known names, if there is none."""
-    try:
-        return CONTENDERS[name]
-    except KeyError:
-        raise KeyError(f"no contender {name!r}; there are {', '.join(CONTENDERS)}") from None
 
 
 def is_left(contender: Contender, admin: redis.Redis, name: str) -> bool:

@@ -38,9 +38,6 @@ _TORN = "attempted to access a non local key in a cluster node"
 LONGEST_PREFIX = 20
 """A script that is cut off has made fewer calls of the server than this. Most make fewer in any case."""
 
-TOKEN_ZEROS = "0" * 27
-"""The zeros that the log omits from a token: tokens are numbered, and a client has fewer than 10,000."""
-
 
 def is_torn(frame: Any) -> bool:
     """Return whether this is the error reply of a script that was cut off."""

@@ -6,7 +6,6 @@ come meanwhile leave together, in front of the next one, and none waits for long
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from handfast._drivers.aio.pending import PendingAside, PendingBatch, PendingCall
@@ -42,8 +41,10 @@ class AcknowledgedSession(Session):
         transport = self._transport
         if self._sent or self._handshake is not None or transport is None or transport.paused:
             return
-        live = [request for request in self._outbox.calls if not request.future.done()]
-        requests, self._outbox.calls = live[:BATCH], deque(live[BATCH:])
+        live = [request for request in self._outbox if not request.future.done()]
+        requests = live[:BATCH]
+        self._outbox.clear()
+        self._outbox += live[BATCH:]
         if not requests:
             return
         parts: list[bytes] = []

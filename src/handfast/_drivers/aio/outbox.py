@@ -20,38 +20,34 @@ from handfast._drivers.clock import monotonic
 __all__ = ["Outbox"]
 
 
-class Outbox:
+class Outbox(deque[PendingCall]):
     """The calls of one session that are to be sent."""
 
-    __slots__ = ("_expiry", "_loop", "calls", "trouble")
+    __slots__ = ("_expiry", "_loop", "trouble")
 
     def __init__(self) -> None:
+        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._expiry: asyncio.TimerHandle | None = None
-        self.calls: deque[PendingCall] = deque()
         self.trouble: Exception | None = None
         """Why there is no connection; None while there is one, or none was asked for yet."""
-
-    def __len__(self) -> int:
-        return len(self.calls)
 
     @property
     def is_stuck(self) -> bool:
         """Whether a call waits for a connection that could not be opened."""
-        return self.trouble is not None and any(not request.future.done() for request in self.calls)
+        return self.trouble is not None and any(not request.future.done() for request in self)
 
     def has_work(self) -> bool:
         """Return whether a call is to be sent. Those that were withdrawn, or have failed, are dropped."""
-        calls = self.calls
-        while calls and calls[0].future.done():
-            calls.popleft()
-        return bool(calls)
+        while self and self[0].future.done():
+            self.popleft()
+        return bool(self)
 
     def withdraw(self) -> list[PendingCall]:
         """Give back the calls that are to be sent."""
-        requests = [request for request in self.calls if not request.future.done()]
+        requests = [request for request in self if not request.future.done()]
         if requests:
-            self.calls.clear()
+            self.clear()
         return requests
 
     def fail(self, sent: Iterable[PendingCall | PendingBatch], error: Exception, moment: float) -> None:
@@ -65,10 +61,10 @@ class Outbox:
         for request in pending:
             request.is_spared = not request.again and isinstance(error, RedisConnectionError) and moment != inf
             request.again = True
-        for request in self.calls:
+        for request in self:
             request.is_spared = False
-        pending += self.calls
-        self.calls.clear()
+        pending += self
+        self.clear()
         for request in pending:
             if request.future.done():
                 continue
@@ -77,7 +73,7 @@ class Outbox:
             if is_over or (request.again and request.call.once):
                 request.fail(error)
             else:
-                self.calls.append(request)
+                self.append(request)
         self._expire()
 
     def end(self) -> None:
@@ -95,14 +91,14 @@ class Outbox:
         if self.trouble is None:
             return
         now, first = monotonic(), inf
-        for _ in range(len(self.calls)):
-            request = self.calls.popleft()
+        for _ in range(len(self)):
+            request = self.popleft()
             if request.future.done():
                 continue
             if request.give_up_at <= now and not request.is_spared:
                 request.fail(self.trouble)
                 continue
-            self.calls.append(request)
+            self.append(request)
             if request.give_up_at > now:
                 first = min(first, request.give_up_at)
         if first < inf:

@@ -145,14 +145,14 @@ class Session:
         future: Future[Outcome] = self._loop.create_future()
         request = PendingCall(call, future, self.retry_for if retry_for is None else retry_for, on_answer)
         request.by_source = by_source
-        self._outbox.calls.append(request)
+        self._outbox.append(request)
         if not self._flush_scheduled:
             self._schedule()
         return future
 
     def adopt(self, request: PendingCall) -> None:
         """Send a call that was sent elsewhere before, or that had to wait."""
-        self._outbox.calls.append(request)
+        self._outbox.append(request)
         self._schedule()
 
     def withdraw(self) -> list[PendingCall]:
@@ -302,7 +302,7 @@ class Session:
                 if not reply:
                     if request.call.lock is not None:
                         request.call.lock.is_free = False
-                    self._outbox.calls.append(request)
+                    self._outbox.append(request)
                 else:
                     self._on_reply(request, reply)
             return
@@ -312,7 +312,7 @@ class Session:
             self._batches_from = monotonic() + BATCH_PAUSE_S
             for request in batch.requests:
                 request.again = request.again or may_have_written(frame)
-        self._outbox.calls += batch.requests
+        self._outbox += batch.requests
 
     def on_writable(self) -> None:
         self._flush()
@@ -366,7 +366,7 @@ class Session:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        outbox, scripts, transport = self._outbox.calls, self._scripts, self._transport
+        outbox, scripts, transport = self._outbox, self._scripts, self._transport
         known = scripts.known
         held_back: list[PendingCall] = []
         while outbox and self._handshake is None and transport is not None and not transport.paused:
@@ -416,9 +416,9 @@ class Session:
         """Send a call again after NOSCRIPT: with the source, unless the source left after the call did."""
         if self._scripts.needs_source(request.call.prefix.digest, request.number, self._count):
             request.by_source = True
-            self._outbox.calls.appendleft(request)  # before those that wait for it
+            self._outbox.appendleft(request)  # before those that wait for it
         else:
-            self._outbox.calls.append(request)
+            self._outbox.append(request)
         self._schedule()
 
     def _is_reply_due(self) -> bool:
