@@ -228,15 +228,15 @@ def field_of(node, name):
     return info[name]
 
 
-def started():
-    """Start a node on a port that is free together with its bus port."""
+def started(*more):
+    """Start a node, with these options more, on a port that is free together with its bus port."""
     for _ in range(20):
         port = random.randint(15_000, 32_000)  # below the ephemeral ports
         if not (is_free(port) and is_free(port + BUS)):
             continue
         options = ["--bind", "127.0.0.1", "--port", str(port), "--cluster-enabled", "yes"]
         with contextlib.suppress(NoServer):  # another process took the port
-            return PrivateServer(*options, "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0")
+            return PrivateServer(*options, "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0", *more)
     raise AssertionError("found no free port")
 
 

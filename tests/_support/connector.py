@@ -16,3 +16,4 @@ class ScriptedConnector(Connector):
         self.switches = 0
         self.heard = heard
         self._reached = True
+        self.is_known = True

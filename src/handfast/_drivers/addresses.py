@@ -102,6 +102,11 @@ def pool_of_client(client: object, library: ModuleType, other: str) -> Any:
         )
     if isinstance(client, redis.Redis | redis.asyncio.Redis | redis.RedisCluster | redis.asyncio.RedisCluster):
         raise TypeError(f"a client of {type(client).__module__} needs {other}, not this class")
+    if type(client).__name__ == "MultiDBClient":
+        raise ServerUnsupported(
+            "a MultiDBClient has several databases, and each would grant the same name; choose one of them, with replicas "
+            "and Sentinel or as a cluster"
+        )
     name = library.__name__
     raise TypeError(
         f"the server must be a URL, a {name}.Redis, the same of valkey-py, a {name}.RedisCluster, or None, not {client!r}"
@@ -173,15 +178,12 @@ def _hosts(parts: SplitResult, port: int) -> list[Node]:
 def _pool_of_node(parts: SplitResult, library: ModuleType) -> Any:
     """Return the pool of the first node that the URL of a cluster names."""
     login, _, hosts = parts.netloc.rpartition("@")
-    if not hosts or parts.path.strip("/") not in ("", "0"):
-        raise ValueError("it must name nodes and no database, as in redis+cluster://host1:6379,host2:6379")
-    _check_database("", parts.query)
+    if not hosts:
+        raise ValueError("it must name nodes, as in redis+cluster://host1:6379,host2:6379")
+    _check_database(parts.path.strip("/"), parts.query)
     first = hosts.partition(",")[0]
     _hosts(parts, PORT)  # refuses what can't be a port
-    pool = _pool(parts._replace(netloc=f"{login}@{first}" if login else first).geturl(), library)
-    if pool.connection_kwargs.get("db"):
-        raise ValueError("a cluster has no databases but 0")
-    return pool
+    return _pool(parts._replace(netloc=f"{login}@{first}" if login else first).geturl(), library)
 
 
 def _pool_of_service(parts: SplitResult, library: ModuleType) -> Any:

@@ -74,6 +74,7 @@ class Connector:
     """Whether a message ever reached one of these connections. They probe it until one has."""
     sends_scripts: bool | None = None
     """Whether the user may send the server a script in full; None until one was sent to find out."""
+    _is_known = False
     _is_unheard_logged = False
     _reached = False
     _answering: str | None = None
@@ -143,6 +144,18 @@ class Connector:
             self._reached = reached
         else:
             self._whole.reached = reached
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the server has said who it is, and is one that Handfast can use. Of a cluster any node may have."""
+        return self._is_known if self._whole is None else self._whole.is_known
+
+    @is_known.setter
+    def is_known(self, known: bool) -> None:
+        if self._whole is None:
+            self._is_known = known
+        else:
+            self._whole.is_known = known
 
     def note_heard(self) -> None:
         """Note that messages come through. Of a cluster it is enough if they do at one node."""

@@ -39,6 +39,11 @@ class Subscription(NamedTuple):
         """
         return b"*3\r\n" + pack(("PUBLISH", self.channels[0], _PROBE)) if self.owner else b""
 
+    @property
+    def proof_key(self) -> str:
+        """A key of this connection's own, for a server that has to prove something."""
+        return f"{self.channels[0]}:proof"
+
 
 _MESSAGES = (b"message", b"smessage")
 """What a server pushes for a message, on a classic and on a sharded channel."""

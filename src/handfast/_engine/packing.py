@@ -27,5 +27,7 @@ def read_reply(reply: Any, ttl_ms: int = 0) -> list[Any]:
         return [b"granted", reply, ttl_ms * 1000]
     if type(reply) is list:
         return reply
+    if type(reply) is float:  # from a Lua that has integers, too, as Dragonfly's
+        return read_reply(int(reply), ttl_ms)
     tag, _, numbers = reply.partition(b" ")
     return [tag, *map(int, _FORMATS[len(numbers) // 8].unpack(numbers))]

@@ -42,6 +42,7 @@ _CODE = (
 _TORN = "attempted to access a non local key in a cluster node"
 """A script is cut off, in the middle of its writes, where it has emptied a key of a slot that is moving away and comes
 back to it."""
+_NO_LUA = r"(?i)^(?:ERR )?(?:unknown command .evalsha\b|could not find scripting engine)"
 _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 """NOPERM for a command inside a script, as servers word it."""
 _COMMAND = r"run the '([\w|]+)' command"
@@ -67,6 +68,7 @@ _ADVICE = {
     "CLUSTERDOWN": "the cluster does not serve its slot now; see CLUSTER INFO at its nodes",
     "TRYAGAIN": _MOVES,
     "TORN": _MOVES,
+    "NOLUA": "it runs no scripts, or not those in Lua; use a server that does",
     "CROSSSLOT": "its names are in different slots of the cluster",
 }
 
@@ -194,4 +196,6 @@ def _code(text: str) -> str:
     found = re.match(_CODE, text)
     if found:
         return str(next(filter(None, found.groups())))
+    if re.match(_NO_LUA, text):
+        return "NOLUA"
     return "NOPERM" if re.search(_SCRIPT_NOPERM, text) else "TORN" if _TORN in text else ""

@@ -8,7 +8,7 @@ from typing import Any
 from handfast._engine.effects import Call
 from handfast._engine.script import command, pack
 
-__all__ = ["INFO", "SETTINGS", "TIME", "product", "read_info", "read_setting", "read_time", "replica_lags", "setting"]
+__all__ = ["INFO", "SETTINGS", "TIME", "read_info", "read_setting", "read_time", "replica_lags", "setting"]
 
 INFO = Call(command("INFO", 0), b"")
 
@@ -37,13 +37,6 @@ def read_info(reply: bytes) -> dict[str, str]:
 def read_time(reply: list[Any]) -> datetime:
     """Return the time of the server."""
     return datetime.fromtimestamp(int(reply[0]) + int(reply[1]) / 1e6, UTC)
-
-
-def product(info: dict[str, str]) -> str:
-    """Return the name and the version of the server."""
-    if "valkey_version" in info:
-        return f"Valkey {info['valkey_version']}"
-    return f"Redis {info.get('redis_version', '')}".rstrip()
 
 
 def replica_lags(info: dict[str, str]) -> list[int]:

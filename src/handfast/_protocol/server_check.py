@@ -15,13 +15,13 @@ from handfast._engine.server_facts import (
     INFO,
     SETTINGS,
     TIME,
-    product,
     read_info,
     read_setting,
     read_time,
     replica_lags,
     setting,
 )
+from handfast._engine.servers import identify, product
 from handfast.errors import ServerRefused
 from handfast.records import ServerFinding
 
@@ -106,7 +106,10 @@ def _judge(
         yield ServerFinding("failure", "scripts", str(refused))
     else:
         text = "scripts run, and grants reach this client" if heard else "scripts run"
-        yield ServerFinding("ok", "server", f"{product(dict(info))}: {text}" if info else text)
+        yield ServerFinding("ok", "server", f"{product(info)}: {text}" if info else text)
+    if info and not (engine := identify(info)).is_proven:
+        text = f"{engine.name} is not among the servers that Handfast is tested on; its scripts were seen to run alone"
+        yield ServerFinding("warning", "server", text, "try it out first, or use Redis or Valkey")
     if not heard:
         text = "no messages reach this client, which a proxy may keep back: its waiters ask every 0.05 s to 1 s instead"
         yield ServerFinding("warning", "messages", text, "connect to the server directly")

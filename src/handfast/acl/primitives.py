@@ -54,7 +54,7 @@ class Use:
 def session(namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the channels of a namespace's clients, for grants and losses, and the commands of a session itself."""
     channels = inbox_channel(namespace, "", 0).removesuffix(":0"), control_channel(namespace, "")
-    return tuple(f"{channel}*" for channel in channels), ("subscribe", "pubsub|numsub", "publish")
+    return tuple(f"{channel}*" for channel in channels), ("info", "subscribe", "pubsub|numsub", "publish")
 
 
 def _permits(kind: str, namespace: str, more: Callable[[PermitRequest], Iterable[Call]] = lambda _: ()) -> Use:

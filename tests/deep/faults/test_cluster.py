@@ -48,56 +48,6 @@ def cluster(running):
     return running
 
 
-async def test_names_of_all_primaries_are_used_by_one_client(api, cluster):
-    async with api.client(cluster.url) as client:
-        for name in map(name_at, range(NODES)):
-            lock = client.lock(name)
-            lease = await lock.acquire()
-            assert await lock.try_acquire() is None
-            waiter = asyncio.create_task(take(lock))
-            await until_queued(lock)
-            await lease.release()
-            assert await waiter > lease.fence
-    assert all(any(node.scan_iter("{hf:lock:*")) for node in cluster.nodes)
-
-
-@crowded_too
-async def test_all_primitives_work(api, cluster):
-    async with api.client(cluster.url) as client:
-        await use(client)
-        async with client.semaphore("s", 2) as one, client.semaphore("s", 2) as other:
-            assert one.fence != other.fence
-            assert await client.semaphore("s", 2).try_acquire() is None
-        async with client.rwlock("rw").read() as lease:
-            assert lease.fence
-        async with client.rlock("r"), client.rlock("r"):
-            assert await client.lock("r").locked()
-        index = client.autocomplete("a")
-        await index.add(["ann", "bob"])
-        assert await index.complete("a") == ("ann",)
-        board = client.scores("b")
-        assert (await board.advance({"ann": 5})).added == 1
-        limiter = client.limiter("l", "10/100ms; 100/min")
-        await asyncio.gather(*(limiter.acquire(cost=4, timeout=20) for _ in range(6)))
-        await (await limiter.keyed("x", 7).try_acquire()).settle(cost=3)
-        assert [(await one.status()).rates[1].used for one in (limiter, limiter.keyed("x", 7))] == [24, 3]
-        once = client.once("o", rerun=False, timeout=20)
-        async with once as current:
-            waiter = asyncio.create_task(found(once))
-            await until_queued(once)
-            await current.finish(1)
-        assert await waiter == 1
-        assert await once.forget()
-        for part in range(2 * NODES):
-            async with once.keyed(part):
-                pass
-            assert (await once.keyed(part).status()).state == "done"
-
-
-async def found(once):
-    return (await once.acquire()).result
-
-
 async def test_a_users_own_client_of_a_cluster_names_it(api, cluster):
     users = api.library.RedisCluster(**cluster.address)
     try:

@@ -16,6 +16,7 @@ import pytest
 from handfast import ServerRefused, embedded
 from handfast.acl import rights_for
 from handfast.embedded import supervisor
+from handfast.testing import ServerController
 from tests._support.apis import use
 from tests._support.helpers import more
 
@@ -54,3 +55,14 @@ async def test_the_error_of_a_user_who_may_not_hear_of_grants_names_the_missing_
                     await client.lock("a").acquire(timeout=0.01)
     finally:
         raw.execute_command("ACL", "DELUSER", "deaf")
+
+
+async def test_a_server_without_lua_is_refused_in_words_and_leaves_no_cleanup(api, raw, caplog):
+    if not any(one["name"] == "lua" for one in raw.module_list()):
+        pytest.skip("the server's Lua is not a module")
+    with ServerController("--enable-module-command", "yes") as server:
+        server.admin.execute_command("MODULE", "UNLOAD", "lua")
+        with pytest.raises(ServerRefused, match="it runs no scripts, or not those in Lua; use a server that does"):
+            async with api.client(server.url) as client:
+                await use(client)
+    assert not caplog.records

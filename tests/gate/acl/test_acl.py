@@ -207,7 +207,6 @@ def test_least_rights_allow_nothing_else(raw, server, user):
                 "MONITOR",
                 "PSUBSCRIBE *",
                 "PUBSUB CHANNELS",
-                "INFO",
                 "SELECT 1",
                 "GET elsewhere",
                 "ZCOUNT {hf:lockx:a}:tokens 0 1",

@@ -31,7 +31,7 @@ async def test_a_wrong_timeout_is_refused(here, timeout):
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
-HEALTHY = "role:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nmaxclients:100\r\n"
+HEALTHY = "redis_version:7.2.4\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nmaxclients:100\r\n"
 
 SETTINGS = {"save": "3600 1", "appendfsync": "always", "stop-writes-on-bgsave-error": "yes"}
 

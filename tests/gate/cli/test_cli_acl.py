@@ -64,7 +64,7 @@ def test_comments_explain_the_parts_of_the_line():
     for part in (
         "~{hf:lock:*",
         "&hf:control:*",
-        "+subscribe +pubsub|numsub",
+        "+info +subscribe +pubsub|numsub",
         "+evalsha +eval",
         "namespace 'hf'",
         PASSWORD[1:],

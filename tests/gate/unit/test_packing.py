@@ -31,5 +31,10 @@ def test_an_integer_is_the_fence_of_a_grant_for_the_whole_ttl():
     assert read_reply(1_700_000_000_123_456, 30_000) == [b"granted", 1_700_000_000_123_456, 30_000_000]
 
 
+def test_a_double_is_read_as_the_integer_that_it_is():
+    fence, lease_us = read_reply(1_700_000_000_123_456.0, 30_000)[1:]
+    assert (type(fence), fence, lease_us) == (int, 1_700_000_000_123_456, 30_000_000)
+
+
 def test_an_array_is_read_as_it_is():
     assert read_reply([b"state", 1, []]) == [b"state", 1, []]

@@ -114,6 +114,7 @@ class SimulatedConnector(AsyncConnector):
     _url = ""
     service: str | None = None
     _remap = None
+    _is_known = True
 
     def __init__(
         self,

@@ -12,10 +12,11 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from handfast._drivers.connect import Connector
 from handfast._drivers.failures import no_primary, setup_failed
+from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated, to_be_proven
 
 __all__ = ["AsyncConnector"]
 
@@ -35,6 +36,30 @@ class AsyncConnector(Connector):
     @staticmethod
     def _here() -> object:
         return asyncio.get_running_loop()
+
+    async def meet(self, identity: Any, key: str) -> None:
+        """Take what the server says of itself, and have it prove what that leaves open; ``key`` may be written for it.
+
+        Raises ServerUnsupported.
+        """
+        if (engine := to_be_proven(identity)) is not None:
+            script, writes = isolation_proof(key)
+            one, other = self._make(), self._make()
+            try:
+                await asyncio.gather(one.connect(), other.connect())
+                await one.send_packed_command([script])
+                for write in writes:
+                    await other.send_packed_command([write])
+                    await other.read_response()
+                    await asyncio.sleep(WRITE_PAUSE_S)
+                found: Any = await one.read_response()
+            except ResponseError as error:
+                found = error
+            finally:
+                await asyncio.gather(one.disconnect(nowait=True), other.disconnect(nowait=True))
+            if found != 1:
+                raise not_isolated(engine, found)
+        self.is_known = True
 
     async def connect(self) -> asyncio.StreamWriter:
         """Open a connection and complete its handshake. Errors of the client library pass through."""

@@ -46,6 +46,7 @@ from handfast._engine.effects import Answer, Call, Confirmation, Park, Waking, m
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import ErrorReply, Push
 from handfast._engine.server_errors import is_noscript, may_have_written
+from handfast._engine.servers import IDENTITY
 from handfast._engine.shards import Shards
 from handfast._engine.slots import ASKING
 from handfast._protocol.retry import pause_before
@@ -462,18 +463,18 @@ class Session:
         if self._ended is not None:  # asyncio.wait_for swallows a cancellation now and then, before Python 3.12
             self._close_transport()
             raise self._ended
-        self._handshake = self._loop.create_future()
         self._scripts.reconnect()
         self._batches_from = -inf
         self._silence.ticks = 0
         try:
             subscription = self._subscribe()
-            probe = b"" if self._connector.heard else subscription.probe
-            if probe:
-                self._sent.append(PendingAside())  # what matters is whether the message comes
-            self._transport.write(subscription.handshake + probe)
             async with asyncio.timeout(self._connector.response_timeout):
-                failure = handshake_failed(subscription, await self._handshake)
+                if not self._connector.is_known:
+                    await self._connector.meet(await self._shake_hands(IDENTITY), subscription.proof_key)
+                probe = b"" if self._connector.heard else subscription.probe
+                if probe:
+                    self._sent.append(PendingAside())  # what matters is whether the message comes
+                failure = handshake_failed(subscription, await self._shake_hands(subscription.handshake + probe))
             if failure is not None:
                 raise failure
             self._owner = subscription.owner.encode()
@@ -486,6 +487,14 @@ class Session:
                 raise server_silent() from None
             raise
         self._handshake = None
+
+    async def _shake_hands(self, data: bytes) -> Any:
+        """Send a part of the handshake, and return the reply to its first command that has one."""
+        self._handshake = self._loop.create_future()
+        if self._transport is None:
+            raise connection_broke("in the handshake")
+        self._transport.write(data)
+        return await self._handshake
 
     def _close_transport(self) -> None:
         if (transport := self._take_transport()) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import threading
+import time
 from math import inf
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
@@ -19,6 +20,7 @@ from handfast._drivers.connect import Connector
 from handfast._drivers.failures import no_primary, setup_failed
 from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call
+from handfast._engine.servers import WRITE_PAUSE_S, isolation_proof, not_isolated, to_be_proven
 from handfast.errors import ServerUnsupported
 
 __all__ = ["SyncConnector"]
@@ -46,6 +48,31 @@ class SyncConnector(Connector):
             return connection.read_response()
         finally:
             connection.disconnect()
+
+    def meet(self, identity: Any, key: str) -> None:
+        """Take what the server says of itself, and have it prove what that leaves open; ``key`` may be written for it.
+
+        Raises ServerUnsupported.
+        """
+        if (engine := to_be_proven(identity)) is not None:
+            script, writes = isolation_proof(key)
+            one: Any = self.connect()
+            other: Any = self.connect()
+            try:
+                one.send_packed_command([script])
+                for write in writes:
+                    other.send_packed_command([write])
+                    other.read_response()
+                    time.sleep(WRITE_PAUSE_S)
+                found: Any = one.read_response()
+            except ResponseError as error:
+                found = error
+            finally:
+                one.disconnect()
+                other.disconnect()
+            if found != 1:
+                raise not_isolated(engine, found)
+        self.is_known = True
 
     def connect(self, timeout: float | None = None) -> AbstractConnection:
         """Open a connection and complete its handshake. Errors of the client library pass through."""

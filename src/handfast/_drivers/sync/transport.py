@@ -33,6 +33,7 @@ from handfast._drivers.sync.handlers import raise_from_handler
 from handfast._engine.effects import Call, GrantMessage
 from handfast._engine.messages import Subscription, parse_message
 from handfast._engine.resp import Push, Reader
+from handfast._engine.servers import IDENTITY
 from handfast._engine.shards import Shards
 
 __all__ = ["MIN_TIMEOUT_S", "Transport", "translated"]
@@ -89,8 +90,11 @@ class Transport:
             if switches != self._connector.switches:  # `hang_up` may have been too early
                 raise primary_changed()
             subscription = self._subscribe()
+            introduction = b"" if self._connector.is_known else IDENTITY
             probe = b"" if self._connector.heard else subscription.probe
-            self.write(subscription.handshake + probe, timeout)
+            self.write(introduction + subscription.handshake + probe, timeout)
+            if introduction:
+                self._connector.meet(self._next_reply(timeout), subscription.proof_key)
             failure = handshake_failed(subscription, self._next_reply(timeout))
             if failure is not None:
                 raise failure

@@ -1,0 +1,121 @@
+"""Every verb once in a cluster of three primaries, also after a slot has moved. ``tests/deep/faults/test_cluster.py`` has the rest."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis
+
+from handfast import ServerRefused
+from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
+from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
+from tests._support.helpers import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+crowded_too = pytest.mark.parametrize("api", [SYNC, CROWDED, ASYNCIO], ids=lambda one: one.name)
+"""For what differs where threads share a connection."""
+
+
+@pytest.fixture(scope="module")
+def running():
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running):
+    running.flush()
+    return running
+
+
+async def test_names_of_all_primaries_are_used_by_one_client(api, cluster):
+    async with api.client(cluster.url) as client:
+        for name in map(name_at, range(NODES)):
+            lock = client.lock(name)
+            lease = await lock.acquire()
+            assert await lock.try_acquire() is None
+            waiter = asyncio.create_task(take(lock))
+            await until_queued(lock)
+            await lease.release()
+            assert await waiter > lease.fence
+    assert all(any(node.scan_iter("{hf:lock:*")) for node in cluster.nodes)
+
+
+@crowded_too
+async def test_all_primitives_work(api, cluster):
+    async with api.client(cluster.url) as client:
+        await use(client)
+        async with client.semaphore("s", 2) as one, client.semaphore("s", 2) as other:
+            assert one.fence != other.fence
+            assert await client.semaphore("s", 2).try_acquire() is None
+        async with client.rwlock("rw").read() as lease:
+            assert lease.fence
+        async with client.rlock("r"), client.rlock("r"):
+            assert await client.lock("r").locked()
+        index = client.autocomplete("a")
+        await index.add(["ann", "bob"])
+        assert await index.complete("a") == ("ann",)
+        board = client.scores("b")
+        assert (await board.advance({"ann": 5})).added == 1
+        limiter = client.limiter("l", "10/100ms; 100/min")
+        await asyncio.gather(*(limiter.acquire(cost=4, timeout=20) for _ in range(6)))
+        await (await limiter.keyed("x", 7).try_acquire()).settle(cost=3)
+        assert [(await one.status()).rates[1].used for one in (limiter, limiter.keyed("x", 7))] == [24, 3]
+        once = client.once("o", rerun=False, timeout=20)
+        async with once as current:
+            waiter = asyncio.create_task(found(once))
+            await until_queued(once)
+            await current.finish(1)
+        assert await waiter == 1
+        assert await once.forget()
+        for part in range(2 * NODES):
+            async with once.keyed(part):
+                pass
+            assert (await once.keyed(part).status()).state == "done"
+
+
+async def found(once):
+    return (await once.acquire()).result
+
+
+async def test_a_slot_that_has_moved_is_found(api, cluster):
+    name = name_at(0)
+    async with api.client(cluster.url) as client:
+        await use(client, name=name)
+        with cluster.moves(state_of(name), to=state_of(name_at(1))):
+            await use(client, name=name)
+
+
+async def test_all_names_of_a_lock_all_are_held_wherever_they_are(api, cluster):
+    async with api.client(cluster.url) as client:
+        names = [*map(name_at, range(NODES))]
+        async with client.lock_all(names):
+            assert [await client.lock(name).try_acquire() for name in names] == [None] * NODES
+        await asyncio.gather(*(take(client.lock(name)) for name in names))
+
+
+async def test_a_plain_url_of_a_node_says_how_to_name_the_cluster(api, cluster):
+    async with api.client(f"redis://127.0.0.1:{cluster.ports[0]}") as client:
+        with pytest.raises(
+            ServerRefused, match=r"the server is part of a cluster; name it with redis.cluster://host:port"
+        ):
+            await use(client, name=name_at(1))
+
+
+async def test_a_cluster_may_have_numbered_databases(api, raw):
+    if raw.info().get("valkey_version", "") < "9":
+        pytest.skip("only a Valkey from 9 on has them")
+    with started("--cluster-databases", "4") as server, redis.Redis.from_url(server.url) as node:
+        node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+        eventually(lambda: field_of(node, "cluster_state") == "ok")
+        url = f"redis+cluster://127.0.0.1:{node.config_get('port')['port']}"
+        async with api.client(f"{url}/3") as third, api.client(url) as first:
+            lease = await third.lock("a").acquire()
+            waiter = asyncio.create_task(take(third.lock("a")))
+            await until_queued(third.lock("a"))
+            await take(first.lock("a"))
+            await lease.release()
+            assert await waiter > lease.fence
+            assert node.info("keyspace")["db3"]["keys"]
