@@ -154,7 +154,7 @@ async def test_a_client_asks_for_info_once(api, server, raw):
 def test_the_script_of_the_proof_sees_no_write_of_others_on_a_real_server(server, raw):
     script, writes = isolation_proof("key")
     with redis.Redis.from_url(server.url) as one, redis.Redis.from_url(server.url) as other:
-        first, second = one.connection_pool.get_connection(), other.connection_pool.get_connection()
+        first, second = one.connection_pool.make_connection(), other.connection_pool.make_connection()
         first.send_packed_command([script])
         second.send_packed_command(writes)
         assert first.read_response() == 1

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import redis
 
 from handfast import AcquireCancelled, AcquireTimeout, ClientClosed, Handfast, HandfastError
 from handfast._drivers.sync import driver, pool, session, shared
@@ -50,6 +51,32 @@ def test_threads_that_find_no_session_share_one_connection_and_keep_their_order(
         for waiter in waiters:
             waiter.result(10)
     assert served == list(range(20))
+
+
+def test_of_connections_that_are_needed_no_more_a_few_stay_open(server, raw, hf, monkeypatch):
+    mine = redis.Redis(unix_socket_path=server.socket, client_name="crowd")
+    with Handfast(mine) as client, ThreadPoolExecutor(8) as threads:
+
+        def connections():
+            return sum(one["name"] == "crowd" for one in raw.client_list())
+
+        def crowd():
+            """Have eight threads wait at once. Return how many connections they have."""
+            with hf.lock("a"):
+                waiters = [threads.submit(lambda: client.lock("a").acquire().release()) for _ in range(8)]
+                eventually(lambda: hf.lock("a").status().waiting == 8)
+                found = connections()
+            assert all(waiter.result(20) for waiter in waiters)
+            return found
+
+        assert crowd() == 8
+        client.lock("b").acquire().release()
+        assert connections() >= 8
+        monkeypatch.setattr(pool, "IDLE_S", -1.0)
+        client.lock("b").acquire().release()
+        eventually(lambda: connections() in {pool.KEPT, pool.KEPT + 1})  # a renewal thread has one, if it had to renew
+        monkeypatch.undo()
+        assert crowd() in {8, 9}
 
 
 def test_a_thread_of_other_names_is_served_while_all_others_wait(server, hf):

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from redis.exceptions import RedisError
 
+from handfast._drivers.clock import monotonic
 from handfast._protocol.lease import LeaseState
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 S = TypeVar("S", bound="Session | RoutedSession | Seat")
+
+KEPT = 4
+"""So many idle sessions stay open, however long they are idle."""
+
+IDLE_S = 60.0
+"""Those beyond are closed after so many seconds, by the next one that comes back."""
 
 LENT_PAUSES_S = (0.0, 0.001, 0.01)
 """Pauses, in seconds, in which the thread that uses a session takes the replies that have arrived, once it runs
@@ -77,9 +84,12 @@ class Pool(Generic[S]):
         if session.is_seat:
             session.close()
             return
+        session.idle_since = monotonic()
         self._idle.append(session)
         if self.closed:
             self._close_idle()
+        elif len(self._idle) > KEPT:
+            self._close_unused()
 
     def receive(self, lease: LeaseState, pauses: Iterable[float] = LENT_PAUSES_S) -> None:
         """Take the reply to a lease's confirmation if it has arrived.
@@ -124,6 +134,13 @@ class Pool(Generic[S]):
     def _sessions(self) -> list[S]:
         references = [*self._own.valuerefs(), *self._seats.valuerefs()]
         return [session for reference in references if (session := reference()) is not None]
+
+    def _close_unused(self) -> None:
+        """Close those that have been idle for too long: the first ones, since the last are lent first."""
+        with contextlib.suppress(IndexError, ValueError):  # another thread was faster
+            while len(self._idle) > KEPT and (longest := self._idle[0]).idle_since < monotonic() - IDLE_S:
+                self._idle.remove(longest)
+                longest.close()
 
     def _close_idle(self) -> None:
         while self._idle:

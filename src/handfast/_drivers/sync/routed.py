@@ -54,6 +54,8 @@ class RoutedSession:
         self._may_park = True
         self._learned = 0
         """``routes.learned`` when the sessions of former primaries were closed."""
+        self.idle_since = 0.0
+        """When its thread gave it back, if none uses it."""
 
     @property
     def is_open(self) -> bool:

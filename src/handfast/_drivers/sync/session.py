@@ -57,6 +57,8 @@ class Session(Transport):
         self._has_moved = False
         """Whether the slot of who waits may have left the server."""
         self._may_park = True
+        self.idle_since = 0.0
+        """When its thread gave it back, if none uses it."""
 
     def open(self, within: float | None = None) -> None:
         """Connect and subscribe, each step within that many seconds."""

@@ -389,6 +389,7 @@ class Seat:
         """Whether the last call went to the session of its own."""
         self._mail = _Mail()
         self._may_park = True
+        self.idle_since = 0.0
 
     @property
     def is_open(self) -> bool:
