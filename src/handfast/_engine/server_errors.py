@@ -39,9 +39,9 @@ _CODE = (
     r"|(NOREPLICAS) Not enough|(MISCONF) (?:\w+ is configured|Errors writing)|(NOPERM) |(MASTERDOWN) Link with"
     r"|(TRYAGAIN) Multiple keys|(CLUSTERDOWN) (?:The cluster|Hash slot)|(MOVED|ASK) \d+ |(CROSSSLOT) Keys in)"
 )
-_TORN = "attempted to access a non local key in a cluster node"
+_TORN = r"(?i)attempted to access a non local key in a cluster node"
 """A script is cut off, in the middle of its writes, where it has emptied a key of a slot that is moving away and comes
-back to it."""
+back to it. So is one that uses a key which it does not declare. Valkey begins the sentence with this, in capitals."""
 _NO_LUA = r"(?i)^(?:ERR )?(?:unknown command .evalsha\b|could not find scripting engine)"
 _SCRIPT_NOPERM = r"ACL failure in script|executing the script can't"
 """NOPERM for a command inside a script, as servers word it."""
@@ -175,7 +175,7 @@ def script_error(script: LuaScript, text: str) -> ScriptError | None:
         reason = reason[before.end() :]
     lines = lines_of(script.source)
     code = reason.removeprefix("-")  # Redis up to 6.2 keeps the sign of an error reply
-    if not 0 < line <= len(lines) or is_refusal(code):
+    if not 0 < line <= len(lines) or (is_refusal(code) and not is_cut_off(code)):
         return None
     return ScriptError(script.name, line, lines[line - 1].strip(), reason)
 
@@ -198,4 +198,4 @@ def _code(text: str) -> str:
         return str(next(filter(None, found.groups())))
     if re.match(_NO_LUA, text):
         return "NOLUA"
-    return "NOPERM" if re.search(_SCRIPT_NOPERM, text) else "TORN" if _TORN in text else ""
+    return "NOPERM" if re.search(_SCRIPT_NOPERM, text) else "TORN" if re.search(_TORN, text) else ""

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from handfast import ServerRefused
+from handfast._engine.server_errors import is_cut_off, is_transient
 from tests._support.apis import ASYNCIO, CROWDED, SYNC, take, until_queued, use
 from tests._support.cluster import NODES, Cluster, field_of, name_at, started, state_of
 from tests._support.helpers import eventually
@@ -86,6 +87,14 @@ async def test_a_slot_that_has_moved_is_found(api, cluster):
         await use(client, name=name)
         with cluster.moves(state_of(name), to=state_of(name_at(1))):
             await use(client, name=name)
+
+
+def test_every_server_has_words_of_its_own_for_a_script_that_is_cut_off(cluster):
+    node, elsewhere = cluster.node_of(state_of(name_at(0))), state_of(name_at(1))
+    with pytest.raises(redis.ResponseError) as caught:
+        node.eval("return redis.call('GET', ARGV[1])", 1, state_of(name_at(0)), elsewhere)
+    assert is_cut_off(str(caught.value))
+    assert is_transient(str(caught.value))
 
 
 async def test_all_names_of_a_lock_all_are_held_wherever_they_are(api, cluster):
