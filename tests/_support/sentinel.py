@@ -39,7 +39,7 @@ class Watched:
         """Start all three, and wait until they know each other."""
         secret = ["--requirepass", self.password, "--masterauth", self.password]
         self._start("--port", self.primary, "--repl-diskless-sync-delay", 0, *secret)
-        self._start("--port", self.replica, "--replicaof", f"127.0.0.1 {self.primary}", *secret)
+        self._start("--port", self.replica, "--replicaof", "127.0.0.1", self.primary, *secret)
         with self.client(self.replica) as client:
             eventually(lambda: answers(client) and client.info("replication")["master_link_status"] == "up")
         words = [f"port {self.sentinel}", "bind 127.0.0.1", f"dir {self._folder}"]
