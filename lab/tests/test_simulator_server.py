@@ -334,10 +334,10 @@ class Limits(Scripts):
         choice = self.random.choice
         rates = choice(self.rates[1:] if self.random.random() < 0.8 else self.rates)
         packed = b"".join(doubles(*rate) for rate in rates)
-        keys = self.keys(choice(self.names[:2]), ("queue", "waiting", "tombstones"))
+        keys = self.keys(choice(self.names[:2]), ("queue", "waiting", "tombstones", "pause"))
         windows = [keys[0].replace("queue", f"window:{per_ms}") for _, per_ms in rates]
         token = f"t{self.random.randrange(12)}"
-        what = choice(["limit_acquire"] * 6 + ["limit_settle"] * 3 + ["limit_inspect"])
+        what = choice(["limit_acquire"] * 6 + ["limit_settle"] * 3 + ["limit_pause", "limit_inspect"])
         if what == "limit_acquire":
             waits = choice((1, 60_000, 60_000)), choice((0, 20_000, float("inf"))), choice((1, 1000, 1000))
             request = doubles(*waits, choice((0, 0, 0, self.now_us - 900_000)))
@@ -347,8 +347,10 @@ class Limits(Scripts):
         elif what == "limit_settle":
             costs = doubles(choice((1, 1, 2)), choice((0, 0, 1, 2, 9)), choice((0, 1)))
             self.run(what, [*keys, *windows], [token, costs, packed])
+        elif what == "limit_pause":
+            self.run(what, [*keys, *windows], [doubles(choice((0, 1, 20, 400))), packed])
         else:
-            self.run(what, [keys[0], *windows], [packed])
+            self.run(what, [keys[0], keys[3], *windows], [packed])
 
 
 class Outcomes(Scripts):

@@ -220,10 +220,12 @@ class LimiterStatus:
     Attributes:
         rates: One for each rate, the shortest period first.
         waiting: Length of the queue.
+        paused_for: Seconds for which no one is admitted, after a `Limiter.pause`; 0 without one.
     """
 
     rates: tuple[RateStatus, ...]
     waiting: int
+    paused_for: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from tests._support.engine import WAIT_MS, Scripts
 
-PARTS = "queue", "waiting", "tombstones"
+PARTS = "queue", "waiting", "tombstones", "pause"
 
 SECOND_US = 1_000_000
 
@@ -70,10 +70,16 @@ class LimitScripts(Scripts):
     def cancel(self, token, cost=1):
         return self.settle(token, cost, 0, copies=True)
 
+    def pause(self, ms):
+        """Pause for so long, or end that with 0."""
+        return self.call(self.load("limit_pause"), self.keys, {"pause_ms": doubles(ms), "rates": self.packed_rates})
+
     def inspect(self):
         """Return the number of waiters, and for each rate what is used and until when."""
-        keys = [self.key("queue"), *self.windows]
-        tag, now_us, waiting, shown = self.call(self.load("limit_inspect"), keys, {"rates": self.packed_rates})
+        keys = [self.key("queue"), self.key("pause"), *self.windows]
+        tag, now_us, waiting, self.paused_us, shown = self.call(
+            self.load("limit_inspect"), keys, {"rates": self.packed_rates}
+        )
         assert tag == "state"
         assert now_us == getattr(self.client, "now_us", now_us)
         return waiting, list(zip(shown[::2], shown[1::2], strict=True))

@@ -28,6 +28,7 @@ __all__ = [
     "new_primary",
     "outage",
     "own_wait",
+    "pause_cut",
     "released",
     "renewal_failed",
     "renewal_refused",
@@ -65,6 +66,7 @@ class LoggerApart(logging.Logger):
 
 
 _cleanup = logging.getLogger("handfast.cleanup")
+_limiter = logging.getLogger("handfast.limiter")
 _cleanup_apart, _renewal, _sentinel = (LoggerApart(f"handfast.{name}") for name in ("cleanup", "renewal", "sentinel"))
 
 
@@ -78,6 +80,10 @@ def unreleased(name: str) -> None:
         name,
         extra={"lock": name, "reason": "the server did not confirm it in time"},
     )
+
+
+def pause_cut(name: str, asked: float, at_most: float) -> None:
+    _limiter.warning("the limiter %r was to pause for %.6g s, and does for %.6g s: at_most", name, asked, at_most)
 
 
 def unheard(address: str) -> None:

@@ -14,7 +14,8 @@ from handfast._engine.script import load, pack
 
 __all__ = ["Limit", "LimitRequest"]
 
-ACQUIRE, SETTLE, INSPECT = load("limit_acquire"), load("limit_settle"), load("limit_inspect")
+ACQUIRE, SETTLE = load("limit_acquire"), load("limit_settle")
+PAUSE, INSPECT = load("limit_pause"), load("limit_inspect")
 
 
 class Limit(NamedTuple):
@@ -46,7 +47,7 @@ class LimitRequest:
         """Seconds that its callers wait unless they say otherwise; None without a limit, 0 not at all."""
         self._max_waiters = max_waiters
         self._windows = [place.key(f"window:{rate.per_ms}") for rate in self.rates]
-        self._keys = pack((*map(place.key, ("queue", "waiting", "tombstones")), *self._windows))
+        self._keys = pack((*map(place.key, ("queue", "waiting", "tombstones", "pause")), *self._windows))
         self._rates = b"".join(doubles(*rate) for rate in self.rates)
         self._wants = doubles(cost) + b"%c%b" % (len(self._rates), self._rates)
 
@@ -66,7 +67,7 @@ class LimitRequest:
     def acquire(self, token: bytes, patience_s: float, ticket: int = 0) -> Call:
         """Be admitted, or enter the queue; unless that is certain to take longer than ``patience_s``, which may be infinite."""
         request = doubles(WAIT_MS, max(0.0, patience_s) * 1e6, self._max_waiters, ticket)
-        prefix = ACQUIRE.prefix_for(3 + len(self.rates), 3)
+        prefix = ACQUIRE.prefix_for(4 + len(self.rates), 3)
         return Call(prefix, self._keys + bulk(token) + bulk(request), token, self._wants)
 
     def settle(self, token: bytes, cost: int, *, copies: bool) -> Call:
@@ -74,17 +75,22 @@ class LimitRequest:
 
         ``copies``: whether a copy of its acquire may still be on its way.
         """
-        prefix = SETTLE.prefix_for(3 + len(self.rates), 3)
+        prefix = SETTLE.prefix_for(4 + len(self.rates), 3)
         return Call(prefix, self._keys + pack((token, doubles(self.cost, cost, copies), self._rates)))
 
     def cancel(self, token: bytes) -> Call:
         """Undo an acquire, whatever it has reached."""
         return self.settle(token, 0, copies=True)
 
+    def pause(self, pause_ms: int) -> Call:
+        """Admit no one for so long; 0 ends a pause."""
+        prefix = PAUSE.prefix_for(4 + len(self.rates), 2)
+        return Call(prefix, self._keys + pack((doubles(pause_ms), self._rates)))
+
     def inspect(self) -> Call:
-        """Read how full the windows are, and how many wait."""
-        prefix = INSPECT.prefix_for(1 + len(self.rates), 1)
-        return Call(prefix, pack((self.place.key("queue"), *self._windows, self._rates)))
+        """Read how full the windows are, how many wait, and how long a pause lasts."""
+        prefix = INSPECT.prefix_for(2 + len(self.rates), 1)
+        return Call(prefix, pack((self.place.key("queue"), self.place.key("pause"), *self._windows, self._rates)))
 
     def _like(self, place: KeySet, cost: int) -> LimitRequest:
         return LimitRequest(place, self.rates, max_waiters=self._max_waiters, timeout=self.timeout, cost=cost)

@@ -140,16 +140,27 @@ def wait_seconds(timeout: Duration | None) -> float | None:
 
     Nothing that can be waited for lasts longer than 366 days, so more than that is no limit.
     """
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if seconds is None:
+    if timeout is None:
         return None
+    seconds = _seconds(timeout, "timeout", "seconds (an int or a float), a timedelta or None")
+    return None if seconds > MAX_DURATION_S else seconds
+
+
+def pause_seconds(seconds: Duration) -> float:
+    """Convert how long a pause is asked for to seconds: 0 for one that is over, and no upper bound."""
+    return _seconds(seconds, "a pause", "seconds (an int or a float) or a timedelta")
+
+
+def _seconds(value: Duration, what: str, kinds: str) -> float:
+    """Convert to seconds from 0 on."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"timeout must be seconds (an int or a float), a timedelta or None, not {timeout!r}")
+        raise TypeError(f"{what} must be {kinds}, not {value!r}")
     if isinstance(seconds, float) and math.isnan(seconds):
-        raise ValueError("timeout must be a number of seconds, not nan")
+        raise ValueError(f"{what} must be a number of seconds, not nan")
     if seconds > MAX_DURATION_S:
-        return None
-    return float(seconds) if seconds > 0 else 0.0  # an int may be larger than any float
+        return math.inf  # an int may be larger than any float
+    return float(seconds) if seconds > 0 else 0.0
 
 
 def encode_name(name: str, what: str, *, safe: str = "") -> str:

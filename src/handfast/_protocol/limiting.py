@@ -30,7 +30,7 @@ from handfast.errors import HandfastError, QueueFull, ServerRefused
 if TYPE_CHECKING:
     from handfast.records import LimiterStatus
 
-__all__ = ["Decision", "LimitAttempt", "acquire", "settle", "status"]
+__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "settle", "status"]
 
 EARLY_S = 0.0005
 """How long after its time the first waiter asks, in seconds: one that comes too early asks twice."""
@@ -108,17 +108,25 @@ def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
         more = answer.fields[1]
 
 
+def pause(request: LimitRequest, pause_ms: int) -> Steps[None]:
+    """Have no one admitted for so long; 0 ends a pause, and serves the queue."""
+    more = 1
+    while more:
+        answer: Answer = yield request.pause(pause_ms)
+        more = answer.fields[1]
+
+
 def status(request: LimitRequest) -> Steps[LimiterStatus]:
-    """Read how full the windows are, and how many wait."""
+    """Read how full the windows are, how many wait, and how long a pause lasts."""
     from handfast.records import LimiterStatus, RateStatus
 
     answer: Answer = yield request.inspect()
-    _, _, waiting, shown = answer.fields
+    _, _, waiting, paused_us, shown = answer.fields
     rates = [
         RateStatus(rate.limit, rate.per_ms / 1000, used, max(0, rate.limit - used), reset_us / 1e6)
         for rate, used, reset_us in zip(request.rates, shown[::2], shown[1::2], strict=True)
     ]
-    return LimiterStatus(tuple(rates), waiting)
+    return LimiterStatus(tuple(rates), waiting, paused_us / 1e6)
 
 
 def _wait(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
+from datetime import timedelta
+from math import inf, nan
 
 import pytest
 
@@ -158,6 +160,87 @@ async def test_what_was_not_admitted_cannot_be_settled(here):
     await limiter.acquire()
     with pytest.raises(RuntimeError, match="nothing to settle: the call was not admitted"):
         await (await limiter.try_acquire()).settle(cost=1)
+
+
+async def test_a_pause_holds_for_all_and_ends_for_all(here, there, raw):
+    mine, other = here.limiter("a", "100/d"), there.limiter("a", "100/d")
+    await mine.pause(50)
+    refused = await other.try_acquire()
+    assert (refused.admitted, refused.remaining, 49 < refused.retry_after <= 50) == (False, 0, True)
+    with pytest.raises(RateLimited, match="a"):
+        await other.acquire(timeout=40)
+    assert 49 < (await other.status()).paused_for <= 50
+    waiters = [asyncio.create_task(wait(mine)), asyncio.create_task(wait(other))]
+    await until_queued(mine, 2)
+    await other.resume()
+    assert all(await asyncio.wait_for(asyncio.gather(*waiters), 20))
+    status = await mine.status()
+    assert (status.paused_for, status.waiting, status.rates[0].used) == (0, 0, 2)
+
+
+async def test_who_waits_comes_by_itself_when_a_pause_is_over(here, raw):
+    limiter = here.limiter("a", "100/d")
+    await limiter.pause(timedelta(seconds=0.05))
+    admission = await limiter.acquire(timeout=20)
+    assert admission.waited > 0.04
+    assert not raw.exists("{hf:limiter:a}:queue")
+
+
+async def test_a_pause_of_one_key_is_none_of_another(here, raw):
+    limiter = here.limiter("a", "100/d")
+    await limiter.keyed("x").pause(50)
+    assert not await limiter.keyed("x").try_acquire()
+    assert await limiter.keyed("y").try_acquire()
+    assert await limiter.try_acquire()
+
+
+@pytest.mark.parametrize("asked", [86_400.0, inf, timedelta(days=1)])
+async def test_a_pause_that_is_too_long_is_cut_and_that_is_logged(here, raw, caplog, asked):
+    limiter = here.limiter("a", "100/d")
+    await limiter.pause(asked, at_most=30)
+    assert 29 < (await limiter.status()).paused_for <= 30
+    (record,) = caplog.records
+    assert (record.levelname, record.name) == ("WARNING", "handfast.limiter")
+    assert record.getMessage().endswith("and does for 30 s: at_most")
+    await limiter.resume()
+
+
+@pytest.mark.parametrize("asked", [0, -3.5, timedelta(0)])
+async def test_a_pause_of_nothing_does_not_end_that_of_another(here, raw, asked):
+    limiter = here.limiter("a", "100/d")
+    await limiter.pause(50)
+    await limiter.pause(asked)
+    assert (await limiter.status()).paused_for > 49
+
+
+@pytest.mark.parametrize(
+    ("seconds", "options", "error", "said"),
+    [
+        ("30", {}, TypeError, "a pause must be seconds"),
+        (None, {}, TypeError, "a pause must be seconds .* or a timedelta, not None"),
+        (True, {}, TypeError, "a pause must be seconds"),
+        (nan, {}, ValueError, "a pause must be a number of seconds, not nan"),
+        (1, {"at_most": 0}, ValueError, "at_most must be at least a millisecond"),
+        (1, {"at_most": None}, TypeError, "at_most must be seconds"),
+    ],
+)
+async def test_a_bad_pause_is_refused_before_any_call(api, seconds, options, error, said):
+    async with api.client("redis://127.0.0.1:1") as client:
+        with pytest.raises(error, match=said):
+            await client.limiter("a", "1/s").pause(seconds, **options)
+
+
+async def test_a_pause_whose_reply_is_lost_is_set_once_and_its_end_too(api, there, server, raw):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            limiter = client.limiter("a", "100/d")
+            await limiter.status()
+            proxy.lose_reply(script("limit_pause"))
+            await limiter.pause(50)
+            assert 49 < (await there.limiter("a", "100/d").status()).paused_for <= 50
+            proxy.lose_reply(script("limit_pause"))
+            await limiter.resume()
+            assert (await there.limiter("a", "100/d").status()).paused_for == 0
 
 
 async def test_what_is_given_back_admits_a_waiter_at_once(here, there, raw):

@@ -6,9 +6,10 @@ from handfast._engine.script import load
 from tests.gate.lua.test_check_scripts import LUA
 
 DIGESTS = {
-    "limit_acquire": "41dc90741716b191496228922c9fd8cb455a5b59",
-    "limit_inspect": "0fcdc993b90af372eed07946928c1e8084c01180",
-    "limit_settle": "db2a3fd9952dbdcf2b24da6c26ea391a28676399",
+    "limit_acquire": "50f739b0b8d20761a2c5dbb6231e6102a1cd83c9",
+    "limit_inspect": "0de67754ece9b134fea4bb9ef300ba7d102510af",
+    "limit_pause": "ca168084e635e8cb13e5283278b3c509d63e2058",
+    "limit_settle": "2e3f610257c0b74389398110997bd175c887ee37",
     "locks_acquire": "df62b782b495fd2f9a9766674ae056aef7150151",
     "locks_release": "47b26b821e7f850b8fdeaf2ebd8c3e59492f7da5",
     "multi_acquire": "e498f7eb30ea53edd8c55ab174be8e4b3b503ee4",

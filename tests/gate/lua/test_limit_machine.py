@@ -42,6 +42,7 @@ class Model:
         self.messages = []
         self.dropped_at = 0
         """When a call last dropped what had lapsed."""
+        self.paused_until = 0
 
     def window(self, per_ms):
         """Return what was admitted within the last period, the oldest first."""
@@ -51,13 +52,15 @@ class Model:
         return sum(cost for _, cost in self.window(per_ms))
 
     def remaining(self):
+        if self.paused_until > self.now:
+            return 0
         return max(0, min(limit - self.used(per_ms) for limit, per_ms in self.rates))
 
     def fits(self, cost):
-        return all(self.used(per_ms) + cost <= limit for limit, per_ms in self.rates)
+        return self.paused_until <= self.now and all(self.used(per_ms) + cost <= limit for limit, per_ms in self.rates)
 
     def due(self, cost):
-        when = self.now
+        when = max(self.now, self.paused_until)
         for limit, per_ms in self.rates:
             excess = self.used(per_ms) + cost - limit
             for at, freed in self.window(per_ms):
@@ -131,6 +134,13 @@ class Model:
         self.dropped_at = self.now
         self.serve(moved=was_first or (is_known and new_cost < cost))
 
+    def pause(self, ms):
+        if ms:
+            self.paused_until = max(self.paused_until, self.now + ms * 1000)
+        else:
+            self.paused_until, self.dropped_at = 0, self.now
+            self.serve(moved=True)
+
 
 class LimiterMachine(RuleBasedStateMachine):
     """Every reply, every message, the queue and the windows are those of the model."""
@@ -194,6 +204,11 @@ class LimiterMachine(RuleBasedStateMachine):
             self.model.settle(token, 0)
             assert self.scripts.cancel(token, self.model.costs[token]) == ["settled", 0]
 
+    @rule(ms=st.sampled_from([0, 0, 1, 50, 400]))
+    def pause(self, ms):
+        self.model.pause(ms)
+        assert self.scripts.pause(ms) == ["paused", 0]
+
     @rule(number=PICK)
     def die(self, number):
         if token := self.pick(self.model.queue, number):
@@ -223,6 +238,7 @@ class LimiterMachine(RuleBasedStateMachine):
             len(model.queue),
             [(total, reset) for (total, _), reset in zip(used, resets, strict=True)],
         )
+        assert scripts.paused_us == max(0, model.paused_until - model.now)
         for _, per_ms in model.rates:
             lately = [at for at in scripts.window(per_ms).values() if at > model.now - per_ms * 1000]
             assert lately == [at for at, _ in model.window(per_ms)]

@@ -236,6 +236,6 @@ def test_a_cancel_goes_on_while_more_is_left():
 
 
 def test_a_status_has_each_rate():
-    reply = Answer(100.0, [b"state", 1, 4, [7, 500_000, 25, 3_000_000]])
+    reply = Answer(100.0, [b"state", 1, 4, 250_000, [7, 500_000, 25, 3_000_000]])
     _, found = performed(status(request(rates=((10, 1000), (20, 60_000)))), reply)
-    assert found == LimiterStatus((RateStatus(10, 1.0, 7, 3, 0.5), RateStatus(20, 60.0, 25, 0, 3.0)), 4)
+    assert found == LimiterStatus((RateStatus(10, 1.0, 7, 3, 0.5), RateStatus(20, 60.0, 25, 0, 3.0)), 4, 0.25)

@@ -76,6 +76,7 @@ LIMITER_SCRIPTS = [
     for name in (
         "limit_acquire",
         "limit_settle",
+        "limit_pause",
         "limit_inspect",
         "limit_machine",
         "twice_and_late",

@@ -45,6 +45,11 @@ class Limited:
         elif order.verb == "close":
             self._client.closed = True
             await self._client.api.close()
+        elif order.verb == "pause":
+            await self._limiter().pause(order.hold, at_most=3.0)
+            await asyncio.sleep(order.block)
+            if order.block:
+                await self._limiter().resume()
         else:
             await self._limiter().status()
 

@@ -29,6 +29,7 @@ class LimiterDrawing(Drawing):
         self.weighted = self._one((0.0, 0.0, 0.4))
         self.settling = self._one((0.0, 0.3, 0.7))
         self.cancelling = self._one((0.0, 0.0, 0.2, 0.6))
+        self.pausing = self._one((0.0, 0.0, 0.05, 0.2))
         self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
 
     def plan(self) -> Plan:
@@ -43,7 +44,7 @@ class LimiterDrawing(Drawing):
             uniform=not self.disagree,
             replicas=1 + (chance() < 0.4) if self.setting == "replicas" else 0,
             setting=self.setting,
-            parts=("queue", "waiting", "tombstones", *(f"window:{per_ms}" for per_ms in periods)),
+            parts=("queue", "waiting", "tombstones", "pause", *(f"window:{per_ms}" for per_ms in periods)),
             rates={} if self.disagree else self.rates,
         )
 
@@ -78,6 +79,9 @@ class LimiterDrawing(Drawing):
         pause = self._seconds(rates[0][1] / 500)
         if chance() < 0.03:
             return Order("status", target, pause)
+        if chance() < self.pausing:
+            length = self._seconds(rates[-1][1] / 500)
+            return Order("pause", target, pause, hold=length, block=self._one((0.0, length / 3)))
         settles = tuple(self._one((0, 0, 1, 2, most + 1)) for _ in range(self._one((1, 1, 2))))
         return Order(
             "try" if chance() < 0.25 else "acquire",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handfast._engine.limits import ACQUIRE, INSPECT, SETTLE
+from handfast._engine.limits import ACQUIRE, INSPECT, PAUSE, SETTLE
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast_lab.simulator.links import Command
@@ -17,7 +17,7 @@ from handfast_lab.simulator.watch import Watch
 
 __all__ = ["LimiterWatch"]
 
-_ACQUIRE, _INSPECT, _SETTLE = (script.name.encode() for script in (ACQUIRE, INSPECT, SETTLE))
+_ACQUIRE, _INSPECT, _PAUSE, _SETTLE = (script.name.encode() for script in (ACQUIRE, INSPECT, PAUSE, SETTLE))
 
 
 class LimiterWatch(Watch):
@@ -35,15 +35,17 @@ class LimiterWatch(Watch):
         if isinstance(frame, ErrorReply) and not is_cut:
             if frame.startswith("ERR"):
                 self.find(f"script: {name.decode()}: {frame}")
-            elif frame.startswith("OOM") and name != _ACQUIRE:
+            elif frame.startswith("OOM") and not (name == _ACQUIRE or (name == _PAUSE and any(command.token))):
                 self.find(f"invariant 11: {name.decode()} of {token.decode()} is refused at maxmemory")
             return
         complaint = self._after(name, is_cut, now_us, now_us - self._network.jump_us)
         if complaint is not None:
             self.find(f"{'cut off: ' * is_cut}{complaint.decode()}")
+        if name in (_INSPECT, _PAUSE):
+            return
         if is_cut:
             self._entered.add(token)
-        elif name != _INSPECT:
+        else:
             self._answered_with(command, read_reply(frame))
 
     def _answered_with(self, command: Command, reply: list[Any]) -> None:

@@ -21,7 +21,7 @@ end
 
 local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
 local TOMBSTONE_US = 20000000 -- how long a token that is over is remembered
-local PARTS, SUM = {'queue', 'waiting', 'tombstones'}, '='
+local PARTS, SUM = {'queue', 'waiting', 'tombstones', 'pause'}, '='
 
 -- The rates of an argument or of a record: for each its limit and its period, as doubles.
 local function read_rates(text)
@@ -90,6 +90,8 @@ local function look(name, now)
   end
   state.records = waiting.size
   state.tombstones = (peek(name.keys.tombstones, now) or NO_SET).scores
+  local pause = peek(name.keys.pause, now)
+  state.paused_until = pause and tonumber(pause.value) or 0
   for per_ms, key in pairs(name.windows) do
     local found = peek(key, now)
     local window = {entries = {}, order = {}, sum = 0, stored = found and -(found.scores[SUM] or 0) or 0}
@@ -129,7 +131,7 @@ end
 
 -- From when on a request fits if no other one is admitted, by what is stored; 0 if it does now.
 local function due(state, request, now)
-  local when = 0
+  local when = state.paused_until > now and state.paused_until or 0
   for _, rate in ipairs(request.rates) do
     local excess, per_us = request.cost - rate.limit, rate.per_ms * 1000
     local live = {}
@@ -160,7 +162,7 @@ local function due_us(state, request, caller, now)
 end
 
 local function remaining(state, request, now)
-  local least = math.huge
+  local least = state.paused_until > now and 0 or math.huge
   for _, rate in ipairs(request.rates) do
     local left = rate.limit
     for _, entry in ipairs(state.windows[rate.per_ms].order) do
@@ -231,7 +233,7 @@ local function compare(name, state, script, caller, settling, is_cut, now, true_
   return new
 end
 
--- L1 to L3, L5 and L7: each new admission is in all its windows, fits all its rates, overtakes no waiter, and has a message
+-- L1 to L3, L5, L7 and L9: each new admission is in all its windows, fits all its rates, overtakes no waiter, and has a message
 -- that its client receives.
 local function check_admissions(name, state, new, caller, settling, is_cut, now, true_now)
   local order = {}
@@ -280,6 +282,9 @@ local function check_admissions(name, state, new, caller, settling, is_cut, now,
     end
     if finished[token] then
       complain(7, name, '%s is admitted after its end', token)
+    end
+    if state.paused_until > now and not (name.was_cut and name.first[token]) then
+      complain(9, name, '%s is admitted %.0f us before the end of a pause', token, state.paused_until - now)
     end
     local ticket = before.tickets[token] or request.ticket > 0 and request.ticket or math.huge
     if name.was_cut and name.first[token] then
@@ -406,6 +411,7 @@ local function check_ttls(name, state, now, true_now)
   check_key('queue', name.keys.queue, longest)
   check_key('records of the queue', name.keys.waiting, longest)
   check_key('tombstones', name.keys.tombstones, 0)
+  check_key('pause', name.keys.pause, 0)
   for token, until_us in pairs(name.over_until) do
     if until_us > true_now and not state.tombstones[token] then
       complain(7, name, '%s has ended without a tombstone', token)
@@ -535,6 +541,9 @@ function watch.after(script, is_cut, now, true_now)
     local caller, settling, request = argv[1], nil, nil
     if script == 'limit_settle' then
       settling = read_settling(argv)
+      request = settling
+    elseif script == 'limit_pause' then
+      caller, settling = nil, {text = argv[2], rates = read_rates(argv[2])}
       request = settling
     else
       request = read_request(argv)

@@ -67,14 +67,15 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``revoke``, ``resize``, ``status``, ``forget`` or ``close``."""
+    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""
     timeout: float | None = None
     hold: float = 0.0
     block: float = 0.0
-    """Seconds for which the caller blocks its event loop as soon as it has the lease."""
+    """Seconds for which the caller blocks its event loop as soon as it has the lease; of a ``pause``, after which it
+    is ended, or 0 if it ends by itself."""
     extend_ms: int = 0
     """A ttl to extend the lease to while it is held; 0 for none."""
     downgrade: bool = False

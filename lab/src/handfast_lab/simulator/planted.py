@@ -466,6 +466,13 @@ PLANTED = (
         "more than the limit is admitted within a period",
     ),
     Planted(
+        "a pause keeps no one out",
+        "scripts",
+        "  if paused_until > now then\n    return false\n  end\n",
+        "",
+        "someone is admitted before the end of a pause",
+    ),
+    Planted(
         "a dead waiter is admitted",
         "scripts",
         "  if not has_subscriber(inbox) then\n    leave_queue(head)\n    return true\n  elseif is_admitted then\n",

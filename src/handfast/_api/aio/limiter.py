@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, coroutine_function
 from handfast._api.uncopied import Uncopied
+from handfast._drivers import log
 from handfast._drivers.aio.driver import AsyncDriver
 from handfast._drivers.clock import monotonic
 from handfast._engine.calls import MAX_PERMITS
 from handfast._engine.limits import LimitRequest
-from handfast._engine.validate import check_int, key_parts, reply_seconds, wait_seconds
+from handfast._engine.validate import check_int, key_parts, milliseconds, pause_seconds, reply_seconds, wait_seconds
 from handfast._protocol import limiting
 from handfast.arguments import Duration
 from handfast.errors import RateLimited
@@ -215,8 +216,54 @@ class AsyncLimiter(Uncopied):
             await self._driver.undo(attempt)
             raise
 
+    async def pause(self, seconds: Duration, *, at_most: Duration = 60.0) -> None:
+        """Have no one admitted for a while, in any process: for an answer such as 429 with ``Retry-After``.
+
+        Waiters keep their places, and a call that would have to wait for longer than its timeout is refused at once. A
+        pause that lasts longer already stays as it is. After a pause that is longer than a period, as much as the limit
+        is admitted at once: take a second, shorter rate if that is too much. A pause is forgotten where the server
+        loses its data.
+
+        Example:
+            async with limiter:
+                answer = await call()
+            if answer.status_code == 429:
+                await limiter.pause(float(answer.headers["Retry-After"]))
+
+        Args:
+            seconds: How long, counted from the moment at which the server gets it: a number or a timedelta. 0 or less changes nothing;
+                `resume` ends a pause.
+            at_most: What is taken of ``seconds``, from 0.001 s to 366 days: the other side may ask for a day by
+                mistake. What is cut is logged as a WARNING.
+
+        Raises:
+            TypeError: One of both is neither a number nor a timedelta.
+            ValueError: One of both is out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        most_ms, asked = milliseconds(at_most, "at_most"), pause_seconds(seconds)
+        if asked * 1000 > most_ms:
+            log.pause_cut(self.name, asked, most_ms / 1000)
+        if asked > 0:
+            pause_ms = max(1, round(min(asked * 1000, most_ms)))
+            await self._driver.run(limiting.pause(self._request, pause_ms), self.name)
+
+    async def resume(self) -> None:
+        """End a `pause` now, and admit the waiters who fit.
+
+        Raises:
+            ServerRefused: The server is read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        await self._driver.run(limiting.pause(self._request, 0), self.name)
+
     async def status(self, *, timeout: Duration | None = None) -> LimiterStatus:
-        """Return how much is used under each rate, and how many wait. Takes one round trip and changes nothing.
+        """Return how much is used under each rate, how many wait, and how long a pause lasts. Takes one round trip and changes nothing.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it

@@ -1,6 +1,6 @@
 -- limit_acquire: be admitted under every rate of a limiter, or enter its queue.
 --
--- KEYS queue waiting tombstones windows...
+-- KEYS queue waiting tombstones pause windows...
 -- ARGV token request wants
 -- REPLY admitted at_us remaining
 -- REPLY refused due_us remaining
@@ -17,7 +17,7 @@
 --   many wait.
 -- wants is all that a record has behind its mark, as lib/turns.lua says: cost, rates, and who requests it. The cost
 --   is at most each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
--- due_us is the time from now until it and the first waiter may fit; of a newcomer that is refused also the time that
+-- due_us is the time from now until it and the first waiter may fit, and no pause keeps them out; of a newcomer that is refused also the time that
 --   all before it take at least. remaining is what the tightest rate admits after this.
 -- more: 500 admissions that have lapsed were dropped, and it may fit when the others are; or 100 waiters that are gone
 --   were dropped, and the next one is gone as well: send it again.
@@ -30,16 +30,17 @@
 
 -- @include clock
 
-local queue, waiting, tombstones = KEYS[1], KEYS[2], KEYS[3]
+local queue, waiting, tombstones, pause = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, wants = ARGV[1], ARGV[3]
 local wait_ms, patience_us, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
 local cost, rates = struct.unpack('<dBc0', wants)
+local is_busy = redis.call('EXISTS', queue, tombstones, pause) > 0
+local paused_until = is_busy and tonumber(redis.call('GET', pause)) or 0
 
 -- @include window
 -- @include inbox
 -- @include turns
 
-local is_busy = redis.call('EXISTS', queue, tombstones) > 0
 if is_busy and redis.call('ZSCORE', tombstones, token) then
   return 'finished '
 end

@@ -1,17 +1,18 @@
 -- limit_inspect: read how full the windows of a limiter are, and how many wait. Changes nothing.
 --
--- KEYS queue windows...
+-- KEYS queue pause windows...
 -- ARGV rates
--- REPLY state now_us waiting used_and_reset_us
+-- REPLY state now_us waiting paused_us used_and_reset_us
 --
 -- rates is as in limit_acquire. used_and_reset_us lists two numbers for each of them: what is used of it, and the time
--- from now until its window is empty if no one else is admitted.
+-- from now until its window is empty if no one else is admitted. paused_us is how long a pause still lasts.
 --
 -- TWICE, LATE and MEMORY it only reads.
 
 -- @include clock
 
-local queue, rates = KEYS[1], ARGV[1]
+local queue, pause, rates = KEYS[1], KEYS[2], ARGV[1]
+local paused_until = tonumber(redis.call('GET', pause)) or 0
 local shown = {}
 
 local function costs_of(members)
@@ -22,8 +23,8 @@ local function costs_of(members)
   return sum
 end
 
-for k = 2, #KEYS do
-  local key, _, per_ms = KEYS[k], struct.unpack('<dd', rates, 16 * (k - 2) + 1)
+for k = 3, #KEYS do
+  local key, _, per_ms = KEYS[k], struct.unpack('<dd', rates, 16 * (k - 3) + 1)
   local sum = redis.call('ZSCORE', key, '=')
   local used = sum and -sum or costs_of(redis.call('ZRANGE', key, 0, -1))
   local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
@@ -32,4 +33,4 @@ for k = 2, #KEYS do
   shown[#shown + 1] = used
   shown[#shown + 1] = used > 0 and newest - over_at or 0
 end
-return {'state', now, redis.call('ZCARD', queue), shown}
+return {'state', now, redis.call('ZCARD', queue), math.max(0, paused_until - now), shown}

@@ -1,6 +1,6 @@
 -- limit_settle: let an admission count for what it really cost; or with 0 undo it, and leave the queue.
 --
--- KEYS queue waiting tombstones windows...
+-- KEYS queue waiting tombstones pause windows...
 -- ARGV token costs rates
 -- REPLY settled more
 --
@@ -17,9 +17,10 @@
 
 -- @include clock
 
-local queue, waiting, tombstones = KEYS[1], KEYS[2], KEYS[3]
+local queue, waiting, tombstones, pause = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, rates = ARGV[1], ARGV[3]
 local cost, new_cost, copies = struct.unpack('<ddd', ARGV[2])
+local paused_until = tonumber(redis.call('GET', pause)) or 0
 
 -- @include window
 -- @include inbox

@@ -1,6 +1,6 @@
 -- window: what was admitted within the last period under each rate of a limiter.
 --
--- USES now cost rates
+-- USES now cost rates paused_until
 -- GIVES windows lapsed_left load_windows remaining fits admit change due
 --
 -- A window is a sorted set with the period of its rate in its name. Each admission is a member, `<token> <cost>`, whose
@@ -9,6 +9,8 @@
 -- One command adds an admission and sets the sum. One command removes admissions and the sum, which is then written
 -- again: a window without it is one whose script was cut off there, and is added up. A window has one key, so an
 -- eviction takes all of it.
+--
+-- In a pause nothing fits: `paused_until` is its end, or 0.
 
 local windows = {}
 local lapsed_left = false -- whether there is more that has lapsed than one call drops
@@ -39,7 +41,7 @@ local function load_windows(member)
   local NUMBERS = 16 -- bytes of a rate: limit and per_ms
   local admitted_at
   for i = 1, #rates / NUMBERS do
-    local key, limit, per_ms = KEYS[3 + i], struct.unpack('<dd', rates, NUMBERS * (i - 1) + 1)
+    local key, limit, per_ms = KEYS[4 + i], struct.unpack('<dd', rates, NUMBERS * (i - 1) + 1)
     local sum, at = unpack(redis.call('ZMSCORE', key, '=', member))
     local used = sum and -sum or costs_of(redis.call('ZRANGE', key, 0, -1))
     local window = {key = key, limit = limit, per_ms = per_ms, used = used, at = tonumber(at)}
@@ -75,7 +77,7 @@ end
 
 -- How much more the tightest rate admits.
 local function remaining()
-  local least = math.huge
+  local least = paused_until > now and 0 or math.huge
   for _, window in ipairs(windows) do
     least = math.min(least, window.limit - window.used)
   end
@@ -84,6 +86,9 @@ end
 
 -- Whether so much more fits under every rate.
 local function fits(cost)
+  if paused_until > now then
+    return false
+  end
   for _, window in ipairs(windows) do
     if window.used + cost > window.limit then
       return false
@@ -133,11 +138,11 @@ local function redate(window)
   redis.call('ZADD', window.key, 'XX', unpack(redated))
 end
 
--- The earliest time at which so much more may fit under every rate: `now`, if it does. Where costs differ and more than
+-- The earliest time at which so much more may fit under every rate, after the pause: `now`, if it does. Where costs differ and more than
 -- 100 admissions have to lapse before, it is too early, and the next call tells another time.
 local function due(cost)
   local MAX_ADDED_UP = 100 -- (invariant 13)
-  local when = now
+  local when = math.max(now, paused_until)
   for _, window in ipairs(windows) do
     local excess, at = window.used + cost - window.limit, nil
     if excess > 0 then
