@@ -468,13 +468,12 @@ class Session:
         self._silence.ticks = 0
         try:
             subscription = self._subscribe()
-            async with asyncio.timeout(self._connector.response_timeout):
-                if not self._connector.is_known:
-                    await self._connector.meet(await self._shake_hands(IDENTITY), subscription.proof_key)
-                probe = b"" if self._connector.heard else subscription.probe
-                if probe:
-                    self._sent.append(PendingAside())  # what matters is whether the message comes
-                failure = handshake_failed(subscription, await self._shake_hands(subscription.handshake + probe))
+            if not self._connector.is_known:
+                await self._connector.meet(await self._shake_hands(IDENTITY), subscription.proof_key)
+            probe = b"" if self._connector.heard else subscription.probe
+            if probe:
+                self._sent.append(PendingAside())  # what matters is whether the message comes
+            failure = handshake_failed(subscription, await self._shake_hands(subscription.handshake + probe))
             if failure is not None:
                 raise failure
             self._owner = subscription.owner.encode()
@@ -494,7 +493,8 @@ class Session:
         if self._transport is None:
             raise connection_broke("in the handshake")
         self._transport.write(data)
-        return await self._handshake
+        async with asyncio.timeout(self._connector.response_timeout):
+            return await self._handshake
 
     def _close_transport(self) -> None:
         if (transport := self._take_transport()) is not None:
