@@ -231,8 +231,8 @@ class AsyncLimiter(Uncopied):
                 await limiter.pause(float(answer.headers["Retry-After"]))
 
         Args:
-            seconds: How long, counted from the moment at which the server gets it: a number or a timedelta. 0 or less changes nothing;
-                `resume` ends a pause.
+            seconds: How long, from when the server gets it: a number or a timedelta. 0 or less changes nothing; `resume`
+                ends a pause.
             at_most: What is taken of ``seconds``, from 0.001 s to 366 days: the other side may ask for a day by
                 mistake. What is cut is logged as a WARNING.
 
@@ -263,7 +263,9 @@ class AsyncLimiter(Uncopied):
         await self._driver.run(limiting.pause(self._request, 0), self.name)
 
     async def status(self, *, timeout: Duration | None = None) -> LimiterStatus:
-        """Return how much is used under each rate, how many wait, and how long a pause lasts. Takes one round trip and changes nothing.
+        """Return how much is used under each rate, how many wait, and how long a pause lasts.
+
+        Takes one round trip and changes nothing.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
