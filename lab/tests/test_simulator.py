@@ -232,17 +232,27 @@ def test_a_replica_takes_over_from_a_primary_which_sends_calls_there_or_is_gone(
     assert {node[1] for _, _, node in one.cluster.shares(other)} == {7000 + other, 7002}
 
 
-@pytest.mark.parametrize(("calls", "left"), [(0, {}), (1, {b"key": b"1"}), (2, {b"key": b"1", b"other": b"2"})])
-def test_what_a_script_wrote_before_it_is_cut_off_stays(calls, left):
-    source = (
-        "redis.call('SETEX', KEYS[1], 9, 1) redis.call('SETEX', KEYS[2], 9, 2) redis.pcall('DEL', KEYS[1]) return 7"
-    )
-    server = SimulatedServer({"a": source})
+@pytest.mark.parametrize(
+    ("calls", "left"),
+    [(0, {b"other": b"0"}), (2, {b"other": b"0"}), (3, {b"key": b"1"}), (5, {b"key": b"1", b"other": b"1"})],
+)
+def test_what_a_script_wrote_before_it_is_cut_off_at_a_key_that_it_has_emptied_stays(calls, left):
+    source = """
+redis.call('SETEX', KEYS[1], 9, 3)
+redis.call('DEL', KEYS[1])
+redis.call('SETEX', KEYS[1], 9, 1)
+redis.call('DEL', KEYS[2])
+redis.pcall('SETEX', KEYS[2], 9, 1)
+return redis.pcall('GET', KEYS[3]) or 7
+"""
+    server = SimulatedServer({"a": source, "fill": "redis.call('SETEX', KEYS[1], 9, 0)"})
+    for key in (b"key", b"other"):
+        server.run(b"fill", 1, 1, [key])
     server.model[b"cut_off"](calls)
-    reply, _ = server.run(b"a", 1, 2, [b"key", b"other"])
-    assert is_torn(reply) == (calls < 2), "a script that catches the error goes on"
+    reply, _ = server.run(b"a", 1, 3, [b"key", b"other", b"missing"])
+    assert is_torn(reply) == (calls < 3), "a script that catches the error goes on"
     assert {key: found.value for key in (b"key", b"other") if (found := server.model[b"peek"](key, 1))} == left
-    assert server.run(b"a", 1, 2, [b"key", b"other"])[0] == 7
+    assert server.run(b"a", 1, 3, [b"key", b"other", b"missing"])[0] == 7
 
 
 # --- seeds

@@ -334,13 +334,13 @@ class Limits(Scripts):
         choice = self.random.choice
         rates = choice(self.rates[1:] if self.random.random() < 0.8 else self.rates)
         packed = b"".join(doubles(*rate) for rate in rates)
-        keys = self.keys(choice(self.names[:2]), ("queue", "waiting", "tombstones", "pause"))
+        keys = self.keys(choice(self.names[:2]), ("queue", "waiting", "tombstones", "settings"))
         windows = [keys[0].replace("queue", f"window:{per_ms}") for _, per_ms in rates]
         token = f"t{self.random.randrange(12)}"
-        what = choice(["limit_acquire"] * 6 + ["limit_settle"] * 3 + ["limit_pause", "limit_inspect"])
+        what = choice(["limit_acquire"] * 6 + ["limit_settle"] * 3 + ["limit_pause", "limit_resize", "limit_inspect"])
         if what == "limit_acquire":
-            waits = choice((1, 60_000, 60_000)), choice((0, 20_000, float("inf"))), choice((1, 1000, 1000))
-            request = doubles(*waits, choice((0, 0, 0, self.now_us - 900_000)))
+            waits = choice((1, 60_000, 60_000)), choice((-1, 0, 20_000, float("inf"))), choice((1, 1000, 1000))
+            request = doubles(*waits, choice((0, 0, 0, self.now_us - 900_000)), choice((0, 1)))
             text = f"inbox{choice(range(5))} control{choice(range(3))} me:1".encode()
             wants = doubles(choice((1, 1, 1, 2))) + b"%c%b" % (len(packed), packed) + text
             self.run(what, [*keys, *windows], [token, request, wants])
@@ -348,9 +348,11 @@ class Limits(Scripts):
             costs = doubles(choice((1, 1, 2)), choice((0, 0, 1, 2, 9)), choice((0, 1)))
             self.run(what, [*keys, *windows], [token, costs, packed])
         elif what == "limit_pause":
-            self.run(what, [*keys, *windows], [doubles(choice((0, 1, 20, 400))), packed])
+            self.run(what, [*keys, *windows], [doubles(choice((0, 1, 20, 400))), "me", packed])
+        elif what == "limit_resize":
+            self.run(what, [*keys, *windows], [choice((0, 0, 1)), "me", "rates", packed])
         else:
-            self.run(what, [keys[0], keys[3], *windows], [packed])
+            self.run(what, [keys[0], keys[3], *windows], [choice((0, 1)), packed])
 
 
 class Outcomes(Scripts):

@@ -4,7 +4,7 @@
     ├── AcquireTimeout      contention: the name stayed taken for the caller's whole timeout (also a TimeoutError)
     ├── AcquireCancelled    caller: the cancel= of the call was set while it waited (sync API)
     ├── QueueFull           contention: the queue has max_waiters requests already
-    ├── LimitExceeded       operator: the semaphore was resized below the permits requested
+    ├── LimitExceeded       operator: it was resized below what is requested
     ├── RateLimited         contention: a limiter did not admit the call within the caller's timeout (also a TimeoutError)
     ├── AlreadyRunning      contention: another caller runs this key now, and the caller does not wait
     ├── NotCompleted        run: it failed, or it began and did not end, and is not repeated
@@ -134,18 +134,18 @@ class QueueFull(HandfastError):
 
 
 class LimitExceeded(HandfastError):
-    """More permits were requested than the semaphore has since a `Semaphore.resize`. Nothing was changed.
+    """More was requested than is ever given since a `Semaphore.resize` or a `Limiter.resize`. Nothing was changed.
 
     Attributes:
-        limit: The limit in force, in permits.
-        requested: The permits requested; None if not known.
+        limit: The limit in force: permits, or what the tightest rate admits in a period.
+        requested: The permits or the cost requested; None if not known.
     """
 
     def __init__(self, name: str, limit: int, requested: int | None = None) -> None:
         super().__init__(
-            f"{name!r} has a limit of {limit} permit{'s'[: limit != 1]} (set by resize()), fewer than "
+            f"{name!r} has a limit of {limit} (set by resize()), less than "
             f"{'requested' if requested is None else f'the {requested} requested'}; "
-            "request fewer or raise the limit with resize()",
+            "request less or raise the limit with resize()",
             name=name,
         )
         self.limit = limit

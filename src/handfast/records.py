@@ -90,14 +90,14 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class OperatorAction:
-    """A lease was taken away by force, or a limit was set.
+    """A lease was taken away by force, a limit or rates were set, or a limiter was paused.
 
     Attributes:
         at: When, on the server's clock.
-        what: ``force_release`` or ``resize``.
+        what: ``force_release``, ``resize``, ``pause`` or ``resume``.
         by: The label of the client that did it.
         why: The reason of a ``force_release``; the new limit of a ``resize``, 0 where it let each client bring its own
-            again.
+            again, or the new rates, and no text in that case; the seconds of a ``pause``.
     """
 
     at: datetime
@@ -201,7 +201,8 @@ class RateStatus:
     Attributes:
         limit: What may be admitted within a period.
         per: The period, in seconds.
-        used: What was admitted within the last period. More than `limit` after `Admission.settle` with a larger cost.
+        used: What was admitted within the last period. More than `limit` after `Admission.settle` with a larger cost,
+            after a `Limiter.resize` to less, and where a limiter does not enforce its rates.
         remaining: What would be admitted now, if no one waited.
         reset_after: Seconds until nothing is used, if no one else is admitted.
     """
@@ -218,14 +219,17 @@ class LimiterStatus:
     """How full a limiter is, at one instant of the server.
 
     Attributes:
-        rates: One for each rate, the shortest period first.
+        rates: One for each rate that counts, the shortest period first: those of a `Limiter.resize`, or the client's.
         waiting: Length of the queue.
         paused_for: Seconds for which no one is admitted, after a `Limiter.pause`; 0 without one.
+        last: The last `Limiter.resize`, `Limiter.pause` or `Limiter.resume` that the server remembers; None if there is
+            none. A pause is remembered for a second more than it lasts.
     """
 
     rates: tuple[RateStatus, ...]
     waiting: int
     paused_for: float = 0.0
+    last: OperatorAction | None = None
 
 
 @dataclass(frozen=True, slots=True)

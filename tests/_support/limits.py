@@ -9,7 +9,7 @@ from handfast._engine.keys import KeySet
 from handfast._engine.packing import doubles
 from tests._support.engine import WAIT_MS, Scripts
 
-PARTS = "queue", "waiting", "tombstones", "pause"
+PARTS = "queue", "waiting", "tombstones", "settings"
 
 SECOND_US = 1_000_000
 
@@ -20,16 +20,19 @@ READ_QUEUE = "return {redis.call('ZRANGE', KEYS[1], 0, -1), redis.call('HKEYS', 
 class LimitScripts(Scripts):
     """The scripts of one name under rates, each ``(limit, per_ms)``, called with the argument names of their headers."""
 
+    follows = False
+    """Whether an operator has set the rates, which are not the client's own."""
+
     def __init__(self, client, *rates, name="a"):
         self.client = client
         self.place = KeySet("hf", "limiter", name)
         self.rates = rates
         self.tickets = {}
 
-    def under(self, *rates):
+    def under(self, *rates, follows=False):
         """Return the scripts of the same name under other rates."""
         other = LimitScripts(self.client, *rates)
-        other.place = self.place
+        other.place, other.follows, other.tickets = self.place, follows, self.tickets
         return other
 
     def key(self, part):
@@ -54,7 +57,7 @@ class LimitScripts(Scripts):
         """Return the arguments of limit_acquire. A waiter's inbox is ``inbox:<token>`` by default."""
         wants = doubles(cost) + bytes([len(self.packed_rates)]) + self.packed_rates
         wants += f"{inbox or f'inbox:{token}'} control:{token} me".encode()
-        return {"token": token, "request": doubles(wait, patience, max_waiters, ticket), "wants": wants}
+        return {"token": token, "request": doubles(wait, patience, max_waiters, ticket, self.follows), "wants": wants}
 
     def acquire(self, token, cost=1, **options):
         return self.call(self.load("limit_acquire"), self.keys, self.arguments(token, cost, **options))
@@ -72,17 +75,25 @@ class LimitScripts(Scripts):
 
     def pause(self, ms):
         """Pause for so long, or end that with 0."""
-        return self.call(self.load("limit_pause"), self.keys, {"pause_ms": doubles(ms), "rates": self.packed_rates})
+        args = {"pause_ms": doubles(ms), "by": "me", "rates": self.packed_rates}
+        return self.call(self.load("limit_pause"), self.keys, args)
+
+    def resize(self, *, is_set=True):
+        """Set these rates for all; or none, so that these are the client's own again."""
+        args = {"is_set": int(is_set), "by": "me", "why": f"{len(self.rates)} rates", "rates": self.packed_rates}
+        return self.call(self.load("limit_resize"), self.keys, args)
 
     def inspect(self):
         """Return the number of waiters, and for each rate what is used and until when."""
-        keys = [self.key("queue"), self.key("pause"), *self.windows]
-        tag, now_us, waiting, self.paused_us, shown = self.call(
-            self.load("limit_inspect"), keys, {"rates": self.packed_rates}
-        )
+        tag, now_us, waiting, self.paused_us, self.last, shown = self.look()
         assert tag == "state"
         assert now_us == getattr(self.client, "now_us", now_us)
         return waiting, list(zip(shown[::2], shown[1::2], strict=True))
+
+    def look(self):
+        keys = [self.key("queue"), self.key("settings"), *self.windows]
+        args = {"follows": int(self.follows), "rates": self.packed_rates}
+        return self.call(self.load("limit_inspect"), keys, args)
 
     def window(self, per_ms=None):
         """Return the admissions of a window, by default the first one: the times of tokens with their costs.
@@ -113,7 +124,8 @@ class LimitScripts(Scripts):
             self.client.execute_command("ZRANGE", key, 0, -1, "WITHSCORES", NEVER_DECODE=True)
             for key in (self.key("queue"), self.key("tombstones"), *self.windows)
         ]
-        return [*read, self.client.execute_command("HGETALL", self.key("waiting"), NEVER_DECODE=True)]
+        hashes = self.key("waiting"), self.key("settings")
+        return [*read, *(self.client.execute_command("HGETALL", key, NEVER_DECODE=True) for key in hashes)]
 
     def fill(self, count, at_us, *, cost=1, per_ms=None):
         """Store so many admissions at that time, a microsecond apart."""

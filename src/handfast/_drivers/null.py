@@ -57,7 +57,8 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "limit_acquire": lambda _: b"admitted " + doubles(_now_us(), 0),
     "limit_settle": lambda _: b"settled " + doubles(0),
     "limit_pause": lambda _: b"paused " + doubles(0),
-    "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, [0] * (len(_last_argument(call)) // 8)],
+    "limit_resize": lambda _: b"resized " + doubles(0),
+    "limit_inspect": lambda call: [b"state", _now_us(), 0, 0, b"", [0] * (len(_last_argument(call)) // 8)],
     "GET": lambda _: None,
     "DEL": lambda _: 0,
 }

@@ -19,7 +19,7 @@ def doubles(*numbers: float) -> bytes:
 
 
 def read_reply(reply: Any, ttl_ms: int = 0) -> list[Any]:
-    """Read a reply: its tag and numbers. Only ``permit_inspect`` returns an array, which is unchanged.
+    """Read a reply: its tag and numbers. An array, for one with texts, is unchanged.
 
     The most frequent reply of all is short: an integer is the fence of a grant for the whole ttl of its request.
     """

@@ -13,7 +13,7 @@ from handfast._engine.validate import check_int, milliseconds
 if TYPE_CHECKING:
     from handfast.records import Rate
 
-__all__ = ["MAX_RATES", "read_rates"]
+__all__ = ["MAX_RATES", "rates_text", "read_rates"]
 
 MAX_RATES = 4
 """Upper bound of the rates of one limiter."""
@@ -48,6 +48,16 @@ def read_rates(rates: str | Rate | Iterable[str | Rate]) -> tuple[Limit, ...]:
         found[rate.per_ms] = rate
     check_int(len(found), "the number of rates", MAX_RATES)
     return tuple(found[per_ms] for per_ms in sorted(found))
+
+
+def rates_text(rates: Iterable[Limit]) -> str:
+    """Write rates as `read_rates` reads them: ``10/s; 500/min; 1/100ms``."""
+    return "; ".join(f"{limit}/{_period_text(per_ms)}" for limit, per_ms in rates)
+
+
+def _period_text(per_ms: int) -> str:
+    unit = next(unit for unit in ("d", "h", "min", "s", "ms") if per_ms % UNITS_MS[unit] == 0)
+    return f"{per_ms // UNITS_MS[unit]}{unit}".removeprefix("1" if per_ms == UNITS_MS[unit] else "")
 
 
 def _each(rates: str | Rate | Iterable[str | Rate]) -> Iterable[Limit]:

@@ -9,9 +9,9 @@ from handfast._engine.effects import Answer, Steps
 from handfast._engine.records import Record, read_action, read_record
 
 if TYPE_CHECKING:
-    from handfast.records import LockStatus
+    from handfast.records import LockStatus, OperatorAction
 
-__all__ = ["force_release", "read_status", "resize", "status", "statuses", "who_is_there"]
+__all__ = ["force_release", "last_action", "read_status", "resize", "status", "statuses", "who_is_there"]
 
 RESTED = "."
 """What stands before the token of a lock that was released, as permit_release.lua has it."""
@@ -31,9 +31,7 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
 
     ``limit`` is that of the request; 0 takes those of its records.
     """
-    from datetime import UTC, datetime
-
-    from handfast.records import Holder, LockStatus, OperatorAction, Waiter
+    from handfast.records import Holder, LockStatus, Waiter
 
     _, now_us, fence, resized, used, holding, waiting, grants, waited_us, noted, holders_shown, waiters_shown = fields
     held, queued = _rows(holders_shown), _rows(waiters_shown)
@@ -54,12 +52,20 @@ def read_status(fields: list[Any], limit: int) -> LockStatus:
         owner, label, is_all = record.owner, record.label, record.of_several
         waiters.append(Waiter(token, record.weight, position, waited_for, label, exclusive, owner, is_all))
     free = 0 if used < 0 else max(0, limit - used)
+    waited, last = waited_us / 1e6, last_action(noted)
+    return LockStatus(tuple(holders), tuple(waiters), fence, holding, waiting, limit, free, grants, waited, last)
+
+
+def last_action(noted: bytes) -> OperatorAction | None:
+    """Read what is noted of the last action of an operator; None for the empty text."""
+    from datetime import UTC, datetime
+
+    from handfast.records import OperatorAction
+
     action = read_action(noted)
-    last = action and OperatorAction(
+    return action and OperatorAction(
         datetime.fromtimestamp(action.at_us / 1e6, UTC), action.what, action.by, action.why
     )
-    waited = waited_us / 1e6
-    return LockStatus(tuple(holders), tuple(waiters), fence, holding, waiting, limit, free, grants, waited, last)
 
 
 def statuses(request: Request) -> Steps[dict[str, LockStatus]]:

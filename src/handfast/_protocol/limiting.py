@@ -9,6 +9,9 @@ The server decides who is admitted, in the order of the queue. This module decid
   least every third of their wait-lease.
 
 A caller gives up before it waits if it is certain to take longer than its timeout.
+
+Where an operator has set rates, a reply tells them, and the caller asks again under those: so does every later call of
+the same object, since its attempt's request is taken over.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from handfast._engine.effects import Answer, Park, Steps, Waking
-from handfast._engine.limits import LimitRequest
+from handfast._engine.limits import LimitRequest, read_limits
 from handfast._protocol.acquire import (
     MAX_POLL_S,
     POLL_STAGGER_S,
@@ -25,12 +28,13 @@ from handfast._protocol.acquire import (
     BaseAttempt,
     cancel,
 )
-from handfast.errors import HandfastError, QueueFull, ServerRefused
+from handfast._protocol.admin import last_action
+from handfast.errors import HandfastError, LimitExceeded, QueueFull, ServerRefused
 
 if TYPE_CHECKING:
     from handfast.records import LimiterStatus
 
-__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "settle", "status"]
+__all__ = ["Decision", "LimitAttempt", "acquire", "pause", "resize", "settle", "status"]
 
 EARLY_S = 0.0005
 """How long after its time the first waiter asks, in seconds: one that comes too early asks twice."""
@@ -48,6 +52,8 @@ class Decision(NamedTuple):
     admitted: bool
     remaining: int
     retry_after: float = 0.0
+    exceeded: bool = False
+    """Whether it is admitted only because its limiter does not enforce the rates."""
 
 
 class LimitAttempt(BaseAttempt):
@@ -61,13 +67,14 @@ class LimitAttempt(BaseAttempt):
 def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
     """Be admitted, waiting in the queue if need be. One that is not admitted by the moment ``until`` is cancelled.
 
-    A moment that is over asks once, and leaves the queue as it is. Raises QueueFull and ServerRefused.
+    A moment that is over asks once, and leaves the queue as it is. Raises QueueFull, LimitExceeded and ServerRefused.
     """
-    request, token, ticket, now = attempt.request, attempt.token, 0, attempt.asked_at
+    token, ticket, now = attempt.token, 0, attempt.asked_at
+    name = attempt.request.name
     attempt.may_be_there = True
     while True:
         try:
-            answer: Answer = yield request.acquire(token, until - now, ticket)
+            answer: Answer = yield attempt.request.acquire(token, until - now, ticket)
         except ServerRefused as error:
             if error.changed_nothing:
                 attempt.refused()
@@ -75,19 +82,17 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
         sent_at, _, again, _ = answer
         if again:
             attempt.copies = True
+        decision = _decision(attempt, answer)
+        if decision is not None:
+            return decision
         tag, *numbers = answer.fields
-        if tag == b"admitted":
-            return Decision(True, numbers[1])
-        if tag == b"refused":
-            attempt.rejected()
-            return _refused(numbers[1], numbers[0] / 1e6)
-        if tag == b"full":
-            attempt.rejected()
-            raise QueueFull(request.name, numbers[0])
         if tag == b"more":
             continue
+        if tag == b"rates":
+            _take_rates(attempt, numbers[0])
+            continue
         if tag != b"queued":
-            raise HandfastError(f"the request for {request.name!r} was cancelled while it waited", name=request.name)
+            raise HandfastError(f"the request for {name!r} was cancelled while it waited", name=name)
         asked_us, attempt.position, due_us, ticket = numbers
         come_at = sent_at + due_us / 1e6
         if come_at < until:
@@ -100,6 +105,29 @@ def acquire(attempt: LimitAttempt, until: float) -> Steps[Decision]:
             return _refused(0, come_at - now)
 
 
+def _decision(attempt: LimitAttempt, answer: Answer) -> Decision | None:
+    """Return what a reply has decided; None if it has not. Raises QueueFull."""
+    tag, *numbers = answer.fields
+    if tag == b"admitted":
+        return Decision(True, numbers[1])
+    if tag == b"exceeded":
+        return Decision(True, numbers[1], max(MIN_RETRY_S, numbers[0] / 1e6), exceeded=True)
+    if tag == b"refused":
+        attempt.rejected()
+        return _refused(numbers[1], numbers[0] / 1e6)
+    if tag == b"full":
+        attempt.rejected()
+        raise QueueFull(attempt.request.name, numbers[0])
+    return None
+
+
+def _take_rates(attempt: LimitAttempt, packed: bytes) -> None:
+    """Ask under these rates from now on; under the caller's own, if there are none. Raises LimitExceeded."""
+    attempt.request = request = attempt.request.under(read_limits(packed))
+    if request.cost > request.most:
+        raise LimitExceeded(request.name, request.most, request.cost)
+
+
 def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
     """Let an admission count for another cost; 0 takes it back."""
     more = 1
@@ -108,25 +136,36 @@ def settle(attempt: LimitAttempt, cost: int) -> Steps[None]:
         more = answer.fields[1]
 
 
-def pause(request: LimitRequest, pause_ms: int) -> Steps[None]:
+def pause(request: LimitRequest, pause_ms: int, by: str) -> Steps[None]:
     """Have no one admitted for so long; 0 ends a pause, and serves the queue."""
     more = 1
     while more:
-        answer: Answer = yield request.pause(pause_ms)
+        answer: Answer = yield request.pause(pause_ms, by)
+        more = answer.fields[1]
+
+
+def resize(request: LimitRequest, by: str, why: str) -> Steps[None]:
+    """Set the rates of a request for all; or have each bring its own, if they are its own. Serve the queue."""
+    more = 1
+    while more:
+        answer: Answer = yield request.resize(by, why)
         more = answer.fields[1]
 
 
 def status(request: LimitRequest) -> Steps[LimiterStatus]:
-    """Read how full the windows are, how many wait, and how long a pause lasts."""
+    """Read how full the windows are, how many wait, how long a pause lasts, and what was set last."""
     from handfast.records import LimiterStatus, RateStatus
 
     answer: Answer = yield request.inspect()
-    _, _, waiting, paused_us, shown = answer.fields
+    while answer.fields[0] == b"rates":
+        request = request.under(read_limits(answer.fields[1]))
+        answer = yield request.inspect()
+    _, _, waiting, paused_us, noted, shown = answer.fields
     rates = [
         RateStatus(rate.limit, rate.per_ms / 1000, used, max(0, rate.limit - used), reset_us / 1e6)
         for rate, used, reset_us in zip(request.rates, shown[::2], shown[1::2], strict=True)
     ]
-    return LimiterStatus(tuple(rates), waiting, paused_us / 1e6)
+    return LimiterStatus(tuple(rates), waiting, paused_us / 1e6, last_action(noted))
 
 
 def _wait(

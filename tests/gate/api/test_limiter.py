@@ -11,7 +11,7 @@ from math import inf, nan
 import pytest
 
 import handfast
-from handfast import ClientClosed, Handfast, RateLimited, ServerRefused
+from handfast import ClientClosed, Handfast, LimitExceeded, RateLimited, ServerRefused
 from handfast._api.sync import limiter as sync_limiter
 from handfast._drivers.sync import driver, session
 from handfast._protocol import limiting
@@ -241,6 +241,139 @@ async def test_a_pause_whose_reply_is_lost_is_set_once_and_its_end_too(api, ther
             proxy.lose_reply(script("limit_pause"))
             await limiter.resume()
             assert (await there.limiter("a", "100/d").status()).paused_for == 0
+
+
+# --- rates that an operator sets
+
+
+async def test_rates_that_are_set_count_for_all_with_one_further_call_of_each(here, there, raw):
+    operator, program = here.limiter("a", "1/h"), there.limiter("a", "1/d")
+    await operator.resize("2/h; 3/d")
+    await there.limiter("b", NEVER).acquire()  # now the server has the script
+    before = scripts_run(raw)
+    assert [bool(await program.try_acquire()) for _ in range(4)] == [True, True, False, False]
+    assert scripts_run(raw) == before + 5
+    status = await program.status()
+    assert [(rate.limit, rate.per, rate.used) for rate in status.rates] == [(2, 3600, 2), (3, 86400, 2)]
+    assert (status.last.what, status.last.by, status.last.why) == ("resize", operator._driver.label, "2/h; 3/d")
+    await operator.resize(None)
+    before = scripts_run(raw)
+    assert [bool(await program.try_acquire()) for _ in range(2)] == [False, False], "of 1/d, which has 2"
+    assert scripts_run(raw) == before + 3
+    status = await program.status()
+    assert [(rate.limit, rate.per, rate.used, rate.remaining) for rate in status.rates] == [(1, 86400, 2, 0)]
+    assert (status.last.what, status.last.why) == ("resize", "")
+
+
+async def test_waiters_keep_their_places_and_are_admitted_under_the_new_rates(here, there, raw):
+    limiter = here.limiter("a", NEVER)
+    await limiter.acquire()
+    waiters = []
+    for number in range(3):
+        waiters.append(asyncio.create_task(wait((there if number % 2 else here).limiter("a", NEVER))))
+        await until_queued(limiter, number + 1)
+    await there.limiter("a", NEVER).resize(HISTORY)
+    admissions = await asyncio.wait_for(asyncio.gather(*waiters), 20)
+    assert [admission.remaining for admission in admissions] == [999_998, 999_997, 999_996]
+    await admissions[0].settle(cost=5)
+    assert [cost for _, cost in history(raw)] == [1, 5, 1, 1]
+    assert (await limiter.status()).waiting == 0
+
+
+async def test_a_cost_above_a_limit_that_was_set_is_an_error_until_it_is_not(here, there, raw):
+    limiter, operator = here.limiter("a", "9/d"), there.limiter("a", "9/d")
+    await operator.resize("3/d")
+    for ask in (limiter.acquire, limiter.try_acquire, limiter.acquire):
+        with pytest.raises(
+            LimitExceeded, match=r"'a' has a limit of 3 \(set by resize\(\)\), less than the 4"
+        ) as caught:
+            await ask(cost=4)
+        assert (caught.value.limit, caught.value.requested) == (3, 4)
+    assert await limiter.try_acquire(cost=3)
+    with pytest.raises(LimitExceeded):
+        await limiter.acquire(cost=4)
+    await operator.resize("2/h; 8/d")
+    with pytest.raises(LimitExceeded, match="limit of 2"):
+        await limiter.acquire(cost=4)
+    await operator.resize(None)
+    assert await limiter.acquire(cost=4)
+    with pytest.raises(ValueError, match="cost must be from 1 to 9"):
+        await limiter.acquire(cost=10)
+    assert not [key for key in raw.keys() if key.endswith(":queue")]  # noqa: SIM118 -- of a server
+
+
+async def test_a_waiter_whose_cost_is_above_the_new_limit_gets_an_error_and_the_next_one_its_turn(here, there, raw):
+    limiter = here.limiter("a", "5/d")
+    await limiter.acquire(cost=3)
+    large = asyncio.create_task(wait(limiter, cost=5))
+    await until_queued(limiter)
+    small = asyncio.create_task(wait(there.limiter("a", "5/d")))
+    await until_queued(limiter, 2)
+    await limiter.resize("4/d")
+    with pytest.raises(LimitExceeded):
+        await asyncio.wait_for(large, 20)
+    assert await asyncio.wait_for(small, 20)
+
+
+async def test_rates_of_one_key_are_none_of_another(here, there, raw):
+    limiter = here.limiter("a", NEVER)
+    await limiter.keyed("x").resize("2/d")
+    assert [bool(await there.limiter("a", NEVER).keyed("x").try_acquire()) for _ in range(3)] == [True, True, False]
+    assert [bool(await limiter.keyed("y").try_acquire()) for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("rates", "error", "said"),
+    [("fast", ValueError, "is no rate"), (0, TypeError, "rates must be a text"), ([], ValueError, "from 1 to 4")],
+)
+async def test_bad_rates_are_refused_before_any_call(api, rates, error, said):
+    async with api.client("redis://127.0.0.1:1") as client:
+        with pytest.raises(error, match=said):
+            await client.limiter("a", "1/s").resize(rates)
+
+
+async def test_rates_whose_replies_are_lost_are_set_and_an_admission_under_them_counts_once(api, there, server, raw):
+    with FaultProxy(server.url) as proxy:
+        async with api.client(proxy.url) as client:
+            limiter = client.limiter("a", NEVER)
+            await limiter.status()
+            proxy.lose_reply(script("limit_resize"))
+            await there.limiter("a", NEVER).resize(NEVER)
+            await limiter.resize(HISTORY)
+            for _ in range(2):
+                proxy.lose_reply(ACQUIRE)
+                assert await limiter.try_acquire()
+    assert [cost for _, cost in history(raw)] == [1, 1]
+    assert (await there.limiter("a", NEVER).status()).last.why == "1000000/d"
+
+
+# --- calls that are admitted and counted only
+
+
+async def test_who_does_not_enforce_is_admitted_counted_and_told_what_would_have_been_refused(here, there, raw):
+    limiter = here.limiter("a", "2/d", enforce=False)
+    admissions = [await limiter.acquire(timeout=0), await limiter.try_acquire(), await limiter.try_acquire()]
+    assert [(bool(one), one.exceeded, one.retry_after > 0) for one in admissions] == [
+        (True, False, False),
+        (True, False, False),
+        (True, True, True),
+    ]
+    assert repr(admissions[2]).endswith("'a': admitted, and it exceeds the rates>")
+    async with limiter as admission:
+        assert admission.exceeded
+    used = (await limiter.status()).rates[0]
+    assert (used.used, used.remaining) == (4, 0)
+    assert (await limiter.acquire()).exceeded
+    assert (await limiter.status()).rates[0].used == 4, "twice the limit, and no more"
+    assert not await there.limiter("a", "2/d").try_acquire()
+    await admissions[2].settle(cost=0)
+    assert (await limiter.status()).rates[0].used == 3
+
+
+async def test_calls_of_one_key_do_not_enforce_either(here, raw):
+    limiter = here.limiter("a", NEVER, enforce=False).keyed("x")
+    assert [(await limiter.acquire()).exceeded for _ in range(3)] == [False, True, True]
+    assert (await limiter.status()).rates[0].used == 2
 
 
 async def test_what_is_given_back_admits_a_waiter_at_once(here, there, raw):

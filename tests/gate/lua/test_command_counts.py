@@ -113,19 +113,23 @@ LIMIT_COUNTS = {
     "the first waiter": 10,
     "the next waiter": 21,
     "a waiter that asks again": 19,
-    "a look": 5,
+    "a look": 6,
     "an admission that is settled": 15,
     "the first one at its turn": 24,
     "a try behind no one": 6,
     "an admission that is given back": 12,
     "a waiter that cancels": 11,
     "an admission under two rates": 11,
+    "rates that are set": 9,
+    "one that hears of them": 6,
+    "an admission under them": 15,
 }
 
 
 def test_no_call_of_a_limiter_runs_more_commands_than_it_needs(raw, limits, clock, listening):
     a, b = limits((2, 1000)), limits((5, 1000), (9, 5000))
     b.place = b.place.renamed("b")
+    a_as_b = b.under((2, 1000))
     listening("w1", "w2")
 
     def count(call, later_us=0):
@@ -151,6 +155,9 @@ def test_no_call_of_a_limiter_runs_more_commands_than_it_needs(raw, limits, cloc
         "an admission that is given back": count(lambda: a.settle("w1", 1, 0)),
         "a waiter that cancels": count(lambda: a.cancel("w2")),
         "an admission under two rates": count(lambda: b.attempt("t1")),
+        "rates that are set": count(b.resize),
+        "one that hears of them": count(lambda: a_as_b.attempt("t2")),
+        "an admission under them": count(lambda: b.attempt("t2")),
     } == LIMIT_COUNTS
 
 

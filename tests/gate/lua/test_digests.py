@@ -6,10 +6,11 @@ from handfast._engine.script import load
 from tests.gate.lua.test_check_scripts import LUA
 
 DIGESTS = {
-    "limit_acquire": "50f739b0b8d20761a2c5dbb6231e6102a1cd83c9",
-    "limit_inspect": "0de67754ece9b134fea4bb9ef300ba7d102510af",
-    "limit_pause": "ca168084e635e8cb13e5283278b3c509d63e2058",
-    "limit_settle": "2e3f610257c0b74389398110997bd175c887ee37",
+    "limit_acquire": "f3279e0685a63fc4235e0cff0db4517a03865e39",
+    "limit_inspect": "884bf998772385c0a8f462aceba384bfda918172",
+    "limit_pause": "ca85bc5b9465b57ac867e9e972edf6329a7868de",
+    "limit_resize": "0f51007cc325df7f0b533dae81b178f99669ea1b",
+    "limit_settle": "b0109556c6034d427944ab101346fde571df2fe3",
     "locks_acquire": "df62b782b495fd2f9a9766674ae056aef7150151",
     "locks_release": "47b26b821e7f850b8fdeaf2ebd8c3e59492f7da5",
     "multi_acquire": "e498f7eb30ea53edd8c55ab174be8e4b3b503ee4",
@@ -27,7 +28,7 @@ DIGESTS = {
     "permit_release": "5782139315c30a0ab0b9c7ca5491f9e724fd01cb",
     "permit_renew": "bdc030d9485d132985c77438d985dd54888029bc",
     "permit_resize": "04947099cd2c8024622e9a351ab2b94047660755",
-    "permit_revoke": "3035b26be90aa1d25e01905160ebf144e75761ff",
+    "permit_revoke": "b925a6e3ced3e34d6167af84070393999d8c7fcd",
     "scores_advance": "8187a173759f53efe137728e7c0b89917ad186b9",
 }
 """If one changes, say so in the changelog, and change it here."""

@@ -575,3 +575,54 @@ def test_a_waiter_with_a_sharded_inbox_is_counted_and_reached_there(limits, cloc
     assert a.window() == {"w 1": clock.now_us}
     message = inbox.get_message(timeout=3)
     assert message["data"].startswith(b"granted w ")
+
+
+# --- calls that do not enforce the rates
+
+
+def freely(scripts, token, cost=1):
+    return scripts.acquire(token, cost, patience=-1)
+
+
+def test_who_does_not_enforce_is_admitted_and_hears_what_it_exceeds(limits, clock):
+    a = limits((2, 1000), (9, 5000))
+    assert [freely(a, f"t{number}") for number in range(2)] == [["admitted", NOW_US, 1], ["admitted", NOW_US, 0]]
+    clock.now_us += 10
+    assert freely(a, "t2") == ["exceeded", SECOND_US - 10, 0]
+    assert (a.used(), a.used(5000)) == (3, 3)
+    assert a.attempt("t3") == ["refused", SECOND_US - 10, 0], "it counts for those that enforce"
+
+
+def test_a_window_stores_twice_its_limit_of_what_exceeds_it(limits):
+    a = limits((2, 1000), (3, 5000))
+    a.attempt("t0")
+    assert [freely(a, f"t{number}", 2)[0] for number in range(1, 6)] == ["exceeded"] * 5
+    assert (a.used(), a.used(5000)) == (3, 5)
+    assert a.settle("t5", 2, 0) == ["settled", 0], "which is not there"
+
+
+def test_one_that_does_not_enforce_is_admitted_in_a_pause_and_beside_waiters_and_serves_them(limits, clock, subscribe):
+    a, inbox = limits((2, 1000)), subscribe("inbox:t1")
+    a.pause(300)
+    a.acquire("t1")
+    assert freely(a, "t2") == ["exceeded", 300_000, 0]
+    clock.now_us += 300_000
+    assert freely(a, "t3") == ["exceeded", 700_000, 0]
+    assert messages(inbox) == [("t1", "admitted", 0)]
+
+
+def test_one_that_fits_and_is_not_the_first_exceeds_too(limits, listening):
+    a = limits((3, 1000))
+    listening("t1")
+    a.attempt("t0", 2)
+    a.acquire("t1", 3)
+    assert freely(a, "t2") == ["exceeded", SECOND_US, 0]
+    assert a.queue() == ["t1"]
+
+
+def test_a_copy_of_one_that_does_not_enforce_counts_once(limits):
+    a = limits((1, 1000))
+    for _ in range(3):
+        freely(a, "t1")
+        freely(a, "t2")
+    assert a.used() == 2

@@ -66,7 +66,7 @@ def test_a_pause_becomes_longer_and_never_shorter(limits, clock):
 def test_a_pause_ends_by_itself_also_where_the_clock_is_set_back(limits, ms):
     a = limits((10, 1000))
     a.pause(ms)
-    assert ms < a.client.pttl(a.key("pause")) <= ms + 1000
+    assert ms < a.client.pttl(a.key("settings")) <= ms + 1000
 
 
 def test_to_end_a_pause_admits_all_who_fit_and_tells_the_next_one(limits, clock, subscribe):
@@ -78,7 +78,7 @@ def test_to_end_a_pause_admits_all_who_fit_and_tells_the_next_one(limits, clock,
     assert a.pause(0) == DONE
     assert messages(inbox) == [("t1", "admitted", 1), ("t2", "admitted", 0), ("t3", "come", clock.now_us + SECOND_US)]
     assert a.queue() == ["t3"]
-    assert not a.client.exists(a.key("pause"))
+    assert not a.client.hexists(a.key("settings"), "paused_until")
     assert a.pause(0) == DONE
     assert a.attempt("t4")[0] == "refused"
 

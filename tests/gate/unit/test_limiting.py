@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from handfast import HandfastError, QueueFull, ServerRefused
+from handfast import HandfastError, LimitExceeded, QueueFull, ServerRefused
 from handfast._engine.effects import Answer, GrantMessage, Park, Waking
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit, LimitRequest
@@ -21,9 +21,9 @@ TOKEN = b"t" * 32
 TICKET = 900_000
 
 
-def request(cost=1, rates=((10, 1000),)):
+def request(cost=1, rates=((10, 1000),), **options):
     place = KeySet("hf", "limiter", "a")
-    return LimitRequest(place, [Limit(*rate) for rate in rates], max_waiters=9, timeout=None, cost=cost)
+    return LimitRequest(place, [Limit(*rate) for rate in rates], max_waiters=9, timeout=None, cost=cost, **options)
 
 
 def new(**options):
@@ -59,7 +59,7 @@ def test_one_that_fits_is_one_call():
     attempt = new(cost=4)
     effects, decision = perform(attempt, 105.5, ADMITTED)
     assert effects == [attempt.request.acquire(TOKEN, 5.5)]
-    assert bulk(doubles(60_000, 5_500_000, 9, 0)) in effects[0].args
+    assert bulk(doubles(60_000, 5_500_000, 9, 0, 0)) in effects[0].args
     assert effects[0].wants.startswith(doubles(4) + b"\x10" + doubles(10, 1000))
     assert effects[0].waiter == TOKEN
     assert decision == Decision(True, 3, 0.0)
@@ -69,7 +69,7 @@ def test_one_that_fits_is_one_call():
 @pytest.mark.parametrize(("until", "patience_us"), [(inf, inf), (100.0, 0), (99.0, 0)])
 def test_a_caller_says_how_long_it_may_wait(until, patience_us):
     effects, decision = perform(new(), until, answer(100.0, b"refused", 2_500_000, 4))
-    assert bulk(doubles(60_000, patience_us, 9, 0)) in effects[0].args
+    assert bulk(doubles(60_000, patience_us, 9, 0, 0)) in effects[0].args
     assert decision == Decision(False, 4, 2.5)
 
 
@@ -116,7 +116,7 @@ def test_the_first_waiter_asks_when_its_time_has_come_and_brings_its_ticket():
     effects, decision = perform(attempt, inf, queued(100.0), Waking(105.1, None), ADMITTED)
     (park,) = parks(effects)
     assert park == Park(TOKEN, pytest.approx(105 + EARLY_S), None, pytest.approx(105 + UNHEARD_POLL_S))
-    assert bulk(doubles(60_000, inf, 9, TICKET)) in effects[2].args
+    assert bulk(doubles(60_000, inf, 9, TICKET, 0)) in effects[2].args
     assert decision == Decision(True, 3, 0.0)
     assert attempt.position == 0
 
@@ -236,6 +236,67 @@ def test_a_cancel_goes_on_while_more_is_left():
 
 
 def test_a_status_has_each_rate():
-    reply = Answer(100.0, [b"state", 1, 4, 250_000, [7, 500_000, 25, 3_000_000]])
+    reply = Answer(100.0, [b"state", 1, 4, 250_000, b"", [7, 500_000, 25, 3_000_000]])
     _, found = performed(status(request(rates=((10, 1000), (20, 60_000)))), reply)
     assert found == LimiterStatus((RateStatus(10, 1.0, 7, 3, 0.5), RateStatus(20, 60.0, 25, 0, 3.0)), 4, 0.25)
+
+
+# --- rates that an operator has set
+
+SET = doubles(3, 1000, 90, 60_000)
+
+
+def test_one_that_hears_of_other_rates_asks_again_under_those_and_says_that_they_are_not_its_own():
+    attempt = new(cost=3)
+    own = attempt.request
+    effects, decision = perform(attempt, 105.0, answer(100.0, b"rates", SET), ADMITTED)
+    assert decision.admitted
+    assert attempt.request.rates == ((3, 1000), (90, 60_000))
+    assert effects == [own.acquire(TOKEN, 5.0), attempt.request.acquire(TOKEN, 5.0)]
+    assert bulk(doubles(60_000, 5_000_000, 9, 0, 1)) in effects[1].args
+    assert b"window:60000" in effects[1].args
+    assert effects[1].wants.startswith(doubles(3) + b"\x20" + SET)
+
+
+def test_one_that_hears_that_none_are_set_any_more_asks_under_its_own_and_keeps_its_place():
+    attempt = new()
+    own = attempt.request
+    attempt.request = own.under([Limit(3, 1000)])
+    script = queued(100.0), Waking(105.1, None), answer(105.1, b"rates", b""), ADMITTED
+    effects, decision = perform(attempt, inf, *script)
+    assert decision.admitted
+    assert attempt.request.rates == own.rates
+    assert effects[-1] == own.acquire(TOKEN, inf, TICKET)
+
+
+def test_a_cost_above_the_limit_that_was_set_is_an_error_and_undone_under_the_new_rates():
+    attempt = new(cost=4)
+    with pytest.raises(LimitExceeded, match=r"'a' has a limit of 3 \(set by resize\(\)\), less than the 4") as caught:
+        perform(attempt, inf, answer(100.0, b"rates", SET))
+    assert (caught.value.limit, caught.value.requested) == (3, 4)
+    assert attempt.needs_undo
+
+
+def test_a_request_for_another_cost_or_another_key_stays_under_what_it_was_told_or_begins_with_its_own():
+    told = request().under([Limit(3, 1000)])
+    assert told.with_cost(2).rates == told.rates
+    assert told.keyed(("x",)).rates == request().rates
+    assert told.under(()).acquire(TOKEN, 1.0) == request().acquire(TOKEN, 1.0)
+
+
+def test_a_status_is_that_of_the_rates_that_count_and_says_who_has_set_them():
+    state = [b"state", 1, 0, 0, doubles(1_000_000) + b"resize ann%20b 3/s; 90/min", [1, 1000, 1, 1000]]
+    script = Answer(100.0, [b"rates", SET]), Answer(100.0, state)
+    effects, found = performed(status(request()), *script)
+    assert effects == [request().inspect(), request().under([Limit(3, 1000), Limit(90, 60_000)]).inspect()]
+    assert [(rate.limit, rate.per) for rate in found.rates] == [(3, 1.0), (90, 60.0)]
+    assert (found.last.what, found.last.by, found.last.why) == ("resize", "ann b", "3/s; 90/min")
+    assert found.last.at.timestamp() == 1
+
+
+def test_one_that_does_not_enforce_says_so_whatever_its_timeout_and_hears_what_it_exceeds():
+    for until in (100.0, inf):
+        attempt = LimitAttempt(request(enforce=False).with_cost(2), TOKEN, 100.0)
+        effects, decision = perform(attempt, until, answer(100.0, b"exceeded", 1_500_000, 0))
+        assert bulk(doubles(60_000, -1, 9, 0, 0)) in effects[0].args
+        assert decision == Decision(True, 0, 1.5, exceeded=True)

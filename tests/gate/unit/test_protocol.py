@@ -245,7 +245,7 @@ def test_a_full_queue_leaves_nothing_to_undo():
 @pytest.mark.parametrize("ask", [lambda attempt: acquire(attempt, 1e9), try_acquire])
 def test_a_request_above_the_limit_leaves_nothing_to_undo(ask):
     attempt = Attempt(permits(limit=4, weight=4), TOKEN)
-    with pytest.raises(LimitExceeded, match="limit of 3 permits") as caught:
+    with pytest.raises(LimitExceeded, match="limit of 3 ") as caught:
         perform(ask(attempt), Answer(100.0, [b"exceeds_limit", 3]))
     assert caught.value.limit == 3
     assert not attempt.needs_undo

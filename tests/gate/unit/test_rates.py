@@ -9,7 +9,7 @@ import pytest
 from handfast import AsyncHandfast, Handfast, Rate
 from handfast._engine.keys import KeySet
 from handfast._engine.limits import Limit
-from handfast._engine.rates import read_rates
+from handfast._engine.rates import rates_text, read_rates
 from handfast._engine.validate import key_parts
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -102,6 +102,19 @@ def test_a_limiter_checks_its_arguments_without_a_server(client, options, error,
     hf = client("redis://127.0.0.1:1")
     with pytest.raises(error, match=words):
         hf.limiter(**{"name": "a", "rates": "1/s"} | options)
+
+
+@pytest.mark.parametrize(
+    ("rates", "text"),
+    [
+        ("10 per second", "10/s"),
+        ("500/60s;10/1500ms", "10/1500ms; 500/min"),
+        ("1/36h; 2/48h; 3/90min", "3/90min; 1/36h; 2/2d"),
+    ],
+)
+def test_rates_are_written_as_they_may_be_read(rates, text):
+    assert rates_text(read_rates(rates)) == text
+    assert read_rates(text) == read_rates(rates)
 
 
 # --- keys

@@ -125,8 +125,8 @@ def test_every_error_carries_its_name_and_says_what_to_do():
 
 def test_a_limit_error_gives_both_numbers():
     text = str(LimitExceeded("gpu", 2, 3))
-    assert text.startswith("'gpu' has a limit of 2 permits (set by resize()), fewer than the 3 requested;")
-    assert "limit of 1 permit (" in str(LimitExceeded("gpu", 1))
+    assert text.startswith("'gpu' has a limit of 2 (set by resize()), less than the 3 requested;")
+    assert "limit of 1 (set by resize()), less than requested;" in str(LimitExceeded("gpu", 1))
 
 
 @pytest.mark.parametrize("on_lost", ["ignore", "", None, True])

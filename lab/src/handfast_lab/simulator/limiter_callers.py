@@ -50,6 +50,11 @@ class Limited:
             await asyncio.sleep(order.block)
             if order.block:
                 await self._limiter().resume()
+        elif order.verb == "resize":
+            await self._limiter().resize([Rate(limit, per_ms / 1000) for limit, per_ms in order.rates])
+            await asyncio.sleep(order.block)
+            if order.block:
+                await self._limiter().resize(None)
         else:
             await self._limiter().status()
 

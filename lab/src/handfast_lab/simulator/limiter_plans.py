@@ -30,6 +30,7 @@ class LimiterDrawing(Drawing):
         self.settling = self._one((0.0, 0.3, 0.7))
         self.cancelling = self._one((0.0, 0.0, 0.2, 0.6))
         self.pausing = self._one((0.0, 0.0, 0.05, 0.2))
+        self.resizing = self._one((0.0, 0.0, 0.0, 0.05, 0.2))
         self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
 
     def plan(self) -> Plan:
@@ -41,11 +42,11 @@ class LimiterDrawing(Drawing):
         return Plan(
             *("limiter", self.names, tuple(tag("limiter", name) for name in self.names), clients, self.tempo),
             *(kinds, rate, self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85),
-            uniform=not self.disagree,
+            uniform=not self.disagree and not self.resizing,
             replicas=1 + (chance() < 0.4) if self.setting == "replicas" else 0,
             setting=self.setting,
-            parts=("queue", "waiting", "tombstones", "pause", *(f"window:{per_ms}" for per_ms in periods)),
-            rates={} if self.disagree else self.rates,
+            parts=("queue", "waiting", "tombstones", "settings", *(f"window:{per_ms}" for per_ms in periods)),
+            rates={} if self.disagree or self.resizing else self.rates,
         )
 
     def _rates(self, count: int) -> Rates:
@@ -82,6 +83,9 @@ class LimiterDrawing(Drawing):
         if chance() < self.pausing:
             length = self._seconds(rates[-1][1] / 500)
             return Order("pause", target, pause, hold=length, block=self._one((0.0, length / 3)))
+        if chance() < self.resizing:
+            until_undone = self._one((0.0, 0.0, self._seconds(rates[0][1] / 300)))
+            return Order("resize", target, pause, block=until_undone, rates=self.others[name])
         settles = tuple(self._one((0, 0, 1, 2, most + 1)) for _ in range(self._one((1, 1, 2))))
         return Order(
             "try" if chance() < 0.25 else "acquire",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handfast._engine.limits import ACQUIRE, INSPECT, PAUSE, SETTLE
+from handfast._engine.limits import ACQUIRE, INSPECT, PAUSE, RESIZE, SETTLE
 from handfast._engine.packing import read_reply
 from handfast._engine.resp import ErrorReply
 from handfast_lab.simulator.links import Command
@@ -17,7 +17,9 @@ from handfast_lab.simulator.watch import Watch
 
 __all__ = ["LimiterWatch"]
 
-_ACQUIRE, _INSPECT, _PAUSE, _SETTLE = (script.name.encode() for script in (ACQUIRE, INSPECT, PAUSE, SETTLE))
+_ACQUIRE, _INSPECT, _PAUSE, _RESIZE, _SETTLE = (
+    script.name.encode() for script in (ACQUIRE, INSPECT, PAUSE, RESIZE, SETTLE)
+)
 
 
 class LimiterWatch(Watch):
@@ -35,13 +37,13 @@ class LimiterWatch(Watch):
         if isinstance(frame, ErrorReply) and not is_cut:
             if frame.startswith("ERR"):
                 self.find(f"script: {name.decode()}: {frame}")
-            elif frame.startswith("OOM") and not (name == _ACQUIRE or (name == _PAUSE and any(command.token))):
+            elif frame.startswith("OOM") and not self._takes(command):
                 self.find(f"invariant 11: {name.decode()} of {token.decode()} is refused at maxmemory")
             return
         complaint = self._after(name, is_cut, now_us, now_us - self._network.jump_us)
         if complaint is not None:
             self.find(f"{'cut off: ' * is_cut}{complaint.decode()}")
-        if name in (_INSPECT, _PAUSE):
+        if name in (_INSPECT, _PAUSE, _RESIZE):
             return
         if is_cut:
             self._entered.add(token)
@@ -59,6 +61,12 @@ class LimiterWatch(Watch):
             if self._network.out_of_memory and token not in self._entered:
                 self.find(f"invariant 11: {token.decode()} is {tag.decode()} at maxmemory")
             self._entered.add(token)
+
+    @staticmethod
+    def _takes(command: Command) -> bool:
+        """Whether it asks for something, and does not give it back: the first argument tells."""
+        name, first = command.name, command.token
+        return name == _ACQUIRE or (name == _PAUSE and any(first)) or (name == _RESIZE and first == b"1")
 
     @staticmethod
     def _costs_nothing(command: Command) -> bool:

@@ -21,7 +21,7 @@ end
 
 local NO_SET, NO_HASH = {scores = {}, order = {}, size = 0}, {fields = {}, size = 0}
 local TOMBSTONE_US = 20000000 -- how long a token that is over is remembered
-local PARTS, SUM = {'queue', 'waiting', 'tombstones', 'pause'}, '='
+local PARTS, SUM = {'queue', 'waiting', 'tombstones', 'settings'}, '='
 
 -- The rates of an argument or of a record: for each its limit and its period, as doubles.
 local function read_rates(text)
@@ -35,10 +35,10 @@ end
 
 -- What an acquire asks for. It waits unless its patience is 0.
 local function read_request(argv)
-  local wait_ms, patience_us, max_waiters, ticket = unpack_doubles('<dddd', argv[2])
+  local wait_ms, patience_us, max_waiters, ticket, follows = unpack_doubles('<ddddd', argv[2])
   local cost, text = unpack_doubles('<dBc0', argv[3])
   local request = {cost = cost, text = text, rates = read_rates(text), ticket = ticket, max_waiters = max_waiters}
-  request.wait_ms, request.patience_us = wait_ms, patience_us
+  request.wait_ms, request.patience_us, request.follows = wait_ms, patience_us, follows == 1
   return request
 end
 
@@ -70,7 +70,7 @@ end
 -- A reply as a table: its tag and its numbers.
 local function read_reply(reply)
   if type(reply) ~= 'string' then
-    return nil
+    return type(reply) == 'table' and {reply[1]} or nil -- an array, for one with a text
   end
   local tag, numbers = string.match(reply, '^(%S+) (.*)$')
   local read = {tag}
@@ -90,8 +90,8 @@ local function look(name, now)
   end
   state.records = waiting.size
   state.tombstones = (peek(name.keys.tombstones, now) or NO_SET).scores
-  local pause = peek(name.keys.pause, now)
-  state.paused_until = pause and tonumber(pause.value) or 0
+  local settings = (peek(name.keys.settings, now) or NO_HASH).fields
+  state.paused_until, state.set_rates = tonumber(settings.paused_until) or 0, settings.rates
   for per_ms, key in pairs(name.windows) do
     local found = peek(key, now)
     local window = {entries = {}, order = {}, sum = 0, stored = found and -(found.scores[SUM] or 0) or 0}
@@ -233,8 +233,8 @@ local function compare(name, state, script, caller, settling, is_cut, now, true_
   return new
 end
 
--- L1 to L3, L5, L7 and L9: each new admission is in all its windows, fits all its rates, overtakes no waiter, and has a message
--- that its client receives.
+-- L1 to L3, L5, L7, L9 and L10: each new admission is in all its windows, fits all its rates, overtakes no waiter, and has
+-- a message that its client receives.
 local function check_admissions(name, state, new, caller, settling, is_cut, now, true_now)
   local order = {}
   for token in pairs(new) do
@@ -267,7 +267,7 @@ local function check_admissions(name, state, new, caller, settling, is_cut, now,
           complain(5, name, '%s is admitted for %.0f, and asked for %.0f', token, entry.cost, request.cost)
         end
         later[per_ms] = (later[per_ms] or 0) + entry.cost
-      elseif not is_cut and not name.ledgers[per_ms][token] then
+      elseif not is_cut and not name.ledgers[per_ms][token] and not (name.was_cut and name.first[token]) then
         complain(5, name, '%s is admitted without the window of %d ms', token, per_ms)
       end
     end
@@ -282,6 +282,11 @@ local function check_admissions(name, state, new, caller, settling, is_cut, now,
     end
     if finished[token] then
       complain(7, name, '%s is admitted after its end', token)
+    end
+    if state.set_rates and state.set_rates ~= request.text then
+      complain(10, name, '%s is admitted under other rates than those that were set', token)
+    elseif request.follows and not state.set_rates and token == caller then
+      complain(10, name, '%s is admitted under rates that are set no more', token)
     end
     if state.paused_until > now and not (name.was_cut and name.first[token]) then
       complain(9, name, '%s is admitted %.0f us before the end of a pause', token, state.paused_until - now)
@@ -360,8 +365,8 @@ local function check_queue(name, state, new, caller, ticket, settling, is_cut, n
     if finished[token] then
       complain(7, name, '%s waits after its end', token)
     end
-    for per_ms in pairs(name.windows) do
-      if state.windows[per_ms].entries[token] and not name.torn and not name.was_cut then
+    for _, rate in ipairs(requests[token].rates) do
+      if state.windows[rate.per_ms].entries[token] and not name.torn and not name.was_cut then
         complain(5, name, '%s is admitted and waits', token)
       end
     end
@@ -411,7 +416,7 @@ local function check_ttls(name, state, now, true_now)
   check_key('queue', name.keys.queue, longest)
   check_key('records of the queue', name.keys.waiting, longest)
   check_key('tombstones', name.keys.tombstones, 0)
-  check_key('pause', name.keys.pause, 0)
+  check_key('settings', name.keys.settings, 0)
   for token, until_us in pairs(name.over_until) do
     if until_us > true_now and not state.tombstones[token] then
       complain(7, name, '%s has ended without a tombstone', token)
@@ -430,11 +435,11 @@ end
 local function check_served(name, state, request, reply, caller, was_admitted, now)
   local tag = reply and reply[1]
   local head = state.queue[1]
-  if not head or tag == 'finished' or tag == 'more' or tag == 'admitted' and was_admitted then
+  if not head or tag == 'finished' or tag == 'more' or tag == 'rates' or tag == 'admitted' and was_admitted then
     return
   end
   local its = requests[head]
-  if its and its.text == request.text and is_protected(state.waiters[head], now) and due(state, its, now) <= now then
+  if its and its.text == request.text and its.text == (state.set_rates or its.text) and is_protected(state.waiters[head], now) and due(state, its, now) <= now then
     if #name.before.queue <= 100 then
       complain(4, name, '%s fits and waits', head)
     end
@@ -542,8 +547,9 @@ function watch.after(script, is_cut, now, true_now)
     if script == 'limit_settle' then
       settling = read_settling(argv)
       request = settling
-    elseif script == 'limit_pause' then
-      caller, settling = nil, {text = argv[2], rates = read_rates(argv[2])}
+    elseif script == 'limit_pause' or script == 'limit_resize' then
+      local text = argv[#argv]
+      caller, settling = nil, {text = text, rates = read_rates(text)}
       request = settling
     else
       request = read_request(argv)
@@ -552,13 +558,17 @@ function watch.after(script, is_cut, now, true_now)
     if reply and reply[1] == 'admitted' then
       name.was_told[caller] = true
     end
-    if request.wait_ms and not is_cut then
+    if request.wait_ms and not is_cut and not (reply and reply[1] == 'rates') then
       name.waits_until[caller] = true_now + request.wait_ms * 1000
     elseif settling and (settling.new_cost == 0 or settling.copies == 1) and not is_cut then
       name.over_until[caller] = true_now + TOMBSTONE_US
     end
     local was_admitted = name.ledgers_have(caller)
     local state = look(name, now)
+    for token, waiter in pairs(state.waiters) do
+      local its = requests[token] -- its latest may have changed nothing: it was cut off, or has been told other rates
+      its.text, its.rates = waiter.rates, read_rates(waiter.rates)
+    end
     check_messages(name, state, now)
     local new = compare(name, state, script, caller, settling, is_cut, now, true_now)
     check_admissions(name, state, new, caller, settling, is_cut, now, true_now)

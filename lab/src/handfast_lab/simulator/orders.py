@@ -74,8 +74,8 @@ class Order(NamedTuple):
     timeout: float | None = None
     hold: float = 0.0
     block: float = 0.0
-    """Seconds for which the caller blocks its event loop as soon as it has the lease; of a ``pause``, after which it
-    is ended, or 0 if it ends by itself."""
+    """Seconds for which the caller blocks its event loop as soon as it has the lease; of a ``pause`` or
+    a ``resize`` of a limiter, after which it is ended, or 0 if it is not."""
     extend_ms: int = 0
     """A ttl to extend the lease to while it is held; 0 for none."""
     downgrade: bool = False
@@ -93,6 +93,8 @@ class Order(NamedTuple):
     """The number of the await that ends together with a cancellation; 0 for none."""
     limit: int = 0
     """For ``resize``; 0 restores the limits of the requests."""
+    rates: tuple[tuple[int, int], ...] = ()
+    """What a limiter's rates are set to."""
     settles: tuple[int, ...] = ()
     """What an admission of a limiter is settled with, after ``hold`` seconds each."""
 

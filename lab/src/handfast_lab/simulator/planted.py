@@ -392,14 +392,6 @@ PLANTED = (
         "a release that is cut off leaves a holder that is not counted",
         "cut off",
     ),
-    Planted(
-        "a call that was cut off counts as one that never ran",
-        "handfast._protocol.retry",
-        "self.may_have_run = self.may_have_run or is_cut_off(text)",
-        "self.may_have_run = self.may_have_run or False",
-        "a release whose script was cut off behind its work, and is sent again, counts as a lost lease",
-        "cut off",
-    ),
     # --- leases that replicas have
     Planted(
         "a grant counts that no replica has",
@@ -473,6 +465,13 @@ PLANTED = (
         "someone is admitted before the end of a pause",
     ),
     Planted(
+        "waiters are admitted under rates that count no more",
+        "scripts",
+        "its_rates == rates and its_rates == (set_rates or rates)",
+        "its_rates == rates",
+        "someone is admitted under other rates than those that an operator has set",
+    ),
+    Planted(
         "a dead waiter is admitted",
         "scripts",
         "  if not has_subscriber(inbox) then\n    leave_queue(head)\n    return true\n  elseif is_admitted then\n",
@@ -531,8 +530,8 @@ PLANTED = (
     Planted(
         "waiters of a limiter have no tickets",
         "handfast._protocol.limiting",
-        "yield request.acquire(token, until - now, ticket)",
-        "yield request.acquire(token, until - now, 0)",
+        "yield attempt.request.acquire(token, until - now, ticket)",
+        "yield attempt.request.acquire(token, until - now, 0)",
         "a waiter whose place was lost comes back at the end of the queue",
     ),
     # --- keys of `once`

@@ -16,8 +16,9 @@ local now_us, now_ms = 0, 0
 local out_of_memory, refuses_writes = false, false -- the latter is the error's text
 local declared, dirty = {}, false
 local messages, message_count = {}, 0
-local calls_left = nil -- so many more of its calls a script makes, and is then cut off; nil for all
-local is_between = false -- whether it has just written the first of two things that go together
+local calls_left = nil -- at its call of that number, or a later one, a script is cut off; nil for none
+local at_first = {} -- the keys that were there when the script began
+local is_torn = false -- whether the script has met a key that was not there any more
 
 local TORN = 'ERR Script attempted to access a non local key in a cluster node'
 
@@ -141,7 +142,8 @@ local function entry(key, kind)
   end
   local found = db[key]
   if not found then
-    if is_united and leaving[here] and leaving[here][key] then
+    if calls_left == 0 and at_first[key] or is_united and leaving[here] and leaving[here][key] then
+      is_torn = true
       fail(TORN)
     end
     return nil
@@ -584,29 +586,6 @@ local rules = {
 
 local redis = {}
 
-local STATE = {s = true, q = true, last = true}
-
--- Whether one of the fields that are written is the record of a token.
-local function has_record(_, ...)
-  for i = 1, select('#', ...), 2 do
-    if not STATE[select(i, ...)] then
-      return true
-    end
-  end
-  return false
-end
-
--- Servers cut a script off at a key that is not there. So they do so neither between the making of a key and its TTL, nor between
--- the change of a token's record and that of its place, in either order: both of their keys are there.
-local function may_be_cut_off()
-  for key in pairs(declared) do
-    if db[key] and not db[key].expires then
-      return false
-    end
-  end
-  return not is_between
-end
-
 function redis.call(name, ...)
   local rule, count = rules[name], select('#', ...)
   if not rule then
@@ -615,8 +594,6 @@ function redis.call(name, ...)
     fail('ERR Wrong number of args calling Redis command from script')
   elseif calls_left and calls_left > 0 then
     calls_left = calls_left - 1
-  elseif calls_left and may_be_cut_off() then
-    fail(TORN)
   end
   local kind = rule[3]
   if kind then
@@ -626,11 +603,6 @@ function redis.call(name, ...)
       fail("OOM command not allowed when used memory > 'maxmemory'.")
     end
     dirty = true
-    if name == 'ZPOPMIN' or name == 'HDEL' or name == 'HSET' and has_record(...) then
-      is_between = true
-    elseif name ~= 'HSET' and name ~= 'PEXPIRE' then
-      is_between = false
-    end
   end
   return commands[name](...)
 end
@@ -735,14 +707,14 @@ end
 
 -- Run a script at that moment of the server's clock. Answers its error, or false, and its reply.
 function server.run(name, moment_us, key_count, ...)
-  now_us, now_ms, dirty, is_between = moment_us, floor(moment_us / 1000), false, false
+  now_us, now_ms, dirty, is_torn = moment_us, floor(moment_us / 1000), false, false
   messages, message_count = {}, 0
   declared, KEYS, ARGV = {}, {...}, {}
   for i = key_count + 1, #KEYS do
     ARGV[i - key_count], KEYS[i] = KEYS[i], nil
   end
   for i = 1, key_count do
-    declared[KEYS[i]] = true
+    declared[KEYS[i]], at_first[KEYS[i]] = true, db[KEYS[i]] ~= nil
   end
   rawset(sandbox, 'KEYS', KEYS)
   rawset(sandbox, 'ARGV', ARGV)
@@ -797,16 +769,18 @@ end
 
 -- Whether a script may write what needs memory.
 function server.takes_writes()
-  return not (out_of_memory or refuses_writes)
+  return not (out_of_memory or refuses_writes or is_torn)
 end
 
 function server.set_memory(is_out)
   out_of_memory = is_out
 end
 
--- Cut the next script off in place of its call number `calls` + 1, and refuse all further ones: the prefix stays written.
+-- Cut the next script off after so many calls, at the first key that is not there any more, and at all further ones: the
+-- prefix stays written. Servers do so while a slot moves: before the first call they see whether the keys are there, and
+-- none moves while a script runs.
 function server.cut_off(calls)
-  calls_left = calls
+  calls_left = calls + 1
 end
 
 function server.set_refusal(words)

@@ -27,6 +27,7 @@ from handfast._engine.calls import (
 from handfast._engine.limits import ACQUIRE as LIMIT_ACQUIRE
 from handfast._engine.limits import INSPECT as LIMIT_INSPECT
 from handfast._engine.limits import PAUSE as LIMIT_PAUSE
+from handfast._engine.limits import RESIZE as LIMIT_RESIZE
 from handfast._engine.limits import SETTLE as LIMIT_SETTLE
 from handfast._engine.once import ACQUIRE as ONCE_ACQUIRE
 from handfast._engine.once import CANCEL as ONCE_CANCEL
@@ -36,7 +37,7 @@ from handfast._engine.resp import ErrorReply, Reader
 __all__ = ["ENGINE_SCRIPTS", "MAIN", "OLD", "PLAIN", "SCRIPT_NAMES", "SimulatedServer"]
 
 _BATCHES = batches.ACQUIRE, batches.RELEASE
-_LIMITS = LIMIT_ACQUIRE, LIMIT_SETTLE, LIMIT_PAUSE, LIMIT_INSPECT
+_LIMITS = LIMIT_ACQUIRE, LIMIT_SETTLE, LIMIT_PAUSE, LIMIT_RESIZE, LIMIT_INSPECT
 _ONCE = ONCE_ACQUIRE, ONCE_RECORD, ONCE_CANCEL
 _PERMITS = ACQUIRE, MULTI_ACQUIRE, RELEASE, CONFIRM, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE
 _SCRIPTS = (*_PERMITS, *_BATCHES, *_LIMITS, *_ONCE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, coroutine_function
@@ -19,7 +19,7 @@ from handfast.arguments import Duration
 from handfast.errors import RateLimited
 
 if TYPE_CHECKING:
-    from handfast.records import LimiterStatus
+    from handfast.records import LimiterStatus, Rate
 
 __all__ = ["AsyncAdmission", "AsyncLimiter"]
 
@@ -48,6 +48,7 @@ class AsyncAdmission(Uncopied):
 
     def __repr__(self) -> str:
         what = "admitted" if self.admitted else f"refused, retry after {self.retry_after:.3g} s"
+        what += ", and it exceeds the rates" if self.exceeded else ""
         return f"<{type(self).__name__} of {self._attempt.request.name!r}: {what}>"
 
     def __bool__(self) -> bool:
@@ -70,8 +71,16 @@ class AsyncAdmission(Uncopied):
 
     @property
     def retry_after(self) -> float:
-        """Seconds after which the call may be admitted, if no one else comes before; 0 if it was admitted."""
+        """Seconds after which the call may be admitted, if no one else comes before; 0 if it was admitted.
+
+        Of one that exceeds the rates, how long it would have had to wait at least.
+        """
         return self._decision.retry_after
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the call was admitted only because the limiter was made with ``enforce=False``."""
+        return self._decision.exceeded
 
     @property
     def waited(self) -> float:
@@ -116,7 +125,8 @@ class AsyncLimiter(Uncopied):
     The promise is about the moments of admission. A third party counts each call when it arrives there: at the edge of
     its period it may see a few more. The object holds nothing itself, so threads or tasks may share it.
 
-    Where clients use different rates for one name, each call counts by those of its own client.
+    Where clients use different rates for one name, each call counts by those of its own client. After `resize`, those
+    rates count for all.
 
     Example:
         limiter = hf.limiter("openai", "10/s; 500/min")
@@ -128,6 +138,7 @@ class AsyncLimiter(Uncopied):
     def __init__(self, driver: AsyncDriver, request: LimitRequest, by: tuple[str, ...] = ()) -> None:
         self._driver = driver
         self._request = request
+        self._most = request.most
         self._by = by
 
     def __repr__(self) -> str:
@@ -174,6 +185,7 @@ class AsyncLimiter(Uncopied):
 
         Raises:
             RateLimited: It was not admitted within the ``timeout``, or is certain not to be.
+            LimitExceeded: An operator has set a rate with a limit below the cost.
             QueueFull: The queue has ``max_waiters`` calls already.
             TypeError: ``cost`` is not an int, or ``timeout`` neither a number nor a timedelta.
             ValueError: ``cost`` or ``timeout`` is out of range.
@@ -193,7 +205,8 @@ class AsyncLimiter(Uncopied):
     async def try_acquire(self, *, cost: int = 1) -> AsyncAdmission:
         """Be admitted if the call fits now and no one waits. Does not wait.
 
-        Takes one round trip; a few where hundreds of admissions have lapsed, or of waiters are gone.
+        Takes one round trip; a few where hundreds of admissions have lapsed, or of waiters are gone, and two where
+        other rates were set since the last call of the object.
 
         Args:
             cost: What the call counts for, from 1 to the smallest limit.
@@ -203,6 +216,7 @@ class AsyncLimiter(Uncopied):
             again.
 
         Raises:
+            LimitExceeded: An operator has set a rate with a limit below the cost.
             TypeError: ``cost`` is not an int.
             ValueError: ``cost`` is out of range.
             ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
@@ -211,7 +225,9 @@ class AsyncLimiter(Uncopied):
         """
         attempt = self._driver.limit_attempt(self._costing(cost))
         try:
-            return AsyncAdmission(self._driver, attempt, await self._driver.admit(attempt, 0))
+            decision = await self._driver.admit(attempt, 0)
+            self._keep_rates(attempt)
+            return AsyncAdmission(self._driver, attempt, decision)
         except BaseException:
             await self._driver.undo(attempt)
             raise
@@ -249,7 +265,7 @@ class AsyncLimiter(Uncopied):
             log.pause_cut(self.name, asked, most_ms / 1000)
         if asked > 0:
             pause_ms = max(1, round(min(asked * 1000, most_ms)))
-            await self._driver.run(limiting.pause(self._request, pause_ms), self.name)
+            await self._driver.run(limiting.pause(self._request, pause_ms, self._driver.label), self.name)
 
     async def resume(self) -> None:
         """End a `pause` now, and admit the waiters who fit.
@@ -260,12 +276,37 @@ class AsyncLimiter(Uncopied):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        await self._driver.run(limiting.pause(self._request, 0), self.name)
+        await self._driver.run(limiting.pause(self._request, 0, self._driver.label), self.name)
+
+    async def resize(self, rates: str | Rate | Iterable[str | Rate] | None) -> None:
+        """Set the rates for all clients, whatever rates they use, from now on.
+
+        Waiters keep their places. A rate with the period of one before counts what was admitted within it; another
+        period begins empty. Waiters and callers whose cost is above a new limit get LimitExceeded. The server forgets the
+        rates 30 days after the last call of the name, and where it loses its data. Of two calls at once, the later one
+        counts. Each key of `keyed` is a limiter of its own, with rates of its own to set.
+
+        Args:
+            rates: As the client's ``limiter()`` takes them. None restores the rates that the clients use.
+
+        Raises:
+            TypeError: ``rates`` are no rates.
+            ValueError: ``rates`` are out of range.
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        from handfast._engine.rates import rates_text, read_rates
+
+        set_rates = () if rates is None else read_rates(rates)
+        steps = limiting.resize(self._request.under(set_rates), self._driver.label, rates_text(set_rates))
+        await self._driver.run(steps, self.name)
 
     async def status(self, *, timeout: Duration | None = None) -> LimiterStatus:
-        """Return how much is used under each rate, how many wait, and how long a pause lasts.
+        """Return how much is used under each rate that counts, how many wait, how long a pause lasts, and who set what.
 
-        Takes one round trip and changes nothing.
+        Takes one round trip, or two where other rates were set, and changes nothing.
 
         Args:
             timeout: Seconds (a number or a timedelta), from 0.001 s to 366 days, for which the server is waited for; it
@@ -323,13 +364,22 @@ class AsyncLimiter(Uncopied):
 
         return limited
 
+    def _keep_rates(self, attempt: limiting.LimitAttempt) -> None:
+        """Begin the next call with the rates that have counted for this one."""
+        if attempt.request.rates != self._request.rates:
+            self._request = attempt.request.with_cost(1)
+
     def _costing(self, cost: int) -> LimitRequest:
-        return self._request.with_cost(check_int(cost, "cost", self._request.most))
+        request = self._request
+        if check_int(cost, "cost", self._most) > request.most:  # it asks whether the rates that were set still count
+            request = request.under(())
+        return request.with_cost(cost)
 
     def _admitted(
         self, attempt: limiting.LimitAttempt, decision: limiting.Decision, timeout: float | None
     ) -> AsyncAdmission:
         """Return the admission of a call that was to wait for it. Raises RateLimited."""
+        self._keep_rates(attempt)
         if not decision.admitted:
             raise RateLimited(self.name, timeout or 0, decision.retry_after)
         return AsyncAdmission(self._driver, attempt, decision)

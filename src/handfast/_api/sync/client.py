@@ -429,6 +429,7 @@ class Handfast(Uncopied):
         timeout: Duration | None = None,
         max_waiters: int = DEFAULT_MAX_WAITERS,
         by: str | Iterable[str] | None = None,
+        enforce: bool = True,
     ) -> Limiter:
         """Return the rate limiter of a name: so much in a period, first come first served. No I/O.
 
@@ -454,6 +455,9 @@ class Handfast(Uncopied):
             max_waiters: Queue length at which acquire raises QueueFull, from 1 to 1,000,000,000.
             by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has
                 limits of its own; see `Limiter.keyed`.
+            enforce: With False, all calls are admitted at once and counted, and `Admission.exceeded` says which of them
+                would not have been: to try rates out. A window stores at most twice its limit. Use the same in all
+                clients: what is admitted this way counts for those that enforce, too.
 
         Returns:
             The limiter. Nothing is counted yet.
@@ -471,6 +475,7 @@ class Handfast(Uncopied):
             read_rates(rates),
             max_waiters=check_int(max_waiters, "max_waiters", MAX_PERMITS),
             timeout=0.0 if on_limit == "raise" else wait_seconds(timeout),
+            enforce=enforce,
         )
         return Limiter(self._driver, request, parameter_names(by))
 

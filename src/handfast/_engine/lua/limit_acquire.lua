@@ -1,28 +1,36 @@
 -- limit_acquire: be admitted under every rate of a limiter, or enter its queue.
 --
--- KEYS queue waiting tombstones pause windows...
+-- KEYS queue waiting tombstones settings windows...
 -- ARGV token request wants
 -- REPLY admitted at_us remaining
+-- REPLY exceeded due_us remaining
 -- REPLY refused due_us remaining
 -- REPLY queued now_us position due_us ticket
 -- REPLY full length
 -- REPLY more
+-- REPLY rates numbers
 -- REPLY finished
 --
--- request is wait_ms patience_us max_waiters ticket, packed as doubles.
+-- request is wait_ms patience_us max_waiters ticket follows, packed as doubles.
 -- wait_ms is the wait-lease, which every call renews.
--- patience_us is how long a newcomer waits at most: it is refused if it is certain to take longer, and if it is 0.
+-- patience_us is how long a newcomer waits at most: it is refused if it is certain to take longer, and if it is 0. One
+--   with less than 0 is admitted whatever it exceeds. `exceeded` says that others would not have been; a window that
+--   has twice its limit does not store it.
 -- ticket is 0 at first, and then that of the first reply `queued`. A newcomer's is the time, or one more than that of
 --   the last waiter. A token that the queue has lost enters it by its ticket: before all that came later, and however
 --   many wait.
+-- follows is 1 if the rates are not the client's own: an earlier reply `rates` has told them.
 -- wants is all that a record has behind its mark, as lib/turns.lua says: cost, rates, and who requests it. The cost
 --   is at most each limit. The rates are limit and per_ms each, in the order of `windows`, as doubles.
--- due_us is the time from now until it and the first waiter may fit, and no pause keeps them out; of a newcomer that is refused also the time that
---   all before it take at least. remaining is what the tightest rate admits after this.
+-- due_us is the time from now until it and the first waiter may fit, and no pause keeps them out; of a newcomer that
+--   is refused also the time that all before it take at least. remaining is what the tightest rate admits after this.
 -- more: 500 admissions that have lapsed were dropped, and it may fit when the others are; or 100 waiters that are gone
 --   were dropped, and the next one is gone as well: send it again.
+-- rates: the numbers of others that are set, as `wants` has them, or none: then none are set any more. Send it again
+--   with those, or with the client's own. Nothing has changed; a waiter keeps its place for its wait-lease.
 --
--- TWICE the same admission, for as long as one of its windows has it; a waiter finds its place.
+-- TWICE the same admission, for as long as one of its windows has it; a waiter finds its place. One that exceeds is
+--   counted once, and may be told that it was admitted.
 -- LATE after it was settled with 0, or after a settling that knows of copies, the token has a tombstone: `finished`,
 --   and nothing changes.
 -- MEMORY the first write of every path is one that is refused at maxmemory; only a waiter that is in the queue already
@@ -30,28 +38,35 @@
 
 -- @include clock
 
-local queue, waiting, tombstones, pause = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, wants = ARGV[1], ARGV[3]
-local wait_ms, patience_us, max_waiters, ticket = struct.unpack('<dddd', ARGV[2])
+local wait_ms, patience_us, max_waiters, ticket, follows = struct.unpack('<ddddd', ARGV[2])
 local cost, rates = struct.unpack('<dBc0', wants)
-local is_busy = redis.call('EXISTS', queue, tombstones, pause) > 0
-local paused_until = is_busy and tonumber(redis.call('GET', pause)) or 0
+local is_busy = redis.call('EXISTS', queue, tombstones, settings) > 0
 
+-- @include settings
 -- @include window
 -- @include inbox
 -- @include turns
 
 if is_busy and redis.call('ZSCORE', tombstones, token) then
   return 'finished '
+elseif is_busy then
+  load_settings()
 end
 local place = is_busy and redis.call('ZSCORE', queue, token)
 if place then
   redis.call('HDEL', waiting, '') -- changes nothing, passes at maxmemory, and so does the rest
 end
 local admitted_at = load_windows(token .. string.format(' %.0f', cost))
+local others_count = set_rates and set_rates ~= rates or follows == 1 and not set_rates
 if admitted_at then
-  admit(token, cost, now) -- to windows that do not have it: evicted, or left out by a script that was cut off
+  if not others_count then
+    admit(token, cost, now) -- to windows that do not have it: evicted, or left out by a script that was cut off
+  end
   return 'admitted ' .. struct.pack('<dd', admitted_at, remaining())
+elseif others_count then
+  return {'rates', set_rates or ''}
 end
 if ticket > 0 and not place then
   enter_queue(token, ticket, wants, wait_ms)
@@ -59,9 +74,17 @@ if ticket > 0 and not place then
 elseif is_busy and not place then
   redis.call('ZADD', queue, 'XX', 0, '') -- changes nothing; no newcomer gets past maxmemory by serving others
 end
+if set_rates then
+  keep_settings(KEPT_MS - 86400000, KEPT_MS) -- from the last call of a day on
+end
 local is_first, due_first, goes_on = true, now, false
 if is_busy then
   is_first, due_first, goes_on = serve(token, false)
+end
+if patience_us < 0 and not (is_first and fits(cost)) then
+  local due_us = math.max(due_first, due(cost)) - now
+  admit(token, cost, now, 2)
+  return 'exceeded ' .. struct.pack('<dd', due_us, remaining())
 end
 if is_first and fits(cost) then
   if place then

@@ -1,19 +1,22 @@
 -- limit_inspect: read how full the windows of a limiter are, and how many wait. Changes nothing.
 --
--- KEYS queue pause windows...
--- ARGV rates
--- REPLY state now_us waiting paused_us used_and_reset_us
+-- KEYS queue settings windows...
+-- ARGV follows rates
+-- REPLY state now_us waiting paused_us last used_and_reset_us
+-- REPLY rates numbers
 --
--- rates is as in limit_acquire. used_and_reset_us lists two numbers for each of them: what is used of it, and the time
+-- follows and rates are as in limit_acquire, and so is the reply `rates`: others count. last is the field of
+-- lib/settings.lua, or the empty text. used_and_reset_us lists two numbers for each of them: what is used of it, and the time
 -- from now until its window is empty if no one else is admitted. paused_us is how long a pause still lasts.
 --
 -- TWICE, LATE and MEMORY it only reads.
 
 -- @include clock
 
-local queue, pause, rates = KEYS[1], KEYS[2], ARGV[1]
-local paused_until = tonumber(redis.call('GET', pause)) or 0
+local queue, settings, follows, rates = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local shown = {}
+
+-- @include settings
 
 local function costs_of(members)
   local sum = 0
@@ -23,6 +26,10 @@ local function costs_of(members)
   return sum
 end
 
+load_settings()
+if set_rates and set_rates ~= rates or follows == '1' and not set_rates then
+  return {'rates', set_rates or ''}
+end
 for k = 3, #KEYS do
   local key, _, per_ms = KEYS[k], struct.unpack('<dd', rates, 16 * (k - 3) + 1)
   local sum = redis.call('ZSCORE', key, '=')
@@ -33,4 +40,5 @@ for k = 3, #KEYS do
   shown[#shown + 1] = used
   shown[#shown + 1] = used > 0 and newest - over_at or 0
 end
-return {'state', now, redis.call('ZCARD', queue), math.max(0, paused_until - now), shown}
+local waiting, last = redis.call('ZCARD', queue), redis.call('HGET', settings, 'last') or ''
+return {'state', now, waiting, math.max(0, paused_until - now), last, shown}

@@ -1,6 +1,6 @@
 -- limit_settle: let an admission count for what it really cost; or with 0 undo it, and leave the queue.
 --
--- KEYS queue waiting tombstones pause windows...
+-- KEYS queue waiting tombstones settings windows...
 -- ARGV token costs rates
 -- REPLY settled more
 --
@@ -17,15 +17,16 @@
 
 -- @include clock
 
-local queue, waiting, tombstones, pause = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local queue, waiting, tombstones, settings = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, rates = ARGV[1], ARGV[3]
 local cost, new_cost, copies = struct.unpack('<ddd', ARGV[2])
-local paused_until = tonumber(redis.call('GET', pause)) or 0
 
+-- @include settings
 -- @include window
 -- @include inbox
 -- @include turns
 
+load_settings()
 local was_first = redis.call('ZRANGE', queue, 0, 0)[1] == token
 leave_queue(token)
 if new_cost == 0 or copies == 1 then

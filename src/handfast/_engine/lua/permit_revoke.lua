@@ -40,14 +40,14 @@ local function revoke(token, its_record)
   if its_record and struct.unpack('<d', its_record) > up_to_fence then
     return 0
   end
+  if its_record then -- the message first: a script that is cut off behind it finds no lease when it is sent again
+    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', INBOX_AT), 'revoked ' .. token .. ' ' .. reason)
+  end
   drop_lease(token)
   if holder == token then
     holder = ''
   end
   add_tombstone(token, true)
-  if its_record then
-    redis.call('PUBLISH', string.match(its_record, '^%S+ (%S+)', INBOX_AT), 'revoked ' .. token .. ' ' .. reason)
-  end
   return 1
 end
 

@@ -61,12 +61,13 @@ def _ours_aio(url: str) -> Iterator[MakeLimiter]:
 
 
 def _admission(call: Sequence[str], command: Sequence[str], _at: float) -> Admitted | None:
-    """One command adds an admission to a window and sets its sum; the first window is the fifth key.
+    """One command adds an admission to a window and sets its sum. It counts in the first window that the call names.
 
     The time is the score.
     """
-    if command[0] == "ZADD" and command[3] == "=" and len(command) == 7 and command[1] == call[7]:
-        return Admitted(float(command[4]) / 1e6, int(command[6]))
+    if command[0] == "ZADD" and command[3] == "=" and len(command) == 7:
+        first = next(word for word in call if ":window:" in word)
+        return Admitted(float(command[4]) / 1e6, int(command[6])) if command[1] == first else None
     return None
 
 

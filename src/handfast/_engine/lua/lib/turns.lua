@@ -1,6 +1,6 @@
 -- turns: the queue of a limiter, which is served first come, first served.
 --
--- USES now queue waiting rates remaining fits admit due has_subscriber publish
+-- USES now queue waiting rates set_rates remaining fits admit due has_subscriber publish
 -- GIVES enter_queue leave_queue serve
 --
 -- The sorted set `queue` has the tokens of the waiters, with their tickets. The hash `waiting` has a record of each:
@@ -27,7 +27,7 @@ end
 
 -- Serve the first waiter. Returns whether it has left the queue: admitted, or gone; else from when on it may fit.
 -- One that stays gets a message when to come, if it has `moved` to the first place. One with other rates comes at once,
--- since this script does not have its windows. Whether it is gone is looked at where it keeps others from what is left.
+-- since this script does not have its windows, or they do not count any more. Whether it is gone is looked at where it keeps others from what is left.
 local function serve_head(head, moved, is_last)
   local record = redis.call('HGET', waiting, head)
   local wait_until, cost, its_rates, start = 0
@@ -38,7 +38,7 @@ local function serve_head(head, moved, is_last)
     leave_queue(head)
     return true
   end
-  local is_alike = its_rates == rates
+  local is_alike = its_rates == rates and its_rates == (set_rates or rates)
   local is_admitted = is_alike and not is_last and fits(cost)
   local its_due = is_alike and due(cost) or now
   if not moved and remaining() == 0 then

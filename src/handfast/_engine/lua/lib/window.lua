@@ -97,11 +97,12 @@ local function fits(cost)
   return true
 end
 
--- Add an admission to every window that does not have it. A script that was cut off may have left out the TTL.
-local function admit(token, cost, at)
+-- Add an admission to every window that does not have it; if it may exceed the limits, up to so many `times` each of
+-- them. A script that was cut off may have left out the TTL.
+local function admit(token, cost, at, times)
   local member = token .. string.format(' %.0f', cost)
   for _, window in ipairs(windows) do
-    if not window.has_it then
+    if not window.has_it and not (times and window.used + cost > times * window.limit) then
       window.used = window.used + cost
       redis.call('ZADD', window.key, -window.used, '=', at, member)
     end
@@ -138,8 +139,8 @@ local function redate(window)
   redis.call('ZADD', window.key, 'XX', unpack(redated))
 end
 
--- The earliest time at which so much more may fit under every rate, after the pause: `now`, if it does. Where costs differ and more than
--- 100 admissions have to lapse before, it is too early, and the next call tells another time.
+-- The earliest time at which so much more may fit under every rate, after the pause: `now`, if it does. Where costs
+-- differ and more than 100 admissions have to lapse before, it is too early, and the next call tells another time.
 local function due(cost)
   local MAX_ADDED_UP = 100 -- (invariant 13)
   local when = math.max(now, paused_until)

@@ -1,0 +1,43 @@
+-- limit_resize: set the rates of a limiter, whatever its clients bring, or none; and serve the queue.
+--
+-- KEYS queue waiting tombstones settings windows...
+-- ARGV is_set by why rates
+-- REPLY resized more
+--
+-- is_set is 1; or 0 to have each request bring its own rates again: then rates and windows are those of the caller. by
+--   is the label of the operator's client, percent-encoded, and why the rates as text: both are noted.
+-- rates is as in limit_acquire, more as in limit_settle.
+--
+-- Waiters with other rates keep their places: the first one gets the message to come now, learns the rates that count,
+--   and asks with those; the next one gets its message when that one is admitted.
+--
+-- TWICE the rates are set, never added to.
+-- LATE it overrides what was set in between: the last to arrive counts.
+-- MEMORY the first write is a HSET, which is refused at maxmemory. To set none begins with a HDEL, which passes, and so
+--   does the rest.
+
+-- @include clock
+
+local queue, waiting, settings = KEYS[1], KEYS[2], KEYS[4]
+local by, why, rates, cost = ARGV[2], ARGV[3], ARGV[4], 0
+
+-- @include settings
+-- @include window
+-- @include inbox
+-- @include turns
+
+load_settings()
+if ARGV[1] == '1' then
+  redis.call('HSET', settings, 'rates', rates, 'last', note('resize', by, why))
+  keep_settings(KEPT_MS)
+  set_rates = rates
+else
+  redis.call('HDEL', settings, 'rates')
+  if set_rates then
+    redis.call('HSET', settings, 'last', note('resize', by, why))
+  end
+  set_rates = false
+end
+load_windows('')
+local _, _, goes_on = serve(nil, true)
+return 'resized ' .. struct.pack('<d', (lapsed_left or goes_on) and 1 or 0)
