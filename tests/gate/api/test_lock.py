@@ -356,16 +356,16 @@ async def test_decorating_a_generator_raises_type_error(api, function):
 
 
 @pytest.mark.parametrize(
-    ("server", "error", "words"),
+    ("given", "error", "words"),
     [
         (42, TypeError, "must be a URL"),
         ("nonsense://x", ValueError, "scheme"),
     ],
     ids=["number", "scheme"],
 )
-def test_an_invalid_server_argument_is_refused(api, server, error, words):
+def test_an_invalid_server_argument_is_refused(api, given, error, words):
     with pytest.raises(error, match=words):
-        api.client(server)
+        api.client(given)
 
 
 async def test_a_client_of_the_other_api_is_refused(api):
