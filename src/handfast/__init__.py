@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         AsyncSemaphore,
         AsyncWriteLock,
     )
+    from handfast._api.aio.debounce import AsyncDebounce
     from handfast._api.aio.once import AsyncOnce
     from handfast._api.aio.run import AsyncRun
     from handfast._api.sync import (
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
         Semaphore,
         WriteLock,
     )
+    from handfast._api.sync.debounce import Debounce
     from handfast._api.sync.once import Once
     from handfast._api.sync.run import Run
     from handfast.records import (
@@ -122,6 +124,7 @@ __all__ = [
     "AlreadyRunning",
     "AsyncAdmission",
     "AsyncAutocomplete",
+    "AsyncDebounce",
     "AsyncHandfast",
     "AsyncLease",
     "AsyncLeaseOfAll",
@@ -143,6 +146,7 @@ __all__ = [
     "Autocomplete",
     "CancelEvent",
     "ClientClosed",
+    "Debounce",
     "Duration",
     "Handfast",
     "HandfastError",
@@ -200,8 +204,10 @@ __all__ = [
 
 _MODULES = {
     "AcquireContext": "handfast._api.aio",
+    "AsyncDebounce": "handfast._api.aio.debounce",
     "AsyncOnce": "handfast._api.aio.once",
     "AsyncRun": "handfast._api.aio.run",
+    "Debounce": "handfast._api.sync.debounce",
     "Once": "handfast._api.sync.once",
     "Run": "handfast._api.sync.run",
     **dict.fromkeys(

@@ -209,6 +209,19 @@ async def _lock_all(workload: Workload) -> None:
     )
 
 
+async def _debounce(workload: Workload) -> None:
+    """One call takes over from another one, and runs."""
+    mine, theirs = workload.one.debounce("a", 0.3), workload.other.debounce("a", 0.3)
+
+    async def wait() -> None:
+        await workload.record("wait", mine.wait)
+
+    first = workload.api.start(wait)
+    await workload.api.eventually(lambda: workload.admin.exists("{hf:debounce:a}:burst"), SOON)
+    await workload.record("take over", theirs.wait)
+    await workload.join(first)
+
+
 async def _limiter(workload: Workload) -> None:
     """Under a second rate that admits much: what lapses there meanwhile is dropped, and the rest stays."""
     rates = "4/400ms; 5/s"
@@ -369,6 +382,7 @@ WORKLOADS: dict[str, Script] = {
     "rwlock": _rwlock,
     "lock_all": _lock_all,
     "limiter": _limiter,
+    "debounce": _debounce,
     "once": _once,
     "names": _names,
     "check_server": _check_server,

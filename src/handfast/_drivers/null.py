@@ -16,11 +16,12 @@ from typing import Any, TypeVar, cast
 
 from handfast._drivers.clock import monotonic, wall_clock
 from handfast._engine.calls import Request
+from handfast._engine.debounce import DebounceRequest
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, NULL
 from handfast._engine.effects import Answer, Call, Steps
 from handfast._engine.limits import LimitRequest
 from handfast._engine.packing import doubles
-from handfast._protocol import limiting
+from handfast._protocol import debouncing, limiting
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, try_acquire
 from handfast._protocol.detached import DetachedLease, adopt
 from handfast._protocol.lease import LeaseState, downgrade, release, renew
@@ -147,6 +148,16 @@ class NullDriver:
     def admit(self, attempt: limiting.LimitAttempt, _timeout: float | None) -> limiting.Decision:
         """Be admitted."""
         return _perform(limiting.acquire(attempt, monotonic()))
+
+    def debounce_attempt(self, request: DebounceRequest) -> debouncing.DebounceAttempt:
+        """Start to wait for quiet."""
+        if self._closed:
+            raise ClientClosed(request.name)
+        return debouncing.DebounceAttempt(request, hexlify(os.urandom(16)), monotonic())
+
+    def debounce(self, _attempt: debouncing.DebounceAttempt) -> bool:
+        """Return True, at once: no one else calls."""
+        return True
 
     def undo(self, attempt: BaseAttempt) -> None:
         """Do nothing: there is nothing to leave behind."""

@@ -17,6 +17,7 @@ from handfast._engine.autocomplete_calls import AutocompleteCalls
 from handfast._engine.batches import join
 from handfast._engine.calls import MultiRequest, PermitRequest
 from handfast._engine.constants import CLAIM_MS
+from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Call
 from handfast._engine.header import read_header
 from handfast._engine.keys import KeySet, control_channel, inbox_channel, keys_of_kind
@@ -95,6 +96,11 @@ def _limiter(namespace: str) -> Use:
     calls = [request.acquire(_TOKEN, 0), request.cancel(_TOKEN)]
     calls += [request.pause(1, ""), request.resize("", ""), request.inspect()]
     return _use(calls, namespace, "limiter")
+
+
+def _debounce(namespace: str) -> Use:
+    request = DebounceRequest(KeySet(namespace, "debounce", "-"), quiet_ms=1, at_most_ms=None)
+    return _use([request.enter(_TOKEN), request.claim(_TOKEN), request.cancel(_TOKEN)], namespace, "debounce")
 
 
 def _once(namespace: str) -> Use:
@@ -184,6 +190,7 @@ NAMESPACED: dict[str, Callable[[str], Use]] = {
     "rwlock": partial(_permits, "rwlock", more=lambda permits: [permits.lower(_TOKEN)]),
     "lock_all": _lock_all,
     "limiter": _limiter,
+    "debounce": _debounce,
     "once": _once,
     "names": _names,
     "check_server": _check_server,

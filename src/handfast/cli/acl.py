@@ -55,8 +55,8 @@ def _user(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.option(
     "--for",
     "wanted",
-    default="lock,semaphore,rwlock,lock_all,limiter,once,autocomplete,scores",
-    show_default="lock, semaphore, rwlock, lock_all, limiter, once, autocomplete, scores",  # with blanks, where lines may end
+    default="lock,semaphore,rwlock,lock_all,limiter,debounce,once,autocomplete,scores",
+    show_default="lock, semaphore, rwlock, lock_all, limiter, debounce, once, autocomplete, scores",  # with blanks, where lines may end
     metavar="USE,...",
     callback=parse_uses,
     help="What the user works with: any of these; names, which is what ls, show and release need; check_server, which is "

@@ -13,7 +13,7 @@ from tests._support.helpers import eventually
 
 
 @pytest.mark.parametrize(
-    ("server", "shown"),
+    ("given", "shown"),
     [
         ("redis://user:secret@example.org:6390/2", "redis://user@example.org:6390/2"),
         ("redis://secret@example.org", "redis://example.org:6379/0"),
@@ -22,8 +22,8 @@ from tests._support.helpers import eventually
         ("redis+sentinel://:secret@one.example.org,two.example.org/primary/1", "redis+sentinel://…/primary/1"),
     ],
 )
-def test_a_client_shows_its_server_without_secrets(api, server, shown):
-    client = api.handfast(server, namespace="shop", label="web-1")
+def test_a_client_shows_its_server_without_secrets(api, given, shown):
+    client = api.handfast(given, namespace="shop", label="web-1")
     assert repr(client) == f"<{api.handfast.__name__} of {shown}, namespace 'shop', label 'web-1'>"
 
 

@@ -6,6 +6,9 @@ from handfast._engine.script import load
 from tests.gate.lua.test_check_scripts import LUA
 
 DIGESTS = {
+    "debounce_cancel": "8f1d773084bcd6cb6debd38475e3ee7a432aac5d",
+    "debounce_claim": "a872eb3a29e9d2d0af3d1a4c243a219dba592225",
+    "debounce_enter": "66f7d6dafc54ca416f6f618af397c7a221eb0ec7",
     "limit_acquire": "f3279e0685a63fc4235e0cff0db4517a03865e39",
     "limit_inspect": "884bf998772385c0a8f462aceba384bfda918172",
     "limit_pause": "ca85bc5b9465b57ac867e9e972edf6329a7868de",

@@ -95,6 +95,8 @@ SUITES = {
     "once_": ONCE_SCRIPTS,
     "lib/outcome": ONCE_SCRIPTS,
     "limit_": ["lua/test_{script}", *LIMITER_SCRIPTS],
+    "debounce_": ["lua/test_debounce"],
+    "lib/burst": ["lua/test_debounce"],
     "lib/window": LIMITER_SCRIPTS,
     "lib/turns": LIMITER_SCRIPTS,
     "lib/settings": LIMITER_SCRIPTS,

@@ -54,6 +54,7 @@ from handfast._engine.validate import (
 from handfast.arguments import Duration, Kind, OnLimit, OnLost, OnRunning, RedisClient, RedisClusterClient
 
 if TYPE_CHECKING:
+    from handfast._api.sync.debounce import Debounce
     from handfast._api.sync.once import Once
     from handfast._engine.names import NamePattern
     from handfast.records import NameStatus, Rate, ServerFinding
@@ -478,6 +479,41 @@ class Handfast(Uncopied):
             enforce=enforce,
         )
         return Limiter(self._driver, request, parameter_names(by))
+
+    def debounce(
+        self, name: str, quiet: Duration, *, at_most: Duration | None = None, by: str | Iterable[str] | None = None
+    ) -> Debounce:
+        """Return what runs something once it has been quiet: of calls that follow each other, the newest one. No I/O.
+
+        Example:
+            @hf.debounce("reindex", 5.0, at_most=60.0, by="customer")
+            def reindex(customer): ...
+
+        Args:
+            name: 1 byte to 16 KiB of UTF-8. Clients with the same namespace that use the same name share the bursts.
+            quiet: Seconds without a further call after which the newest one runs: a number or a timedelta, from 0.001 s
+                to 366 days.
+            at_most: Seconds after the first call of a burst, at which the newest one runs in any case: from ``quiet`` to
+                366 days. With None, calls that never stop are never run.
+            by: Parameters of a decorated function, whose arguments make the key: one name, or several. Each key has
+                bursts of its own; see `Debounce.keyed`.
+
+        Returns:
+            The debounced name.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+        """
+        from handfast._api.sync.debounce import Debounce
+        from handfast._engine.debounce import DebounceRequest
+
+        quiet_ms = milliseconds(quiet, "quiet")
+        at_most_ms = None if at_most is None else milliseconds(at_most, "at_most")
+        if at_most_ms is not None and at_most_ms < quiet_ms:
+            raise ValueError(f"at_most must be at least quiet, and {at_most!r} is less than {quiet!r}")
+        request = DebounceRequest(KeySet(self._namespace, "debounce", name), quiet_ms=quiet_ms, at_most_ms=at_most_ms)
+        return Debounce(self._driver, request, parameter_names(by))
 
     def once(
         self,

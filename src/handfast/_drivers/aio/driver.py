@@ -40,11 +40,12 @@ from handfast._drivers.failures import (
 )
 from handfast._drivers.forks import OfOneProcess
 from handfast._engine.calls import PermitRequest, Request
+from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Answer, Call, Park, Steps
 from handfast._engine.limits import LimitRequest
 from handfast._engine.resp import ErrorReply
 from handfast._engine.server_errors import refusal
-from handfast._protocol import limiting
+from handfast._protocol import debouncing, limiting
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import GONE, LeaseState, downgrade, release, renew
@@ -168,13 +169,39 @@ class AsyncDriver(OfOneProcess):
 
     async def admit(self, attempt: limiting.LimitAttempt, timeout: float | None) -> limiting.Decision:
         """Wait to be admitted, for ``timeout`` seconds at most; 0 takes one round trip. Raises QueueFull."""
-        context, name, retry_for = self._context(attempt.request.name), attempt.request.name, None
-        until = gives_up_at = inf if timeout is None else attempt.asked_at + timeout
+        until = inf if timeout is None else attempt.asked_at + timeout
+        steps = limiting.acquire(attempt, until)
         if timeout == 0:
-            gives_up_at, retry_for = self._soon(None), 0.0
+            decision = await self._wait(attempt, attempt.request.name, steps, self._soon(None), retry_for=0)
+        else:
+            decision = await self._wait(attempt, attempt.request.name, steps, until)
+        if not decision.admitted:
+            await self.undo(attempt)
+        return decision
+
+    def debounce_attempt(self, request: DebounceRequest) -> debouncing.DebounceAttempt:
+        """Start to wait for quiet. The caller must call `undo` on any exception."""
+        if self._closed:
+            raise ClientClosed(request.name)
+        return debouncing.DebounceAttempt(request, hexlify(os.urandom(16)), monotonic())
+
+    async def debounce(self, attempt: debouncing.DebounceAttempt) -> bool:
+        """Wait until no one has called for a while. Return whether the caller is the one that runs."""
+        return await self._wait(attempt, attempt.request.name, debouncing.wait(attempt))
+
+    async def _wait(
+        self,
+        attempt: BaseAttempt,
+        name: str,
+        steps: Steps[T],
+        gives_up_at: float = inf,
+        *,
+        retry_for: float | None = None,
+    ) -> T:
+        """Perform a protocol that gets no lease. Its messages are of no use afterwards."""
+        context = self._context(name)
         try:
-            steps = limiting.acquire(attempt, until)
-            decision = await run(context, steps, name, gives_up_at, retry_for=retry_for, attempt=attempt)
+            result = await run(context, steps, name, gives_up_at, retry_for=retry_for, attempt=attempt)
         except GeneratorExit:  # the coroutine is closed, and may not await anything
             self._begin_undo(attempt)
             raise
@@ -185,9 +212,7 @@ class AsyncDriver(OfOneProcess):
             context.session.forget(attempt.token)
         if self._closed:
             raise ClientClosed(name)
-        if not decision.admitted:
-            await self.undo(attempt)
-        return decision
+        return result
 
     async def undo(self, attempt: BaseAttempt) -> None:
         """Leave nothing behind: no queue entry, no permit, no renewal.

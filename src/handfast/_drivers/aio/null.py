@@ -29,6 +29,7 @@ class AsyncNullDriver(NullDriver):
     acquire_in_turns = _awaitable(NullDriver.acquire_in_turns)
     try_acquire = _awaitable(NullDriver.try_acquire)
     admit = _awaitable(NullDriver.admit)
+    debounce = _awaitable(NullDriver.debounce)
     undo = _awaitable(NullDriver.undo)
     release = _awaitable(NullDriver.release)
     leave = _awaitable(NullDriver.leave)

@@ -42,13 +42,14 @@ from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import SharedConnections
 from handfast._engine.calls import PermitRequest, Request
+from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import PROBE, Answer, Call, Park, Steps
 from handfast._engine.keys import control_channel, inbox_channel
 from handfast._engine.limits import LimitRequest
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
 from handfast._engine.resp import ErrorReply
-from handfast._protocol import limiting
+from handfast._protocol import debouncing, limiting
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import (
@@ -258,20 +259,35 @@ class SyncDriver(OfOneProcess):
     def admit(self, attempt: limiting.LimitAttempt, timeout: float | None) -> limiting.Decision:
         """Wait to be admitted, for ``timeout`` seconds at most; 0 takes one round trip. Raises QueueFull."""
         until = inf if timeout is None else attempt.asked_at + timeout
-        steps, name = limiting.acquire(attempt, until), attempt.request.name
+        decision = self._wait(attempt, attempt.request.name, limiting.acquire(attempt, until), until, once=timeout == 0)
+        if not decision.admitted:
+            self.undo(attempt)
+        return decision
+
+    def debounce_attempt(self, request: DebounceRequest) -> debouncing.DebounceAttempt:
+        """Start to wait for quiet, as `attempt` does."""
+        self._in_this_process()
+        if self._pool.closed:
+            raise ClientClosed(request.name)
+        return debouncing.DebounceAttempt(request, hexlify(os.urandom(16)), monotonic())
+
+    def debounce(self, attempt: debouncing.DebounceAttempt) -> bool:
+        """Wait until no one has called for a while. Return whether the caller is the one that runs."""
+        return self._wait(attempt, attempt.request.name, debouncing.wait(attempt))
+
+    def _wait(self, attempt: BaseAttempt, name: str, steps: Steps[T], until: float = inf, *, once: bool = False) -> T:
+        """Perform a protocol that gets no lease; with ``once`` it does not wait for a server that is away."""
         try:
-            if timeout == 0:
-                decision = self._run_once(steps, name, None, attempt)
+            if once:
+                result = self._run_once(steps, name, None, attempt)
             else:
-                decision = self._run(steps, name, until, attempt=attempt)
+                result = self._run(steps, name, until, attempt=attempt)
         except (RedisConnectionError, RedisTimeoutError):
             attempt.is_unanswered = True
             raise
         if self._pool.closed:
             raise ClientClosed(name)
-        if not decision.admitted:
-            self.undo(attempt)
-        return decision
+        return result
 
     def undo(self, attempt: BaseAttempt) -> None:
         """Leave nothing behind: no queue entry, no permit, no renewal."""

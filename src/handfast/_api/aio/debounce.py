@@ -1,0 +1,120 @@
+"""Debouncing: of calls that follow each other, the newest one runs when it has been quiet for a while."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, Self, TypeVar
+
+from handfast._api.decorators import CallKey, coroutine_function
+from handfast._api.uncopied import Uncopied
+from handfast._drivers.aio.driver import AsyncDriver
+from handfast._engine.debounce import DebounceRequest
+from handfast._engine.validate import key_parts
+from handfast._naming import name_publicly
+
+__all__ = ["AsyncDebounce"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncDebounce(Uncopied):
+    """A debounced name. Made by the client's ``debounce()``.
+
+    Calls of one name that follow each other are a burst, in however many processes they are. The newest call waits until
+    it has been quiet, or until the burst has lasted long enough, and runs; each earlier one ends when a later call comes.
+    So one worker waits for each burst, and it runs once.
+
+    What runs may overlap with the run of the next burst: put a lock around it where it must not. If the process of the
+    newest call dies while it waits, the burst ends without a run, as if the call had not been made.
+
+    Example:
+        rebuild = hf.debounce("reindex", 5.0, at_most=60.0)
+
+        if await rebuild.wait():
+            await reindex()
+    """
+
+    def __init__(self, driver: AsyncDriver, request: DebounceRequest, by: tuple[str, ...] = ()) -> None:
+        self._driver = driver
+        self._request = request
+        self._by = by
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name that the object was made with, and the parts of its key behind it: ``reindex|4711``."""
+        return self._request.name
+
+    def keyed(self, *parts: str | int) -> Self:
+        """Return the same for one key, whose calls have nothing to do with those of other keys. No I/O.
+
+        Args:
+            parts: What makes the key, at least one: a str of 1 byte to 16 KiB of UTF-8, or an int. 1 and "1" are the
+                same.
+
+        Returns:
+            The debounced key.
+
+        Raises:
+            TypeError: A part is neither a str nor an int, or there is none.
+            ValueError: A part is out of range.
+        """
+        return type(self)(self._driver, self._request.keyed(key_parts(parts)), self._by)
+
+    async def wait(self) -> bool:
+        """Wait until it has been quiet, or until a later call takes over.
+
+        If it raises, is cancelled or is interrupted, the call is withdrawn; if it was the newest one, its burst ends
+        without a run.
+
+        Returns:
+            True for the newest call, when its time has come: the caller is to run. False as soon as a later call has
+            taken over.
+
+        Raises:
+            ServerRefused: The server is out of memory, read-only, or lacks replicas or permissions.
+            redis.exceptions.ConnectionError: The server can't be reached, or not again within the client's
+                ``retry_for``.
+            redis.exceptions.TimeoutError: The server does not answer.
+        """
+        attempt = self._driver.debounce_attempt(self._request)
+        try:
+            return await self._driver.debounce(attempt)
+        except BaseException:
+            await self._driver.undo(attempt)
+            raise
+
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R | None]]:
+        """Decorate a function: each call of it waits, and runs it if it is the newest one then.
+
+        The decorated function returns the result, or None where a later call took over. With the ``by`` of the client's
+        ``debounce()``, calls count for the key that their arguments make; it runs with the arguments of the newest one.
+
+        Example:
+            @hf.debounce("reindex", 5.0, at_most=60.0, by="customer")
+            async def reindex(customer): ...
+
+        Args:
+            function: What to decorate.
+
+        Raises:
+            TypeError: The function is of a kind that cannot be decorated.
+            ValueError: ``by`` names what is no parameter of the function; or the name has braces, which stand for
+                arguments in the names of locks: use ``by``.
+        """
+        function = coroutine_function(function)
+        key = CallKey(self._by, function, self.name)
+
+        @functools.wraps(function)
+        async def debounced(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            one = self.keyed(*key.parts(args, kwargs)) if self._by else self
+            return await function(*args, **kwargs) if await one.wait() else None
+
+        return debounced
+
+
+name_publicly(globals(), "handfast")

@@ -1,0 +1,26 @@
+-- debounce_cancel: withdraw a call. If it was the newest one, its burst ends without a run.
+--
+-- KEYS burst tombstones
+-- ARGV token
+-- REPLY cancelled more
+--
+-- more is 0, as of every script that cancels and has nothing left to do.
+--
+-- TWICE the second time there is nothing to withdraw.
+-- LATE (or early) the token is remembered in any case: a call that arrives after it changes nothing.
+-- MEMORY the first write is a DEL or a HDEL, which passes at maxmemory, and so does the rest.
+
+-- @include clock
+
+local burst, tombstones, token = KEYS[1], KEYS[2], ARGV[1]
+
+-- @include burst
+
+load_burst()
+if newest == token then
+  redis.call('DEL', burst)
+else
+  redis.call('HDEL', burst, '') -- changes nothing
+end
+end_call('', token)
+return 'cancelled ' .. struct.pack('<d', 0)
