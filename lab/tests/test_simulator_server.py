@@ -355,6 +355,18 @@ class Limits(Scripts):
             self.run(what, [keys[0], keys[3], *windows], [choice((0, 1)), packed])
 
 
+class Bursts(Scripts):
+    """The scripts of debounced names."""
+
+    def script(self):
+        choice = self.random.choice
+        keys = self.keys(choice(self.names[:2]), ("burst", "tombstones"))
+        what, token = choice(["enter"] * 4 + ["claim"] * 3 + ["cancel"]), f"t{self.random.randrange(12)}"
+        durations = doubles(choice((1, 20, 700)), choice((20, 700, float("inf"))))
+        more = [durations, f"inbox{choice(range(5))} control{choice(range(3))} me"] if what == "enter" else []
+        self.run(f"debounce_{what}", keys, [token, *more])
+
+
 class Outcomes(Scripts):
     """The scripts of keys of `once`, whose callers disagree about what is old and about fingerprints."""
 
@@ -464,7 +476,7 @@ class Commands(Pair):
         )
 
 
-@pytest.mark.parametrize("kind", [Scripts, Limits, Outcomes, Commands])
+@pytest.mark.parametrize("kind", [Scripts, Limits, Bursts, Outcomes, Commands])
 def test_the_model_agrees_with_the_server(model, standing, kind):
     for seed in range(2):
         pair = kind(model, standing, seed)
@@ -494,7 +506,7 @@ def test_a_key_expires_at_the_same_moment(model, standing):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", [Scripts, Limits, Outcomes, Commands])
+@pytest.mark.parametrize("kind", [Scripts, Limits, Bursts, Outcomes, Commands])
 @pytest.mark.parametrize("seed", range(100, 103))
 def test_the_model_agrees_with_the_server_over_long_runs(model, standing, kind, seed):
     pair = kind(model, standing, seed)

@@ -21,9 +21,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from handfast import AsyncHandfast, AsyncLease
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._engine.calls import Request
+from handfast._engine.debounce import DebounceRequest
 from handfast._engine.limits import LimitRequest
 from handfast._engine.slots import Node
 from handfast._protocol.acquire import Attempt, BaseAttempt
+from handfast._protocol.debouncing import DebounceAttempt
 from handfast._protocol.lease import LeaseState
 from handfast._protocol.limiting import LimitAttempt
 from handfast_lab.simulator.cluster import PRIMARIES, address
@@ -62,6 +64,8 @@ class Client:
         self._driver.attempt = self._attempt  # type: ignore[method-assign]  # see above
         self._begin_limit_attempt = self._driver.limit_attempt
         self._driver.limit_attempt = self._limit_attempt  # type: ignore[method-assign]  # see above
+        self._begin_call = self._driver.debounce_attempt
+        self._driver.debounce_attempt = self._debounce_attempt  # type: ignore[method-assign]  # see above
 
     def _attempt(self, request: Request) -> Attempt:
         attempt = self._begin_attempt(request)
@@ -70,6 +74,11 @@ class Client:
 
     def _limit_attempt(self, request: LimitRequest) -> LimitAttempt:
         attempt = self._begin_limit_attempt(request)
+        ON_ATTEMPT.get()(attempt)
+        return attempt
+
+    def _debounce_attempt(self, request: DebounceRequest) -> DebounceAttempt:
+        attempt = self._begin_call(request)
         ON_ATTEMPT.get()(attempt)
         return attempt
 

@@ -277,7 +277,7 @@ class Network:
                 link.held_back.append(command)
             elif command.is_script or command.is_plain:
                 self._run(command)
-            elif link.there and (reply := self._plain(command)):
+            elif link.there and not command.late and (reply := self._plain(command)):
                 self._reply(link, reply)
 
     def _plain(self, command: Command) -> bytes:

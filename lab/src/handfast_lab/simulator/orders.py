@@ -27,7 +27,8 @@ class Recording(NamedTuple):
 
 class _Target(NamedTuple):
     kind: str
-    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, or ``once``."""
+    """``lock``, ``semaphore``, ``read``, ``write``, ``all`` for several locks at once, ``limiter``, ``debounce``, or
+    ``once``."""
     names: tuple[str, ...]
     ttl_ms: int
     renew: bool
@@ -67,12 +68,14 @@ class Order(NamedTuple):
     """One operation of a caller."""
 
     verb: str
-    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget`` or ``close``."""
+    """``acquire``, ``try``, ``revoke``, ``resize``, ``pause``, ``status``, ``forget``, ``wait`` or ``close``."""
     target: Target
     pause: float
     """Seconds before the operation."""
     timeout: float | None = None
+    """In seconds; of a ``wait``, how long its burst lasts at most."""
     hold: float = 0.0
+    """For how long it holds what it gets, in seconds; of a ``wait``, for how long it has to be quiet."""
     block: float = 0.0
     """Seconds for which the caller blocks its event loop as soon as it has the lease; of a ``pause`` or
     a ``resize`` of a limiter, after which it is ended, or 0 if it is not."""

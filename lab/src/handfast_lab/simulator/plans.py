@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from handfast._engine.calls import MAX_PERMITS
+from handfast_lab.simulator.burst_plans import BurstDrawing
 from handfast_lab.simulator.drawing import Drawing
 from handfast_lab.simulator.limiter_plans import LimiterDrawing
 from handfast_lab.simulator.once_plans import OnceDrawing
@@ -19,7 +20,7 @@ from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
 
 __all__ = ["SHARE", "VERSION", "draw"]
 
-VERSION = 8
+VERSION = 9
 """Version of the plans. It increases when a seed no longer gives the same plan or faults."""
 
 TTLS = (150, 400, 1_000, 3_000, 10_000, 30_000)
@@ -27,13 +28,14 @@ ACKNOWLEDGED = 0.7
 """The share of orders whose leases count only once replicas have them."""
 
 SHARE = 5
-"""One seed in so many is of a limiter, and one of a key of `once`."""
+"""One seed in so many is of a limiter, and one of a key of `once`; one in twice as many is of a debounced name."""
 
 
 def draw(chance: Callable[[], float], setting: str = "server", seed: int = 0) -> Plan:
     """Return the plan for a seed and its stream of random numbers, in a setting."""
     others: dict[int, type[Drawing]] = {SHARE - 1: LimiterDrawing, SHARE - 2: OnceDrawing}
-    return others.get(seed % SHARE, _PermitDrawing)(chance, setting).plan()
+    rest = BurstDrawing if seed % (2 * SHARE) == SHARE else _PermitDrawing
+    return others.get(seed % SHARE, rest)(chance, setting).plan()
 
 
 class _PermitDrawing(Drawing):

@@ -534,6 +534,28 @@ PLANTED = (
         "yield attempt.request.acquire(token, until - now, 0)",
         "a waiter whose place was lost comes back at the end of the queue",
     ),
+    # --- debounced names
+    Planted(
+        "a call that was superseded takes over again",
+        "debounce_enter",
+        "  end_call('', newest)\n",
+        "",
+        "a copy that arrives late ends the newest call, and nothing runs",
+    ),
+    Planted(
+        "who runs is forgotten",
+        "debounce_claim",
+        "ran == token or redis.call('ZSCORE', tombstones, '!' .. token)",
+        "false",
+        "a call whose reply was lost does not run, and no other one does",
+    ),
+    Planted(
+        "each call begins the burst",
+        "debounce_enter",
+        "first = first or now\n",
+        "first = now\n",
+        "calls that never stop are never run",
+    ),
     # --- keys of `once`
     Planted(
         "a late run records",

@@ -24,6 +24,9 @@ from handfast._engine.calls import (
     RESIZE,
     REVOKE,
 )
+from handfast._engine.debounce import CANCEL as DEBOUNCE_CANCEL
+from handfast._engine.debounce import CLAIM as DEBOUNCE_CLAIM
+from handfast._engine.debounce import ENTER as DEBOUNCE_ENTER
 from handfast._engine.limits import ACQUIRE as LIMIT_ACQUIRE
 from handfast._engine.limits import INSPECT as LIMIT_INSPECT
 from handfast._engine.limits import PAUSE as LIMIT_PAUSE
@@ -38,9 +41,10 @@ __all__ = ["ENGINE_SCRIPTS", "MAIN", "OLD", "PLAIN", "SCRIPT_NAMES", "SimulatedS
 
 _BATCHES = batches.ACQUIRE, batches.RELEASE
 _LIMITS = LIMIT_ACQUIRE, LIMIT_SETTLE, LIMIT_PAUSE, LIMIT_RESIZE, LIMIT_INSPECT
+_DEBOUNCE = DEBOUNCE_ENTER, DEBOUNCE_CLAIM, DEBOUNCE_CANCEL
 _ONCE = ONCE_ACQUIRE, ONCE_RECORD, ONCE_CANCEL
 _PERMITS = ACQUIRE, MULTI_ACQUIRE, RELEASE, CONFIRM, RENEW, CANCEL, REVOKE, INSPECT, LOWER, RESIZE
-_SCRIPTS = (*_PERMITS, *_BATCHES, *_LIMITS, *_ONCE)
+_SCRIPTS = (*_PERMITS, *_BATCHES, *_LIMITS, *_DEBOUNCE, *_ONCE)
 ENGINE_SCRIPTS = {script.name: script.source for script in _SCRIPTS}
 """The sources of the engine's scripts."""
 

@@ -1,0 +1,61 @@
+"""The callers of a debounced name: each order is a task that waits until it is quiet."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redis.exceptions import RedisError
+
+from handfast._protocol.debouncing import DebounceAttempt
+from handfast.errors import HandfastError
+from handfast_lab.simulator.burst_watch import BurstWatch
+from handfast_lab.simulator.client import ON_ATTEMPT, Client, leaves_nothing
+from handfast_lab.simulator.orders import Order
+from handfast_lab.simulator.world import World
+
+__all__ = ["Debounced"]
+
+_ENDS = RedisError, HandfastError, asyncio.CancelledError
+"""Exceptions that a call may raise. Any other is an error of the library."""
+
+
+class Debounced:
+    """The execution of one order."""
+
+    def __init__(self, world: World, watch: BurstWatch, client: Client, order: Order) -> None:
+        self._world = world
+        self._watch = watch
+        self._client = client
+        self._order = order
+        self._attempt: DebounceAttempt | None = None
+
+    async def run(self) -> None:
+        """Do it."""
+        order, client, watch = self._order, self._client, self._watch
+        if order.verb == "close":
+            client.closed = True
+            await client.api.close()
+            return
+        ON_ATTEMPT.set(self._begin)
+        debounce = client.api.debounce(order.target.name, order.hold, at_most=order.timeout)
+        try:
+            runs = await debounce.wait()
+        except _ENDS:
+            if self._attempt is not None:
+                watch.ended(client, self._attempt.token, certain=leaves_nothing(self._attempt))
+            raise
+        assert self._attempt is not None  # noqa: S101 -- nothing is returned without one
+        watch.returned(self._attempt.token, runs=runs)
+        if self._world.log is not None:
+            self._world.say(
+                client.process.name, f"{self._attempt.token.decode()} {'runs' if runs else 'is superseded'}"
+            )
+
+    def _begin(self, attempt: DebounceAttempt) -> None:
+        """Record that the driver begins to ask; it sends no command before this returns."""
+        self._attempt = attempt
+        self._watch.asks(attempt.token)
+        self._client.tokens.append(attempt.token)
+        if self._world.log is not None:
+            words = f"waits as {attempt.token.decode()} until {self._order.target.name} is quiet"
+            self._world.say(self._client.process.name, words)

@@ -1,0 +1,68 @@
+"""Draw the plans of debounced names: callers that come in bursts, are cancelled, and die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from handfast_lab.simulator.drawing import Drawing
+from handfast_lab.simulator.orders import ClientPlan, Order, Plan, Target, tag
+
+__all__ = ["BurstDrawing"]
+
+
+class BurstDrawing(Drawing):
+    """Draws a plan for one name or two."""
+
+    def __init__(self, chance: Callable[[], float], setting: str) -> None:
+        super().__init__(chance, setting)
+        self.names = ("a", "b")[: 1 + (chance() < (0.5 if setting == "cluster" else 0.15))]
+        self.quiet = self._one((0.005, 0.05, 0.3, 2.0, 25.0))
+        self.at_most = self._one((None, self.quiet, 3 * self.quiet))
+        self.disagree = chance() < 0.2
+        """Whether some callers wait for another time."""
+        self.cancelling = self._one((0.0, 0.0, 0.2, 0.6))
+        self.tempo = self._one((0.0002, 0.001, 0.001, 0.005, 0.03))
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        chance = self._chance
+        clients = [self._client() for _ in range(self._one((2, 2, 3, 3, 4)))]
+        kinds, rate = self._faults()
+        return Plan(
+            *("debounce", self.names, tuple(tag("debounce", name) for name in self.names), clients, self.tempo),
+            *(kinds, rate, self._one((1, 2, 3, 5, 10)), self._one((3.0, 15.0, 40.0)), chance() < 0.85),
+            uniform=False,
+            replicas=1 + (chance() < 0.4) if self.setting == "replicas" else 0,
+            setting=self.setting,
+            parts=("burst", "tombstones"),
+        )
+
+    def _client(self) -> ClientPlan:
+        chance = self._chance
+        return ClientPlan(
+            response_timeout=self._one((0.3, 1.0, 5.0)),
+            offset=1e5 * chance(),
+            lagging=self._one((0.0, 0.0, 0.1, 0.5)),
+            callers=[self._caller() for _ in range(self._one((1, 2, 3, 5)))],
+        )
+
+    def _caller(self) -> list[Order]:
+        orders = [self._order() for _ in range(self._one((1, 2, 3)))]
+        if self._chance() < 0.04:
+            orders.append(Order("close", orders[-1].target, self._seconds(2)))
+        return orders
+
+    def _order(self) -> Order:
+        chance = self._chance
+        factor = 3 if self.disagree and chance() < 0.4 else 1
+        return Order(
+            "wait",
+            Target("debounce", (self._one(self.names),), 0, False, "raise"),
+            self._seconds(3 * self.quiet),
+            timeout=self.at_most and factor * self.at_most,
+            hold=factor * self.quiet,
+            cancel_after=self._seconds(self._one((self.tempo * 6, self.quiet, 5.0)))
+            if chance() < self.cancelling
+            else None,
+            cancel_at=1 + int(chance() * 4) if chance() < self.cancelling / 3 else 0,
+        )
