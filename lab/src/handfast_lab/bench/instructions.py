@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -36,8 +36,11 @@ from typing import Self
 
 from handfast._engine.calls import MAX_PERMITS, MultiRequest, PermitRequest, Request
 from handfast._engine.constants import CLAIM_MS, WAIT_MS
+from handfast._engine.debounce import DebounceRequest
 from handfast._engine.effects import Call
 from handfast._engine.keys import KeySet
+from handfast._engine.limits import Limit, LimitRequest
+from handfast._engine.once import NEVER, OnceRequest
 from handfast._engine.packing import doubles
 from handfast._engine.resp import INCOMPLETE, ErrorReply, Reader, bulk
 from handfast._engine.script import command, load, pack
@@ -322,6 +325,37 @@ def cancelled(name: str, request: Request) -> Case:
     return Case(name, [*loads(request.acquire(b""), request.cancel(b"")), packed(request.acquire(b"t"))], cycles)
 
 
+def each(name: str, *calls: Callable[[bytes], Call], before: Sequence[bytes] = (), subscribes: bool = False) -> Case:
+    """Make these calls for each token."""
+
+    def cycles() -> Iterator[Commands]:
+        for token in tokens():
+            yield [packed(call(token)) for call in calls]
+
+    return Case(name, [*loads(*(call(b"") for call in calls)), *before], cycles, subscribes=subscribes)
+
+
+def limited(name: str, *rates: Limit) -> Case:
+    """Ask a limiter under these rates, and do not wait."""
+    request = LimitRequest(KeySet("hf", "limiter", "a"), rates, max_waiters=1, timeout=None)
+    return each(name, lambda token: request.acquire(token, 0))
+
+
+def recorded() -> Case:
+    """Find what a run has recorded."""
+    place = KeySet("hf", "once", "a")
+    request = OnceRequest(place, ttl_ms=TTL_MS, keep_ms=HOUR_MS, refresh_ms=NEVER, max_waiters=1, timeout=None)
+    record = request.ending_as("done", b"a result").release(b"t")
+    before = [*loads(record), packed(request.acquire(b"t")), packed(record)]
+    return each("once, recorded before", request.try_acquire, before=before)
+
+
+def superseded() -> Case:
+    """Take a burst over from the call before."""
+    request = DebounceRequest(KeySet("hf", "debounce", "a"), quiet_ms=HOUR_MS, at_most_ms=None)
+    return each("debounce, called and superseded", request.enter, subscribes=True)
+
+
 def naive() -> Case:
     """Acquire and release a lock without queue, fence and handoff, for comparison."""
 
@@ -404,6 +438,11 @@ CASES = (
     repeated("2 locks, renewed", several(2)),
     cancelled("lock, entered and cancelled", permits("lock")),
     cancelled("2 locks, entered and cancelled", several(2)),
+    limited("limiter, admitted", Limit(MAX_PERMITS, HOUR_MS)),
+    limited("limiter, admitted under 2 rates", Limit(MAX_PERMITS, HOUR_MS), Limit(MAX_PERMITS, 2 * HOUR_MS)),
+    limited("limiter, refused", Limit(1, HOUR_MS)),
+    recorded(),
+    superseded(),
 )
 
 GROWTH = tuple(make(number) for make in (in_line, among_names, among_permits) for number in SIZES)
