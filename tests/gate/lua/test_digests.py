@@ -6,14 +6,14 @@ from handfast._engine.script import load
 from tests.gate.lua.test_check_scripts import LUA
 
 DIGESTS = {
-    "debounce_cancel": "8f1d773084bcd6cb6debd38475e3ee7a432aac5d",
-    "debounce_claim": "a872eb3a29e9d2d0af3d1a4c243a219dba592225",
-    "debounce_enter": "66f7d6dafc54ca416f6f618af397c7a221eb0ec7",
-    "limit_acquire": "f3279e0685a63fc4235e0cff0db4517a03865e39",
+    "debounce_cancel": "fce449ff3feea3aeee8e1940488fffcd890abb96",
+    "debounce_claim": "ee1c6ef332874a433210bde50342fa5a53b1816f",
+    "debounce_enter": "175268c2476440f7707c9a8ed425bc5649ef0fb1",
+    "limit_acquire": "cddf2c83b099f0a43477a4ff1b5f205375faf117",
     "limit_inspect": "884bf998772385c0a8f462aceba384bfda918172",
-    "limit_pause": "ca85bc5b9465b57ac867e9e972edf6329a7868de",
-    "limit_resize": "0f51007cc325df7f0b533dae81b178f99669ea1b",
-    "limit_settle": "b0109556c6034d427944ab101346fde571df2fe3",
+    "limit_pause": "4eb80f5922f1a83d69eaefd85a8eae8c70ccc6e8",
+    "limit_resize": "6bce275c333eb6033e015d9af31a624c9588dbb0",
+    "limit_settle": "6407199b01a30330ebc5eef2957312474bbf706f",
     "locks_acquire": "df62b782b495fd2f9a9766674ae056aef7150151",
     "locks_release": "47b26b821e7f850b8fdeaf2ebd8c3e59492f7da5",
     "multi_acquire": "e498f7eb30ea53edd8c55ab174be8e4b3b503ee4",

@@ -6,7 +6,8 @@ import pytest
 import redis
 
 from handfast._engine.limits import read_limits
-from tests._support.engine import HOUR_MS, MONTH_MS, NOW_US, unchanged
+from handfast._engine.packing import doubles
+from tests._support.engine import HOUR_MS, MONTH_MS, NOW_US, runs_through, unchanged
 from tests._support.limits import SECOND_US, messages
 
 DONE = ["resized", 0]
@@ -161,3 +162,40 @@ def test_at_maxmemory_rates_are_neither_set_nor_is_anything_admitted_and_they_ca
     assert own.resize(is_set=False) == DONE
     raw.config_set("maxmemory", 0)
     assert own.attempt("t1")[0] == "admitted"
+
+
+CUT_OFF = {
+    "resize": ("limit_resize", "nothing", [1, "me", "why"]),
+    "resize to none": ("limit_resize", "rates", [0, "me", "why"]),
+    "pause": ("limit_pause", "nothing", [doubles(500), "me"]),
+    "resume": ("limit_pause", "pause", [doubles(0), "me"]),
+}
+"""The script, what was set before, and its arguments but for the rates."""
+
+
+@pytest.mark.parametrize("case", CUT_OFF)
+def test_what_was_cut_off_is_set_and_noted_when_it_is_sent_again(own, others, raw, listening, case):
+    """A waiter that it was about to admit asks again, as test_cut_off has it."""
+    listening("w1", "w2")
+    name, before, args = CUT_OFF[case]
+    script, scripts = own.load(name), others if case == "resize" else own
+    argv = [*args, scripts.packed_rates]
+
+    def run(commands):
+        raw.flushdb()
+        if before == "rates":
+            others.resize()
+        elif before == "pause":
+            own.pause(5000)
+        for token in ("w1", "w2"):
+            (others if before == "rates" else own).acquire(token)
+        done = runs_through(own.client, script.source, scripts.keys, argv, commands)
+        assert runs_through(own.client, script.source, scripts.keys, argv, 1000)
+        return done, own.dump()[-1]
+
+    (_, whole), commands, done = run(1000), 0, False
+    while not done:
+        done, found = run(commands)
+        assert found == whole, commands
+        commands += 1
+    assert commands > 3

@@ -97,6 +97,7 @@ SUITES = {
     "limit_": ["lua/test_{script}", *LIMITER_SCRIPTS],
     "debounce_": ["lua/test_debounce"],
     "lib/burst": ["lua/test_debounce"],
+    "lib/over": ["lua/test_debounce", *LIMITER_SCRIPTS],
     "lib/window": LIMITER_SCRIPTS,
     "lib/turns": LIMITER_SCRIPTS,
     "lib/settings": LIMITER_SCRIPTS,

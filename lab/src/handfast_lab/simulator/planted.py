@@ -538,7 +538,7 @@ PLANTED = (
     Planted(
         "a call that was superseded takes over again",
         "debounce_enter",
-        "  end_call('', newest)\n",
+        "  remember(newest)\n",
         "",
         "a copy that arrives late ends the newest call, and nothing runs",
     ),

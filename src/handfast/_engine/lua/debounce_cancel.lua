@@ -15,6 +15,7 @@
 local burst, tombstones, token = KEYS[1], KEYS[2], ARGV[1]
 
 -- @include burst
+-- @include over
 
 load_burst()
 if newest == token then
@@ -22,5 +23,5 @@ if newest == token then
 else
   redis.call('HDEL', burst, '') -- changes nothing
 end
-end_call('', token)
+remember(token)
 return 'cancelled ' .. struct.pack('<d', 0)

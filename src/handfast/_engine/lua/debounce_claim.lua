@@ -17,6 +17,7 @@
 local burst, tombstones, token = KEYS[1], KEYS[2], ARGV[1]
 
 -- @include burst
+-- @include over
 
 load_burst()
 if newest == token and due > now then
@@ -31,5 +32,5 @@ end
 redis.call('HDEL', burst, 'first', 'due', 'token', 'inbox')
 redis.call('HSET', burst, 'ran', token) -- whose message was lost, and comes now, finds it
 redis.call('PEXPIRE', burst, GRACE_MS)
-end_call('!', token)
+remember('!' .. token)
 return 'runs '

@@ -21,6 +21,7 @@ local token, its_inbox = ARGV[1], string.match(ARGV[3], '^%S+')
 local quiet_ms, at_most_ms = struct.unpack('<dd', ARGV[2])
 
 -- @include burst
+-- @include over
 -- @include inbox
 
 load_burst()
@@ -41,7 +42,7 @@ local times = {'first', string.format('%.0f', first), 'due', string.format('%.0f
 redis.call('HSET', burst, 'token', token, 'inbox', its_inbox, unpack(times))
 redis.call('PEXPIRE', burst, string.format('%.0f', math.ceil((due - now) / 1000) + GRACE_MS))
 if newest then
-  end_call('', newest)
+  remember(newest)
   if has_subscriber(inbox) then
     publish(newest, inbox, 0, 1)
   end

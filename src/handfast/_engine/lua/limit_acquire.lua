@@ -75,7 +75,7 @@ elseif is_busy and not place then
   redis.call('ZADD', queue, 'XX', 0, '') -- changes nothing; no newcomer gets past maxmemory by serving others
 end
 if set_rates then
-  keep_settings(KEPT_MS - 86400000, KEPT_MS) -- from the last call of a day on
+  keep_settings(KEPT_MS - 86400000, KEPT_MS) -- written once a day
 end
 local is_first, due_first, goes_on = true, now, false
 if is_busy then

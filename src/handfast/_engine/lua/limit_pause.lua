@@ -35,8 +35,10 @@ if pause_ms > 0 then
   end
   return 'paused ' .. struct.pack('<d', 0)
 end
-if redis.call('HDEL', settings, 'paused_until') == 1 then
-  redis.call('HSET', settings, 'last', note('resume', by, ''))
+redis.call('HDEL', settings, '') -- changes nothing, passes at maxmemory, and so does the rest
+if paused_until > 0 then
+  redis.call('HSET', settings, 'last', note('resume', by, '')) -- first: a script that was cut off is sent again
+  redis.call('HDEL', settings, 'paused_until')
 end
 paused_until = 0
 load_windows('')

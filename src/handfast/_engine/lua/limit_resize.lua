@@ -32,9 +32,10 @@ if ARGV[1] == '1' then
   keep_settings(KEPT_MS)
   set_rates = rates
 else
-  redis.call('HDEL', settings, 'rates')
+  redis.call('HDEL', settings, '') -- changes nothing, passes at maxmemory, and so does the rest
   if set_rates then
-    redis.call('HSET', settings, 'last', note('resize', by, why))
+    redis.call('HSET', settings, 'last', note('resize', by, why)) -- first: a script that was cut off is sent again
+    redis.call('HDEL', settings, 'rates')
   end
   set_rates = false
 end

@@ -25,18 +25,13 @@ local cost, new_cost, copies = struct.unpack('<ddd', ARGV[2])
 -- @include window
 -- @include inbox
 -- @include turns
+-- @include over
 
 load_settings()
 local was_first = redis.call('ZRANGE', queue, 0, 0)[1] == token
 leave_queue(token)
 if new_cost == 0 or copies == 1 then
-  local MAX_DROPPED = 100 -- more than are added
-  redis.call('ZADD', tombstones, now + REPEAT_MS * 1000, token)
-  redis.call('PEXPIRE', tombstones, REPEAT_MS + GRACE_MS)
-  local over = redis.call('ZRANGEBYSCORE', tombstones, '-inf', now, 'LIMIT', 0, MAX_DROPPED)
-  if over[1] then
-    redis.call('ZREM', tombstones, unpack(over))
-  end
+  remember(token)
 end
 local admitted_at = load_windows(token .. string.format(' %.0f', cost))
 change(token, cost, new_cost)
