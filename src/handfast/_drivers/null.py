@@ -15,13 +15,11 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast
 
 from handfast._drivers.clock import monotonic, wall_clock
+from handfast._drivers.driver import A
 from handfast._engine.calls import Request
-from handfast._engine.debounce import DebounceRequest
 from handfast._engine.defaults import DEFAULT_RESPONSE_S, NULL
 from handfast._engine.effects import Answer, Call, Steps
-from handfast._engine.limits import LimitRequest
 from handfast._engine.packing import doubles
-from handfast._protocol import debouncing, limiting
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, try_acquire
 from handfast._protocol.detached import DetachedLease, adopt
 from handfast._protocol.lease import LeaseState, downgrade, release, renew
@@ -55,6 +53,7 @@ _REPLIES: Mapping[str, Callable[[Call], Any]] = {
     "permit_inspect": lambda _: [b"state", _now_us(), 0, 0, 0, 0, 0, 0, 0, b"", [], []],
     "once_record": lambda _: b"recorded " + doubles(0),
     "once_cancel": lambda _: b"cancelled " + doubles(0),
+    "debounce_enter": lambda _: b"runs " + doubles(0),
     "limit_acquire": lambda _: b"admitted " + doubles(_now_us(), 0),
     "limit_settle": lambda _: b"settled " + doubles(0),
     "limit_pause": lambda _: b"paused " + doubles(0),
@@ -139,25 +138,15 @@ class NullDriver:
         """Return a lease."""
         return NullDriver.acquire(self, attempt, timeout)
 
-    def limit_attempt(self, request: LimitRequest) -> limiting.LimitAttempt:
-        """Start to be admitted by a limiter."""
+    def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
+        """Start an attempt that gets no lease."""
         if self._closed:
             raise ClientClosed(request.name)
-        return limiting.LimitAttempt(request, hexlify(os.urandom(16)), monotonic())
+        return kind(request, hexlify(os.urandom(16)), monotonic())
 
-    def admit(self, attempt: limiting.LimitAttempt, _timeout: float | None) -> limiting.Decision:
-        """Be admitted."""
-        return _perform(limiting.acquire(attempt, monotonic()))
-
-    def debounce_attempt(self, request: DebounceRequest) -> debouncing.DebounceAttempt:
-        """Start to wait for quiet."""
-        if self._closed:
-            raise ClientClosed(request.name)
-        return debouncing.DebounceAttempt(request, hexlify(os.urandom(16)), monotonic())
-
-    def debounce(self, _attempt: debouncing.DebounceAttempt) -> bool:
-        """Return True, at once: no one else calls."""
-        return True
+    def wait(self, _attempt: BaseAttempt, steps: Steps[T], _until: float = 0.0, *, once: bool = False) -> T:  # noqa: ARG002 -- nothing is waited for
+        """Perform the protocol of such an attempt."""
+        return _perform(steps)
 
     def undo(self, attempt: BaseAttempt) -> None:
         """Do nothing: there is nothing to leave behind."""

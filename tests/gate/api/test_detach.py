@@ -9,12 +9,12 @@ import pytest
 from handfast import Handfast, LeaseLost, NotHeld, ServerRefused
 from handfast._api.sync import lease as lease_module
 from handfast._api.sync import primitive
-from handfast._drivers.sync import driver, renewer
+from handfast._drivers.sync import driver, performing, renewer
 from handfast.testing import FaultProxy, interrupt_everywhere, script
 from tests._support.engine import Engine
 from tests._support.helpers import eventually, eventually_async, more
 
-OURS = [driver, renewer, lease_module, primitive]
+OURS = [driver, performing, renewer, lease_module, primitive]
 
 KINDS = {
     "lock": lambda client, **options: client.lock("a", **options),

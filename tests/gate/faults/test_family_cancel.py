@@ -11,7 +11,7 @@ import pytest
 
 import handfast
 from handfast import Lease, NotOwner, RLease
-from handfast._drivers.sync import driver, scope
+from handfast._drivers.sync import driver, performing, scope
 from handfast._drivers.sync.scope import LeaseScope, PrimitiveScope
 from handfast._protocol import lease as lease_module
 from handfast.testing import interrupt_at
@@ -107,7 +107,7 @@ class Blocks:
         """Before an instruction of leaving the innermost one; then the others are left."""
         entered = [primitive if options is None else primitive.acquire(**options) for primitive, options in self.blocks]
         self.kept += [block.__enter__() for block in entered]
-        ours = [handfast._api, driver, scope, lease_module]  # not the renewer: its locks would stay locked
+        ours = [handfast._api, driver, performing, scope, lease_module]  # not the renewer: its locks would stay locked
         leave = entered.pop().__exit__
         run = interrupt_at(lambda: leave(None, None, None), step, within=ours, points="bytecodes", exception=exception)
         while entered:

@@ -12,7 +12,7 @@ from handfast import AcquireTimeout, AsyncHandfast, LeaseLost, NotCompleted
 from handfast._api import results
 from handfast._api.sync import once as sync_once
 from handfast._api.sync import run as sync_run
-from handfast._drivers.sync import driver, session
+from handfast._drivers.sync import driver, performing, session
 from handfast._protocol import acquire as acquire_steps
 from handfast._protocol import lease as lease_steps
 from handfast._protocol import once as once_steps
@@ -250,7 +250,7 @@ async def others_result(client):
 # --- interrupted at every point
 
 
-WITHIN = [sync_once, sync_run, results, driver, session, acquire_steps, lease_steps, once_steps]
+WITHIN = [sync_once, sync_run, results, driver, performing, session, acquire_steps, lease_steps, once_steps]
 
 
 def run_it(once):

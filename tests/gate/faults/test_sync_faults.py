@@ -8,7 +8,7 @@ import pytest
 
 import handfast
 from handfast import AcquireTimeout, Handfast, LeaseLost
-from handfast._drivers.sync.driver import SyncDriver
+from handfast._drivers.sync.performing import Performer
 from handfast.testing import FaultProxy, interrupt_at, script
 from tests._support.engine import Engine
 from tests._support.helpers import eventually
@@ -70,7 +70,7 @@ def test_a_release_that_was_interrupted_may_be_repeated_and_is_no_loss(hf, raw):
 
 
 def test_a_second_interrupt_during_the_cleanup_leaves_nothing_behind(hf, raw, monkeypatch):
-    real, strikes = SyncDriver._run, iter([KeyboardInterrupt("first"), KeyboardInterrupt("second")])
+    real, strikes = Performer.run, iter([KeyboardInterrupt("first"), KeyboardInterrupt("second")])
 
     def interrupted(*args, **options):
         for strike in strikes:
@@ -79,7 +79,7 @@ def test_a_second_interrupt_during_the_cleanup_leaves_nothing_behind(hf, raw, mo
 
     with pytest.raises(KeyboardInterrupt, match="second"):
         with hf.lock("a"):
-            monkeypatch.setattr(SyncDriver, "_run", interrupted)
+            monkeypatch.setattr(Performer, "run", interrupted)
     assert next(strikes, None) is None
     assert nothing_left(raw)
 

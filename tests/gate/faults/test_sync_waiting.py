@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from handfast import AcquireCancelled, AcquireTimeout, ClientClosed, Handfast, HandfastError
-from handfast._drivers.sync import driver, pool, session, shared
+from handfast._drivers.sync import driver, performing, pool, session, shared
 from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.shared import Seat, _WakeUp
 from handfast.testing import interrupt_everywhere
@@ -17,7 +17,7 @@ from tests._support.engine import Engine
 from tests._support.helpers import eventually, more
 from tests._support.listings import commands
 
-OURS = [driver, pool, shared]
+OURS = [driver, performing, pool, shared]
 
 
 def nothing_left(raw, name="a"):

@@ -20,14 +20,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast import AsyncHandfast, AsyncLease
 from handfast._drivers.aio.connect import AsyncConnector
+from handfast._drivers.driver import A
 from handfast._engine.calls import Request
-from handfast._engine.debounce import DebounceRequest
-from handfast._engine.limits import LimitRequest
 from handfast._engine.slots import Node
 from handfast._protocol.acquire import Attempt, BaseAttempt
-from handfast._protocol.debouncing import DebounceAttempt
 from handfast._protocol.lease import LeaseState
-from handfast._protocol.limiting import LimitAttempt
 from handfast_lab.simulator.cluster import PRIMARIES, address
 from handfast_lab.simulator.loop import VirtualLoop
 from handfast_lab.simulator.network import Network
@@ -62,23 +59,16 @@ class Client:
         self._driver = self.api._driver  # noqa: SLF001 -- see above
         self._begin_attempt = self._driver.attempt
         self._driver.attempt = self._attempt  # type: ignore[method-assign]  # see above
-        self._begin_limit_attempt = self._driver.limit_attempt
-        self._driver.limit_attempt = self._limit_attempt  # type: ignore[method-assign]  # see above
-        self._begin_call = self._driver.debounce_attempt
-        self._driver.debounce_attempt = self._debounce_attempt  # type: ignore[method-assign]  # see above
+        self._begin_other = self._driver.begin
+        self._driver.begin = self._begin  # type: ignore[method-assign]  # see above
 
     def _attempt(self, request: Request) -> Attempt:
         attempt = self._begin_attempt(request)
         ON_ATTEMPT.get()(attempt)
         return attempt
 
-    def _limit_attempt(self, request: LimitRequest) -> LimitAttempt:
-        attempt = self._begin_limit_attempt(request)
-        ON_ATTEMPT.get()(attempt)
-        return attempt
-
-    def _debounce_attempt(self, request: DebounceRequest) -> DebounceAttempt:
-        attempt = self._begin_call(request)
+    def _begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
+        attempt = self._begin_other(kind, request)
         ON_ATTEMPT.get()(attempt)
         return attempt
 

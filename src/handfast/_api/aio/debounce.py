@@ -12,6 +12,7 @@ from handfast._drivers.aio.driver import AsyncDriver
 from handfast._engine.debounce import DebounceRequest
 from handfast._engine.validate import key_parts
 from handfast._naming import name_publicly
+from handfast._protocol.debouncing import DebounceAttempt, wait
 
 __all__ = ["AsyncDebounce"]
 
@@ -81,9 +82,9 @@ class AsyncDebounce(Uncopied):
                 ``retry_for``.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        attempt = self._driver.debounce_attempt(self._request)
+        attempt = self._driver.begin(DebounceAttempt, self._request)
         try:
-            return await self._driver.debounce(attempt)
+            return await self._driver.wait(attempt, wait(attempt))
         except BaseException:
             await self._driver.undo(attempt)
             raise

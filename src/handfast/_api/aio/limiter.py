@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from handfast._api.decorators import CallKey, coroutine_function
@@ -195,9 +196,9 @@ class AsyncLimiter(Uncopied):
             redis.exceptions.TimeoutError: The server does not answer.
         """
         seconds = self._request.timeout if timeout is None else wait_seconds(timeout)
-        attempt = self._driver.limit_attempt(self._costing(cost))
+        attempt = self._driver.begin(limiting.LimitAttempt, self._costing(cost))
         try:
-            return self._admitted(attempt, await self._driver.admit(attempt, seconds), seconds)
+            return await self._admitted(attempt, seconds)
         except BaseException:
             await self._driver.undo(attempt)
             raise
@@ -223,11 +224,9 @@ class AsyncLimiter(Uncopied):
             redis.exceptions.ConnectionError: The server can't be reached. A connection that broke is replaced once.
             redis.exceptions.TimeoutError: The server does not answer.
         """
-        attempt = self._driver.limit_attempt(self._costing(cost))
+        attempt = self._driver.begin(limiting.LimitAttempt, self._costing(cost))
         try:
-            decision = await self._driver.admit(attempt, 0)
-            self._keep_rates(attempt)
-            return AsyncAdmission(self._driver, attempt, decision)
+            return await self._admission(attempt, 0)
         except BaseException:
             await self._driver.undo(attempt)
             raise
@@ -327,9 +326,9 @@ class AsyncLimiter(Uncopied):
 
     async def __aenter__(self) -> AsyncAdmission:
         seconds = self._request.timeout
-        attempt = self._driver.limit_attempt(self._request)
+        attempt = self._driver.begin(limiting.LimitAttempt, self._request)
         try:
-            return self._admitted(attempt, await self._driver.admit(attempt, seconds), seconds)
+            return await self._admitted(attempt, seconds)
         except BaseException:
             await self._driver.undo(attempt)
             raise
@@ -364,22 +363,25 @@ class AsyncLimiter(Uncopied):
 
         return limited
 
-    def _keep_rates(self, attempt: limiting.LimitAttempt) -> None:
-        """Begin the next call with the rates that have counted for this one."""
-        if attempt.request.rates != self._request.rates:
-            self._request = attempt.request.with_cost(1)
-
     def _costing(self, cost: int) -> LimitRequest:
         request = self._request
         if check_int(cost, "cost", self._most) > request.most:  # it asks whether the rates that were set still count
             request = request.under(())
         return request.with_cost(cost)
 
-    def _admitted(
-        self, attempt: limiting.LimitAttempt, decision: limiting.Decision, timeout: float | None
-    ) -> AsyncAdmission:
-        """Return the admission of a call that was to wait for it. Raises RateLimited."""
-        self._keep_rates(attempt)
+    async def _admitted(self, attempt: limiting.LimitAttempt, timeout: float | None) -> AsyncAdmission:
+        """Wait to be admitted. Raises RateLimited."""
+        admission = await self._admission(attempt, timeout)
+        if not admission:
+            raise RateLimited(self.name, timeout or 0, admission.retry_after)
+        return admission
+
+    async def _admission(self, attempt: limiting.LimitAttempt, timeout: float | None) -> AsyncAdmission:
+        """Ask, and wait where there is a timeout. The next call begins with the rates that have counted for this one."""
+        until = inf if timeout is None else attempt.asked_at + timeout
+        decision = await self._driver.wait(attempt, limiting.acquire(attempt, until), until, once=timeout == 0)
         if not decision.admitted:
-            raise RateLimited(self.name, timeout or 0, decision.retry_after)
+            await self._driver.undo(attempt)
+        if attempt.request.rates != self._request.rates:
+            self._request = attempt.request.with_cost(1)
         return AsyncAdmission(self._driver, attempt, decision)

@@ -18,44 +18,34 @@ import sys
 import weakref
 from asyncio import AbstractEventLoop, Future
 from binascii import hexlify
-from collections.abc import Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from logging import DEBUG
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers import log
 from handfast._drivers.aio.connect import AsyncConnector
 from handfast._drivers.aio.loop_context import LoopContext, current_task
-from handfast._drivers.aio.pending import Outcome
+from handfast._drivers.aio.performing import run
 from handfast._drivers.clock import monotonic
+from handfast._drivers.driver import A, Driver
 from handfast._drivers.failures import (
     OWN_ERRORS,
     already_held,
-    copy_exception,
-    server_silent,
 )
-from handfast._drivers.forks import OfOneProcess
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.debounce import DebounceRequest
-from handfast._engine.effects import Answer, Call, Park, Steps
-from handfast._engine.limits import LimitRequest
-from handfast._engine.resp import ErrorReply
-from handfast._engine.server_errors import refusal
-from handfast._protocol import debouncing, limiting
+from handfast._engine.effects import Steps
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import GONE, LeaseState, downgrade, release, renew
-from handfast._protocol.retry import UNDO_WAIT, Retry, time_left
+from handfast._protocol.retry import UNDO_WAIT
 from handfast._protocol.waiting import Watch
-from handfast.errors import AcquireTimeout, ClientClosed, NotHeld, ServerRefused, ServerUnsupported
+from handfast.errors import AcquireTimeout, ClientClosed, NotHeld
 
 if TYPE_CHECKING:
-    from handfast._drivers.aio.router import Router
-    from handfast._drivers.aio.session import Session
     from handfast._protocol.detached import DetachedLease
 
 __all__ = ["AsyncDriver"]
@@ -66,47 +56,18 @@ _parents: list[LoopContext] = []
 """The parent's contexts in a forked child, which may not finalize them."""
 
 
-class AsyncDriver(OfOneProcess):
+class AsyncDriver(Driver[AsyncConnector]):
     """Performs protocols for one client: it has a `LoopContext` on each event loop."""
 
     def __init__(
         self, connector: AsyncConnector, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
     ) -> None:
-        self._connector = connector
-        self._namespace = namespace
-        self._label = label
-        self._retry_for = retry_for
-        self._release_at_exit = release_at_exit
         self._closed = False
         self._contexts: dict[AbstractEventLoop, LoopContext] = {}
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._finalizer = weakref.finalize(self, _close_in, os.getpid(), self._contexts)
-        super().__init__()
-
-    @property
-    def address(self) -> str:
-        return self._connector.address
-
-    @property
-    def hears(self) -> bool:
-        """Whether messages reach this client."""
-        return self._connector.heard
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether there are several primaries, each with some of the slots."""
-        return bool(self._connector.seeds)
-
-    @property
-    def reply_s(self) -> float:
-        """Seconds that the server has for a reply."""
-        return self._connector.response_timeout
-
-    @property
-    def label(self) -> str:
-        """What people call this client: by default its host and process."""
-        return self._label or f"{os.uname().nodename}:{os.getpid()}"
+        super().__init__(connector, namespace, label, retry_for, release_at_exit=release_at_exit)
 
     @staticmethod
     def caller() -> object:
@@ -161,47 +122,22 @@ class AsyncDriver(OfOneProcess):
             await self.undo(attempt)
         return lease
 
-    def limit_attempt(self, request: LimitRequest) -> limiting.LimitAttempt:
-        """Start to be admitted by a limiter. The caller must call `undo` on any exception."""
+    def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
+        """Start an attempt that gets no lease. The caller must call `undo` on any exception."""
         if self._closed:
             raise ClientClosed(request.name)
-        return limiting.LimitAttempt(request, hexlify(os.urandom(16)), monotonic())
+        return kind(request, hexlify(os.urandom(16)), monotonic())
 
-    async def admit(self, attempt: limiting.LimitAttempt, timeout: float | None) -> limiting.Decision:
-        """Wait to be admitted, for ``timeout`` seconds at most; 0 takes one round trip. Raises QueueFull."""
-        until = inf if timeout is None else attempt.asked_at + timeout
-        steps = limiting.acquire(attempt, until)
-        if timeout == 0:
-            decision = await self._wait(attempt, attempt.request.name, steps, self._soon(None), retry_for=0)
-        else:
-            decision = await self._wait(attempt, attempt.request.name, steps, until)
-        if not decision.admitted:
-            await self.undo(attempt)
-        return decision
+    async def wait(self, attempt: BaseAttempt, steps: Steps[T], until: float = inf, *, once: bool = False) -> T:
+        """Perform the protocol of such an attempt, until that moment at most.
 
-    def debounce_attempt(self, request: DebounceRequest) -> debouncing.DebounceAttempt:
-        """Start to wait for quiet. The caller must call `undo` on any exception."""
-        if self._closed:
-            raise ClientClosed(request.name)
-        return debouncing.DebounceAttempt(request, hexlify(os.urandom(16)), monotonic())
-
-    async def debounce(self, attempt: debouncing.DebounceAttempt) -> bool:
-        """Wait until no one has called for a while. Return whether the caller is the one that runs."""
-        return await self._wait(attempt, attempt.request.name, debouncing.wait(attempt))
-
-    async def _wait(
-        self,
-        attempt: BaseAttempt,
-        name: str,
-        steps: Steps[T],
-        gives_up_at: float = inf,
-        *,
-        retry_for: float | None = None,
-    ) -> T:
-        """Perform a protocol that gets no lease. Its messages are of no use afterwards."""
+        With ``once`` it does not wait for a server that is away. Its messages are of no use afterwards.
+        """
+        name, retry_for = attempt.request.name, 0 if once else None
         context = self._context(name)
         try:
-            result = await run(context, steps, name, gives_up_at, retry_for=retry_for, attempt=attempt)
+            until = self._soon(None) if once else until
+            result = await run(context, steps, name, until, retry_for=retry_for, attempt=attempt)
         except GeneratorExit:  # the coroutine is closed, and may not await anything
             self._begin_undo(attempt)
             raise
@@ -458,114 +394,6 @@ class AsyncDriver(OfOneProcess):
         cleanup = context.renewer.clean_up(cancel(attempt))
         attempt.is_left = True
         return [cleanup] * waits
-
-
-async def run(
-    context: LoopContext,
-    steps: Steps[T],
-    name: str,
-    until: float = inf,
-    *,
-    retry_for: float | None = None,
-    attempt: BaseAttempt | None = None,
-) -> T:
-    """Perform a protocol, until that moment at most, and return its result.
-
-    An attempt learns of a call that was not sent, since the connection for it was refused.
-    """
-    retry_for = context.session.retry_for if retry_for is None else retry_for
-    try:
-        effect = next(steps)
-        while True:
-            if isinstance(effect, Park):
-                effect = steps.send(await context.session.park(effect))
-                continue
-            session = context.session if effect.acknowledgement is None else context.session_for(effect)
-            breaks, sent = session.breaks, session.send(effect, retry_for)
-            give_up_at = inf if until == inf else _end_of_call(until, effect)
-            try:
-                outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
-            except (ServerRefused, ServerUnsupported):
-                # The connection that was opened for the call was refused, or the one after a break: then it may have
-                # run.
-                if attempt is not None and session.breaks == breaks:
-                    attempt.refused()
-                raise
-            if isinstance(outcome, Answer):
-                effect = steps.send(outcome)
-                continue
-            try:
-                retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
-                answer = await _call_again(session, effect, outcome, breaks, retry)
-            except ServerRefused as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    except ClientClosed as closed:  # of the session, which has no name
-        closed.name = name
-        raise
-    except RedisError as error:
-        context.connector.blame(error)
-        raise
-
-
-async def _call_again(session: Session | Router, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:
-    """Send a call again while the refusals of the server are transient, and return its reply.
-
-    The session itself sends again after a broken connection; ``breaks`` is how many broke before the call was first
-    sent.
-    """
-    latest = breaks
-    while True:
-        retry.may_have_run = retry.may_have_run or session.breaks != breaks
-        verdict = retry.after_refusal(refused, monotonic())
-        if verdict.reconnect and session.reconnect(latest):
-            breaks += 1  # on which the call had its reply
-        if verdict.error is not None:
-            raise verdict.error
-        await asyncio.sleep(verdict.pause)
-        latest = session.breaks
-        try:
-            until = monotonic() + retry.time_left(monotonic())
-            outcome = await _within(session, session.send(call, retry.retry_for), until)
-        except ServerRefused as error:
-            error.changed_nothing = not retry.may_have_run and session.breaks == breaks
-            raise
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            raise refusal(refused, retry.name, again=True) from error
-        if isinstance(outcome, Answer):
-            return outcome._replace(again=retry.may_have_run or session.breaks != breaks)
-        refused = outcome
-
-
-def _end_of_call(until: float, call: Call) -> float:
-    """Return the moment until which a call of an operation is waited for, which itself ends at ``until``."""
-    now = monotonic()
-    return now + time_left(until, now, call)
-
-
-async def _within(session: Session | Router, sent: Future[Outcome], until: float) -> Outcome:
-    """Wait for a reply until that moment at most."""
-    if until == inf:
-        return await sent
-    alarm = sent.get_loop().call_later(until - monotonic(), _give_up, session, sent, until)
-    try:
-        return await sent
-    finally:
-        alarm.cancel()
-
-
-def _give_up(session: Session | Router, sent: Future[Outcome], until: float) -> None:
-    if sent.done():
-        return
-    early = until - monotonic()  # some event loops round timers to whole milliseconds
-    if early > 0:
-        sent.get_loop().call_later(early, _give_up, session, sent, until)
-    else:
-        sent.set_exception(server_silent() if session.trouble is None else copy_exception(session.trouble))
 
 
 async def _wait_for(*cleanups: Future[Any]) -> None:

@@ -13,7 +13,6 @@ import os
 import secrets
 import sys
 import threading
-import time
 import weakref
 from binascii import hexlify
 from collections.abc import Callable, Hashable
@@ -28,28 +27,25 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from handfast._drivers import log
 from handfast._drivers.clock import monotonic
+from handfast._drivers.driver import A, Driver
 from handfast._drivers.failures import (
     OWN_ERRORS,
     already_held,
 )
-from handfast._drivers.forks import OfOneProcess
 from handfast._drivers.losses import run_lost_callbacks
 from handfast._drivers.sync.callbacks import CallbackThread
 from handfast._drivers.sync.connect import SyncConnector
 from handfast._drivers.sync.foreign import ForeignThread
+from handfast._drivers.sync.performing import Performer
 from handfast._drivers.sync.pool import Pool
 from handfast._drivers.sync.renewer import Renewer
 from handfast._drivers.sync.session import Session
 from handfast._drivers.sync.shared import SharedConnections
 from handfast._engine.calls import PermitRequest, Request
-from handfast._engine.debounce import DebounceRequest
-from handfast._engine.effects import PROBE, Answer, Call, Park, Steps
+from handfast._engine.effects import Steps
 from handfast._engine.keys import control_channel, inbox_channel
-from handfast._engine.limits import LimitRequest
 from handfast._engine.messages import Subscription
 from handfast._engine.records import owner_text
-from handfast._engine.resp import ErrorReply
-from handfast._protocol import debouncing, limiting
 from handfast._protocol.acquire import Attempt, BaseAttempt, Grant, acquire, cancel, try_acquire
 from handfast._protocol.admin import who_is_there
 from handfast._protocol.lease import (
@@ -60,23 +56,19 @@ from handfast._protocol.lease import (
     release,
     renew,
 )
-from handfast._protocol.retry import UNDO_WAIT, Retry, time_left
+from handfast._protocol.retry import UNDO_WAIT
 from handfast._protocol.waiting import Watch
 from handfast.arguments import CancelEvent
 from handfast.errors import (
     AcquireCancelled,
     AcquireTimeout,
     ClientClosed,
-    HandfastError,
     NotHeld,
-    ServerRefused,
-    ServerUnsupported,
 )
 
 if TYPE_CHECKING:
     from handfast._drivers.sync.primary_watch import PrimaryWatch
     from handfast._drivers.sync.renewers import Renewers
-    from handfast._drivers.sync.routed import RoutedSession
     from handfast._protocol.detached import DetachedLease
 
 __all__ = ["SyncDriver"]
@@ -84,7 +76,7 @@ __all__ = ["SyncDriver"]
 T = TypeVar("T")
 
 
-class SyncDriver(OfOneProcess):
+class SyncDriver(Driver[SyncConnector]):
     """Performs protocols for one client: it has its connections, its leases and its renewal thread."""
 
     def __init__(
@@ -99,14 +91,9 @@ class SyncDriver(OfOneProcess):
     ) -> None:
         if max_sessions < 1:
             raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
-        self._connector = connector
-        self._namespace = namespace
-        self._label = label
-        self._retry_for = retry_for
-        self._release_at_exit = release_at_exit
+        super().__init__(connector, namespace, label, retry_for, release_at_exit=release_at_exit)
         self._max_sessions = max_sessions
         self._start()
-        super().__init__()
 
     def _start(self) -> None:
         """Start empty, under a new client id: at first, and again in a forked child."""
@@ -160,33 +147,10 @@ class SyncDriver(OfOneProcess):
 
                 watch = PrimaryWatch(connector, pool.hang_up, renewer.hang_up)
         self._watch = watch
+        self._performer = Performer(connector, self._pool, self._retry_for)
         self._finalizer = weakref.finalize(
             self, _close_in, os.getpid(), self._renewer, self._pool, watch, gives_up=self._release_at_exit
         )
-
-    @property
-    def address(self) -> str:
-        return self._connector.address
-
-    @property
-    def hears(self) -> bool:
-        """Whether messages reach this client."""
-        return self._connector.heard
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether there are several primaries, each with some of the slots."""
-        return bool(self._connector.seeds)
-
-    @property
-    def reply_s(self) -> float:
-        """Seconds that the server has for a reply."""
-        return self._connector.response_timeout
-
-    @property
-    def label(self) -> str:
-        """What people call this client: by default its host and process."""
-        return self._label or f"{os.uname().nodename}:{os.getpid()}"
 
     @staticmethod
     def caller() -> object:
@@ -225,7 +189,9 @@ class SyncDriver(OfOneProcess):
         until = inf if timeout is None else attempt.asked_at + timeout
         make_watch = self._make_watch if cancel is None else partial(self._make_watch, cancel=cancel)
         try:
-            grant = self._run(acquire(attempt, until, make_watch), attempt.request.name, until, attempt=attempt)
+            grant = self._performer.run(
+                acquire(attempt, until, make_watch), attempt.request.name, until, attempt=attempt
+            )
         except (RedisConnectionError, RedisTimeoutError):
             attempt.is_unanswered = True
             raise
@@ -240,7 +206,7 @@ class SyncDriver(OfOneProcess):
     def try_acquire(self, attempt: Attempt, timeout: float | None = None) -> LeaseState | None:
         """Return the lease, or None if it is not free. One round trip, for ``timeout`` seconds at most."""
         try:
-            grant = self._run_once(try_acquire(attempt), attempt.request.name, timeout, attempt)
+            grant = self._performer.run_once(try_acquire(attempt), attempt.request.name, timeout, attempt)
         except (RedisConnectionError, RedisTimeoutError):
             attempt.is_unanswered = True
             raise
@@ -249,39 +215,22 @@ class SyncDriver(OfOneProcess):
             return None
         return self._hold(attempt, grant)
 
-    def limit_attempt(self, request: LimitRequest) -> limiting.LimitAttempt:
-        """Start to be admitted by a limiter, as `attempt` does."""
-        self._in_this_process()
-        if self._pool.closed:
-            raise ClientClosed(request.name)
-        return limiting.LimitAttempt(request, hexlify(os.urandom(16)), monotonic())
+    def begin(self, kind: Callable[[Any, bytes, float], A], request: Any) -> A:
+        """Start an attempt that gets no lease, as `attempt` starts one that does."""
+        self._check_open(request.name)
+        return kind(request, hexlify(os.urandom(16)), monotonic())
 
-    def admit(self, attempt: limiting.LimitAttempt, timeout: float | None) -> limiting.Decision:
-        """Wait to be admitted, for ``timeout`` seconds at most; 0 takes one round trip. Raises QueueFull."""
-        until = inf if timeout is None else attempt.asked_at + timeout
-        decision = self._wait(attempt, attempt.request.name, limiting.acquire(attempt, until), until, once=timeout == 0)
-        if not decision.admitted:
-            self.undo(attempt)
-        return decision
+    def wait(self, attempt: BaseAttempt, steps: Steps[T], until: float = inf, *, once: bool = False) -> T:
+        """Perform the protocol of such an attempt, until that moment at most.
 
-    def debounce_attempt(self, request: DebounceRequest) -> debouncing.DebounceAttempt:
-        """Start to wait for quiet, as `attempt` does."""
-        self._in_this_process()
-        if self._pool.closed:
-            raise ClientClosed(request.name)
-        return debouncing.DebounceAttempt(request, hexlify(os.urandom(16)), monotonic())
-
-    def debounce(self, attempt: debouncing.DebounceAttempt) -> bool:
-        """Wait until no one has called for a while. Return whether the caller is the one that runs."""
-        return self._wait(attempt, attempt.request.name, debouncing.wait(attempt))
-
-    def _wait(self, attempt: BaseAttempt, name: str, steps: Steps[T], until: float = inf, *, once: bool = False) -> T:
-        """Perform a protocol that gets no lease; with ``once`` it does not wait for a server that is away."""
+        With ``once`` it does not wait for a server that is away.
+        """
+        name = attempt.request.name
         try:
             if once:
-                result = self._run_once(steps, name, None, attempt)
+                result = self._performer.run_once(steps, name, None, attempt)
             else:
-                result = self._run(steps, name, until, attempt=attempt)
+                result = self._performer.run(steps, name, until, attempt=attempt)
         except (RedisConnectionError, RedisTimeoutError):
             attempt.is_unanswered = True
             raise
@@ -310,7 +259,7 @@ class SyncDriver(OfOneProcess):
             if lease.is_released:
                 return False
             self._renewer.remove(lease)
-            released = self._run(release(lease), lease.request.name, until)
+            released = self._performer.run(release(lease), lease.request.name, until)
         except OWN_ERRORS:
             self._renewer.clean_up(release(lease, by_holder=False))
             raise
@@ -407,20 +356,16 @@ class SyncDriver(OfOneProcess):
 
     def run(self, steps: Steps[T], name: str, _attempt: BaseAttempt | None = None) -> T:
         """Perform a protocol that leaves nothing behind but what the undo of an attempt takes back."""
-        self._in_this_process()
-        if self._pool.closed:
-            raise ClientClosed(name)
-        return self._run(steps, name)
+        self._check_open(name)
+        return self._performer.run(steps, name)
 
     def look(self, steps: Steps[T], name: str, timeout: float | None = None) -> T:
         """Perform a protocol that changes nothing, for ``timeout`` seconds at most.
 
         It is not tried again in an outage.
         """
-        self._in_this_process()
-        if self._pool.closed:
-            raise ClientClosed(name)
-        return self._run_once(steps, name, timeout)
+        self._check_open(name)
+        return self._performer.run_once(steps, name, timeout)
 
     def close(self, *, release: bool | None) -> None:
         """Close the sessions, wake the threads that wait, and end the renewal thread.
@@ -445,9 +390,14 @@ class SyncDriver(OfOneProcess):
         if not self._pool.closed:
             self._start()
 
+    def _check_open(self, name: str) -> None:
+        self._in_this_process()
+        if self._pool.closed:
+            raise ClientClosed(name)
+
     def _change(self, lease: LeaseState, steps: Steps[bool], change: str) -> bool:
         self._in_this_process()
-        if self._run(steps, lease.request.name, lease.deadline) and lease.loss is None:
+        if self._performer.run(steps, lease.request.name, lease.deadline) and lease.loss is None:
             return True
         if self._leases.get(lease.token) is lease:
             self._renewer.lose(lease, GONE.format(change))
@@ -472,117 +422,13 @@ class SyncDriver(OfOneProcess):
         """Return the error for an acquire that took too long, and ask who has the name."""
         name, status = attempt.request.name, None
         with contextlib.suppress(*OWN_ERRORS):
-            name, status = self._run_once(who_is_there(attempt.request), name, UNDO_WAIT)
+            name, status = self._performer.run_once(who_is_there(attempt.request), name, UNDO_WAIT)
         return AcquireTimeout(attempt.request.name, timeout, status, attempt.position, name)
-
-    def _run_once(self, steps: Steps[T], name: str, timeout: float | None, attempt: BaseAttempt | None = None) -> T:
-        """Perform a protocol without retries, for ``timeout`` seconds at most, or for the time that the server has for a reply."""
-        within = self._connector.response_timeout if timeout is None else timeout
-        return self._run(steps, name, monotonic() + within, retry_for=0, attempt=attempt)
-
-    def _run(  # noqa: PLR0912 -- the hot path is written out
-        self,
-        steps: Steps[T],
-        name: str,
-        until: float = inf,
-        *,
-        retry_for: float | None = None,
-        attempt: BaseAttempt | None = None,
-    ) -> T:
-        """Perform a protocol on a session of the pool, until that moment at most, and return its result.
-
-        An attempt learns of a call that was not sent, since the session for it was refused.
-        """
-        retry_for = self._retry_for if retry_for is None else retry_for
-        session, within = self._pool.take(), self._connector.response_timeout
-        try:
-            effect = next(steps)
-            while True:
-                if isinstance(effect, Park):
-                    waking = session.park(effect)
-                    if self._pool.closed:
-                        raise ClientClosed(name)
-                    effect = steps.send(waking)
-                    continue
-                give_up_at = inf
-                if until != inf:
-                    give_up_at = (now := monotonic()) + time_left(until, now, effect)
-                    within = min(self._connector.response_timeout, give_up_at - now)
-                if effect.once:
-                    session.aim(effect)
-                    self._ensure_open(session, name)
-                try:
-                    outcome: Answer | ErrorReply | Exception = session.call(effect, within)
-                except (RedisConnectionError, RedisTimeoutError) as error:
-                    outcome = error
-                except (ServerRefused, ServerUnsupported):
-                    if attempt is not None:
-                        attempt.refused()
-                    raise
-                if not isinstance(outcome, Answer):
-                    try:
-                        retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
-                        outcome = self._retry(session, effect, outcome, retry)
-                    except ServerRefused as error:
-                        effect = steps.throw(error)
-                        continue
-                effect = steps.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        except HandfastError:
-            raise
-        except BaseException as error:
-            session.close()
-            self._connector.blame(error)
-            raise
-        finally:
-            self._pool.give(session)
-
-    def _retry(
-        self, session: Session | RoutedSession, call: Call, failure: ErrorReply | Exception, retry: Retry
-    ) -> Answer:
-        """Send a call again after a failure that may pass. Raise one that does not."""
-        while True:
-            if isinstance(failure, Exception):
-                reached, silent = self._connector.reached, isinstance(failure, RedisTimeoutError)
-                verdict = retry.after_break(failure, monotonic(), may_recover=reached, silent=silent)
-            else:
-                verdict = retry.after_refusal(failure, monotonic())
-            if verdict.reconnect:
-                session.close()
-            if verdict.error is not None:
-                raise verdict.error
-            time.sleep(verdict.pause)
-            try:
-                outcome = session.call(call, min(self._connector.response_timeout, retry.time_left(monotonic())))
-            except (RedisConnectionError, RedisTimeoutError) as error:
-                failure = error
-            except ServerRefused as error:  # the session that was opened anew
-                error.changed_nothing = not retry.may_have_run
-                raise
-            else:
-                if isinstance(outcome, Answer):
-                    return outcome._replace(again=retry.may_have_run)
-                failure = outcome
-
-    def _ensure_open(self, session: Session | RoutedSession, name: str) -> None:
-        """Open the session, with retries: the call that comes next is sent only once."""
-        if session.is_open:
-            with contextlib.suppress(RedisConnectionError, RedisTimeoutError):
-                session.listen()  # a connection that ended while it was idle is found out only now, and closed
-        if not session.is_open:
-            try:
-                outcome: Answer | ErrorReply | Exception = session.call(PROBE, self._connector.response_timeout)
-            except (RedisConnectionError, RedisTimeoutError) as error:
-                outcome = error
-            if not isinstance(outcome, Answer):
-                self._retry(session, PROBE, outcome, Retry(name, monotonic(), self._retry_for))
 
     def _clean_up(self, make_steps: Callable[[], Steps[object]], name: str) -> None:
         """Perform an undo: in this thread for UNDO_WAIT seconds, and in the background after that."""
         try:
-            self._run(make_steps(), name, until=monotonic() + UNDO_WAIT)
+            self._performer.run(make_steps(), name, until=monotonic() + UNDO_WAIT)
         except OWN_ERRORS as error:
             log.unfinished_cleanup(name, error)
             self._renewer.clean_up(make_steps())

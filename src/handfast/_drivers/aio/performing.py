@@ -1,0 +1,139 @@
+"""Perform a protocol for a task: send its calls, wait for its messages, and try again what may pass."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from math import inf
+from typing import TYPE_CHECKING, TypeVar
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from handfast._drivers.aio.loop_context import LoopContext
+from handfast._drivers.aio.pending import Outcome
+from handfast._drivers.clock import monotonic
+from handfast._drivers.failures import copy_exception, server_silent
+from handfast._engine.effects import Answer, Call, Park, Steps
+from handfast._engine.resp import ErrorReply
+from handfast._engine.server_errors import refusal
+from handfast._protocol.acquire import BaseAttempt
+from handfast._protocol.retry import Retry, time_left
+from handfast.errors import ClientClosed, ServerRefused, ServerUnsupported
+
+if TYPE_CHECKING:
+    from handfast._drivers.aio.router import Router
+    from handfast._drivers.aio.session import Session
+
+__all__ = ["run"]
+
+T = TypeVar("T")
+
+
+async def run(
+    context: LoopContext,
+    steps: Steps[T],
+    name: str,
+    until: float = inf,
+    *,
+    retry_for: float | None = None,
+    attempt: BaseAttempt | None = None,
+) -> T:
+    """Perform a protocol, until that moment at most, and return its result.
+
+    An attempt learns of a call that was not sent, since the connection for it was refused.
+    """
+    retry_for = context.session.retry_for if retry_for is None else retry_for
+    try:
+        effect = next(steps)
+        while True:
+            if isinstance(effect, Park):
+                effect = steps.send(await context.session.park(effect))
+                continue
+            session = context.session if effect.acknowledgement is None else context.session_for(effect)
+            breaks, sent = session.breaks, session.send(effect, retry_for)
+            give_up_at = inf if until == inf else _end_of_call(until, effect)
+            try:
+                outcome = await sent if give_up_at == inf else await _within(session, sent, give_up_at)
+            except (ServerRefused, ServerUnsupported):
+                # The connection that was opened for the call was refused, or the one after a break: then it may have
+                # run.
+                if attempt is not None and session.breaks == breaks:
+                    attempt.refused()
+                raise
+            if isinstance(outcome, Answer):
+                effect = steps.send(outcome)
+                continue
+            try:
+                retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
+                answer = await _call_again(session, effect, outcome, breaks, retry)
+            except ServerRefused as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except ClientClosed as closed:  # of the session, which has no name
+        closed.name = name
+        raise
+    except RedisError as error:
+        context.connector.blame(error)
+        raise
+
+
+async def _call_again(session: Session | Router, call: Call, refused: ErrorReply, breaks: int, retry: Retry) -> Answer:
+    """Send a call again while the refusals of the server are transient, and return its reply.
+
+    The session itself sends again after a broken connection; ``breaks`` is how many broke before the call was first
+    sent.
+    """
+    latest = breaks
+    while True:
+        retry.may_have_run = retry.may_have_run or session.breaks != breaks
+        verdict = retry.after_refusal(refused, monotonic())
+        if verdict.reconnect and session.reconnect(latest):
+            breaks += 1  # on which the call had its reply
+        if verdict.error is not None:
+            raise verdict.error
+        await asyncio.sleep(verdict.pause)
+        latest = session.breaks
+        try:
+            until = monotonic() + retry.time_left(monotonic())
+            outcome = await _within(session, session.send(call, retry.retry_for), until)
+        except ServerRefused as error:
+            error.changed_nothing = not retry.may_have_run and session.breaks == breaks
+            raise
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise refusal(refused, retry.name, again=True) from error
+        if isinstance(outcome, Answer):
+            return outcome._replace(again=retry.may_have_run or session.breaks != breaks)
+        refused = outcome
+
+
+def _end_of_call(until: float, call: Call) -> float:
+    """Return the moment until which a call of an operation is waited for, which itself ends at ``until``."""
+    now = monotonic()
+    return now + time_left(until, now, call)
+
+
+async def _within(session: Session | Router, sent: Future[Outcome], until: float) -> Outcome:
+    """Wait for a reply until that moment at most."""
+    if until == inf:
+        return await sent
+    alarm = sent.get_loop().call_later(until - monotonic(), _give_up, session, sent, until)
+    try:
+        return await sent
+    finally:
+        alarm.cancel()
+
+
+def _give_up(session: Session | Router, sent: Future[Outcome], until: float) -> None:
+    if sent.done():
+        return
+    early = until - monotonic()  # some event loops round timers to whole milliseconds
+    if early > 0:
+        sent.get_loop().call_later(early, _give_up, session, sent, until)
+    else:
+        sent.set_exception(server_silent() if session.trouble is None else copy_exception(session.trouble))

@@ -1,0 +1,53 @@
+"""What both drivers are: the performer of the protocols of one client, in one process."""
+
+from __future__ import annotations
+
+import os
+from typing import Generic, TypeVar
+
+from handfast._drivers.connect import Connector
+from handfast._drivers.forks import OfOneProcess
+from handfast._protocol.acquire import BaseAttempt
+
+__all__ = ["A", "Driver"]
+
+A = TypeVar("A", bound=BaseAttempt)
+C = TypeVar("C", bound=Connector)
+
+
+class Driver(OfOneProcess, Generic[C]):
+    """The settings of one client, and how its server is reached."""
+
+    def __init__(
+        self, connector: C, namespace: str, label: str | None, retry_for: float, *, release_at_exit: bool
+    ) -> None:
+        self._connector = connector
+        self._namespace = namespace
+        self._label = label
+        self._retry_for = retry_for
+        self._release_at_exit = release_at_exit
+        super().__init__()
+
+    @property
+    def address(self) -> str:
+        return self._connector.address
+
+    @property
+    def hears(self) -> bool:
+        """Whether messages reach this client."""
+        return self._connector.heard
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether there are several primaries, each with some of the slots."""
+        return bool(self._connector.seeds)
+
+    @property
+    def reply_s(self) -> float:
+        """Seconds that the server has for a reply."""
+        return self._connector.response_timeout
+
+    @property
+    def label(self) -> str:
+        """What people call this client: by default its host and process."""
+        return self._label or f"{os.uname().nodename}:{os.getpid()}"

@@ -1,0 +1,141 @@
+"""Perform a protocol for a thread: send its calls, wait for its messages, and try again what may pass."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from handfast._drivers.clock import monotonic
+from handfast._drivers.sync.connect import SyncConnector
+from handfast._drivers.sync.pool import Pool
+from handfast._drivers.sync.session import Session
+from handfast._engine.effects import PROBE, Answer, Call, Park, Steps
+from handfast._engine.resp import ErrorReply
+from handfast._protocol.acquire import BaseAttempt
+from handfast._protocol.retry import Retry, time_left
+from handfast.errors import ClientClosed, HandfastError, ServerRefused, ServerUnsupported
+
+if TYPE_CHECKING:
+    from handfast._drivers.sync.routed import RoutedSession
+
+__all__ = ["Performer"]
+
+T = TypeVar("T")
+
+
+class Performer:
+    """Performs the protocols of one client, each on a session of its pool."""
+
+    def __init__(self, connector: SyncConnector, pool: Pool[Any], retry_for: float) -> None:
+        self._connector = connector
+        self._pool = pool
+        self._retry_for = retry_for
+
+    def run(  # noqa: PLR0912 -- the hot path is written out
+        self,
+        steps: Steps[T],
+        name: str,
+        until: float = inf,
+        *,
+        retry_for: float | None = None,
+        attempt: BaseAttempt | None = None,
+    ) -> T:
+        """Perform a protocol on a session of the pool, until that moment at most, and return its result.
+
+        An attempt learns of a call that was not sent, since the session for it was refused.
+        """
+        retry_for = self._retry_for if retry_for is None else retry_for
+        session, within = self._pool.take(), self._connector.response_timeout
+        try:
+            effect = next(steps)
+            while True:
+                if isinstance(effect, Park):
+                    waking = session.park(effect)
+                    if self._pool.closed:
+                        raise ClientClosed(name)
+                    effect = steps.send(waking)
+                    continue
+                give_up_at = inf
+                if until != inf:
+                    give_up_at = (now := monotonic()) + time_left(until, now, effect)
+                    within = min(self._connector.response_timeout, give_up_at - now)
+                if effect.once:
+                    session.aim(effect)
+                    self._ensure_open(session, name)
+                try:
+                    outcome: Answer | ErrorReply | Exception = session.call(effect, within)
+                except (RedisConnectionError, RedisTimeoutError) as error:
+                    outcome = error
+                except (ServerRefused, ServerUnsupported):
+                    if attempt is not None:
+                        attempt.refused()
+                    raise
+                if not isinstance(outcome, Answer):
+                    try:
+                        retry = Retry(name, monotonic(), retry_for, give_up_at, once=effect.once)
+                        outcome = self._call_again(session, effect, outcome, retry)
+                    except ServerRefused as error:
+                        effect = steps.throw(error)
+                        continue
+                effect = steps.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except HandfastError:
+            raise
+        except BaseException as error:
+            session.close()
+            self._connector.blame(error)
+            raise
+        finally:
+            self._pool.give(session)
+
+    def run_once(self, steps: Steps[T], name: str, timeout: float | None, attempt: BaseAttempt | None = None) -> T:
+        """Perform a protocol without retries, for ``timeout`` seconds at most, or for the time that the server has for a reply."""
+        within = self._connector.response_timeout if timeout is None else timeout
+        return self.run(steps, name, monotonic() + within, retry_for=0, attempt=attempt)
+
+    def _call_again(
+        self, session: Session | RoutedSession, call: Call, failure: ErrorReply | Exception, retry: Retry
+    ) -> Answer:
+        """Send a call again after a failure that may pass. Raise one that does not."""
+        while True:
+            if isinstance(failure, Exception):
+                reached, silent = self._connector.reached, isinstance(failure, RedisTimeoutError)
+                verdict = retry.after_break(failure, monotonic(), may_recover=reached, silent=silent)
+            else:
+                verdict = retry.after_refusal(failure, monotonic())
+            if verdict.reconnect:
+                session.close()
+            if verdict.error is not None:
+                raise verdict.error
+            time.sleep(verdict.pause)
+            try:
+                outcome = session.call(call, min(self._connector.response_timeout, retry.time_left(monotonic())))
+            except (RedisConnectionError, RedisTimeoutError) as error:
+                failure = error
+            except ServerRefused as error:  # the session that was opened anew
+                error.changed_nothing = not retry.may_have_run
+                raise
+            else:
+                if isinstance(outcome, Answer):
+                    return outcome._replace(again=retry.may_have_run)
+                failure = outcome
+
+    def _ensure_open(self, session: Session | RoutedSession, name: str) -> None:
+        """Open the session, with retries: the call that comes next is sent only once."""
+        if session.is_open:
+            with contextlib.suppress(RedisConnectionError, RedisTimeoutError):
+                session.listen()  # a connection that ended while it was idle is found out only now, and closed
+        if not session.is_open:
+            try:
+                outcome: Answer | ErrorReply | Exception = session.call(PROBE, self._connector.response_timeout)
+            except (RedisConnectionError, RedisTimeoutError) as error:
+                outcome = error
+            if not isinstance(outcome, Answer):
+                self._call_again(session, PROBE, outcome, Retry(name, monotonic(), self._retry_for))
